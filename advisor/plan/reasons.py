@@ -154,7 +154,10 @@ def named(jobs: Sequence[str]) -> str:
 
 
 def _limit(mix: MixPrediction, bound: Binding) -> str:
-    uses = ", ".join(f"{use.resource} {use.share:.0%}" for use in bound.uses)
+    named: dict[str, str] = {"GPU time": "GPU busy"}
+    uses = ", ".join(
+        f"{named.get(use.resource, use.resource)} {use.share:.0%}" for use in bound.uses
+    )
     measured = uses or "GPU activity not measured"
     match bound.limit:
         case "host path":

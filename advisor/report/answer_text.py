@@ -219,7 +219,7 @@ def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
     """The jobs whose host path to shorten, and how much faster a measured variant was."""
     said = []
     for each in jobs:
-        said.append(f"the GPU works in {each.gpu_share:.0%} of a step of {each.job} alone")
+        said.append(f"kernels run in {each.gpu_share:.0%} of a step of {each.job} alone")
         if each.variant is not None and each.variant_step_s is not None:
             said[-1] += (
                 f" ({each.variant} was measured at {units.duration(each.variant_step_s)} a step "

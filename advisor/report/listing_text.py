@@ -79,14 +79,14 @@ def workloads_table(workloads: Iterable[Workload]) -> "Table":
 
 
 def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> "Table":
-    """Profiles with pace, use of the GPU, and memory.
+    """Profiles with pace, the share of a step in which their kernels run, and memory.
 
     Args:
         profiles: By name.
         details: Whether to add the fastest step and the date; estimated profiles always have them.
     """
     details |= any(each.estimated_from is not None for each in profiles.values())
-    table = plain_table("profile", "step", "busy", "memory", *_DETAILS[: 2 * details])
+    table = plain_table("profile", "step", "kernel", "memory", *_DETAILS[: 2 * details])
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
         more = (f"{number(1000 * each.fastest_step_s)} ms", _origin(each)) if details else ()

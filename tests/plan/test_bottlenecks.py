@@ -111,7 +111,7 @@ def test_a_cap_is_what_power_is_measured_against():
         ([HOST_BOUND] * 2, "mps", {}, "the host is the limit: its path takes 100%"),
         ([GPU_BOUND] * 2, "mps", {"smact": 0.9}, "the SMs are the limit (SMs 90%, "),
         ([GPU_BOUND] * 2, "mps", {"smact": 0, "power_w": watts(1.0)}, "power is the limit (power"),
-        ([GPU_BOUND] * 2, "naive", {}, "GPU time is the limit (GPU time 100%, "),
+        ([GPU_BOUND] * 2, "naive", {}, "GPU time is the limit (GPU busy 100%, "),
         ([GPU_BOUND] * 2, "mps=40,40", {"smact": 0.1}, "MPS limits hold the jobs back ("),
         ([GPU_BOUND] * 2, "mps", {"smact": 0.1}, "nothing is full ("),
         ([GPU_BOUND] * 2, "mps", {"memory_total_mib": 140_000.0}, "memory 97% full"),

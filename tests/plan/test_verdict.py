@@ -81,7 +81,7 @@ def test_the_host_path_comes_first_where_it_holds_back_every_job():
     (slow,) = verdict(found).host_bound
     assert (slow.job, slow.variant, slow.variant_step_s) == (RESNET.name, GRAPH.name, GRAPH.step_s)
     assert answer(found).startswith(
-        "Make the host's part faster first: the GPU works in 29% of a step of "
+        "Make the host's part faster first: kernels run in 29% of a step of "
         "resnet26-cifar10-bs128 alone (resnet26-cifar10-bs128-graph was measured at 3.00 ms a step "
         "instead of 7.00 ms). Keep"
     )
@@ -94,7 +94,7 @@ def test_one_job_alone_has_a_host_path_to_mend_too():
 def test_the_host_path_is_named_but_not_first_where_others_wait_for_the_gpu():
     found = advised([HOST_BOUND, GPU_BOUND], Apart())
     assert "fix-host-first" not in verdict(found).answers
-    assert "The host holds jobs back: the GPU works in 29%" in answer(found)
+    assert "The host holds jobs back: kernels run in 29%" in answer(found)
 
 
 def test_a_job_whose_gpu_is_nearly_busy_has_no_host_path_worth_mending():
