@@ -53,6 +53,7 @@ def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
 
 def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
     """Keys of the GPUs with profiles of all jobs in `words`; none without jobs."""
+    from advisor.hardware.catalogue import known_gpus
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
     names = [word.partition(":")[0] for word in words]
@@ -61,7 +62,7 @@ def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
         of_files = {read_profile(path).gpu for path in files}
         known = of_files or (set(profiled_gpus(folder)) if names else set())
         return [
-            key for key in sorted(known)
+            key for key in sorted(known & known_gpus().keys())
             if {*names} - {*map(str, files)} <= profile_paths(key, folder).keys()
         ]  # fmt: skip
     except AdvisorError:  # which the command itself will say more of

@@ -11,6 +11,7 @@ from pathlib import Path
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.attained_rates import unlikeness
+from advisor.hardware.bare_numbers import check_key, check_power
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.host_transfer import host_path_s, host_slowdown_at, on_host
 from advisor.workload.files import is_folder
@@ -71,8 +72,10 @@ def found_profile(
         raise InvalidInput(f"{name}: a file of jobs is no JOB. Say --jobs {name}, alone.")
     if name.endswith(".py"):
         return _of_script(Path(name), gpu, folder, calibration)
-    if "/" in name or name.endswith(".json") or name in profile_paths(gpu.key, folder):
-        return load_profile(name, gpu.key, folder)
+    if is_path := "/" in name or name.endswith(".json"):
+        check_key(read_profile(Path(name)), name)
+    if is_path or name in profile_paths(gpu.key, folder):
+        return check_power(load_profile(name, gpu.key, folder), gpu)
     elsewhere = measured_on(name, gpu, folder)
     if elsewhere is None:
         said, others = batch_name(name), names_of_batches(name, gpu, folder)
@@ -87,10 +90,12 @@ def found_profile(
 
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
     """The profile measured on `gpu`; else the error that says what is missing."""
-    known = names_of_jobs(gpu, folder)
+    known, on_cpu = names_of_jobs(gpu, folder), profile_paths("cpu", folder)
     if not name or is_folder(Path(name)):
         what = f"{name}: a folder" if name else "an empty word"
         raise InvalidInput(f"{what} is no JOB. Name one: `advisor profiles` lists them.")
+    if name in on_cpu and name not in known:
+        return load_profile(str(on_cpu[name]), gpu.key)  # which says why it is of no use
     if name in known and name not in profile_paths(gpu.key, folder):
         raise InvalidInput(
             f"{name}: nobody measured it, and from an estimate for another GPU nothing is "
@@ -125,9 +130,9 @@ def handed_in(content: bytes, file: str, gpu: Gpu) -> Profile:
     Raises:
         InvalidInput: The file holds no profile, or none that can be estimated for `gpu`.
     """
-    found = parse_profile(content, file)
+    found = check_key(parse_profile(content, file), file)
     if found.gpu == gpu.key:
-        return found
+        return check_power(found, gpu)
     from advisor.prediction.gpu_transfer import on_gpu
 
     return on_gpu(found, gpu)
@@ -192,7 +197,7 @@ def translated(
 
 def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
     if "/" in name or name.endswith(".json"):
-        found = read_profile(Path(name))
+        found = check_key(read_profile(Path(name)), name)
         there = found.gpu == gpu.key
     else:
         own = profile_paths(gpu.key, folder).get(name)

@@ -14,6 +14,7 @@ import numpy as np
 from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.hardware.attained_rates import rates_of
+from advisor.hardware.bare_numbers import check_power
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.hardware.gpu_partition import limited_sms
 from advisor.hardware.gpu_rates import GpuRates
@@ -42,7 +43,7 @@ def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = 
 
     Raises:
         InvalidInput: The profile is of no GPU that the catalogue has, or an estimate already, or
-            the rates of `target` are not known.
+            the rates of `target` are not known, or its power is more than its GPU draws.
     """
     source = _source(profile, calibrations)
     if target.key == source.gpu.key:
@@ -73,6 +74,7 @@ def _source(profile: Profile, calibrations: Sequence[Calibration]) -> RatedGpu:
             f"{profile.name}: measured on {profile.gpu}, of which no rates are known: only what "
             f"was measured on a GPU that `advisor gpus` lists can be translated."
         )
+    check_power(profile, source)
     return RatedGpu(source, rates)
 
 

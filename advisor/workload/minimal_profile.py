@@ -18,6 +18,10 @@ from advisor.workload.spec import Workload
 # Of what a log calls a step. Milliseconds taken for seconds are mostly longer.
 _MOST_STEP_S = 60.0
 
+# The smallest CUDA context, without modules and libraries, on any GPU. With them it takes 300 and
+# more; GiB taken for MiB are below this.
+LEAST_MEMORY_MIB = 100.0
+
 # In a whole profile the workload is an object.
 _NAMED_WORKLOAD = re.compile(rb'"workload"\s*:\s*"')
 
@@ -60,8 +64,7 @@ class MinimalProfile:
         if self.schema != 1:
             raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
         self._check_step()
-        if not self.memory_mib > 0:
-            raise InvalidInput(f"memory_mib must be above 0, got {self.memory_mib}")
+        self._check_memory()
         check(self, ("memory_mib", "power_w"))
         for name in ("gpu_utilization", "memory_utilization"):
             _check_share(name, getattr(self, name))
@@ -78,6 +81,16 @@ class MinimalProfile:
                 f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
                 f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
                 "accumulated, count every backward pass as a step"
+            )
+
+    def _check_memory(self) -> None:
+        if not self.memory_mib > 0:
+            raise InvalidInput(f"memory_mib must be above 0, got {self.memory_mib}")
+        if self.memory_mib < LEAST_MEMORY_MIB:
+            raise InvalidInput(
+                f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "
+                f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
+                f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
             )
 
     def whole(self) -> Profile:

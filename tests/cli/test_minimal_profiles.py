@@ -188,7 +188,7 @@ def test_what_was_measured_on_one_gpu_only_is_asked_about_there(words, advisor, 
 
 
 def test_a_mere_estimate_for_another_gpu_is_not_said_to_be_near_its_own_name(advisor, tmp_path):
-    found = replace(KNOWN, workload="mine", gpu="l4-24gb")
+    found = replace(KNOWN, workload="mine", gpu="l4-24gb", power_w=60)
     (tmp_path / "mine.json").write_text(minimal_text(found))
     folder = tmp_path / "nobody" / "advisor" / "profiles" / "a40-48gb"
     words = ("--to", "a40-48gb", "--out", folder)
@@ -197,3 +197,36 @@ def test_a_mere_estimate_for_another_gpu_is_not_said_to_be_near_its_own_name(adv
     assert said.code == 2
     assert "mine: nobody measured it, and from an estimate for another GPU nothing" in said.err
     assert "Near" not in said.err
+
+
+@pytest.mark.parametrize("words", [("recommend", "--gpu", GPU), ("translate", "--to", "l40s-48gb")])
+def test_more_power_than_the_card_draws_is_refused_with_what_it_should_be(words, advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(replace(KNOWN, power_w=1900)))
+    said = advisor(words[0], path, *words[1:])
+    assert (said.code, said.out) == (2, "")
+    assert "my-job: power_w is 1900, and an h200-141gb draws at most 700 W" in said.err
+    path.write_text(minimal_text(replace(KNOWN, power_w=750)))
+    assert advisor(words[0], path, *words[1:]).code == 0, "sensors and boards differ a little"
+
+
+def test_a_file_that_says_a100_is_told_both_keys_that_may_be_meant(advisor, tmp_path):
+    path = tmp_path / "mine.json"
+    path.write_text(minimal_text(replace(KNOWN, gpu="A100")))
+    for words in ((), ("--gpu", "a100-40gb")):
+        said = advisor("recommend", path, *words)
+        assert (said.code, said.out) == (2, "")
+        assert "its gpu, A100, is no key" in said.err
+        assert "may be a100-40gb or a100-80gb" in said.err
+    path.write_text(minimal_text(replace(KNOWN, gpu="H200")))
+    assert "Write h200-141gb there" in advisor("recommend", path).err
+
+
+def test_a_job_tried_out_on_the_cpu_is_told_so_by_its_name_too(advisor, tmp_path):
+    folder = tmp_path / "nobody" / "advisor" / "profiles" / "cpu"
+    folder.mkdir(parents=True)
+    (folder / "train.json").write_text(minimal_text(replace(KNOWN, workload="train", gpu="cpu")))
+    for job in ("train:3", "train", "train.py", folder / "train.json"):
+        said = advisor("recommend", job, "--gpu", "a100-40gb")
+        assert (said.code, said.out) == (2, "")
+        assert "train.json: measured on a CPU, which says nothing of a GPU" in said.err

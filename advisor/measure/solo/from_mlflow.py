@@ -13,7 +13,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.solo.from_numbers import refuse_fuller
 from advisor.workload.files import user_folder
 from advisor.workload.measured import Provenance
-from advisor.workload.minimal_profile import MinimalProfile, minimal_text
+from advisor.workload.minimal_profile import LEAST_MEMORY_MIB, MinimalProfile, minimal_text
 from advisor.workload.run import Run, Tenant
 from advisor.workload.tracked_numbers import Reading, TrackedNumbers, numbers_of
 from advisor.workload.tracked_runs import TrackedRun, tracked_runs
@@ -164,10 +164,10 @@ def _together(each: TogetherOnGpu, card: Gpu, asked: argparse.Namespace) -> Run:
 
 
 def _tenant(run: TrackedRun, known: TrackedNumbers, card: Gpu, asked: argparse.Namespace) -> Tenant:
-    # What was metered is of the whole GPU, so of nobody alone.
+    # What was metered is of the whole GPU, so of nobody alone: the memory is not kept.
     whole = MinimalProfile(
         schema=1, workload=_name(run, known.batch_size), gpu=card.key, batch_size=known.batch_size,
-        step_s=known.step_s, memory_mib=1.0, power_w=None, gpu_utilization=None,
+        step_s=known.step_s, memory_mib=LEAST_MEMORY_MIB, power_w=None, gpu_utilization=None,
         memory_utilization=None, examples_per_epoch=asked.examples_per_epoch,
     ).whole()  # fmt: skip
     return Tenant(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.hardware.bare_numbers import check_power
 from advisor.hardware.catalogue import gpu_meant
 from advisor.measure.process.supervisor import say
 from advisor.workload.files import beside_package, is_file, read_bytes, shown, user_folder
@@ -27,6 +28,7 @@ def run(argv: Sequence[str]) -> int:
         gpu_utilization=asked.gpu_utilization, memory_utilization=asked.memory_utilization,
         examples_per_epoch=asked.examples_per_epoch,
     )  # fmt: skip
+    check_power(minimal.whole(), card)
     if minimal.memory_mib > card.memory_mib:
         raise InvalidInput(
             f"--memory-mib is {minimal.memory_mib:,.0f}, and {card.key} has {card.memory_mib:,}: "

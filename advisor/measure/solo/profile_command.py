@@ -169,8 +169,9 @@ class _Batch:
             return 0
         if len(self._asked.workloads) == 1:
             raise self._failures[0][1]
-        say(f"{len(self._failures)} of {len(self._asked.workloads)} failed:")
-        for name, error in self._failures:
+        listed = self._failures if self._seconds else []  # else these lines are the last anyhow
+        say(f"{len(self._failures)} of {len(self._asked.workloads)} failed{':' * bool(listed)}")
+        for name, error in listed:
             say(f"  {name}: {error}")
         return AdvisorError.exit_code
 

@@ -1,6 +1,8 @@
 """The options of ``advisor profile`` about a script of the user's, and what was found of it."""
 
 import argparse
+import re
+import shlex
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,14 +12,31 @@ from typing import Any
 from advisor.errors import InvalidInput
 from advisor.workload.spec import Script, Workload
 
+# What a command begins with; no workload is called so.
+_STARTS = re.compile(r"(.*/)?(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh)|.*\.(py|sh)")
+
 
 def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before the first ``--``, and the command after it."""
+    """The words before the first ``--``, and the command after it.
+
+    Raises:
+        InvalidInput: There is no ``--``, and a command among the words.
+    """
     words = list(argv)
     if "--" not in words:
+        _refuse_command(words)
         return words, []
     at = words.index("--")
     return words[:at], words[at + 1 :]
+
+
+def _refuse_command(words: Sequence[str]) -> None:
+    at = next((at for at, word in enumerate(words) if _STARTS.fullmatch(word)), None)
+    if at is None:
+        return
+    started = [] if not words[at].endswith(".py") else ["python"]
+    asked = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
+    raise InvalidInput(f"put -- before a command of your own: `{asked}`")
 
 
 def add_script_options(group: "argparse._ArgumentGroup") -> None:

@@ -157,3 +157,23 @@ def test_a_name_that_nobody_knows_ends_the_command_with_2_and_near_ones(tmp_path
 def test_whoever_only_watches_does_not_load_torch():
     code = "import sys, advisor.measure.solo.profile_command; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (("python", "train.py", "--lr", "0.1"), "-- python train.py --lr 0.1"),
+        (("train.py",), "-- python train.py"),
+        (("/opt/env/bin/python3.11", "-m", "train"), "-- /opt/env/bin/python3.11 -m train"),
+    ],
+)
+def test_a_command_without_dashes_before_it_is_told_where_they_go(words, right, capsys):
+    code, said = refused(run, ["--device", "cpu", *words], capsys)
+    assert code == 2
+    assert f"put -- before a command of your own: `advisor profile --device cpu {right}`" in said
+
+
+def test_wrong_names_alone_are_listed_once(capsys):
+    code, said = refused(run, ["mlp-toy", "resnet999", *QUICK], capsys)
+    assert (code, said.count("mlp-toy failed"), said.count("resnet999")) == (1, 1, 2)
+    assert said.endswith("2 of 2 failed\n")

@@ -101,3 +101,10 @@ def test_help_shows_the_file_that_can_be_written_by_hand(capsys):
         run(["--from-numbers", "--help"])
     assert end.value.code == 0
     assert '"gpu_utilization"' in " ".join(capsys.readouterr().out.split())
+
+
+def test_more_power_than_the_card_draws_is_refused(home, capsys):
+    code, said = refused(run, [*WORDS, "--power-w", "900"], capsys)
+    assert code == 2
+    assert "power_w is 900, and an a100-40gb draws at most 400 W" in said
+    assert not home.exists()

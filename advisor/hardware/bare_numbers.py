@@ -1,0 +1,46 @@
+"""What a person wrote down of a job: on which GPU it ran, and which power that drew."""
+
+from advisor.english import with_article
+from advisor.errors import InvalidInput, UnknownName
+from advisor.hardware.catalogue import Gpu, gpu_meant, known_gpus
+from advisor.workload.profile import Profile
+
+# Boards may be set a little above the limit of their model, and their sensors are some per cent
+# off; a larger number is of another unit, or of another GPU.
+_MOST_ABOVE_LIMIT = 1.15
+
+
+def check_key(profile: Profile, where: str) -> Profile:
+    """`profile`, whose GPU is a key of the catalogue, or one that nobody here knows.
+
+    Raises:
+        InvalidInput: It is another name of a GPU that is known, or may mean several. The message
+            calls the file `where`, and names the keys.
+    """
+    if profile.gpu in known_gpus():
+        return profile
+    try:
+        said = f"Write {gpu_meant(profile.gpu).key} there"
+    except UnknownName:
+        return profile
+    except InvalidInput as error:
+        said = str(error).removesuffix(".")
+    raise InvalidInput(f"{where}: its gpu, {profile.gpu}, is no key of `advisor gpus`. {said}.")
+
+
+def check_power(profile: Profile, gpu: Gpu) -> Profile:
+    """`profile`, which was taken on `gpu`; what was measured is as its sensor said.
+
+    Raises:
+        InvalidInput: It is bare numbers, and its power is more than `gpu` draws.
+    """
+    limit_w, power_w = gpu.power_limit_w, profile.power_w
+    bare = profile.workload.source == "numbers" and not profile.is_estimate
+    if limit_w and power_w and bare and power_w > _MOST_ABOVE_LIMIT * limit_w:
+        raise InvalidInput(
+            f"{profile.name}: power_w is {power_w:g}, and {with_article(gpu.key)} draws at most "
+            f"{limit_w:g} W. Give the mean watts of that one GPU while the job runs, between idle "
+            f"and {limit_w:g}, as nvidia-smi shows them; if they are not known, leave --power-w "
+            f"out, in a file null."
+        )
+    return profile
