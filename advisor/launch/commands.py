@@ -54,12 +54,14 @@ def body(plan: LaunchPlan) -> tuple[str, ...]:
     """As `commands`, for a shell that exists already."""
     limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
     capped = plan.power_cap_w is not None
-    uncapped = [f"{limit}={plan.gpu.power_limit_w:g}  # the GPU's own limit"] if capped else []
+    uncapped = [f'{limit}="$cap_was_w"'] if capped else []
     undo = (*mig_shell.undo(plan), *uncapped)
     # What a killed run of these lines left goes first.
     first = [mig_shell.UNDONE] if plan.on_mig else []
     cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
-    guard = shell.guard(plan.partitions, undo, mig_shell.definitions(plan))
+    asked = f"nvidia-smi -i {plan.device} --query-gpu=power.limit --format=csv,noheader,nounits"
+    cap_was = [f"cap_was_w=$({asked}) || exit"] if capped else []
+    guard = shell.guard(plan.partitions, undo, (*mig_shell.definitions(plan), *cap_was))
     return (*guard, *first, *cap, *_lines(plan), shell.STATUS)
 
 
@@ -67,7 +69,7 @@ def head(plan: LaunchPlan) -> Iterator[str]:
     """Comments: what to know before applying `plan`."""
     if plan.on_mig:
         yield f"# {NOT_RUN} Nothing else may run on the GPU."
-    yield "# Put your own command in place of each job's ./NAME.sh."
+    yield from shell.own_commands_wanted(plan)
 
 
 def _lines(plan: LaunchPlan) -> Iterator[str]:
@@ -91,7 +93,8 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
 
     Args:
         partitions: The partitions of one stage.
-        by_scheduler: Leave out devices and cores, which a scheduler assigns.
+        by_scheduler: Leave out devices, which a scheduler assigns, and pin jobs that share its
+            cores among those.
     """
     served = [part for part in partitions if part.under_mps]
     for part in served:
@@ -103,18 +106,18 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
         yield " ".join([*where, shell.daemon_started(part), "|| exit"])
     one_by_one = partitions[0].sharing.mode == "serial"
     for part in partitions:
-        given = by_scheduler and not shell.renumbered(part)
-        where = [] if given else [shell.device_of_job(part)]
+        seen = by_scheduler and not shell.renumbered(part)
+        where = [] if seen else [shell.device_of_job(part)]
         for start in part.starts:
-            cores = [] if by_scheduler else shell.pinned(start)
-            words = [*where, *shell.client(part, start), "job", *cores, shell.command(start)]
-            yield " ".join(words)
+            given = [shell.numbered(start), *where, *shell.client(part, start)]
+            yield " ".join([*given, "job", *shell.pinned(start), shell.command(start)])
             if one_by_one:
                 yield "ended"
     if not one_by_one:
         yield "ended"
     for part in served:
         yield shell.daemon_stopped(part)
+        yield shell.folder_removed(part)
         yield f"{shell.folder(part)}=''"
 
 

@@ -10,7 +10,7 @@ from advisor.hardware.gpu_partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.memory_edge import memory_caps
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.traversal import groups
 from advisor.workload.job import Job
@@ -30,6 +30,7 @@ class Start:
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
         priority: ``CUDA_MPS_CLIENT_PRIORITY``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
+        most_s: Upper end of the predicted time of all its steps; None: their number is not known.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Start:
     limit: float | None
     priority: int | None
     memory_cap_mib: int | None
+    most_s: float | None
 
     @property
     def core_count(self) -> int | None:
@@ -150,11 +152,10 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
     """
-    caps = memory_caps(gpu, prediction)
     stages: list[Stage] = []
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
         partitions = sum(len(stage.partitions) for stage in stages)
-        stages.append(_stage(group, jobs, gpu, caps, partitions + 1))
+        stages.append(_stage(group, jobs, gpu, prediction, partitions + 1))
     return LaunchPlan(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
 
 
@@ -173,11 +174,12 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
 
 
 def _stage(
-    group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, caps: dict[int, int], first: int
+    group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, first: int
 ) -> Stage:
     """The stage that `group` becomes; `first` is the number of its first partition."""
     one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
     cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
+    caps = memory_caps(gpu, prediction)
 
     def starts(part: SharedPartition) -> Iterator[Start]:
         settings = zip_longest(part.jobs, part.sharing.limits, part.sharing.priorities)
@@ -185,6 +187,7 @@ def _stage(
             yield Start(
                 number=number, job=jobs[number - 1], cores=cores[number],
                 limit=limit, priority=priority, memory_cap_mib=caps.get(number),
+                most_s=_most_s(jobs[number - 1], prediction.jobs[number - 1]),
             )  # fmt: skip
 
     partitions = (
@@ -195,6 +198,11 @@ def _stage(
         for number, part in enumerate(group.partitions, start=first)
     )  # fmt: skip
     return Stage(tuple(partitions))
+
+
+def _most_s(job: Job, predicted: JobPrediction) -> float | None:
+    """Seconds of `job` if every step takes what is predicted at most."""
+    return None if job.work_steps is None else job.work_steps * predicted.step_s.p95
 
 
 def _profile(part: SharedPartition, gpu: Gpu) -> str | None:

@@ -75,7 +75,11 @@ mig_uuid() {  # of the compute instance number $3 called $2, or of the only one,
 mig_undo() {  # removes what was made; again and again, since that fails for a moment
   local each gi left
   while read -r each <&8; do
-    case $each in /*) CUDA_MPS_PIPE_DIRECTORY=$each mps_stop || return ;; esac
+    case $each in /*)
+      CUDA_MPS_PIPE_DIRECTORY=$each mps_stop || return
+      rm -rf "$each"
+      ;;
+    esac
   done 8< "$made"
   for _ in $(seq 50); do
     left=

@@ -9,7 +9,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.hardware.mps import CONTROL, client_variables
-from advisor.launch.launch_plan import LaunchPartition, Start
+from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
+from advisor.workload.secret_names import is_secret
 
 MPS_WORDS = (
     "unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT "
@@ -20,7 +21,8 @@ MPS_WORDS = (
     "    mps_answers && return",
     "    sleep 0.1",
     "  done",
-    '  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2',
+    '  echo "MPS does not start. The end of its log:" >&2',
+    '  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :',
     "  return 1",
     "}",
     "mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU",
@@ -43,10 +45,41 @@ MPS_WORDS = (
 limits and priorities that the caller's environment sets from jobs that are to have none."""
 
 
+_CORES = """
+cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
+  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
+  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \\
+    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
+      parts = split($2, part, ",")
+      for (at = 1; at <= parts; at++) {
+        ends = split(part[at], end, "-")
+        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
+      }
+    }
+    END {
+      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
+      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
+    }' /proc/self/status
+}
+"""
+
+
+def core_words(partitions: Sequence[LaunchPartition], *, by_scheduler: bool) -> Iterator[str]:
+    """Lines that define what `pinned` calls, if any job is pinned; and where its cores begin."""
+    if any(start.cores for part in partitions for start in part.starts):
+        if by_scheduler:
+            yield "FIRST_CORE=0"
+        else:
+            yield "FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others"
+        yield from _CORES.strip().splitlines()
+
+
 def guard(
     partitions: Sequence[LaunchPartition],
     undo: Iterable[str] = (),
     definitions: Iterable[str] = (),
+    *,
+    by_scheduler: bool = False,
 ) -> Iterator[str]:
     """Lines before those that start anything: they end all of it, also on an interrupt.
 
@@ -56,9 +89,12 @@ def guard(
         partitions: Partitions whose daemons and jobs are started.
         undo: Lines that undo other settings.
         definitions: Lines that define what `undo` calls.
+        by_scheduler: Whether a scheduler assigns cores.
     """
     served = [part for part in partitions if part.under_mps]
     yield "set -euo pipefail"
+    yield from secrets(start for part in partitions for start in part.starts)
+    yield from core_words(partitions, by_scheduler=by_scheduler)
     yield " ".join(["jobs='' failed=0", *(f"{folder(part)}=''" for part in served)])
     # A session each, so that a job's own processes end with it.
     yield 'job() { setsid "$@" & jobs="$jobs $!"; }'
@@ -82,7 +118,7 @@ def _stop(served: Sequence[LaunchPartition], undo: Iterable[str]) -> Iterator[st
     yield "  done 2> /dev/null"
     yield "  wait"
     for part in served:
-        yield f"  [ -z {_value(part)} ] || {daemon_stopped(part)}"
+        yield f"  [ -z {_value(part)} ] || {{ {daemon_stopped(part)} && rm -rf {_value(part)}; }}"
     yield from (f"  {line}" for line in undo)
     yield "}"
 
@@ -128,6 +164,11 @@ def daemon_stopped(part: LaunchPartition) -> str:
     return f"{_pipes(part)} mps_stop"
 
 
+def folder_removed(part: LaunchPartition) -> str:
+    """Removes the folder of a daemon that has ended; what else writes there fails nothing."""
+    return f"rm -rf {_value(part)} || :"
+
+
 def client(part: LaunchPartition, start: Start) -> list[str]:
     """Settings of a job as an MPS client; none if its partition is not under MPS."""
     if not part.under_mps:
@@ -141,16 +182,45 @@ def pinned(start: Start) -> list[str]:
     if start.cores is None:
         return []
     first, last = start.cores
-    return ["taskset", "-c", str(first) if first == last else f"{first}-{last}"]
+    return ["taskset", "-c", f'"$(cores {first} {last})"']
+
+
+def numbered(start: Start) -> str:
+    """The setting that tells a job its number, by which equal jobs know each other apart."""
+    return f"ADVISOR_JOB={start.number}"
 
 
 def command(start: Start) -> str:
-    """Command that runs the job's script in its folder, or a placeholder for the user's own."""
+    """Command that runs the job's script in its folder, or a placeholder for the user's own.
+
+    Secrets are left to the environment of whoever runs it.
+    """
     script = start.job.profile.workload.script
     if script is None:
         return shlex.quote(f"./{start.job.name}.sh")
-    given = (f"{name}={value}" for name, value in script.environment.items())
-    return shlex.join(["env", "-C", script.folder, *given, *script.command])
+    given = (
+        f"{name}={_asked(name) if is_secret(name) else shlex.quote(value)}"
+        for name, value in script.environment.items()
+    )
+    first = ["env", "-C", shlex.quote(script.folder), *given]
+    return " ".join([*first, shlex.join(script.command)])
+
+
+def secrets(starts: Iterable[Start]) -> Iterator[str]:
+    """Lines that stop a script, before it starts anything, where a secret of a job is not set."""
+    scripts = (start.job.profile.workload.script for start in starts)
+    names = (name for script in scripts if script for name in script.environment)
+    yield from dict.fromkeys(f": {_asked(name)}" for name in names if is_secret(name))
+
+
+def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
+    """A comment, where a script of `plan` stands for a command that only its user knows."""
+    if any(start.job.profile.workload.script is None for start in plan.starts):
+        yield "# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number."
+
+
+def _asked(name: str) -> str:
+    return f'"${{{name}:?set {name}}}"'
 
 
 def _pipes(part: LaunchPartition) -> str:

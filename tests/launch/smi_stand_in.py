@@ -120,6 +120,8 @@ class SmiMachine:
 
     def _smi(self, words):
         match words:
+            case ["-i", _, "--query-gpu=power.limit", *_]:
+                said = 0, "500.00\n"
             case ["-i", at, *asked] | ["mig", "-i", at, *asked] if at != str(self.index):
                 said = (0, "") if "--power-limit" in asked[0] else (2, "it has no MIG\n")
             case ["-i", _, query, "--format=csv,noheader"]:

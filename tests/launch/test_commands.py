@@ -47,7 +47,11 @@ def shell(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
+    # The cores that the shell may use, whatever machine this is.
+    (tmp_path / "status").write_text("Cpus_allowed_list:\t0-1,4-40\n")
+
     def run(text, *words, **variables):
+        text = text.replace("/proc/self/status", str(tmp_path / "status"))
         where = {"PATH": f"{tmp_path}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path / "run")}
         log.unlink(missing_ok=True)
         ended = subprocess.run(
@@ -79,7 +83,7 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
     assert lines[0].startswith("nvidia-cuda-mps-control -d device=0 pipes=set")
     assert lines[1].startswith("nvidia-cuda-mps-control  device=")  # asked before any job
     assert lines[-1].startswith("nvidia-cuda-mps-control  device=")
-    assert {"cores 0", "cores 1-3"} < set(lines)
+    assert {"cores 0", "cores 1,4,5"} < set(lines)
 
 
 def test_serial_jobs_run_in_their_order_and_may_have_the_same_cores(shell):
@@ -87,7 +91,7 @@ def test_serial_jobs_run_in_their_order_and_may_have_the_same_cores(shell):
     assert [line.split()[0] for line in lines] == [
         "cores", "resnet50-imagenet64-bs128.sh", "cores", "bert-base-finetune-bs16-loader2.sh",
     ]  # fmt: skip
-    assert lines[2] == "cores 0-2"
+    assert lines[2] == "cores 0,1,4"
 
 
 def test_compute_instances_are_made_largest_first_without_a_default_one():
@@ -101,7 +105,7 @@ def test_the_mps_script_gives_a_command_the_limits_and_cores_of_a_job(shell):
     assert shell(text, "start")[0].returncode == 0
     _, lines = shell(text, "run", "2", "./gpt2-small-pretrain-bs8.sh", "two words")
     assert lines[1:] == [
-        "cores 1-3",
+        "cores 1,4,5",
         "gpt2-small-pretrain-bs8.sh two words device=0 pipes=set limit=57.5 cap=",
     ]
 
@@ -113,18 +117,56 @@ def test_the_mps_script_refuses_other_words(shell, words):
     assert ended.stderr
 
 
-def test_a_power_cap_is_set_first_and_taken_back_last(shell):
+def test_a_power_cap_is_set_first_and_what_it_was_before_comes_back_last(shell, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(tool.read_text() + "[[ $* != *query* ]] || echo 450.00\n")
     ended, lines = shell(script(handed("naive", cap_w=350.0)))
     assert ended.returncode == 0
-    assert lines[0].startswith("nvidia-smi -i 0 --power-limit=350 ")
-    assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=700 ")
+    assert lines[0].startswith("nvidia-smi -i 0 --query-gpu=power.limit ")
+    assert lines[1].startswith("nvidia-smi -i 0 --power-limit=350 ")
+    assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=450.00 ")
+
+
+def test_where_the_power_cap_of_before_is_not_known_none_is_set(shell, tmp_path):
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
+    assert shell(script(handed("naive", cap_w=350.0)))[0].returncode == 9
+
+
+def test_two_scripts_on_one_host_can_have_different_cores(shell):
+    _, lines = shell(script(handed("naive")), FIRST_CORE="4")
+    assert {"cores 6", "cores 7,8,9"} < set(lines)
+    _, lines = shell(EXPORTS["mps"](handed("mps")), "start")
+    _, lines = shell(EXPORTS["mps"](handed("mps")), "run", "2", "true", FIRST_CORE="4")
+    assert lines[-1] == "cores 7,8,9"
+
+
+def test_on_a_host_with_fewer_cores_jobs_share_them(shell, tmp_path):
+    (tmp_path / "status").write_text("Cpus_allowed_list:\t2,7\n")
+    _, lines = shell(script(handed("naive")))
+    assert {"cores 2", "cores 7,2,7"} < set(lines)
+
+
+def test_under_a_scheduler_that_binds_to_no_cores_jobs_are_not_crowded_on_the_first(shell):
+    _, lines = shell(script(handed("naive")), SLURM_CPUS_ON_NODE="4")
+    (both,) = {line for line in lines if line.startswith("cores")}
+    assert both == f"cores {','.join(map(str, [0, 1, *range(4, 41)]))}"
+
+
+def test_each_copy_of_a_job_is_told_its_number(shell, tmp_path):
+    tool = tmp_path / f"{RESNET.name}.sh"
+    tool.write_text(f'#!/bin/sh\necho "number $ADVISOR_JOB" >> {tmp_path}/log\n')
+    for sharing in ("naive", "mps", "serial"):
+        _, lines = shell(script(handed(sharing, [RESNET] * 3)))
+        assert sorted(each for each in lines if "number" in each) == [
+            "number 1", "number 2", "number 3",
+        ]  # fmt: skip
 
 
 def test_no_job_runs_where_the_power_cap_cannot_be_set(shell, tmp_path):
     plan = script(handed("naive", cap_w=350.0))
     (tmp_path / "sudo").write_text("#!/bin/sh\nexit 4\n")
     ended, lines = shell(plan)
-    assert (ended.returncode, lines) == (4, [])
+    assert (ended.returncode, job_lines(lines)) == (4, [])
 
 
 def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
@@ -190,6 +232,28 @@ def test_a_job_of_a_job_file_is_started_by_exactly_its_words_in_its_folder(shell
         folder=str(folder),
         environment={"SEED": "1 2", "LOG": str(tmp_path / "log")},
     )
-    profile = replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script))
-    _, lines = shell("\n".join(commands(handed("naive", (Job(profile),)))))
+    text = "\n".join(commands(handed("naive", (of_script(script),))))
+    _, lines = shell(text)
     assert f"ran {folder} 1 2 a 'b' $(no)" in lines
+    assert "Put your own command" not in text
+
+
+def of_script(script):
+    profile = replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script))
+    return Job(profile)
+
+
+def test_a_secret_of_a_job_file_comes_from_whoever_runs_the_script(shell, tmp_path):
+    script = Script(
+        command=("sh", "-c", 'echo "ran $HF_TOKEN $SEED" >> "$LOG"'), folder=str(tmp_path),
+        environment={"HF_TOKEN": "hf_abc", "SEED": "1", "LOG": str(tmp_path / "log")},
+    )  # fmt: skip
+    plan = handed("mps", (of_script(script), RESNET))
+    for form in ("commands", "slurm"):
+        text = EXPORTS[form](plan)
+        assert "hf_abc" not in text
+        ended, lines = shell(text)
+        assert (ended.returncode != 0, lines) == (True, []), "before anything is started"
+        assert "HF_TOKEN: set HF_TOKEN" in ended.stderr
+    _, lines = shell(EXPORTS["commands"](plan), HF_TOKEN="its own")
+    assert "ran its own 1" in lines

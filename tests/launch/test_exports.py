@@ -167,17 +167,49 @@ UNKNOWN = Job(replace(RESNET.profile, cores=()))
 WIDE = Job(replace(RESNET.profile, cores=(4, 5, 6, 7)))
 
 
+def pins(text):
+    return re.findall(r'taskset -c "\$\(cores ([^)]+)\)"', text)
+
+
+def test_jobs_in_one_allocation_of_slurm_share_out_its_cores_from_the_first():
+    jobs = [RESNET, WIDE, BERT]
+    text = EXPORTS["slurm"](handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", jobs))
+    assert pins(text) == ["0 3", "4 6"]
+    assert "--cpus-per-task=7 " in text
+
+
+def test_slurm_ends_no_job_before_the_upper_end_of_what_is_predicted():
+    plan = handed("naive")
+    minutes = map(int, re.findall(r"--time=(\d+) ", EXPORTS["slurm"](plan)))
+    for limit, start in zip(minutes, plan.starts, strict=True):
+        assert start.most_s == start.job.work_steps  # a step takes a second
+        assert start.most_s <= 60 * limit < start.most_s + 900
+
+
+def test_slurm_is_told_no_time_of_a_job_whose_length_nobody_knows():
+    workload = replace(RESNET.profile.workload, examples_per_epoch=None)
+    endless = Job(replace(RESNET.profile, workload=workload))
+    assert "--time=" not in EXPORTS["slurm"](handed("mps", [endless, BERT])).split("set -euo")[1]
+
+
+@pytest.mark.parametrize("name", of("slurm"))
+def test_a_node_keeps_its_other_gpus_and_each_job_its_output(name):
+    assert not re.search(r"Gres=gpu:1\b", WRITTEN[name])
+    assert "Keep what else that line lists" in WRITTEN[name]
+    assert WRITTEN[name].count("$(sbatch ") == WRITTEN[name].count(" --output=%x-%j.log ")
+
+
 def test_a_job_has_as_many_cores_as_its_profile_used_whatever_its_workload_says():
     for form in ("commands", "mps"):
         text = EXPORTS[form](handed("mps", [WIDE, BERT]))
-        assert re.findall(r"taskset -c (\S+)", text) == ["0-3", "4-6"]
+        assert pins(text) == ["0 3", "4 6"]
     assert "--cpus-per-task=4 " in EXPORTS["slurm"](handed("naive", [WIDE, BERT]))
 
 
 def test_a_job_whose_cores_nobody_knows_is_pinned_to_none():
     for form in ("commands", "mps"):
         text = EXPORTS[form](handed("mps", [UNKNOWN, BERT]))
-        assert re.findall(r"taskset -c (\S+)", text) == ["0-2"]
+        assert pins(text) == ["0 2"]
     text = EXPORTS["slurm"](handed("mps", [UNKNOWN, BERT]))
     assert "--cpus-per-task=$((3 + CORES_1)) " in text
     assert ': "${CORES_1:?set it to the cores that job 1 uses' in text

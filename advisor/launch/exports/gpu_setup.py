@@ -40,6 +40,7 @@ def _places(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     if any(part.instance for part in partitions):
         yield f"# {NOT_RUN}"
     yield "set -euo pipefail"
+    yield from shell.core_words(partitions, by_scheduler=False)
     for part in partitions:
         if part.instance:
             yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
@@ -80,10 +81,10 @@ def _jobs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     for part in partitions:
         off = '{ echo "MPS is off: bash $0 start" >&2; exit 1; }'
         for start in part.starts:
-            settings = [shell.device_of_job(part), *shell.client(part, start), *shell.pinned(start)]
+            given = [shell.numbered(start), shell.device_of_job(part), *shell.client(part, start)]
             yield f"  {start.number})  # {start.job.name}"
             yield f"    {shell.daemon_answers(part)} || {off}"
-            yield f'    exec env {" ".join(settings)} "$@" ;;'
+            yield f'    exec env {" ".join([*given, *shell.pinned(start)])} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
     yield "  esac"
 

@@ -9,7 +9,9 @@ nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import ceil
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu, MigProfile
@@ -19,6 +21,10 @@ from advisor.launch.commands import run
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Start
 from advisor.launch.mig_shell import cut
 from advisor.sharing import Instance
+
+_ASKED = """\
+# --time is the upper end of what is predicted, rounded up; a job is ended then. Add --mem=...: how
+# much host memory a job takes is not known."""
 
 
 def slurm_text(plan: LaunchPlan) -> str:
@@ -56,10 +62,13 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     yield "#   GresTypes=gpu,shard" if shards else "#   GresTypes=gpu"
     gres = [*_gpus(plan), f"shard:{shards}"] if shards else _gpus(plan)
     yield f"#   NodeName=NODE Gres={','.join(gres)}"
+    count = "" if plan.on_mig else "N: all GPUs that the node has. "
+    yield f"# {count}Keep what else that line lists: other GPUs of the node are lost without it."
     yield from _types(plan)
     if any(part.under_mps for part in plan.partitions):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
-    yield "# Put your own command in place of each job's ./NAME.sh."
+    yield _ASKED
+    yield from shell.own_commands_wanted(plan)
 
 
 def _by_hand(plan: LaunchPlan) -> Iterator[str]:
@@ -93,7 +102,7 @@ def _most_at_once(plan: LaunchPlan) -> int:
 
 def _gpus(plan: LaunchPlan) -> list[str]:
     if not plan.on_mig:
-        return ["gpu:1"]
+        return ["gpu:N"]
     types = Counter(
         _type(plan.gpu, part.instance.profile) for part in plan.partitions if part.instance
     )
@@ -115,6 +124,7 @@ def _unknown(plan: LaunchPlan) -> Iterator[str]:
         if slurm_type(plan.gpu, profile) is None:
             said = f"set it to the type of {profile} that slurmd -G lists"
             yield f': "${{{_variable(profile)}:?{said}}}"'
+    yield from shell.secrets(plan.starts)
     for start in plan.starts:
         if start.core_count is None:
             said = f"set it to the cores that job {start.number} uses, its profile does not say"
@@ -152,11 +162,34 @@ def _after(names: list[str]) -> str:
 
 def _words(gpu: Gpu, part: LaunchPartition, starts: tuple[Start, ...]) -> str:
     name = shlex.quote("+".join(start.job.name for start in starts))
-    asked = f"--job-name {name} --gres={_gres(gpu, part)} --cpus-per-task={_cores(starts)}"
+    asked = (
+        f"--job-name {name} --output=%x-%j.log --gres={_gres(gpu, part)} "
+        f"--cpus-per-task={_cores(starts)}{_time(starts)}"
+    )
     if not _together(part):
-        return f"{asked} --wrap {shlex.quote(shell.command(starts[0]))}"
-    script = [*shell.guard([part]), *run([part], by_scheduler=True), shell.STATUS]
+        started = f"{shell.numbered(starts[0])} {shell.command(starts[0])}"
+        return f"{asked} --wrap {shlex.quote(started)}"
+    own = replace(part, starts=tuple(_from_first_core(starts)))
+    given = shell.guard([own], by_scheduler=True)
+    script = [*given, *run([own], by_scheduler=True), shell.STATUS]
     return "\n".join([f"{asked} <<'EOF'", "#!/bin/bash", *script, "EOF", ""])
+
+
+def _from_first_core(starts: Sequence[Start]) -> Iterator[Start]:
+    """`starts` with cores that are counted among those of their own allocation."""
+    first = 0
+    for start in starts:
+        used = start.core_count or 0
+        yield replace(start, cores=(first, first + used - 1) if used else None)
+        first += used
+
+
+def _time(starts: Sequence[Start]) -> str:
+    """Asks for the time of all `starts`, to the next quarter of an hour; "" if it is not known."""
+    known = [start.most_s for start in starts if start.most_s is not None]
+    if len(known) < len(starts):
+        return ""
+    return f" --time={ceil(max(known) / _TIMES_S) * _TIMES_S // 60}"
 
 
 def _cores(starts: tuple[Start, ...]) -> str:
@@ -174,6 +207,8 @@ def _gres(gpu: Gpu, part: LaunchPartition) -> str:
 
 
 _MIB_IN_GIB = 1024
+# Slurm takes minutes; a quarter of an hour leaves something for start-up.
+_TIMES_S = 900
 
 
 def slurm_type(gpu: Gpu, profile: str) -> str | None:

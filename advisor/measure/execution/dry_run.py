@@ -1,6 +1,5 @@
 """A dry run: lists all that running a plan would start, and starts nothing."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import join
 
@@ -10,14 +9,13 @@ from advisor.measure.execution.job_process import command_of
 from advisor.measure.execution.mps_daemons import MpsDaemons, pipes_folder
 from advisor.measure.execution.run_site import cores_of_stage, own_variables
 from advisor.measure.process.claimed_device import Device
-
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+from advisor.workload.secret_names import is_secret
 
 
 def masked(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """`environment` for others to see: values whose name says that they are secret are hidden."""
     for name, value in environment.items():
-        yield name, "***" if _SECRET.search(name) else value
+        yield name, "***" if is_secret(name) else value
 
 
 def refuse_unfit(plan: ExecutionPlan, device: Device) -> None:

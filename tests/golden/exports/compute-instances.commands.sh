@@ -1,7 +1,23 @@
 #!/usr/bin/env bash
 # Untested on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
-# Put your own command in place of each job's ./NAME.sh.
+# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
+cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
+  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
+  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \
+    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
+      parts = split($2, part, ",")
+      for (at = 1; at <= parts; at++) {
+        ends = split(part[at], end, "-")
+        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
+      }
+    }
+    END {
+      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
+      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
+    }' /proc/self/status
+}
 jobs='' failed=0
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
@@ -74,7 +90,11 @@ mig_uuid() {  # of the compute instance number $3 called $2, or of the only one,
 mig_undo() {  # removes what was made; again and again, since that fails for a moment
   local each gi left
   while read -r each <&8; do
-    case $each in /*) CUDA_MPS_PIPE_DIRECTORY=$each mps_stop || return ;; esac
+    case $each in /*)
+      CUDA_MPS_PIPE_DIRECTORY=$each mps_stop || return
+      rm -rf "$each"
+      ;;
+    esac
   done 8< "$made"
   for _ in $(seq 50); do
     left=
@@ -102,8 +122,8 @@ mig_make '' 0:0 || exit
 mig_split 0:0 4c.7g.141gb,3c.7g.141gb || exit
 MIG_1=$(mig_uuid 0:0 3c.7g.141gb 1) || exit
 MIG_2=$(mig_uuid 0:0 4c.7g.141gb 1) || exit
-CUDA_VISIBLE_DEVICES="$MIG_1" job taskset -c 0 ./resnet50-imagenet64-bs128.sh
-CUDA_VISIBLE_DEVICES="$MIG_2" job taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh
+ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES="$MIG_1" job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
+ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$MIG_2" job taskset -c "$(cores 1 3)" ./bert-base-finetune-bs16-loader2.sh
 ended
 mig_undo || exit
 exit "$failed"

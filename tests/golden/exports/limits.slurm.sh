@@ -5,13 +5,32 @@
 #   AutoDetect=nvml
 # slurm.conf, with the select/cons_tres plugin:
 #   GresTypes=gpu
-#   NodeName=NODE Gres=gpu:1
+#   NodeName=NODE Gres=gpu:N
+# N: all GPUs that the node has. Keep what else that line lists: other GPUs of the node are lost without it.
 # Jobs under MPS start its daemon and stop it again: do not start one on the node.
-# Put your own command in place of each job's ./NAME.sh.
+# --time is the upper end of what is predicted, rounded up; a job is ended then. Add --mem=...: how
+# much host memory a job takes is not known.
+# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
-job_1_2=$(sbatch --parsable --job-name resnet50-imagenet64-bs128+bert-base-finetune-bs16-loader2 --gres=gpu:1 --cpus-per-task=4 <<'EOF'
+job_1_2=$(sbatch --parsable --job-name resnet50-imagenet64-bs128+bert-base-finetune-bs16-loader2 --output=%x-%j.log --gres=gpu:1 --cpus-per-task=4 --time=180 <<'EOF'
 #!/bin/bash
 set -euo pipefail
+FIRST_CORE=0
+cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
+  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
+  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \
+    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
+      parts = split($2, part, ",")
+      for (at = 1; at <= parts; at++) {
+        ends = split(part[at], end, "-")
+        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
+      }
+    }
+    END {
+      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
+      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
+    }' /proc/self/status
+}
 jobs='' failed=0 MPS_1=''
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
@@ -22,7 +41,7 @@ stop() {  # also when interrupted, and whatever fails
     kill -s TERM -- "-$each" || kill -s TERM "$each"
   done 2> /dev/null
   wait
-  [ -z "$MPS_1" ] || CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+  [ -z "$MPS_1" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop && rm -rf "$MPS_1"; }
 }
 unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
@@ -31,7 +50,8 @@ mps_start() {  # fails where the daemon does not answer: CUDA would run without 
     mps_answers && return
     sleep 0.1
   done
-  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  echo "MPS does not start. The end of its log:" >&2
+  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :
   return 1
 }
 mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
@@ -54,10 +74,11 @@ trap 'exit 130' INT
 trap 'exit 143' HUP TERM
 MPS_1=$(mktemp -d /tmp/mps.XXXXXX) || exit
 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
-CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job ./resnet50-imagenet64-bs128.sh
-CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57.5 job ./bert-base-finetune-bs16-loader2.sh
+ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
+ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57.5 job taskset -c "$(cores 1 3)" ./bert-base-finetune-bs16-loader2.sh
 ended
 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+rm -rf "$MPS_1" || :
 MPS_1=''
 exit "$failed"
 EOF

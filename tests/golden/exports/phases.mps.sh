@@ -4,6 +4,22 @@
 #   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
 #   bash FILE stop             ends the daemons; the jobs must have ended
 set -euo pipefail
+FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
+cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
+  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
+  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \
+    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
+      parts = split($2, part, ",")
+      for (at = 1; at <= parts; at++) {
+        ends = split(part[at], end, "-")
+        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
+      }
+    }
+    END {
+      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
+      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
+    }' /proc/self/status
+}
 folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps
 MPS_1=$folder/1
 unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
@@ -13,7 +29,8 @@ mps_start() {  # fails where the daemon does not answer: CUDA would run without 
     mps_answers && return
     sleep 0.1
   done
-  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  echo "MPS does not start. The end of its log:" >&2
+  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :
   return 1
 }
 mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
@@ -51,10 +68,10 @@ run)
   case $job in
   2)  # bert-base-finetune-bs16-loader2
     CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_answers || { echo "MPS is off: bash $0 start" >&2; exit 1; }
-    exec env CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 taskset -c 1-3 "$@" ;;
+    exec env ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 taskset -c "$(cores 1 3)" "$@" ;;
   1)  # resnet50-imagenet64-bs128
     CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_answers || { echo "MPS is off: bash $0 start" >&2; exit 1; }
-    exec env CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57 taskset -c 0 "$@" ;;
+    exec env ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57 taskset -c "$(cores 0 0)" "$@" ;;
   *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;
   esac
   ;;

@@ -1,6 +1,22 @@
 #!/usr/bin/env bash
-# Put your own command in place of each job's ./NAME.sh.
+# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
+cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
+  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
+  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \
+    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
+      parts = split($2, part, ",")
+      for (at = 1; at <= parts; at++) {
+        ends = split(part[at], end, "-")
+        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
+      }
+    }
+    END {
+      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
+      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
+    }' /proc/self/status
+}
 jobs='' failed=0 MPS_1=''
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
@@ -11,7 +27,7 @@ stop() {  # also when interrupted, and whatever fails
     kill -s TERM -- "-$each" || kill -s TERM "$each"
   done 2> /dev/null
   wait
-  [ -z "$MPS_1" ] || CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+  [ -z "$MPS_1" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop && rm -rf "$MPS_1"; }
 }
 unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
@@ -20,7 +36,8 @@ mps_start() {  # fails where the daemon does not answer: CUDA would run without 
     mps_answers && return
     sleep 0.1
   done
-  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  echo "MPS does not start. The end of its log:" >&2
+  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :
   return 1
 }
 mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
@@ -43,9 +60,10 @@ trap 'exit 130' INT
 trap 'exit 143' HUP TERM
 MPS_1=$(mktemp -d /tmp/mps.XXXXXX) || exit
 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
-CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 CUDA_MPS_CLIENT_PRIORITY=0 job taskset -c 0 ./resnet50-imagenet64-bs128.sh
-CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 CUDA_MPS_CLIENT_PRIORITY=1 job taskset -c 1-3 ./bert-base-finetune-bs16-loader2.sh
+ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 CUDA_MPS_CLIENT_PRIORITY=0 job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
+ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100 CUDA_MPS_CLIENT_PRIORITY=1 job taskset -c "$(cores 1 3)" ./bert-base-finetune-bs16-loader2.sh
 ended
 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
+rm -rf "$MPS_1" || :
 MPS_1=''
 exit "$failed"

@@ -5,6 +5,22 @@
 #   bash FILE stop             ends the daemons; the jobs must have ended
 # Untested on MIG hardware: written from NVIDIA's documentation.
 set -euo pipefail
+FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
+cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
+  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
+  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \
+    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
+      parts = split($2, part, ",")
+      for (at = 1; at <= parts; at++) {
+        ends = split(part[at], end, "-")
+        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
+      }
+    }
+    END {
+      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
+      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
+    }' /proc/self/status
+}
 : "${MIG_2:?set it to the UUID of 3g.71gb@4: nvidia-smi -L}"
 folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps
 MPS_2=$folder/2
@@ -15,7 +31,8 @@ mps_start() {  # fails where the daemon does not answer: CUDA would run without 
     mps_answers && return
     sleep 0.1
   done
-  echo "MPS does not start. Its log: $CUDA_MPS_LOG_DIRECTORY" >&2
+  echo "MPS does not start. The end of its log:" >&2
+  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :
   return 1
 }
 mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
@@ -53,10 +70,10 @@ run)
   case $job in
   2)  # bert-base-finetune-bs16-loader2
     CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_answers || { echo "MPS is off: bash $0 start" >&2; exit 1; }
-    exec env CUDA_VISIBLE_DEVICES="$MIG_2" CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=35679M taskset -c 1-3 "$@" ;;
+    exec env ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$MIG_2" CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=35679M taskset -c "$(cores 1 3)" "$@" ;;
   3)  # gpt2-small-pretrain-bs8
     CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_answers || { echo "MPS is off: bash $0 start" >&2; exit 1; }
-    exec env CUDA_VISIBLE_DEVICES="$MIG_2" CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=35679M taskset -c 4 "$@" ;;
+    exec env ADVISOR_JOB=3 CUDA_VISIBLE_DEVICES="$MIG_2" CUDA_MPS_PIPE_DIRECTORY="$MPS_2" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=35679M taskset -c "$(cores 4 4)" "$@" ;;
   *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;
   esac
   ;;
