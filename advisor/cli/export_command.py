@@ -16,6 +16,7 @@ from advisor.cli.options import (
     apart,
     given_in,
     grouped,
+    to_write,
 )
 from advisor.cli.output import aside, show_text, warn
 from advisor.english import counted
@@ -48,7 +49,8 @@ class ExportOptions:
         typer.Option("--format", help="commands: for a shell; else for the tool of that name."),
     ] = "commands"
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write it; default: stdout.")
+        Path | None,
+        typer.Option(metavar="FILE", parser=to_write, help="Where to write it; default: stdout."),
     ] = None
 
     def write(self, text: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli.options import to_write
 from advisor.cli.output import show_text
 from advisor.errors import InvalidInput
 from advisor.terminal import clean
@@ -30,7 +31,9 @@ def init(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where to write it; default: its name, here."),
+        typer.Option(
+            metavar="FILE", parser=to_write, help="Where to write it; default: its name, here."
+        ),
     ] = None,
 ) -> None:
     """Write a file of jobs, runs or arrivals to start from.

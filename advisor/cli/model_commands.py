@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.options import AsJson, GpuKey, Models, Profiles, apart, given_in, grouped
+from advisor.cli.options import (
+    AsJson,
+    GpuKey,
+    Models,
+    Profiles,
+    apart,
+    given_in,
+    grouped,
+    to_write,
+)
 from advisor.cli.output import leave_out, progress, show_found, show_text
 from advisor.english import counted, with_article
 from advisor.errors import InvalidInput
@@ -65,7 +74,9 @@ def _measured(
 
 _Models = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Folder of models to write to; default: your own."),
+    typer.Option(
+        metavar="DIR", parser=to_write, help="Folder of models to write to; default: your own."
+    ),
 ]
 
 
@@ -146,7 +157,9 @@ _Predictions = Annotated[
 ]
 _Export = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write what was predicted there, one run a line."),
+    typer.Option(
+        metavar="FILE", parser=to_write, help="Write what was predicted there, one run a line."
+    ),
 ]
 
 

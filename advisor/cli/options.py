@@ -151,6 +151,13 @@ By = Annotated[
 AUTO = "auto"
 
 
+def to_write(word: str) -> Path:
+    """The file or folder `word`, to be written; errors as of `new_path`."""
+    from advisor.workload.writing import new_path
+
+    return new_path(word)
+
+
 def _watts(word: str) -> float:
     """The power cap in `word`, in watts.
 

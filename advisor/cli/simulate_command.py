@@ -18,6 +18,7 @@ from advisor.cli.options import (
     given_in,
     grouped,
     needs,
+    to_write,
 )
 from advisor.cli.output import show_found, warn
 from advisor.errors import InvalidInput
@@ -95,7 +96,9 @@ class TraceFile:
 
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev there."),
+        typer.Option(
+            metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev there."
+        ),
     ] = None
     kernels: Annotated[
         bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")

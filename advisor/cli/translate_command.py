@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.options import AsJson, Profiles
+from advisor.cli.options import AsJson, Profiles, to_write
 from advisor.cli.output import show_json, show_text
 
 _Names = Annotated[
@@ -14,7 +14,9 @@ _Names = Annotated[
 _To = Annotated[str, typer.Option("--to", metavar="GPU", help="The GPU to estimate for.")]
 _Out = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="Where to; default: your own profiles of that GPU."),
+    typer.Option(
+        metavar="DIR", parser=to_write, help="Where to; default: your own profiles of that GPU."
+    ),
 ]
 _Calibration = Annotated[
     Path | None,

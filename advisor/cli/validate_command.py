@@ -18,6 +18,7 @@ from advisor.cli.options import (
     apart,
     given_in,
     grouped,
+    to_write,
 )
 from advisor.cli.output import show_found, show_text
 from advisor.cli.tracking_options import Mlflow, mlflow_log
@@ -51,7 +52,7 @@ class RunFiles:
     ] = False
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of profiles to add the runs to."),
+        typer.Option(metavar="DIR", parser=to_write, help="Folder of profiles to add the runs to."),
     ] = None
 
 

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Callable, Sequence
 from math import inf
-from pathlib import Path
 from statistics import mean, median
 from time import monotonic
 
@@ -32,7 +31,7 @@ from advisor.sharing import Naive
 from advisor.workload.files import user_folder
 from advisor.workload.gpu_side import GpuSide
 from advisor.workload.machine_calibration import Calibration, Contexts, HostCheck, Switching
-from advisor.workload.writing import calibration_text, writable, write_whole
+from advisor.workload.writing import calibration_text, new_path, writable, write_whole
 
 # Reads of the power meter, over some seconds: power falls slowly after earlier work.
 _POWER_READS, _POWER_PAUSE_S = 16, 0.25
@@ -163,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--device", default="0", help="GPU index or UUID, or cpu for the host alone [0]")
-    add("--out", type=Path, metavar="FILE", help="[your own, read by advisor]")
+    add("--out", type=new_path, metavar="FILE", help="[your own, read by advisor]")
     add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates [1 min]")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")

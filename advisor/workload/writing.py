@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,6 +20,24 @@ if TYPE_CHECKING:  # whoever writes one has imported it
     from advisor.workload.machine_calibration import Calibration
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
+
+
+def new_path(word: str) -> Path:
+    """The file or folder called `word` on a command line, to be written: its parent is there.
+
+    Else a misspelt path would make folders, which nobody finds.
+
+    Raises:
+        InvalidInput: The parent does not exist.
+    """
+    path = Path(word)
+    with suppress(OSError, ValueError):  # of which writing says more
+        if not path.parent.exists():
+            raise InvalidInput(
+                f"{path}: there is no folder {path.parent}. Check the path, or make it first: "
+                f"`mkdir -p {shlex.quote(str(path.parent))}`."
+            )
+    return path
 
 
 def writable(path: Path) -> Path:

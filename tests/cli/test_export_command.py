@@ -36,8 +36,8 @@ def test_what_is_written_is_what_would_be_printed(advisor, tmp_path, form):
     words = ["export", *BOTH, "--sharing", "mps=60,60", "--format", form]
     printed = advisor(*words)
     assert (printed.code, printed.err) == (0, "")
-    assert advisor(*words, "--out", tmp_path / "new" / "file").out == ""
-    assert (tmp_path / "new" / "file").read_text() == printed.out
+    assert advisor(*words, "--out", tmp_path / "file").out == ""
+    assert (tmp_path / "file").read_text() == printed.out
 
 
 def test_without_a_sharing_the_best_plan_is_exported(advisor):

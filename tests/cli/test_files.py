@@ -10,6 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
+from advisor.measure.calibrate_command import _parser as calibrate_parser
+from advisor.measure.solo.from_numbers import _parser as numbers_parser
+from advisor.measure.solo.profile_options import profile_parser
 from advisor.workload.files import MODEL_FILE
 from advisor.workload.writing import profile_text
 from tests import synthetic
@@ -244,3 +247,28 @@ def test_any_job_file_is_answered_or_refused(advisor, tmp_path, entries, words):
 
 def _toml(value):
     return json.dumps(value).replace("NaN", "nan").replace("Infinity", "inf")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("export", "resnet50-imagenet64-bs128", "--out"),
+        ("init", "jobs", "--out"),
+        ("simulate", "resnet50-imagenet64-bs128", "--trace"),
+        ("translate", "resnet50-imagenet64-bs128", "--to", "a30-24gb", "--out"),
+        ("validate", "resnet50-imagenet64-bs128", "--out"),
+        ("fit", "--out"),
+        ("evaluate", "--export"),
+    ],
+)
+def test_where_a_folder_is_misspelt_none_is_made(words, advisor, tmp_path):
+    said = advisor(*words, tmp_path / "nonexist" / "x")
+    assert (said.code, said.out) == (2, "")
+    assert f"there is no folder {tmp_path / 'nonexist'}. Check the path" in said.err
+    assert not (tmp_path / "nonexist").exists()
+
+
+@pytest.mark.parametrize("read", [profile_parser, calibrate_parser, numbers_parser])
+def test_measuring_makes_no_misspelt_folder_either(read, tmp_path):
+    with pytest.raises(InvalidInput, match="there is no folder"):
+        read().parse_args(["--out", str(tmp_path / "nonexist" / "x")])

@@ -191,6 +191,7 @@ def test_a_mere_estimate_for_another_gpu_is_not_said_to_be_near_its_own_name(adv
     found = replace(KNOWN, workload="mine", gpu="l4-24gb", power_w=60)
     (tmp_path / "mine.json").write_text(minimal_text(found))
     folder = tmp_path / "nobody" / "advisor" / "profiles" / "a40-48gb"
+    folder.mkdir(parents=True)
     words = ("--to", "a40-48gb", "--out", folder)
     assert advisor("translate", tmp_path / "mine.json", *words).code == 0
     said = advisor("batch", "mine", "--gpu", "a100-40gb")

@@ -34,7 +34,7 @@ from advisor.measure.shared.bench import cores_of_tenants
 from advisor.measure.shared.planned_run import Measurable, PlannedMix, PlannedRun, mixes_of
 from advisor.workload.files import user_folder
 from advisor.workload.spec import Workload
-from advisor.workload.writing import writable_folder
+from advisor.workload.writing import new_path, writable_folder
 
 
 def run(argv: Sequence[str]) -> int:
@@ -233,7 +233,7 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     )
     add = parser.add_argument
     add("plan", type=Path, metavar="PLAN.toml", help="what to measure")
-    add("--out", type=Path, metavar="DIR", help="folder of runs [your own, read by advisor]")
+    add("--out", type=new_path, metavar="DIR", help="folder of runs [your own, read by advisor]")
     add("--profiles", type=Path, metavar="DIR", help="folder of profiles, read, and where missing "
         "ones go [your own, read by advisor]")  # fmt: skip
     add_places(parser)

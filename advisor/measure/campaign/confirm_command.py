@@ -3,7 +3,6 @@
 import argparse
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.measure.campaign.campaign_command import add_places, measure_campaign
@@ -12,6 +11,7 @@ from advisor.measure.process.claimed_device import device_at_hand, devices_in
 from advisor.measure.process.provenance import command_line
 from advisor.measure.process.supervisor import say
 from advisor.workload.files import user_folder
+from advisor.workload.writing import new_path
 
 
 def run(argv: Sequence[str]) -> int:
@@ -72,7 +72,7 @@ def parsed(argv: Sequence[str]) -> Namespace:
         "MIG as it is")  # fmt: skip
     how.add_argument("--apply", action="store_true", help="on MIG instances: change those of a GPU "
         "that is in MIG mode, and put back what was there")  # fmt: skip
-    add("--out", type=Path, metavar="DIR", help="folder laid out as `profiles/`: runs go to "
+    add("--out", type=new_path, metavar="DIR", help="folder laid out as `profiles/`: runs go to "
         "DIR/GPU/runs/confirm.jsonl, and to DIR/GPU a profile of each job, also of those that have "
         "a shipped one [your own, read by advisor]")  # fmt: skip
     add_places(parser)

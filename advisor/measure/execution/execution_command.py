@@ -24,7 +24,7 @@ from advisor.measure.process.option_numbers import option_number
 from advisor.measure.process.provenance import Origin, command_line
 from advisor.measure.process.run_locks import sweep
 from advisor.measure.process.supervisor import INTERRUPTED, say
-from advisor.workload.writing import append_run, writable
+from advisor.workload.writing import append_run, new_path, writable
 
 _SHOWN_S = 5.0
 
@@ -172,4 +172,4 @@ def _add_run_options(add: Callable[..., argparse.Action]) -> None:
     add("--grace", type=_SECONDS, default=GRACE_S, help="seconds between asking a job to end and "
         "killing it [30]")  # fmt: skip
     add("--patience", type=_SECONDS, help="end a job that does no step for so many seconds")
-    add("--out", type=Path, help="JSON Lines file to which what was measured is added")
+    add("--out", type=new_path, help="JSON Lines file to which what was measured is added")

@@ -19,7 +19,7 @@ from advisor.measure.shared.planned_run import Measurable, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.files import parse_json, read_bytes
 from advisor.workload.run import Run
-from advisor.workload.writing import append_run, writable
+from advisor.workload.writing import append_run, new_path, writable
 
 # Assumed seconds of a run before the first has been measured.
 FIRST_RUN_S = 15.0
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     add("plans", type=Path, help="JSON file of plans, or what `advisor recommend --json` printed "
         "(plans on MIG are left out)")  # fmt: skip
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
-    add("--out", type=Path, required=True, help="JSON Lines file to which runs are added")
+    add("--out", type=new_path, required=True, help="JSON Lines file to which runs are added")
     add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
     add("--share-cores", action="store_true", help="where these are too few, let tenants share")
     add("--settle", type=_SECONDS, default=0.7, help="seconds of training before windows [0.7]")

@@ -18,7 +18,7 @@ from advisor.workload.run import Run, Tenant
 from advisor.workload.tracked_numbers import Reading, TrackedNumbers, numbers_of
 from advisor.workload.tracked_runs import TrackedRun, tracked_runs
 from advisor.workload.tracked_sharing import TogetherOnGpu, together_on_gpus
-from advisor.workload.writing import run_line, write_whole
+from advisor.workload.writing import new_path, run_line, write_whole
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9._+-]+")
 # radT puts the workload and its letter before a run's name.
@@ -205,5 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--step-metric", metavar="METRIC", help="logged with the number of training steps")
     add("--epoch-metric", metavar="METRIC", help="logged once an epoch")
     add("--memory-mib", type=float, metavar="MIB", help="what its process held, if not tracked")
-    add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
+    add(
+        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
+    )
     return parser

@@ -10,7 +10,7 @@ from advisor.hardware.catalogue import gpu_meant
 from advisor.measure.process.supervisor import say
 from advisor.workload.files import beside_package, is_file, read_bytes, shown, user_folder
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
-from advisor.workload.writing import write_whole
+from advisor.workload.writing import new_path, write_whole
 
 
 def run(argv: Sequence[str]) -> int:
@@ -86,5 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
-    add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
+    add(
+        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
+    )
     return parser

@@ -11,6 +11,7 @@ from advisor.measure.process.tenant_handle import LOAD_S
 from advisor.measure.solo.script_options import add_script_options
 from advisor.workload.named_workloads import timm_workload
 from advisor.workload.spec import Execution, Precision, Workload
+from advisor.workload.writing import new_path
 
 _OF_TIMM = (
     "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
@@ -59,7 +60,9 @@ def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
-    add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
+    add(
+        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
+    )
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")

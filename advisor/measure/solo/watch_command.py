@@ -13,7 +13,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.solo.from_numbers import refuse_fuller
 from advisor.workload.files import reason_of, user_folder
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
-from advisor.workload.writing import write_whole
+from advisor.workload.writing import new_path, write_whole
 
 _LOOK_S = 0.5
 
@@ -158,5 +158,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--batch-size", type=int, default=1, metavar="N", help="examples a step [1]")
     add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
     add("--seconds", type=float, default=10.0, metavar="S", help="how long to watch [10]")
-    add("--out", type=Path, metavar="DIR", help="folder of profiles [your own, read by advisor]")
+    add(
+        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
+    )
     return parser
