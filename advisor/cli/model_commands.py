@@ -84,21 +84,25 @@ _Models = Annotated[
 def fit(measured: MeasuredOptions, out: _Models = None) -> None:
     """Fit the model to every run, yours included.
 
-    One run on a GPU is enough to begin with.
+    One run on a GPU is enough to begin with. Without one of yours the model that came with the
+    advisor stays, unless --profiles or --out ask for another.
     """
     from advisor.hardware.catalogue import gpu as known
-    from advisor.prediction.fit.observation import MeasuredGpu
+    from advisor.prediction.fit.observation import MeasuredGpu, shared_runs
     from advisor.prediction.model_file import model_text
     from advisor.workload.files import MODEL_FILE, user_folder
     from advisor.workload.writing import writable, write_whole
 
+    if out is None and measured.profiles is None and not _own_runs():
+        raise InvalidInput(_NOTHING_OF_YOURS)
     card = known(measured.gpu)
     path = (out or user_folder("models")) / MODEL_FILE
     writable(path)  # before a minute of fitting
     alone, shipped, own = measured.read()
     if not shipped + own:
         raise InvalidInput(_nothing_to_learn(card.key))
-    everyone = (MeasuredGpu(card, alone, shipped + own), *measured.others())
+    others = measured.others()
+    everyone = (MeasuredGpu(card, alone, shipped + own), *others)
     # In one order whichever GPU was asked about, so that the model is one and the same.
     model = _fitted(sorted(everyone, key=lambda each: each.gpu.key))
     write_whole(path, model_text(model))
@@ -108,6 +112,23 @@ def fit(measured: MeasuredOptions, out: _Models = None) -> None:
             f"{counted(data.profiles, 'profile')} on {key}."
         )
     _show_runs(card, (alone, shipped, own))
+    for each in others:
+        used = len(shared_runs(each.profiles, each.runs, each.gpu))
+        show_text(f"Used on {each.gpu.key}: {used} of {counted(len(each.runs), 'run')}.")
+
+
+def _own_runs() -> bool:
+    """Whether the user has run anything, on any GPU."""
+    from advisor.workload.files import user_folder
+
+    return any(user_folder("profiles").glob("*/runs/*.jsonl"))
+
+
+_NOTHING_OF_YOURS = (
+    "there is nothing of yours to learn from, so the model stays as it is: it was fitted to all "
+    "runs that came with it. Runs of yours are made by `advisor validate JOB...` where the GPU is; "
+    "--out DIR fits to the shipped ones all the same."
+)
 
 
 def _fitted(everyone: "Sequence[MeasuredGpu]") -> "Model":
@@ -144,8 +165,8 @@ def _show_runs(
     alone, shipped, own = read
     used = [len(shared_runs(alone, runs, card)) for runs in (shipped, own)]
     show_text(
-        f"Used: {used[0]} of {counted(len(shipped), 'run')} that came with the profiles, "
-        f"{used[1]} of {len(own)} of your own."
+        f"Used on {card.key}: {used[0]} of {counted(len(shipped), 'run')} that came with the "
+        f"profiles, {used[1]} of {len(own)} of your own."
     )
     if odd := odd_ones([run.provenance for run in (*shipped, *own)]):
         show_text(f"Not all alike: {odd}.")

@@ -215,7 +215,10 @@ def test_runs_of_ones_own_teach_the_next_fit_which_says_so(advisor, own):
         append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     said = advisor("fit")
     assert "fitted to 48 runs" in said.out
-    assert "Used: 45 of 45 runs that came with the profiles, 3 of 3 of your own." in said.out
+    assert (
+        "Used on h200-141gb: 45 of 45 runs that came with the profiles, 3 of 3 of your own."
+        in said.out
+    )
     assert "most were measured with driver 580 and torch 2.11, 3 with driver 570" in said.out
 
 

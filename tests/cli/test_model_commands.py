@@ -113,3 +113,14 @@ def test_processes_that_share_out_work_end_with_an_interrupt():
     )  # fmt: skip
     assert done.stderr.count("Traceback") == 1  # of the process that was asked, and not handled
     assert "Process SpawnProcess" not in done.stderr
+
+
+def test_fit_without_a_run_of_ones_own_leaves_the_model_as_it_is_at_once(
+    advisor, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("ADVISOR_PROFILES")
+    monkeypatch.delattr("advisor.cli.measured_options.MeasuredOptions.read")
+    said = advisor("fit")
+    assert (said.code, said.out) == (2, "")
+    assert "there is nothing of yours to learn from, so the model stays as it is" in said.err
+    assert not (tmp_path / "nobody").exists()
