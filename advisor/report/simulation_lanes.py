@@ -9,7 +9,7 @@ from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
 # More jobs than this are counted, not drawn one by one; more GPUs are not drawn.
 _MOST_JOBS, _MOST_GPUS = 24, 16
 
-_NAME, _COLUMNS = 26, 40
+_NAME, _TAIL, _COLUMNS = 26, 10, 40
 _WAITS, _RUNS, _NOTHING = "·", "█", " "
 _LEVELS = " ▁▂▃▄▅▆▇█"
 
@@ -60,7 +60,8 @@ def lanes(simulation: Simulation) -> Iterator[Lane]:
 
 
 def _lane(name: str, drawn: str, said: str, style: str = "") -> Lane:
-    short = name if len(name) <= _NAME else name[: _NAME - 1] + "…"
+    # What tells alike jobs apart, as a batch size, stands at the end.
+    short = name if len(name) <= _NAME else f"{name[: _NAME - _TAIL - 1]}…{name[-_TAIL:]}"
     return Lane(f"{short:{_NAME}}|{drawn}| {said}".rstrip(), style)
 
 

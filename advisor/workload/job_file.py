@@ -9,6 +9,7 @@ import csv
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -99,8 +100,12 @@ def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
 
 def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if not document.get("job"):
+        meant = "".join(
+            f", but one called {each}" for each in get_close_matches("job", document, n=1)
+        )
         raise InvalidInput(
-            f"{where}: it has no [[job]] table. `advisor init jobs` writes a file to start from."
+            f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "
+            f"from."
         )
     return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
 
@@ -212,7 +217,8 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
         _check(columns)
         found = [_arrival(columns, row, job_of) for row in rows if row]
     except (csv.Error, InvalidInput) as error:
-        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {error}. Correct the file.") from None
+        said = str(error).removesuffix(".")
+        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {said}. Correct the file.") from None
     if not found:
         raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
     return tuple(found)

@@ -24,7 +24,7 @@ def test_jobs_are_drawn_over_time_in_eighty_columns_without_colours(advisor):
     assert "\x1b" not in said.out
     assert max(map(len, said.out.splitlines())) <= 80
     assert "3 jobs under naive on 1 h200-141gb, first-come" in said.out
-    assert f"1 {RESNET[:20]}" in said.out
+    assert "1 resnet50-imag…et64-bs128|" in said.out, "the batch stays where a name is cut"
     assert "EUR" in said.out
     assert "GPU busy" in said.out
 
@@ -128,3 +128,6 @@ def test_a_csv_that_cannot_be_is_refused_with_its_line(advisor, arrivals):
     answer = advisor("simulate", "--trace-in", arrivals)
     assert (answer.code, answer.out) == (2, "")
     assert "arrivals.csv:3" in answer.err
+    arrivals.write_text("arrival_s,job\n0,berd\n")
+    said = advisor("simulate", "--trace-in", arrivals).err
+    assert "`. Correct the file." in said, "one full stop, whatever the message ends with"

@@ -22,6 +22,7 @@ def changed(**changes):
     [
         ("", "it has no [[job]] table. `advisor init jobs` writes a file to start from."),
         ("# nothing", "it has no [[job]] table"),
+        (f'[[jobs]]\nprofile = "{BERT}"', "it has no [[job]] table, but one called jobs. "),
         ('{"job": []}', "it is JSON, and TOML is wanted"),
         (f'[[job]]\nprofil = "{BERT}"', "job 1: profil is no known field; did you mean profile?"),
     ],
