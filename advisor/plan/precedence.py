@@ -12,6 +12,7 @@ from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.recommendation import Forecast, Precedence, Question
 from advisor.prediction.mix_prediction import Interval, Level
 from advisor.sharing import Mode, Sharing
+from advisor.sharing.traversal import kind_of, one_by_one
 
 COMPARED = 0.037
 """How far the ratio of two plans' costs is off, as a share.
@@ -85,7 +86,7 @@ def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
 def how_simple(sharing: Sharing) -> int:
     """Index of the sharing's mode in `Mode`, simplest first; phases with MIG count as hybrid."""
     mixed = sharing.mode == "phases" and sharing.instances
-    return get_args(Mode).index("hybrid" if mixed else sharing.mode)
+    return get_args(Mode).index("hybrid" if mixed else kind_of(sharing))
 
 
 def starved(forecast: Forecast, level: Level) -> dict[int, float]:
@@ -129,7 +130,7 @@ def _cheapest(pool: Sequence[Priced], question: Question) -> list[_Step]:
         pool = _punctual(near, question)
         found.append(("cost", pool))
         last, price = "makespan", partial(_deciding_cost, question=question)
-    alone = [each for each in pool if each.forecast.sharing.mode == "serial"]
+    alone = [each for each in pool if one_by_one(each.forecast.sharing)]
     pool = _within(WORTH, alone, min(pool, key=price), price) or pool
     found.append(("gain", pool))
     found.append((last, _within(CLOSE, pool, min(pool, key=price), price)))
@@ -222,7 +223,7 @@ def _few_of_a_kind(ordered: Iterable[Priced]) -> Iterator[Priced]:
     for each in ordered:
         plan = each.forecast
         capped = plan.prediction.power_cap_w is not None
-        kind = plan.sharing.mode, bool(plan.batches), capped
+        kind = kind_of(plan.sharing), bool(plan.batches), capped
         kinds[kind] += 1
         if kinds[kind] <= MOST_OF_A_KIND:
             yield each

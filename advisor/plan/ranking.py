@@ -12,7 +12,7 @@ from advisor.plan.bottlenecks import binding
 from advisor.plan.candidates import Forecaster, as_asked, at_chosen_batches
 from advisor.plan.cap_choice import under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.objectives import rankable_by, tied
+from advisor.plan.objectives import OBJECTIVES, rankable_by, tied
 from advisor.plan.precedence import Priced, plans_to_show, starved
 from advisor.plan.reasons import gap_in_words, rule_in_words, searched, why
 from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Question, Recommendation
@@ -30,7 +30,9 @@ from advisor.plan.search.priority_candidates import priority_candidates
 from advisor.plan.search.proposals import proposed, unsearched
 from advisor.prediction.mix_prediction import Interval, Level
 from advisor.prediction.parallel import begun, one_thread
-from advisor.sharing import Mps, Naive, Serial, Sharing
+from advisor.sharing import Group, Mps, Naive, Serial, Sharing
+from advisor.sharing.in_turn import in_turn
+from advisor.sharing.traversal import one_by_one
 from advisor.workload.job import Job
 
 
@@ -111,13 +113,16 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         conditions=conditions,
     )  # fmt: skip
     forecaster = Forecaster(jobs, question)
-    serial = forecast(forecaster.mixes(as_asked(len(jobs), Serial())), Serial())
+    one_after_another = forecaster.mixes(as_asked(len(jobs), Serial()))
+    serial = forecast(one_after_another, Serial())
     check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = rankable_by([serial], objective)
     question = replace(question, objective=ranked_by)
+    serial = forecast(one_after_another, best_turns(jobs, ranked_by))
     with one_thread():
         seen = forecast_candidates(forecaster, question)
-    kept = plans_to_show([serial, *seen.forecasts], question)
+    others = (each for each in seen.forecasts if not _other_turns(each, serial))
+    kept = plans_to_show([serial, *others], question)
     plans = _plans(jobs, kept, question, seen.left_out)
     return Recommendation(
         gpu=gpu, jobs=tuple(jobs), objective=objective, ranked_by=ranked_by, note=note, level=level,
@@ -126,6 +131,19 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
         considered=1 + seen.predicted + len(seen.left_out) + seen.passed_over,
         searched=searched(len(jobs), seen.passed_over, asked=seen.asked),
     )  # fmt: skip
+
+
+def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:
+    """`jobs` one after another in the order that costs least; as asked for where none does."""
+    turn = OBJECTIVES[objective].turn
+    order = sorted(range(len(jobs)), key=lambda at: turn(jobs[at]))
+    return in_turn([Group((at + 1,), Serial()) for at in order])
+
+
+def _other_turns(each: Forecast, serial: Forecast) -> bool:
+    """Whether it is as `serial` in an order that is no better."""
+    capped = each.prediction.power_cap_w != serial.prediction.power_cap_w
+    return one_by_one(each.sharing) and not each.batches and not capped
 
 
 def _plans(

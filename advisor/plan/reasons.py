@@ -12,6 +12,7 @@ from advisor.plan.objectives import known_cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, STARVED, WORTH
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
+from advisor.sharing.traversal import one_by_one
 
 _FULL_MEMORY = 0.9
 # Smaller differences would be written as 0 %.
@@ -246,7 +247,7 @@ def _answers(
     found: list[Answer] = ["fix-host-first"] if slow and bound.limit == "host path" else []
     if len(advised.jobs) == 1:
         found.append("nothing-to-share")
-    elif advised.best.sharing.mode == "serial":
+    elif one_by_one(advised.best.sharing):
         found.append("dont-share")
     else:
         found.append("share")

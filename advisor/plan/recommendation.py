@@ -171,7 +171,8 @@ class Recommendation:
             computed.
         note: Why `ranked_by` differs from `objective`; None where it does not.
         level: Which point of a cost's interval plans are ranked by: the median or the upper end.
-        serial: All jobs one after another, the baseline of every gain; also one of `plans`.
+        serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
+            of every gain; also one of `plans`.
         plans: Best first; of plans with limits and of MIG layouts only the best few.
         considered: Number of ways to share that were predicted, estimated or left out.
         searched: How many were predicted and how many estimated, in words; None: there was nothing

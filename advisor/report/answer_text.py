@@ -24,6 +24,7 @@ from advisor.report.headline import (
 )
 from advisor.report.sharing_words import way_advised
 from advisor.report.treatment_text import promises
+from advisor.sharing.traversal import one_by_one
 
 _PINNED = (
     "Keep each job on CPU cores of its own, as the commands do: a ResNet-26 that was not pinned "
@@ -46,8 +47,8 @@ def answer(advised: Recommendation) -> str:
 def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
     """A recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
 
-    Without `hints`, remedies for slow hosts are left out unless they come first, and so is which
-    job an alternative treats better.
+    Without `hints`, remedies for slow hosts are left out unless they come first, and so are which
+    job an alternative treats better and by what rule the best plan comes first.
     """
     found = verdict(advised)
     others, host = _others(advised, found, hints=hints), []
@@ -101,7 +102,7 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
     by = OBJECTIVES[advised.ranked_by]
     cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
     better = units.times(_certain(gain(advised, plan).p50))
-    if plan.sharing.mode == "serial":
+    if one_by_one(plan.sharing):
         return f"all done in {_until(plan)}"
     said = by.headline(cost, shown(_certain(cost.p50)), better)
     if by.then is not None:
@@ -157,10 +158,12 @@ def _others(advised: Recommendation, found: Verdict, *, hints: bool) -> list[str
         shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, ran)]
         named = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
         more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
-        better = _treated_better(advised.best, shown) if hints else ""
+        better, first = "", ""
+        if hints:
+            better, first = _treated_better(advised.best, shown), _first(advised)
         if ran is not None and not advised.best.prediction.confirmed_on_hardware:
             better += f"; {ran.rank} is of a kind that ran"
-        return [f"Maybe as good, within our error: {named}{more}{better}{_first(advised)}."]
+        return [f"Maybe as good, within our error: {named}{more}{better}{first}."]
     if (rival := found.runner_up) is None:
         return []
     name = "Sharing at its best" if "dont-share" in found.answers else "The next"

@@ -15,6 +15,7 @@ from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, 
 from advisor.report.headline import gain, plan_name, shown_cost
 from advisor.report.sharing_words import explained, words_of
 from advisor.report.table_layout import fits, plain_table
+from advisor.sharing.traversal import kind_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -50,7 +51,7 @@ def on_a_screen(advised: Recommendation, report: _Report) -> "RenderableType":
 def _with_others(advised: Recommendation, most: int) -> list[Plan]:
     """The best plan, the best with MIG, serial, and `most` others, one of each kind first."""
     with_mig = [plan for plan in advised.plans if plan.sharing.mode in ("mig", "hybrid")]
-    firsts = {plan.sharing.mode: plan.rank for plan in reversed(advised.plans)}
+    firsts = {kind_of(plan.sharing): plan.rank for plan in reversed(advised.plans)}
     certain = _only(advised, advised.best, *with_mig[:1], advised.serial)
     others = [plan for plan in advised.plans if plan not in certain]
     others.sort(key=lambda plan: plan.rank not in firsts.values())
@@ -130,13 +131,17 @@ def _some_ran(advised: Recommendation) -> bool:
 def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
     """How to read the lines of the other plans, and which options show more."""
     left = len(advised.plans) - len(shown)
+    marked = shown[1:] if _some_ran(advised) else ()
     best = words_of(advised.best.sharing).notation  # which stands above with an example
     notations = dict.fromkeys(words_of(plan.sharing).notation for plan in shown[1:])
     unread = [each for each in notations if each not in ("", best)]
     said = [*_moved(advised, shown[1:])]
     said += [f"{'; '.join(unread)}."] if unread else []
+    if advised.serial not in shown:  # a gain says little beside nothing that it is a gain over
+        alone = shown_cost(advised.ranked_by)(known_cost(advised.serial, advised.ranked_by))
+        said.append(f"{plan_name(advised, advised.serial)}: {alone}.")
     said += [f"{counted(left, 'more plan')}: --top {len(advised.plans)}."] if left else []
-    if _some_ran(advised) and not all(plan.prediction.confirmed_on_hardware for plan in shown):
+    if not all(plan.prediction.confirmed_on_hardware for plan in marked):
         said.append("Estimated: not confirmed on hardware.")
     full = "In full, with what was left out" if advised.left_out else "In full"
     return " ".join([*said, f"{full}: --details. Commands of plan 1: --commands 1."])

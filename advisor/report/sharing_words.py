@@ -9,11 +9,12 @@ from typing import NamedTuple, TypedDict
 from advisor.english import counted
 from advisor.report import units
 from advisor.sharing import Sharing
-from advisor.sharing.traversal import groups, partitions
+from advisor.sharing.traversal import groups, kind_of, one_by_one, partitions, running_together
 
 _SLICE = "compute slice"
 # Of more jobs than can be told apart at a glance.
 _JOBS, _SHARES = re.compile(r"(?<=\[)(\d+,){8,}\d+"), re.compile(r"(?<==)(\d[\d.]*,){8,}\d[\d.]*")
+_TURNS = "[1,2];[3]: one group after the other, jobs by number"
 
 
 class ModeWords(NamedTuple):
@@ -86,18 +87,22 @@ _WORDS: _ByMode = {
         "phases",
         "In groups, one after another",
         "One group of jobs at a time: each group has all memory and all SMs to itself.",
-        notation="[1,2];[3]: one group after the other, jobs by number",
+        notation=_TURNS,
     ),
 }
 
 
 def words_of(sharing: Sharing) -> ModeWords:
     """The words for plans that share by `sharing`."""
-    return _WORDS[sharing.mode]
+    words = _WORDS[kind_of(sharing)]
+    return words._replace(notation=_TURNS) if sharing.mode == "phases" else words
 
 
 def way_advised(sharing: Sharing, jobs: int) -> str:
     """First words of the advice that `jobs` jobs share by `sharing`."""
+    if sharing.mode == "phases" and one_by_one(sharing):
+        order = ", ".join(str(number) for each in groups(sharing, jobs) for number in each.jobs)
+        return f"{words_of(sharing).advice} in this order of jobs: {order}"
     if sharing.mode == "phases":
         return f"In {len(groups(sharing, jobs))} groups, one after another"
     if sharing.mode == "hybrid" and all(part.slices for part in partitions(sharing, jobs)):
@@ -119,8 +124,8 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
         limits = "; limits are per cent of the SMs" if sharing.limits else ""
         return f"{', '.join(_counted(ahead))} before the others{limits}"
     if sharing.mode == "phases":
-        together = [each.jobs for each in groups(sharing, len(jobs))]
-        return ", then ".join(_named(each, jobs) for each in together)
+        together = running_together(sharing, len(jobs))
+        return ", then ".join(_named([at + 1 for at in each], jobs) for each in together)
     if sharing.instances:
         return "; ".join(
             f"{_named(part.jobs, jobs)} on "

@@ -7,6 +7,7 @@ from advisor.plan.reasons import named
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import TOO_SLOW
 from advisor.report import units
+from advisor.sharing.traversal import one_by_one
 
 UNFAIR = "▲"
 """Marks a job that an equal share of the GPU's time would serve better."""
@@ -29,7 +30,7 @@ def promises(advised: Recommendation) -> Iterator[str]:
 def _said_before(advised: Recommendation) -> bool:
     """Whether the first sentence already says that all deadlines are kept."""
     best = advised.best
-    shared = best.sharing.mode != "serial"
+    shared = not one_by_one(best.sharing)
     return advised.ranked_by == "deadlines" and shared and not best.late_jobs
 
 
@@ -38,7 +39,11 @@ def _risk(advised: Recommendation) -> str | None:
     expected, at_worst = advised.best.late("p50"), advised.best.late("p95")
     if not (unsure := [advised.jobs[at].name for at in sorted(at_worst - expected)]):
         return None
-    return f"That is by medians: at the upper end of its range {named(unsure)} is late."
+    if len(unsure) > 1 and len(unsure) == len(due := [j for j in advised.jobs if j.deadline_s]):
+        each = "both" if len(due) == 2 else "all"
+        return f"That is by medians: at the upper end of their ranges {each} are late."
+    late = "its range {} is late" if len(unsure) == 1 else "their ranges {} are late"
+    return f"That is by medians: at the upper end of {late.format(named(unsure))}."
 
 
 def _deadlines(advised: Recommendation) -> str:

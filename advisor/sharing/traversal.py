@@ -122,6 +122,19 @@ def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
             for run in group.running_together]  # fmt: skip
 
 
+def one_by_one(sharing: Sharing) -> bool:
+    """Whether each job has the whole GPU to itself, one after another in whatever order."""
+    if isinstance(sharing, Phases):
+        return all(isinstance(group, Group) and group.sharing.mode == "serial"
+                   for group in sharing.groups)  # fmt: skip
+    return sharing.mode == "serial"
+
+
+def kind_of(sharing: Sharing) -> Mode:
+    """Its mode; that of serial for jobs one after another in whatever order."""
+    return "serial" if one_by_one(sharing) else sharing.mode
+
+
 def places_named(sharing: Sharing) -> int:
     """How many jobs run at once, where `sharing` fixes it; else 1."""
     jobs = len(named_jobs(sharing)) or 1

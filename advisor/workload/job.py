@@ -148,6 +148,11 @@ class Job:
         pauses_s = self.validation_s + self.checkpoint_s
         return self.epochs * (steps + pauses_s / self.profile.step_s)
 
+    @property
+    def alone_s(self) -> float | None:
+        """Seconds of all work as it was measured alone; None if its length is not known."""
+        return None if self.work_steps is None else self.work_steps * self.profile.step_s
+
 
 @dataclass(frozen=True, slots=True)
 class Arrival:

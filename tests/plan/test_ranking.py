@@ -1,4 +1,5 @@
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 
@@ -6,14 +7,16 @@ from advisor.errors import NothingFits
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.objectives import known_cost
 from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, plans_to_show, starved
-from advisor.plan.ranking import ranked
+from advisor.plan.ranking import best_turns, ranked
 from advisor.plan.reasons import searched
 from advisor.plan.recommendation import Question
 from advisor.report.answer_text import answer
 from advisor.report.documents import recommendation_document
-from advisor.sharing import Hybrid, Mig, Mps, Naive, Phases, Serial, parse_sharing
-from advisor.sharing.traversal import instance_sets
+from advisor.sharing import Group, Hybrid, Mig, Mps, Naive, Serial, parse_sharing
+from advisor.sharing.in_turn import in_turn
+from advisor.sharing.traversal import instance_sets, one_by_one
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -59,13 +62,38 @@ def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
 def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
     advised = advice([HOST_BOUND, GPU_BOUND])
     kinds = [type(plan.sharing) for plan in advised.plans]
-    assert {Serial, Naive, Mps, Mig, Hybrid, Phases} == set(kinds)
+    assert {Serial, Naive, Mps, Mig, Hybrid} == set(kinds)
     assert kinds.count(Mig) <= MOST_OF_A_KIND
     modes = [plan.sharing.mode for plan in advised.plans]
     assert modes.count("mps") == 1
     assert modes.count("mps-limits") <= MOST_OF_A_KIND
     assert modes.count("mps-priority") <= MOST_OF_A_KIND
     assert advised.considered > len(advised.plans)
+
+
+@pytest.mark.parametrize("objective", ["deadlines", "mean-completion", "makespan"])
+def test_no_order_of_jobs_one_after_another_beats_the_one_that_gains_are_over(objective):
+    jobs = [
+        replace(each, epochs=epochs, deadline_s=due_s)
+        for each, epochs, due_s in (
+            (GPU_BOUND, 3, 9e5), (HOST_BOUND, 1, None), (HOST_BOUND, 2, 3e4), (GPU_BOUND, 1, 4e5),
+        )
+    ]  # fmt: skip
+    mixes = Mixes(jobs, StandIn(H200))
+    orders = (in_turn([Group((n,), Serial()) for n in each]) for each in permutations((1, 2, 3, 4)))
+    costs = [known_cost(forecast(mixes, each), objective).p50 for each in orders]
+    found = known_cost(forecast(mixes, best_turns(jobs, objective)), objective).p50
+    assert found == pytest.approx(min(costs))
+    if objective != "makespan":
+        assert found < 0.9 * max(costs)
+
+
+def test_one_after_another_is_one_plan_in_the_order_that_keeps_deadlines_best():
+    jobs = [replace(GPU_BOUND, deadline_s=9e5), replace(HOST_BOUND, deadline_s=3e4)]
+    found = advice(jobs, "deadlines")
+    alone = [plan for plan in found.plans if one_by_one(plan.sharing)]
+    assert [str(plan.sharing) for plan in alone] == ["serial[2];serial[1]"]
+    assert alone == [found.serial]
 
 
 def test_limits_that_the_search_never_tries_are_named_last():

@@ -7,8 +7,10 @@ from rich.console import Console
 
 from advisor.errors import InvalidInput
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.objectives import known_cost
 from advisor.plan.ranking import ranked
 from advisor.plan.recommendation import Standing
+from advisor.report import units
 from advisor.report.forecast_text import forecast_report
 from advisor.report.plan_tables import plan_commands, plans_report
 from advisor.sharing import Mps, parse_sharing
@@ -146,12 +148,25 @@ def test_details_show_every_plan_where_no_number_is_said():
     assert "more plans: --top" not in text
 
 
+@pytest.mark.parametrize("kinds", [2, 8])
+def test_what_one_after_another_takes_is_always_said_beside_what_is_gained_over_it(kinds):
+    jobs = [
+        Job(synthetic.profile(f"resnet26-cifar10-bs{at + 1}"), deadline_s=9e4 - at)
+        for at in range(kinds)
+    ]
+    found = ranked(jobs, H200, StandIn(), "deadlines")
+    text = " ".join(printed(plans_report(found)).split())
+    cost = units.times(known_cost(found.serial, "deadlines"))
+    assert f"{found.serial.sharing}" in text
+    assert cost in text
+
+
 def test_what_was_estimated_says_so_at_a_glance():
     found = advised(SMALL, LARGE)
     text = printed(plans_report(found, len(found.plans)), 200)
     estimated = sum(not plan.prediction.confirmed_on_hardware for plan in found.plans[1:])
     assert text.count("  estimated") == estimated > 0
-    assert "Estimated: not confirmed on hardware." in text
+    assert "Estimated: not confirmed on hardware." in " ".join(text.split())
 
 
 def test_a_line_that_is_before_one_with_a_better_number_says_why():

@@ -24,6 +24,7 @@ from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.mix_prediction import LEVELS, Interval, around
 from advisor.prediction.trace import Floats
+from advisor.workload.job import Job
 
 if TYPE_CHECKING:
     from advisor.plan.search.fleet.cp_model import PackingModel
@@ -66,6 +67,9 @@ class MeanCompletion(Objective):
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"a job is done in {shown} on average, {gain} as soon as one after another"
 
+    def turn(self, job: Job) -> float:
+        return job.alone_s or 0.0
+
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(ends_s().mean(axis=1))
 
@@ -102,7 +106,7 @@ class Deadlines(Objective):
     name = "deadlines"
     unit = "ratio"
     choice = "deadlines kept"
-    measure = "time of the tightest job over its deadline"
+    measure = "tightest job over deadline"
     explained = (
         "When the tightest job ends, over its deadline: at 1x just in time, above it is late."
     )
@@ -128,6 +132,9 @@ class Deadlines(Objective):
             f"{kept}: the tightest job takes {cost.p50:.0%} of its time, {gain} as soon as one "
             f"after another"
         )
+
+    def turn(self, job: Job) -> float:
+        return job.deadline_s or np.inf
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray((ends_s() / deadlines_s).max(axis=1))

@@ -14,6 +14,7 @@ from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.trace import Floats
+from advisor.workload.job import Job
 
 if TYPE_CHECKING:
     from advisor.plan.search.fleet.cp_model import PackingModel
@@ -138,6 +139,10 @@ class Objective(ABC):
             shown: The same with its unit.
             gain: How many times better than serial, e.g. ``"1.3x"``.
         """
+
+    def turn(self, job: Job) -> float:
+        """By what jobs come one after another so that this costs least, the least first."""
+        return 0.0
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         """Cost of each vector of limits, shape (vectors,); only the order of the costs matters.
