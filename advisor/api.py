@@ -176,6 +176,7 @@ class Advisor(Sources):
             NothingFits: The GPU cannot be cut up like that.
         """
         from advisor.plan.comparison import compare
+        from advisor.plan.ranking import best_turns
 
         def forecast(plan: "str | SavedPlan", cap_w: float | None) -> Forecast:
             if isinstance(plan, str):
@@ -185,7 +186,8 @@ class Advisor(Sources):
         first, second = plans
         first_cap_w = None if first == second else self.power_cap_w
         found = forecast(first, first_cap_w), forecast(second, self.power_cap_w)
-        return compare(jobs, self.card, found, objective)
+        serial = self._forecast(jobs, best_turns(jobs, objective), None)
+        return compare(jobs, self.card, found, objective, serial)
 
     def simulate(
         self,

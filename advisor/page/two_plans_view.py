@@ -26,7 +26,9 @@ def two_plans(advised: Recommendation, plan: Plan) -> None:
     chosen = st.selectbox("Beside", list(others), index, key="second plan", format_func=shortened)
     pair = plan, others[chosen]
     names = [f"{each.rank}  {plan_kind(advised, each)}" for each in pair]
-    whole, *jobs = side_by_side(compare(advised.jobs, advised.gpu, pair, advised.objective))
+    whole, *jobs = side_by_side(
+        compare(advised.jobs, advised.gpu, pair, advised.objective, advised.serial)
+    )
     _part(whole, names)
     until_gib = max(drawing(each.prediction, advised.gpu).used_gib for each in pair)
     for name, each in zip(names, pair, strict=True):

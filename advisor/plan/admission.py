@@ -113,15 +113,24 @@ def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftO
     running = table.running
     if running.free_mib is None:  # the user, and no driver, said how what runs shares the GPU
         if running.sharing.mode in ("naive", "serial") and table.under_mps(offered):
+            every = " ".join(_words([*running.jobs, *offered]))
             said.append(
-                "run all of them under MPS (--running-sharing mps), where some may be added"
+                f"or run all of them under MPS, where some may be added (--running-sharing mps "
+                f"says which). MPS serves only processes that start under it, so what runs has to "
+                f"be started again: `advisor export {every} --gpu {table.gpu.key} --sharing mps` "
+                f"prints the commands"
             )
-        else:
-            said.append(
-                f"say with --running-sharing how what runs shares the GPU if not by "
-                f"{running.sharing}"
-            )
+            return f"{', '.join(said)}. Or use another GPU."
+        said.append(
+            f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}"
+        )
     return ", ".join([*said, "or use another GPU."])
+
+
+def _words(jobs: Sequence[Job]) -> list[str]:
+    """As a command line names `jobs`."""
+    counts = Counter(job.name for job in jobs)
+    return [name if count == 1 else f"{name}:{count}" for name, count in counts.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +181,7 @@ class _Joined:
     def __init__(
         self, running: Running, gpu: Gpu, predictor: Predicts, limits: AdmissionLimits
     ) -> None:
-        self._gpu, self._predictor, self._limits = gpu, predictor, limits
+        self.gpu, self._predictor, self._limits = gpu, predictor, limits
         self.running = running
         everyone = range(len(running.jobs))  # `Running` refuses phases
         self._sharing = placed(restricted(running.sharing, everyone), gpu)
@@ -187,7 +196,7 @@ class _Joined:
     def best(self, added: Sequence[Job]) -> Addition | str:
         """The way to add `added` that gives them most throughput; else why none is allowed."""
         jobs, before = [*self.running.jobs, *added], len(self.running.jobs)
-        ways = ways_to_join(self._sharing, before, len(added), self._gpu)
+        ways = ways_to_join(self._sharing, before, len(added), self.gpu)
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
         found = [each for each in answers if isinstance(each, Addition)]
         if found:
@@ -200,7 +209,7 @@ class _Joined:
         running = replace(self.running, sharing=Mps())
         try:
             return bool(
-                _grown(_Joined(running, self._gpu, self._predictor, self._limits), offered)[0]
+                _grown(_Joined(running, self.gpu, self._predictor, self._limits), offered)[0]
             )
         except NothingFits:
             return False
@@ -209,7 +218,7 @@ class _Joined:
         if problem := first_broken(self._rules, jobs, sharing):
             return problem
         after = self._predictor.predict([job.profile for job in jobs], sharing)
-        if problem := FitsMemory(self._gpu, self._limits.conditions.memory_margin).broken(after):
+        if problem := FitsMemory(self.gpu, self._limits.conditions.memory_margin).broken(after):
             return problem
         new, free_mib = after.jobs[-added:], self.running.free_mib
         held_mib = sum(job.memory_interval_mib.p95 for job in new)

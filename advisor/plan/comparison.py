@@ -10,6 +10,7 @@ from advisor.plan.objectives import known_cost, rankable_by, tied
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import Interval
+from advisor.sharing.traversal import one_by_one
 from advisor.workload.job import Job
 
 _ROUNDED = 1e-9
@@ -88,6 +89,7 @@ class Comparison:
         power_w: Power of the whole GPU; None where it was not measured.
         bindings: Which resources limit the jobs.
         forbidden: Why the plan is not allowed; None where it is.
+        serial: All jobs one after another; None where one of the plans is that, or it is not known.
     """
 
     gpu: Gpu
@@ -100,6 +102,7 @@ class Comparison:
     power_w: Difference | None
     bindings: tuple[Binding, Binding]
     forbidden: tuple[str | None, str | None]
+    serial: Forecast | None = None
 
 
 def compare(
@@ -107,8 +110,13 @@ def compare(
     gpu: Gpu,
     plans: tuple[Forecast, Forecast],
     objective: ObjectiveName = "makespan",
+    serial: Forecast | None = None,
 ) -> Comparison:
-    """What changes for `jobs` on `gpu` from the first of `plans` to the second."""
+    """What changes for `jobs` on `gpu` from the first of `plans` to the second.
+
+    `serial` is one after another, which both are compared with too; None: they are not.
+    """
+    in_turn = any(one_by_one(each.sharing) for each in plans) or len(jobs) == 1
     compared_by, note = rankable_by(plans, objective)
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
@@ -125,6 +133,7 @@ def compare(
         power_w=_difference(first.power_w, second.power_w, alike),
         bindings=bindings,
         forbidden=(_forbidden(jobs, gpu, plans[0]), _forbidden(jobs, gpu, plans[1])),
+        serial=None if in_turn else serial,
     )
 
 

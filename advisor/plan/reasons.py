@@ -54,10 +54,10 @@ def gap_in_words(
         level: Which point of a cost's interval counts.
     """
     if cost is not best:
-        return _compared(cost, best, "the best", level)
+        return compared(cost, best, "the best", level)
     if runner_up is None:
         return "nothing else is possible"
-    return _compared(cost, runner_up, "the next", level)
+    return compared(cost, runner_up, "the next", level)
 
 
 def rule_in_words(rule: Precedence, level: Level) -> str:
@@ -179,7 +179,7 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
             return f"{resource} is the limit ({measured})"
 
 
-def _compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
+def compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
     """By how much the cost exceeds `other`, or `other` exceeds it, in words."""
     own, its = cost.at(level), other.at(level)
     behind = own / its - 1 if own > its else 1 - its / own

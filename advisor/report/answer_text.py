@@ -23,7 +23,8 @@ from advisor.report.headline import (
     with_estimates_named,
 )
 from advisor.report.sharing_words import way_advised
-from advisor.report.treatment_text import promises
+from advisor.report.treatment_text import lengths_apart, promises
+from advisor.sharing import Mps, Naive
 from advisor.sharing.traversal import one_by_one
 
 _PINNED = (
@@ -37,6 +38,9 @@ _FELT = 1.05
 
 _TREATED = 1.05
 """A job is treated better that is so many times as fast."""
+
+
+_TOGETHER = (str(Naive()), str(Mps()))
 
 
 def answer(advised: Recommendation) -> str:
@@ -60,6 +64,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
         noted.append(
             f"The host has too few cores: its work takes {units.number(stretch)}x as long."
         )
+    noted += lengths_apart(advised)
     if advised.note:
         noted.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
     if (cap_w := advised.best.prediction.power_cap_w) is not None:
@@ -94,7 +99,16 @@ def _advice(advised: Recommendation) -> str:
     what = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
     what += "" if cap_w is None else f", at most {cap_w:g} W"
     what += "" if best.prediction.confirmed_on_hardware else ", estimated"
-    return f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
+    return f"{what}: {_outcome(advised, best)}{_spare(advised, best)}.{_no_room(advised)}"
+
+
+def _no_room(advised: Recommendation) -> str:
+    """Why the jobs do not share, where all their memory together does not fit; else empty."""
+    together = [each for each in advised.left_out if each.sharing in _TOGETHER]
+    if not together or not all(one_by_one(plan.sharing) for plan in advised.plans):
+        return ""
+    why = together[0].why
+    return f" All at once{' ' if why.startswith(('does not fit', 'leaves no')) else ': '}{why}."
 
 
 def _outcome(advised: Recommendation, plan: Plan) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.plan.bottlenecks import Binding, Limit
 from advisor.plan.comparison import Comparison, Difference, JobChange
-from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.reasons import limit_in_words
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.reasons import compared, limit_in_words
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
@@ -43,10 +43,23 @@ def comparison_text(found: Comparison) -> str:
         said = [f"{better} looks {ahead}, within our error: they may be equal {numbers}."]
     if any(not plan.prediction.confirmed_on_hardware for plan in found.plans):
         said[0] = f"Estimated: {said[0]}"
+    said += _over_serial(found)
     said += [f"{name} is no plan: {why}." for name, _, why in pairs if why]
     if found.note:
         said.append(f"Compared by {found.objective}: {found.note}.")
     return " ".join(said)
+
+
+def _over_serial(found: Comparison) -> Iterator[str]:
+    """Whether each plan is worth it: what it costs beside one after another."""
+    if found.serial is None:
+        return
+    alone = known_cost(found.serial, found.objective)
+    over = [
+        f"{name} is {compared(cost, alone, 'that', 'p50')}"
+        for name, cost in zip(plan_names(found), _costs(found), strict=True)
+    ]
+    yield f"One after another takes {shown_cost(found.objective)(alone)}: {'; '.join(over)}."
 
 
 def change_text(value: Difference) -> str:
@@ -108,6 +121,12 @@ def comparison_document(found: Comparison) -> dict[str, Any]:
         "text": comparison_text(found),
         "better": None if less is None else plan_names(found)[less],
         "cost": _difference(found.cost),
+        "serial": None
+        if found.serial is None
+        else {
+            "sharing": str(found.serial.sharing),
+            "cost": asdict(known_cost(found.serial, found.objective)),
+        },
         "plans": [_plan(found, number) for number in (0, 1)],
         "power_w": _difference(found.power_w),
         "jobs": [_job(found, change) for change in found.jobs],

@@ -103,7 +103,9 @@ def row_document(row: CopiesRow) -> dict[str, Any]:
 
 def _advised_copies(found: Copies) -> str:
     if found.pay == 1:
-        return f"Run {found.job.name} alone on {found.gpu.key}: a second copy does not pay."
+        second = next((row.gain for row in found.rows[1:]), None)
+        why = found.limited_by if second is None else f"does not pay: {second:+.1%} work"
+        return f"Run {found.job.name} alone on {found.gpu.key}: a second copy {why}."
     said = f"Run {found.pay} copies of {found.job.name} at once on {found.gpu.key}"
     done = found.at_best
     way = way_of(done.prediction.sharing)

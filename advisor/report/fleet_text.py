@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 # Smaller gaps are rounding; larger ones are due to a loose bound, and say nothing about the plan.
 _ROUNDING, _TELLING = 0.002, 0.5
-# Most lines of jobs, or of groups, that can fit on a screen with the answer.
-_MOST_LINES = 20
 # Longer cells of job numbers overhang, rather than indent all other rows.
 _WIDEST_NUMBERS = 8
 
@@ -29,35 +27,25 @@ def fleet_report(found: FleetPlan, *, details: bool = False) -> "RenderableType"
 
     Args:
         found: The plan.
-        details: Whether to show every job, GPU and group, even if a screen does not hold them.
+        details: Whether to give each group a line even if a screen does not hold them. Who runs
+            where is always shown, on more lines than a screen has if need be.
     """
-    for lines in (None, *range(_MOST_LINES, 1, -1)):
-        if details or fits(_report(found, lines)):
-            return _report(found, lines)
-    return _report(found, 1)
+    whole = _report(found, "\n")
+    return whole if details or fits(whole) else _report(found, "; ")
 
 
-def _report(found: FleetPlan, lines: int | None = None) -> "RenderableType":
-    """The report with at most `lines` lines of jobs and of groups each; None: all."""
+def _report(found: FleetPlan, between: str) -> "RenderableType":
+    """The report, with the text `between` two groups of a GPU."""
     from rich.console import Group
     from rich.text import Text
 
-    named, gpus = list(_numbered(found.jobs)), found.on[:lines]
-    groups = None if lines is None else max(1, lines // len(gpus))
     table = plain_table(*_HEADINGS)
     table.columns[1].overflow = "fold"
-    for each in gpus:
-        table.add_row(*_cells(each, groups))
-    cut = {
-        "job": len(named) - len(named[:lines]),
-        "GPU": len(found.on) - len(gpus),
-        "group": sum(len(_groups(each)[groups:]) for each in gpus if groups),
-    }
-    more = [counted(number, f"more {what}") for what, number in cut.items() if number]
-    said = [*fleet_notes(found), *([f"{', '.join(more)}: --details."] if more else [])]
+    for each in found.on:
+        table.add_row(*_cells(each, between))
     return Group(
-        Text(fleet_answer(found), style="bold"), Text(), *map(Text, named[:lines]),
-        Text(), table, Text(), *map(Text, said),
+        Text(fleet_answer(found), style="bold"), Text(), *map(Text, _numbered(found.jobs)),
+        Text(), table, Text(), *map(Text, fleet_notes(found)),
     )  # fmt: skip
 
 
@@ -84,7 +72,7 @@ def fleet_gpu_rows(found: FleetPlan) -> list[dict[str, str]]:
     return [dict(zip(_HEADINGS, _cells(each), strict=True)) for each in found.on]
 
 
-_HEADINGS = ("GPU", "jobs by number, a group a line", "all done", "memory")
+_HEADINGS = ("GPU", "jobs by number, group after group", "all done", "memory")
 
 
 def fleet_answer(found: FleetPlan) -> str:
@@ -124,12 +112,12 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
         yield f"{numbered:{width}}  {job.name}{epochs}{due}"
 
 
-def _cells(each: GpuPlan, most: int | None = None) -> tuple[str, ...]:
-    """Cells of a GPU's row, with its first `most` groups."""
+def _cells(each: GpuPlan, between: str = "\n") -> tuple[str, ...]:
+    """Cells of a GPU's row, with the text `between` two of its groups."""
     done = units.seconds(each.forecast.makespan_interval_s)
     cap_w = each.candidate.power_cap_w
     capped = [] if cap_w is None else [f"at most {cap_w:g} W"]
-    groups = "\n".join([*map(_folded, _groups(each)[:most]), *capped])
+    groups = between.join([*map(_folded, _groups(each)), *capped])
     return str(each.number), groups, done, units.held(each.forecast.prediction)
 
 

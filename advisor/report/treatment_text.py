@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from advisor.english import counted
+from advisor.plan import ObjectiveName
 from advisor.plan.fair_share import Treatment
 from advisor.plan.reasons import named
 from advisor.plan.recommendation import Recommendation
@@ -13,6 +15,11 @@ UNFAIR = "▲"
 """Marks a job that an equal share of the GPU's time would serve better."""
 
 _TICK = "The tick is where an equal share of the GPU's time would have it."
+# Jobs with too little time that are named at most.
+_NAMED = 2
+# A job that takes less than this share of the time of another is over before it counts.
+_NOTHING = 0.01
+_BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadlines", "energy")
 
 
 def promises(advised: Recommendation) -> Iterator[str]:
@@ -25,6 +32,23 @@ def promises(advised: Recommendation) -> Iterator[str]:
     for each in advised.left_out:
         if each.why == TOO_SLOW:
             yield f"{each.sharing} left out: {each.why}."
+
+
+def lengths_apart(advised: Recommendation) -> Iterator[str]:
+    """That the shortest job is next to nothing beside the longest, where their lengths count."""
+    known = [job for job in advised.jobs if job.alone_s is not None]
+    if advised.ranked_by not in _BY_LENGTHS or len(known) < len(advised.jobs):
+        return
+    by_length = sorted(known, key=lambda job: job.alone_s or 0.0)
+    short, long = by_length[0], by_length[-1]
+    share = (short.alone_s or 0.0) / (long.alone_s or 1.0)
+    if share >= _NOTHING:
+        return
+    one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in (short, long))
+    yield (
+        f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
+        f"hardly counts. Epochs are 1 unless a file of jobs says more: `advisor init jobs`."
+    )
 
 
 def _said_before(advised: Recommendation) -> bool:
@@ -46,6 +70,17 @@ def _risk(advised: Recommendation) -> str | None:
     return f"That is by medians: at the upper end of {late.format(named(unsure))}."
 
 
+def _too_short(advised: Recommendation) -> list[str]:
+    """Of each job, copies once, that not even alone ends before its deadline, what it needs."""
+    said: dict[str, None] = {}
+    for job, mix in zip(advised.jobs, advised.serial.prediction.jobs, strict=True):
+        alone_s = (job.work_steps or 0.0) * mix.step_s.at(advised.level)
+        if job.deadline_s is not None and alone_s > job.deadline_s:
+            needs, due = units.duration(alone_s), units.duration(job.deadline_s)
+            said[f"{job.name} needs {needs} even alone, due in {due}"] = None
+    return list(said)
+
+
 def _deadlines(advised: Recommendation) -> str:
     late = [advised.jobs[number - 1].name for number in advised.best.late_jobs]
     if not late:
@@ -53,7 +88,9 @@ def _deadlines(advised: Recommendation) -> str:
     missed = f"Plan 1 is too late for {named(late)}"
     punctual = next((plan for plan in advised.plans if not plan.late_jobs), None)
     if punctual is None:
-        return f"{missed}, and no plan keeps every deadline: allow more time, or take a job out."
+        needs = "; ".join(_too_short(advised)[:_NAMED])
+        why = f"{needs}. Allow" if needs else "allow"
+        return f"{missed}, and no plan keeps every deadline: {why} more time, or take a job out."
     return f"{missed}; plan {punctual.rank} keeps every deadline: --objective deadlines."
 
 

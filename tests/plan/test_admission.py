@@ -147,7 +147,11 @@ def test_that_mps_would_let_jobs_in_is_said_where_it_would(predictor, helps):
     there = Running(jobs=(HOST_BOUND,), sharing=Naive())
     with pytest.raises(NothingFits) as refused:
         additions(there, [GPU_BOUND], H200, predictor, AdmissionLimits())
-    assert ("run all of them under MPS (--running-sharing mps)" in str(refused.value)) == helps
+    said = str(refused.value)
+    assert ("run all of them under MPS" in said) == helps
+    assert ("what runs has to be started again" in said) == helps
+    command = f"`advisor export {HOST_BOUND.name} {GPU_BOUND.name} --gpu {H200.key} --sharing mps`"
+    assert (command in said) == helps
 
 
 def test_where_instances_fill_the_gpu_allowing_more_harm_is_no_remedy():

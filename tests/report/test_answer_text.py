@@ -8,6 +8,7 @@ from advisor.plan.ranking import ranked
 from advisor.prediction.mix_prediction import Interval
 from advisor.report.answer_text import answer, paragraphs
 from advisor.report.sharing_words import explained
+from advisor.report.units import duration
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -155,6 +156,44 @@ def test_a_plan_that_misses_a_deadline_says_so_whatever_plans_are_ranked_by():
     calm = replace(HOST_BOUND, deadline_s=1e8)
     assert "Under plan 1 every deadline is kept." in answer(advised([calm, GPU_BOUND]))
     assert "deadline" not in answer(advised([HOST_BOUND, GPU_BOUND]))
+
+
+def test_a_deadline_that_nothing_can_keep_is_told_from_one_that_others_cost():
+    alone_s = advised([GPU_BOUND, HOST_BOUND]).serial.prediction.jobs[0].epoch_s.p50
+    for due_s, hopeless in ((0.9 * alone_s, True), (1.001 * alone_s, False)):
+        jobs = [replace(GPU_BOUND, deadline_s=due_s)] * 2
+        said = answer(advised(jobs))
+        needs = f"{GPU_BOUND.name} needs {duration(alone_s)} even alone, due in {duration(due_s)}."
+        assert (needs in said) == hopeless
+        assert said.count("even alone") == int(hopeless)
+
+
+def test_jobs_that_do_not_share_for_want_of_memory_are_told_so():
+    big = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+    assert "All at once does not fit: the jobs take 20" in answer(advised([big] * 2))
+    assert "All at once" not in answer(advised([HOST_BOUND] * 2))
+
+
+def test_a_job_that_is_over_in_no_time_beside_another_is_told_so_where_lengths_count():
+    long, short = replace(GPU_BOUND, epochs=90), replace(HOST_BOUND, epochs=2)
+    share = 100 * short.alone_s / long.alone_s
+    said = f"Lengths differ: {short.name} (2 epochs) is {share:.2g}% of {long.name} (90 epochs)"
+    assert said in answer(advised([long, short]))
+    assert "Lengths differ" not in answer(advised([long, short], objective="throughput"))
+    assert "Lengths differ" not in answer(advised([long, long]))
+
+
+def test_several_deadlines_that_only_medians_keep_are_told_in_one_sentence():
+    ends_s = advised([HOST_BOUND, GPU_BOUND], StandIn(wide=0.2)).best.ends_s
+    jobs = [
+        replace(job, deadline_s=(end_s.p50 + end_s.p95) / 2)
+        for job, end_s in zip([HOST_BOUND, GPU_BOUND], ends_s, strict=True)
+    ]
+    said = answer(advised(jobs, StandIn(wide=0.2)))
+    assert "at the upper end of their ranges both are late." in said
+    more = replace(GPU_BOUND, deadline_s=3e8)
+    said = answer(advised([*jobs, more], StandIn(wide=0.2)))
+    assert "both" not in said
 
 
 def test_a_deadline_that_only_the_median_keeps_is_called_unsure():

@@ -1,13 +1,16 @@
 import io
 import json
+import re
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from advisor.plan.comparison import compare
+from advisor.plan.forecast import Mixes, forecast
 from advisor.report.comparison_text import comparison_document, comparison_report
-from tests.plan.stand_in import H200
+from advisor.sharing import Mps, Naive, Serial
+from tests.plan.stand_in import H200, StandIn
 from tests.plan.test_comparison import LARGE, OBJECTIVES, SMALL, compared
 
 
@@ -21,6 +24,21 @@ def test_the_answer_comes_first_then_what_binds_then_each_job():
     text = printed(compared("naive", "mps", [LARGE] * 2, wide=0.01))
     order = ["mps is 25% ahead", "naive: GPU time is the limit", "in all", "resnet152", "slowdown"]
     assert sorted(order, key=text.index) == order
+
+
+def test_of_each_way_to_share_it_is_said_whether_it_is_worth_it():
+    jobs = [LARGE, LARGE]
+    mixes = Mixes(jobs, StandIn(H200, wide=0.01))
+    naive, mps, serial = (forecast(mixes, each) for each in (Naive(), Mps(), Serial()))
+    found = compare(jobs, H200, (naive, mps), serial=serial)
+    text = " ".join(printed(found, 400).split())
+    assert re.search(
+        r"One after another takes .*: naive is .* that.*; mps is .*ahead of that", text
+    )
+    one = compare(jobs, H200, (serial, mps), serial=serial)
+    assert "One after another takes" not in printed(one, 400)
+    assert comparison_document(one)["serial"] is None
+    assert comparison_document(found)["serial"]["cost"]["p50"] == serial.makespan_s
 
 
 def test_a_change_that_the_error_may_explain_is_shown_with_a_question_mark():
@@ -49,7 +67,7 @@ def test_a_document_has_the_keys_that_others_script_against():
     assert document.keys() == {
         "schema", "gpu", "compared_by", "note", "calibrated", "host", "stale", "unsteady",
         "estimated_profiles", "estimated_batches", "text",
-        "better", "cost", "plans", "power_w", "jobs",
+        "better", "cost", "serial", "plans", "power_w", "jobs",
     }  # fmt: skip
     assert document["better"] == "mps"
     assert document["cost"].keys() == {"first", "second", "change", "within_error"}

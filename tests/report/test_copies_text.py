@@ -42,6 +42,16 @@ def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
     assert numbers_in(lines_of(copies_report(many(), details=True))) == [*range(1, 31)]
 
 
+def test_that_one_copy_is_enough_is_said_with_its_true_reason():
+    big = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+    alone = " ".join(lines_of(copies_report(copies_that_pay(big, H200, StandIn())), 400))
+    assert "a second copy does not fit: the jobs take 200,000 MiB of 143,771 MiB." in alone
+    busy = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.0001, gpu_s=0.2))
+    found = replace(copies_that_pay(busy, H200, StandIn()), pay=1)
+    text = " ".join(lines_of(copies_report(found), 400))
+    assert f"a second copy does not pay: {found.rows[1].gain:+.1%} work" in text
+
+
 @pytest.mark.parametrize(("start_s", "said"), [(10.0, True), (0.0, False)])
 def test_it_is_said_whether_the_start_of_processes_counts(start_s, said):
     copies = copies_that_pay(JOB, H200, StandIn())

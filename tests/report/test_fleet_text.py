@@ -1,4 +1,5 @@
 import io
+import re
 
 from rich.console import Console
 
@@ -18,17 +19,31 @@ def lines_of(report):
     return console.file.getvalue().splitlines()
 
 
-def test_what_runs_on_many_gpus_fits_on_a_screen_and_details_show_all_of_it():
+def numbers_on_gpus(report):
+    """Numbers of the jobs that the groups of all GPUs name, in order."""
+    console = Console(file=io.StringIO(), width=400)
+    console.print(report)
+    brackets = re.findall(r"\[([\d,-]+)\]", console.file.getvalue())
+    ranges = [each.split("-") for bracket in brackets for each in bracket.split(",")]
+    return sorted(n for ends in ranges for n in range(int(ends[0]), int(ends[-1]) + 1))
+
+
+def test_who_runs_where_is_never_hidden_and_details_give_each_group_a_line():
+    kinds = [
+        Job(synthetic.profile(f"dlrm-8gb-bs{size}", host_s=0.01, gpu_s=0.002, memory_mib=60_000))
+        for size in (1, 2)
+    ]
+    found = plan_fleet(kinds * 20, H200, StandIn(), FleetTerms(gpus=2, limit_s=0.2))
+    few, whole = fleet_report(found), fleet_report(found, details=True)
+    assert len(lines_of(few)) <= 25 < len(lines_of(whole))
+    for report in (few, whole):
+        assert numbers_on_gpus(report) == list(range(1, 41))
+
+
+def test_of_many_gpus_each_is_shown_in_a_line_if_need_be_on_more_than_a_screen():
     found = plan_fleet(KINDS * 4, H200, StandIn(), FleetTerms(gpus=16, limit_s=0.2))
-    few, whole = lines_of(fleet_report(found)), lines_of(fleet_report(found, details=True))
-    assert len(few) <= 25 < len(whole)
-    assert few[-1].endswith(" more GPUs: --details.")
-    assert [line for line in whole if " more " in line] == []
-    assert len([line for line in whole if line.rstrip().endswith(" GiB")]) == 16
-
-
-def test_groups_of_one_gpu_are_left_out_where_a_screen_does_not_hold_them():
-    found = plan_fleet(KINDS[:2] * 20, H200, StandIn(), FleetTerms(gpus=2, limit_s=0.2))
-    few = lines_of(fleet_report(found))
-    assert len(few) <= 25
-    assert len([line for line in few if line.rstrip().endswith(" GiB")]) == 2
+    report = fleet_report(found)
+    lines = lines_of(report)
+    assert len([line for line in lines if line.rstrip().endswith(" GiB")]) == 16
+    assert numbers_on_gpus(report) == list(range(1, 33))
+    assert "--details" not in "".join(lines)
