@@ -24,6 +24,7 @@ from advisor.plan.search.fleet.placement import (
     arranged,
     roughly_arranged,
 )
+from advisor.plan.search.fleet.queue_order import soonest_first
 from advisor.plan.search.job_sets import Kinds, Members
 
 # Rounds of small changes between two recombinations; rounds without gain that end the search.
@@ -95,7 +96,8 @@ class FleetSolver:
     def best(self) -> FleetSearchResult:
         """The best plan found."""
         ended = all(self._in_time() for _ in self._steps())
-        plan, problem = self._incumbent.plan, self._problem
+        problem = self._problem
+        plan = soonest_first(self._incumbent.plan, problem)
         cost = problem.cost(plan)
         least = problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
         bounds = [each for each in (self._known_bound, least) if each is not None]
