@@ -23,6 +23,7 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
+from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -52,6 +53,12 @@ class ExportOptions:
         Path | None,
         typer.Option(metavar="FILE", parser=to_write, help="Where to write it; default: stdout."),
     ] = None
+    gpus: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_GPUS, help="How many equal GPUs there are: commands, slurm or json."
+        ),
+    ] = 1
 
     def write(self, text: str) -> None:
         """Write the plan `text` to the file, or to stdout."""
@@ -86,7 +93,11 @@ def export(
     given = given_in(context)
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
-    jobs: Sequence[Job] = named.chosen(advisor)
+    jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
+    if exported.gpus > 1:
+        apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
+        _export_of_all(advisor, jobs, objective, exported)
+        return
     if exported.sharing is None:
         jobs, prediction = _planned(advisor, jobs, objective, exported.rank)
     else:
@@ -94,6 +105,40 @@ def export(
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
     warn([file.note] if file.note else [])
     exported.write(file.text)
+
+
+def _export_of_all(
+    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", exported: ExportOptions
+) -> None:
+    """Write the plan that `recommend --gpus` finds.
+
+    Raises:
+        InvalidInput: The format is for one GPU, or for a file each, and there is no FILE.
+    """
+    from advisor.launch.exports.several_gpus import WHOLE, json_texts, refuse_format
+    from advisor.launch.fleet_launch import fleet_launch_plans
+    from advisor.launch.launch_plan import NOT_RUN
+    from advisor.plan.fleet_terms import FleetTerms
+    from advisor.workload.writing import write_whole
+
+    refuse_format(exported.form)
+    if exported.form == "json" and exported.out is None:
+        raise InvalidInput(
+            "--format json writes a plan for each GPU: say by --out FILE.json what they are called."
+        )
+    terms = FleetTerms(objective=objective, gpus=exported.gpus)
+    plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
+    if exported.out is None:
+        show_text(WHOLE[exported.form](plans), end="")
+    elif exported.form == "json":
+        for device, text in json_texts(plans).items():
+            file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
+            write_whole(file, text)
+            aside(f"{file}: written; advisor run {file} --device {device} shows what it would do")
+    else:
+        write_whole(exported.out, WHOLE[exported.form](plans))
+        aside(f"{exported.out}: written")
 
 
 def _planned(

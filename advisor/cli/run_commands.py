@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from advisor.workload.run import Run
 
 _Plan = Annotated[
-    Path | None, typer.Argument(help="What `export --format json` or `recommend --json` wrote.")
+    Path | None,
+    typer.Argument(help="What `export --format json` or `recommend --json` wrote for one GPU."),
 ]
 
 

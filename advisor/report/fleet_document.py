@@ -5,8 +5,9 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.launch.commands import commands, commands_at_once, commands_on, side_by_side
-from advisor.launch.launch_plan import LaunchPlan, launch_plan
+from advisor.launch.commands import commands, commands_at_once, commands_on
+from advisor.launch.fleet_launch import fleet_launch_plans
+from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet_plan import FleetPlan
 from advisor.report.documents import (
     SCHEMA,
@@ -36,6 +37,7 @@ def fleet_document(found: FleetPlan, device: str | None = None) -> dict[str, Any
         "note": found.note,
         **standing_document(found.standing),
         "workloads": {job.name: asdict(job.profile.workload) for job in found.jobs},
+        "epochs": [job.epochs for job in found.jobs],
         "serial": {"sharing": "serial", "makespan_s": found.serial_s},
         "plans": [_plan(found, device)],
         "left_out": [],
@@ -50,11 +52,11 @@ def fleet_commands(found: FleetPlan, rank: int, device: str | None = None) -> st
     """
     if rank != 1:
         raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    return "\n".join(_commands(_launch_plans(found), device))
+    return "\n".join(_commands(fleet_launch_plans(found), device))
 
 
 def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
-    makespan_s, plans = found.makespan_s, _launch_plans(found)
+    makespan_s, plans = found.makespan_s, fleet_launch_plans(found)
     return {
         "rank": 1,
         "ties_best": True,
@@ -90,17 +92,6 @@ def _jobs(found: FleetPlan) -> list[dict[str, Any]]:
         for number, job in zip(on.candidate.jobs, on.forecast.prediction.jobs, strict=True)
     }
     return [lived[number] for number in sorted(lived)]
-
-
-def _launch_plans(found: FleetPlan) -> tuple[LaunchPlan, ...]:
-    """Launch plan of each GPU, in the order of `FleetPlan.on`."""
-    plans = {
-        each.number: launch_plan(
-            each.candidate.chosen(found.jobs), found.gpu, each.forecast.prediction
-        )
-        for each in found.on
-    }
-    return side_by_side(plans, {each.number: each.candidate.jobs for each in found.on})
 
 
 def _commands(plans: Sequence[LaunchPlan], device: str | None) -> list[str]:

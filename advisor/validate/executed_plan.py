@@ -46,6 +46,12 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
 
 
 def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> SavedPlan:
+    if (gpus := document.get("gpus", 1)) > 1:
+        raise InvalidInput(
+            f"it is a plan for {gpus} GPUs, and a run is on one. For the same jobs `advisor export "
+            f"--gpus {gpus} --format json --out FILE` writes a plan for each GPU, and `advisor "
+            f"recommend --gpus {gpus} --commands 1` prints the shell lines for all."
+        )
     plans = [each for each in document["plans"] if each["rank"] == rank]
     if not plans:
         raise InvalidInput(f"it has no plan of rank {rank}. {_REMEDY}")

@@ -57,6 +57,37 @@ def test_of_many_jobs_the_groups_are_exported_that_recommend_found(advisor):
     assert [each["sharing"] for each in exported] == [each["sharing"] for each in recommended]
 
 
+def test_for_several_gpus_a_plan_is_written_for_each_that_run_takes(advisor, tmp_path):
+    words = ("export", *BOTH, "--gpus", 2, "--format", "json")
+    said = advisor(*words, "--out", tmp_path / "plan.json")
+    files = [tmp_path / f"plan-gpu{number}.json" for number in (0, 1)]
+    assert [str(file) in said.err for file in files] == [True, True]
+    jobs = [job.name for file in files for job in read_plan(file).jobs]
+    assert sorted(jobs) == sorted(BOTH)
+    assert advisor("run", files[1], "--device", 1).code == 0
+    nowhere = advisor(*words)
+    assert (nowhere.code, "--out FILE.json" in nowhere.err) == (2, True)
+
+
+@pytest.mark.parametrize("form", ["mps", "mig-parted", "radt"])
+def test_what_sets_up_one_gpu_is_refused_for_several_in_words(advisor, form):
+    said = advisor("export", *BOTH, "--gpus", 2, "--format", form)
+    assert (said.code, said.out) == (2, "")
+    assert f"--format {form} is for one GPU: for several use commands, slurm or json" in said.err
+    assert advisor("export", *BOTH, "--gpus", 2, "--sharing", "mps").code == 2
+
+
+def test_a_recommendation_for_several_gpus_is_not_run_on_one_and_what_to_do_is_said(
+    advisor, tmp_path
+):
+    found = advisor("recommend", *BOTH, "--gpus", 2, "--json").out
+    (tmp_path / "found.json").write_text(found)
+    said = advisor("run", tmp_path / "found.json")
+    assert said.code == 2
+    assert "it is a plan for 2 GPUs, and a run is on one" in said.err
+    assert "advisor export --gpus 2 --format json" in said.err
+
+
 def test_a_plan_is_exported_by_the_rank_that_recommend_gives_it(advisor):
     plans = json.loads(advisor("recommend", *BOTH, "--json").out)["plans"]
     for rank in (1, 3):

@@ -125,6 +125,14 @@ def _unknown(plan: LaunchPlan) -> Iterator[str]:
             said = f"set it to the type of {profile} that slurmd -G lists"
             yield f': "${{{_variable(profile)}:?{said}}}"'
     yield from shell.secrets(plan.starts)
+    yield from unknown_cores(plan)
+
+
+def unknown_cores(plan: LaunchPlan) -> Iterator[str]:
+    """Lines that stop the script until it says how many cores the jobs use whose profiles do not.
+
+    They are in variables ``CORES_1``, ... by the numbers of the jobs.
+    """
     for start in plan.starts:
         if start.core_count is None:
             said = f"set it to the cores that job {start.number} uses, its profile does not say"
