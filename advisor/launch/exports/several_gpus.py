@@ -11,7 +11,7 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.launch import ExportFormat, shell
 from advisor.launch.commands import commands_at_once, run
-from advisor.launch.exports.slurm import unknown_cores
+from advisor.launch.exports.slurm import ASKED, asked_time, from_first_core, unknown_cores
 from advisor.launch.launch_plan import LaunchPlan, Stage
 from advisor.launch.plan_file import plan_text
 
@@ -77,17 +77,38 @@ def _head(plans: Plans) -> Iterator[str]:
     yield f"#   NodeName=NODE Gres=gpu:{len(plans)}"
     if any(part.under_mps for plan in plans for part in plan.partitions):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
-    yield "# Put your own command in place of each job's ./NAME.sh."
+    yield ASKED
+    yield from dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan))
 
 
 def _submitted(plan: LaunchPlan) -> str:
     numbers = ", ".join(str(start.number) for start in plan.starts)
-    lines = (line for stage in plan.stages for line in run(stage.partitions, by_scheduler=True))
-    asked = f"--job-name gpu_{plan.device} --gres=gpu:1 --cpus-per-task={_cores(plan)}"
+    groups = [[from_first_core(part) for part in stage.partitions] for stage in plan.stages]
+    asked = (
+        f"--job-name gpu_{plan.device} --output=%x-%j.log --gres=gpu:1 "
+        f"--cpus-per-task={_cores(plan)}{_time(plan)}"
+    )
     return "\n".join([
-        f"# Job {numbers}.", f"sbatch {asked} <<'EOF'",
-        "#!/bin/bash", *shell.guard(plan.partitions), *lines, shell.STATUS, "EOF",
+        f"# Job {numbers}.", f"sbatch {asked} <<'EOF'", "#!/bin/bash",
+        *shell.guard([part for parts in groups for part in parts], by_scheduler=True),
+        *(line for parts in groups for line in run(parts, by_scheduler=True)),
+        shell.STATUS, "EOF",
     ])  # fmt: skip
+
+
+def _time(plan: LaunchPlan) -> str:
+    """Asks for the time of all groups, one after another; "" if that of a job is not known."""
+    total_s = 0.0
+    for stage in plan.stages:
+        known = [start.most_s for start in stage.starts if start.most_s is not None]
+        if len(known) < len(stage.starts):
+            return ""
+        total_s += sum(known) if _in_turn(stage) else max(known)
+    return asked_time(total_s)
+
+
+def _in_turn(stage: Stage) -> bool:
+    return stage.partitions[0].sharing.mode == "serial"
 
 
 def _cores(plan: LaunchPlan) -> str:
@@ -99,4 +120,4 @@ def _cores(plan: LaunchPlan) -> str:
 
 def _known_cores(stage: Stage) -> int:
     counts = [start.core_count or 0 for start in stage.starts]
-    return max(counts) if stage.partitions[0].sharing.mode == "serial" else sum(counts)
+    return max(counts) if _in_turn(stage) else sum(counts)

@@ -22,7 +22,7 @@ from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Sta
 from advisor.launch.mig_shell import cut
 from advisor.sharing import Instance
 
-_ASKED = """\
+ASKED = """\
 # --time is the upper end of what is predicted, rounded up; a job is ended then. Add --mem=...: how
 # much host memory a job takes is not known."""
 
@@ -67,7 +67,7 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     yield from _types(plan)
     if any(part.under_mps for part in plan.partitions):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
-    yield _ASKED
+    yield ASKED
     yield from shell.own_commands_wanted(plan)
 
 
@@ -177,27 +177,31 @@ def _words(gpu: Gpu, part: LaunchPartition, starts: tuple[Start, ...]) -> str:
     if not _together(part):
         started = f"{shell.numbered(starts[0])} {shell.command(starts[0])}"
         return f"{asked} --wrap {shlex.quote(started)}"
-    own = replace(part, starts=tuple(_from_first_core(starts)))
+    own = from_first_core(replace(part, starts=starts))
     given = shell.guard([own], by_scheduler=True)
     script = [*given, *run([own], by_scheduler=True), shell.STATUS]
     return "\n".join([f"{asked} <<'EOF'", "#!/bin/bash", *script, "EOF", ""])
 
 
-def _from_first_core(starts: Sequence[Start]) -> Iterator[Start]:
-    """`starts` with cores that are counted among those of their own allocation."""
-    first = 0
-    for start in starts:
+def from_first_core(part: LaunchPartition) -> LaunchPartition:
+    """`part` with cores that are counted among those of an allocation of its own."""
+    first, starts = 0, []
+    for start in part.starts:
         used = start.core_count or 0
-        yield replace(start, cores=(first, first + used - 1) if used else None)
+        starts.append(replace(start, cores=(first, first + used - 1) if used else None))
         first += used
+    return replace(part, starts=tuple(starts))
 
 
 def _time(starts: Sequence[Start]) -> str:
-    """Asks for the time of all `starts`, to the next quarter of an hour; "" if it is not known."""
+    """Asks for the time of all `starts`, which run at once; "" if it is not known."""
     known = [start.most_s for start in starts if start.most_s is not None]
-    if len(known) < len(starts):
-        return ""
-    return f" --time={ceil(max(known) / _TIMES_S) * _TIMES_S // 60}"
+    return asked_time(max(known)) if len(known) == len(starts) else ""
+
+
+def asked_time(most_s: float) -> str:
+    """Asks for so much time, to the next quarter of an hour."""
+    return f" --time={ceil(most_s / _TIMES_S) * _TIMES_S // 60}"
 
 
 def _cores(starts: tuple[Start, ...]) -> str:
