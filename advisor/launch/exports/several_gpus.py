@@ -74,7 +74,8 @@ def _head(plans: Plans) -> Iterator[str]:
     yield "#   AutoDetect=nvml"
     yield "# slurm.conf, with the select/cons_tres plugin:"
     yield "#   GresTypes=gpu"
-    yield f"#   NodeName=NODE Gres=gpu:{len(plans)}"
+    yield "#   NodeName=NODE Gres=gpu:N"
+    yield "# N: all GPUs that the node has. Keep what else that line lists."
     if any(part.under_mps for plan in plans for part in plan.partitions):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
     yield ASKED
