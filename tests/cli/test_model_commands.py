@@ -119,7 +119,7 @@ def test_fit_without_a_run_of_ones_own_leaves_the_model_as_it_is_at_once(
     advisor, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("ADVISOR_PROFILES")
-    monkeypatch.delattr("advisor.cli.measured_options.MeasuredOptions.read")
+    monkeypatch.delattr("advisor.cli.model_commands.MeasuredOptions.read")
     said = advisor("fit")
     assert (said.code, said.out) == (2, "")
     assert "there is nothing of yours to learn from, so the model stays as it is" in said.err
