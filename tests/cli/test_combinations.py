@@ -97,7 +97,7 @@ def test_a_new_option_is_thought_of_here():
         "context", "names", "to", "job", "epochs", "steps", "count", "on", "batches", "host_cores",
         "mlflow", "kind", "apply", "rank", "patience", "deadline", "grace", "replace_instances",
         "resume", "everything", "named", "cores", "every",
-        "gpu_utilization",
+        "gpu_utilization", "start_up",
     }  # fmt: skip
     known = heeded | WORDS.keys()
     taken = [name for name, each in COMMANDS.items() if each.context_settings != AS_GIVEN]
