@@ -20,7 +20,7 @@ _EXPONENTS = np.linspace(_LEAST, 1.2, 35).round(3)
 # about 0.1, and logs of its steps by 0.03 from what they should be.
 _USUAL_EXPONENT, _FIRMNESS = 0.8, 0.1
 # As fitted on both; see `advisor.prediction.physics.Physics`.
-_PACKING = 0.3
+_PACKING = 0.45
 
 
 def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:

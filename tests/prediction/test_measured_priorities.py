@@ -14,15 +14,12 @@ from advisor.workload.store import read_profile, read_runs
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "profiles"
-FOLDERS = {
-    "h100-sxm-80gb": ROOT / "benchmarks" / "campaign-priority" / "runs",
-    "h200-141gb": SHIPPED / "h200-141gb" / "runs",
-}
+CARDS = ("h100-sxm-80gb", "h200-141gb")
 
 
 def _measured(card):
     """The drawn runs with priorities on a GPU."""
-    files = sorted(FOLDERS[card].glob("*.jsonl"))
+    files = sorted((SHIPPED / card / "runs").glob("*.jsonl"))
     return [
         run
         for run in (run for file in files for run in read_runs(file))
@@ -44,7 +41,7 @@ def _off(card, runs, *, heeded):
     return np.array(found)
 
 
-@pytest.mark.parametrize("card", FOLDERS)
+@pytest.mark.parametrize("card", CARDS)
 def test_priorities_are_replayed_nearer_to_real_runs_than_if_they_were_passed_over(card):
     runs = _measured(card)
     heeded, passed_over = _off(card, runs, heeded=True), _off(card, runs, heeded=False)
