@@ -18,10 +18,12 @@ from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import Model
 from advisor.validate.evaluate import Evaluation, evaluate, evaluation_of
 from advisor.validate.folds import Folds, HeldOut, compared_by
-from advisor.validate.score_tables import markdown, score_cells
+from advisor.validate.score_tables import CHOICE_HEADINGS, choice_rows, markdown, score_cells
 from advisor.validate.scoreboard import Scores, scores_of
-from advisor.validate.selection import cores_known, families_of, select
+from advisor.validate.selection import Selection, cores_known, families_of, select
+from advisor.workload.run import Run
 from research.files import measured
+from research.recommended import Recommended, recommended, summary
 
 _SHOWN = (
     "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
@@ -36,10 +38,12 @@ class GpuLeftOut:
     Attributes:
         learnt_on: The GPU whose runs the models were fitted to.
         scores: On the GPU left out.
+        recommended: What became of recommendations for it that were written down beforehand.
     """
 
     learnt_on: str
     scores: Scores
+    recommended: tuple[Recommended, ...]
 
 
 def gpus_left_out(
@@ -53,8 +57,7 @@ def gpus_left_out(
         models: By family: what saw no run of it.
     """
     return tuple(
-        GpuLeftOut(learnt_on=learnt_on, scores=scores_of(left_out(folder, models)))
-        for folder in _of_others(folders, learnt_on)
+        _scored(learnt_on, left_out(folder, models)) for folder in _of_others(folders, learnt_on)
     )
 
 
@@ -69,12 +72,13 @@ def learnt_elsewhere(
         processes: How many to spread the fits over.
     """
     return tuple(
-        GpuLeftOut(
-            learnt_on=other.name,
-            scores=scores_of(left_out(folder, _models_of(other, processes, _families(folder)))),
-        )
+        _scored(other.name, left_out(folder, _models_of(other, processes, _families(folder))))
         for other in _of_others(folders, folder.name)
     )
+
+
+def _scored(learnt_on: str, found: Evaluation) -> GpuLeftOut:
+    return GpuLeftOut(learnt_on=learnt_on, scores=scores_of(found), recommended=recommended(found))
 
 
 def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
@@ -84,8 +88,12 @@ def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
 
 
 def _families(folder: Path) -> Sequence[str]:
-    """Those of the jobs that are scored in `folder`."""
-    return families_of(select(*measured(folder), gpu(folder.name)).scored)
+    """Those of the jobs that are predicted in `folder`."""
+    return families_of(_wanted(select(*measured(folder), gpu(folder.name))))
+
+
+def _wanted(chosen: Selection) -> tuple[Run, ...]:
+    return (*chosen.scored, *chosen.advice)
 
 
 def _models_of(folder: Path, processes: int, families: Sequence[str]) -> dict[str, Model]:
@@ -97,14 +105,15 @@ def _models_of(folder: Path, processes: int, families: Sequence[str]) -> dict[st
 
 
 def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
-    """The drawn runs in `folder`, each job predicted by that of `models` without its family."""
+    """The runs in `folder`, each job predicted by that of `models` without its family."""
     card, (profiles, runs) = gpu(folder.name), measured(folder)
     chosen = select(profiles, runs, card)
     on_cores = tuple(filter(cores_known, chosen.scored))
-    folds = Folds(profiles, runs, chosen.scored, on_cores, card, ReplayCache())
+    folds = Folds(profiles, runs, _wanted(chosen), on_cores, card, ReplayCache())
     parts = (folds.predicted_by(model, family) for family, model in models.items())
     held = reduce(or_, parts, HeldOut())
-    found = evaluation_of(chosen, profiles, compared_by(held.raw, chosen.scored), ())
+    scored, advice = (compared_by(held.raw, part) for part in (chosen.scored, chosen.advice))
+    found = evaluation_of(chosen, profiles, scored, advice)
     return replace(found, adjusted=compared_by(held.adjusted, on_cores))
 
 
@@ -121,5 +130,19 @@ def tables(found: Sequence[GpuLeftOut]) -> str:
             f"Models of {each.learnt_on} runs alone, without the family of the job, on "
             f"{each.scores.runs} drawn runs on {each.scores.gpu}, from the profiles made there:",
             markdown(_SHOWN, score_cells(each.scores, each.scores.pooled(), _SHOWN)),
+            *_choices(each),
         ]
     return "\n\n".join(parts)
+
+
+def _choices(found: GpuLeftOut) -> list[str]:
+    """What the same models' choices gave away, and what was recommended; nothing without sets."""
+    judged = found.scores.chosen
+    if not judged.sets:
+        return []
+    said = f"Their choices, of {judged.sets} job sets that were run in several ways there:"
+    return [
+        said,
+        markdown(CHOICE_HEADINGS, choice_rows(judged)),
+        *filter(None, [summary(found.recommended)]),
+    ]

@@ -1,5 +1,6 @@
 """Panels: plans of one job set that were all run, to see which was best and which was chosen."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonprefix
@@ -127,7 +128,8 @@ def _options(runs: Sequence[RunComparison]) -> list[PanelOption]:
 
 def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
     prefix = commonprefix([run.run.id for run in runs])  # noqa: RUF071 - ids are no paths
-    own, campaign = ("validation", "repeat"), prefix.partition("-")[0]
+    campaign, *_ = re.split(r"-\d+-", prefix)  # before the number of the set
+    own = ("validation", "repeat")
     steps: dict[str, list[float]] = {}
     for run in alone:
         of_campaign = run.purpose == "solo" and run.id.startswith(f"{campaign}-solo-")

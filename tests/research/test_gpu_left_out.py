@@ -39,6 +39,15 @@ def test_every_drawn_run_counts(scored):
     assert sum(row.n for row in scored[0].scores.pooled() if row.bound == "all") == jobs
 
 
+def test_its_job_sets_are_chosen_for_by_the_same_models(scored):
+    judged = scored[0].scores.chosen
+    assert judged.sets == 12
+    assert 0 <= judged.rules["model"].mean <= judged.rules["random"].mean
+    (written,) = scored[0].recommended
+    assert len(written.followed) == 12
+    assert "Their choices, of 12 job sets" in section(scored)
+
+
 def test_the_report_says_what_was_learnt_where_and_scored_where(scored):
     text = section(scored)
     assert "Models of h200-141gb runs alone, without the family of the job, on " in text
