@@ -82,13 +82,14 @@ def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
     assert panels(runs)[0].options[0].measured == 1.0
 
 
-def test_solo_runs_of_a_campaign_are_how_all_its_sets_run_one_after_another():
+@pytest.mark.parametrize("campaign", ["panel", "h100-panel"])
+def test_solo_runs_of_a_campaign_are_how_all_its_sets_run_one_after_another(campaign):
     solos = [
-        replace(synthetic.run([each], "naive", 1.25, f"panel-solo-00{n}"), purpose="solo")
+        replace(synthetic.run([each], "naive", 1.25, f"{campaign}-solo-00{n}"), purpose="solo")
         for n, each in enumerate(PAIR)
     ]
-    elsewhere = replace(synthetic.run([PAIR[0]], "naive", 5.0, "third-solo-000"), purpose="solo")
-    runs = [ran("mps", 1.6, run_id="panel-07-mps"), ran("naive", 1.2, run_id="panel-07-naive")]
+    elsewhere = replace(synthetic.run([PAIR[0]], "naive", 5.0, "h100-solo-000"), purpose="solo")
+    runs = [ran(way, 1.6, run_id=f"{campaign}-07-{way}") for way in ("mps", "naive")]
     (panel,) = panels(runs, [*solos, elsewhere])
     assert panel.options[0].measured == pytest.approx(0.8)
 
