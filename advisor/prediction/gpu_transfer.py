@@ -21,7 +21,7 @@ from advisor.hardware.gpu_rates import GpuRates
 from advisor.measure.solo.traced_step import sm_limits
 from advisor.prediction.kernel_pace import exponent_alone
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
-from advisor.prediction.stretched_profile import stretched
+from advisor.prediction.stretched_profile import engine_growth, stretched
 from advisor.prediction.trace import Floats
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.machine_calibration import Calibration
@@ -200,7 +200,7 @@ def _counters(
     fuller = _fullness(after, target.gpu) / _fullness(before, source.gpu)
     return replace(
         counters,
-        gract=min(1.0, counters.gract * busier),
+        gract=min(1.0, counters.gract * engine_growth(before, busier * stretch) / stretch),
         sm_active=_share(counters.sm_active, busier * fuller),
         sm_occupancy=_share(counters.sm_occupancy, busier * threads),
         tensor_active=_share(counters.tensor_active, products / stretch),

@@ -13,7 +13,7 @@ from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
 from advisor.prediction.kernel_pace import exponent_alone, measured_exponent, slowdowns
 from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
-from advisor.prediction.stretched_profile import at_pace, longer, thinned
+from advisor.prediction.stretched_profile import at_pace, engine_growth, longer, thinned
 from advisor.prediction.trace import Floats, demand, replay_trace
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
@@ -36,7 +36,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
     stretch = step_on(profile, partition, physics).p50 / profile.step_s
     of_sms = dict.fromkeys(_OF_SMS, 1 / partition.sm_share)
     of_bandwidth = dict.fromkeys(_OF_BANDWIDTH, 1 / partition.bandwidth_share)
-    grown = of_sms | of_bandwidth | {"gract": busier}
+    grown = of_sms | of_bandwidth | {"gract": engine_growth(profile, busier)}
     there = at_pace(profile, stretch)
     return replace(
         there,

@@ -37,6 +37,19 @@ def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> C
     return replace(counters, **thinned)
 
 
+def engine_growth(profile: Profile, busier: float) -> float:
+    """How many times as long a step keeps the engine active whose kernels take `busier` times so.
+
+    Between kernels that queue up about a microsecond passes, in which the engine counts as active,
+    however long they take: 1.3 us in the median of 88 jobs of an H200 and an H100, which is 40 % of
+    the active time of those whose kernels take less than 3 us, and 3 % where they take 20 us.
+    """
+    if profile.counters is None or not profile.counters.gract or profile.busy_share is None:
+        return busier
+    kernels = min(1.0, profile.busy_share / profile.counters.gract)
+    return kernels * busier + 1 - kernels
+
+
 def _power_w(profile: Profile, stretch: float) -> float | None:
     if profile.power_w is None or profile.idle_power_w is None:
         return profile.power_w
