@@ -63,9 +63,8 @@ def fill_cell(page, row, column, text):
     """
     field = page.locator("#portal input")
     for _ in range(10):  # a table that is being drawn again forgets what was clicked
-        _jobs(page).click(position={"x": 60, "y": _ROW_PX * (row + 1.5)})
-        for _ in range(column):
-            page.keyboard.press("ArrowRight")
+        if not _select_cell(page, row, column):
+            continue
         page.keyboard.press("Enter")
         page.wait_for_timeout(100)
         if not field.count():
@@ -76,6 +75,21 @@ def fill_cell(page, row, column, text):
             return
         page.keyboard.press("Escape")
     raise AssertionError(f"{text!r} cannot be typed")
+
+
+def _select_cell(page, row, column):
+    """Whether that cell is selected, once a click and the arrows were answered as people wait."""
+    _jobs(page).click(position={"x": 60, "y": _ROW_PX * (row + 1.5)})
+    for at in range(column + 1):
+        if at:
+            page.keyboard.press("ArrowRight")
+        for _ in range(40):  # a key before it goes to the cell of before
+            if _jobs(page).locator(f"#glide-cell-{at + 1}-{row}[aria-selected=true]").count():
+                break
+            page.wait_for_timeout(25)
+        else:
+            return False
+    return True
 
 
 def hand_in(page, *files):
