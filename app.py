@@ -13,8 +13,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
 from advisor.page.address import keep_address, linked
-from advisor.page.answers import advice
-from advisor.page.cards import cards
+from advisor.page.answer_view import (
+    AnswerPlaces,
+    answer_places,
+    hide_rough,
+    show_answer,
+    show_rough,
+)
+from advisor.page.answers import advice, rough_advice
 from advisor.page.clicked_plan import choose_clicked
 from advisor.page.further_questions import further_questions
 from advisor.page.layout import STYLE
@@ -22,19 +28,13 @@ from advisor.page.next_questions import answer_stands, asking
 from advisor.page.open_view import open_view
 from advisor.page.question import Posed, posed
 from advisor.page.refusal import refuse
-from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Plan, Recommendation
-from advisor.report.answer_text import metric_cards, paragraphs
 from advisor.report.documents import plan_rows, recommendation_document
 from advisor.report.headline import ORIGINS, bounds_note, plan_name
-from advisor.report.page_words import on_the_page
-from advisor.report.plan_charts import plans_chart
 from advisor.report.sharing_words import shortened, words_of
 from advisor.report.units import NOT_MEASURED
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
-_BOXES = {"share": st.success, "fix-host-first": st.warning}
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     st.html(STYLE)
     st.header("How should these jobs share one GPU?")
     answered, by_jobs = st.container(), st.container()
-    question = advised = None
+    question = found = None
     try:
         with st.sidebar:
             question = posed(by_jobs)
@@ -50,21 +50,34 @@ def main() -> None:
         refuse(error)
     if question is not None:
         try:
-            advised = advice(question.asked, question.jobs)
+            found = _advised(question, answered)
         except AdvisorError as error:
             refuse(error, question.by_jobs)
-    if question is not None and advised is not None:
-        _show_all(question, advised, answered)
+    if question is not None and found is not None:
+        _show_all(question, *found)
     elif "last answer" in st.session_state:
         _show_outdated(st.session_state["last answer"], answered)
 
 
-def _show_all(question: Posed, advised: Recommendation, answered: DeltaGenerator) -> None:
+def _advised(question: Posed, answered: DeltaGenerator) -> tuple[Recommendation, AnswerPlaces]:
+    """The plans, and where to show them; where they take long, rough ones stand there meanwhile."""
+    asked, jobs = question.asked, question.jobs
+    if (rough := rough_advice(asked, jobs)) is None:
+        return advice(asked, jobs), answer_places(answered)
+    places = answer_places(answered)
+    show_rough(rough, places)
+    try:
+        return advice(asked, jobs), places
+    except AdvisorError:
+        hide_rough(places)
+        raise
+
+
+def _show_all(question: Posed, advised: Recommendation, answered: AnswerPlaces) -> None:
     """The answer where it was `answered`, the plans, what else is asked; the address asks it."""
     st.session_state["last answer"] = advised
     plan = _plan_in_view(advised)
-    with answered:
-        _answer(advised, plan)
+    show_answer(advised, plan, answered)
     _show(advised, plan)
     further = further_questions(advised, question.asked, question.jobs)
     keep_address(question.asked, advised, plan, further)
@@ -77,28 +90,9 @@ def _show_outdated(last: Recommendation, answered: DeltaGenerator) -> None:
         st.warning(
             "What is asked now has no answer; this is the last one, to what was asked before."
         )
-        with st.container(key="outdated-answer"):
-            _answer(last, plan)
+        show_answer(last, plan, answer_places(st.container(key="outdated-answer")))
     with st.container(key="outdated-plans"):
         _show(last, plan)
-
-
-def _answer(advised: Recommendation, plan: Plan) -> None:
-    """What is best, in a line, in figures, and beside all others, of which `plan` is looked at."""
-    found = verdict(advised)
-    first, *others = map(on_the_page, paragraphs(advised))
-    said = "\n\n".join([f"### {first}", *others])
-    _BOXES.get(found.answers[0], st.info)(said)
-    figures = metric_cards(advised)
-    left, right = st.columns([1, 2], vertical_alignment="center")
-    with left:
-        cards(figures)
-        if explained := OBJECTIVES[advised.ranked_by].explained:
-            st.caption(f"{figures[0][0]}: {explained}")
-    with right:
-        drawn = plans_chart(advised, plan)
-        st.altair_chart(drawn, width="stretch", key="chart", on_select="rerun")
-        st.caption("A click on a point chooses that plan: the one in the ring is shown below.")
 
 
 def _show(advised: Recommendation, plan: Plan) -> None:

@@ -60,15 +60,9 @@ class Advisor(Sources):
         from advisor.launch.commands import with_commands
         from advisor.plan.host_bound import variants_of
         from advisor.plan.host_remedies import host_remedies
-        from advisor.plan.ranking import ranked
 
-        if objective not in get_args(ObjectiveName):
-            known = get_args(ObjectiveName)
-            raise UnknownName("objective", objective, known, f"Use one of {', '.join(known)}.")
-        if self.power_cap_w is not None and conditions.power_caps:
-            raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
         found = self.jobs(jobs)
-        advised = ranked(found, self.card, self.predictor, objective, conditions, level)
+        advised = self._ranked(found, objective, conditions, level)
         variants, refused = variants_of(found, self.card.key, self.profiles)
         best = advised.best.prediction
         return replace(
@@ -76,6 +70,41 @@ class Advisor(Sources):
             refused_variants=refused,
             remedies=host_remedies(advised.jobs, self.card, best, self.predictor),
         )  # fmt: skip
+
+    def recommend_roughly(
+        self,
+        jobs: JobsLike,
+        objective: ObjectiveName = "makespan",
+        *,
+        conditions: Conditions = UNCONDITIONAL,
+        level: "Level" = "p50",
+    ) -> Recommendation:
+        """As `recommend`, from a search that stops early, as of `Question.rough`.
+
+        To look at while the whole search goes on, which needs the same predictions: without
+        commands, variants and remedies.
+        """
+        found = self.jobs(jobs)
+        advised = self._ranked(found, objective, conditions, level, rough=True)
+        return replace(advised, standing=self.machine.standing(found))
+
+    def _ranked(
+        self,
+        jobs: tuple[Job, ...],
+        objective: ObjectiveName,
+        conditions: Conditions,
+        level: "Level",
+        *,
+        rough: bool = False,
+    ) -> Recommendation:
+        from advisor.plan.ranking import ranked
+
+        if objective not in get_args(ObjectiveName):
+            known = get_args(ObjectiveName)
+            raise UnknownName("objective", objective, known, f"Use one of {', '.join(known)}.")
+        if self.power_cap_w is not None and conditions.power_caps:
+            raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
+        return ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
 
     def recommend_fleet(self, jobs: Sequence[Job], terms: "FleetTerms") -> "FleetPlan":
         """The best plan that is found in time for many jobs, or for several equal GPUs.

@@ -1,7 +1,10 @@
 """What the page asks the library, remembered so that a question that changes another is quick."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from time import monotonic
+from typing import Any
 
 import streamlit as st
 
@@ -48,12 +51,54 @@ def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
     return Advisor(gpu, present=present_machine(gpu))
 
 
-@st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting every way to share ...")
-def advice(asked: PageQuestion, _jobs: Sequence[Job]) -> Recommendation:
-    """The plans for `_jobs`, which are those of `asked`; errors as of `Advisor.recommend`."""
-    return advisor_of(asked.gpu, asked.cap_w).recommend(
-        _jobs, asked.objective, conditions=asked.conditions, level=asked.level
-    )
+_UNNOTICED_S = 0.25  # with what server and browser need, an answer stands within half a second
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """A search for plans, and what it finds at once.
+
+    Attributes:
+        rough: From a search that stopped early; see `Advisor.recommend_roughly`.
+        whole: From the search that goes on, or has ended.
+    """
+
+    rough: Recommendation
+    whole: Future[Recommendation]
+
+
+def rough_advice(asked: PageQuestion, jobs: Sequence[Job]) -> Recommendation | None:
+    """Rough plans for `jobs`, which are those of `asked`; None where nobody has to wait for more.
+
+    Errors are those of `Advisor.recommend`.
+    """
+    until = monotonic() + _UNNOTICED_S
+    found = _search(asked, jobs)
+    wait([found.whole], max(0.0, until - monotonic()))
+    return None if found.whole.done() else found.rough
+
+
+def advice(asked: PageQuestion, jobs: Sequence[Job]) -> Recommendation:
+    """The plans for `jobs`, which are those of `asked`; errors as of `Advisor.recommend`."""
+    found = _search(asked, jobs).whole
+    if found.exception() is not None:
+        _search.clear(asked, jobs)  # asked again, it is tried again
+    return found.result()
+
+
+@st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting ways to share ...")
+def _search(asked: PageQuestion, _jobs: Sequence[Job]) -> _Search:
+    """The search for plans for `_jobs`: first the rough ones, which it needs too."""
+    advisor, objective = advisor_of(asked.gpu, asked.cap_w), asked.objective
+    terms: dict[str, Any] = {"conditions": asked.conditions, "level": asked.level}
+    rough = advisor.recommend_roughly(_jobs, objective, **terms)
+    return _Search(rough, _searchers().submit(advisor.recommend, _jobs, objective, **terms))
+
+
+@st.cache_resource(show_spinner=False)
+def _searchers() -> ThreadPoolExecutor:
+    """Search while the page shows what is known; also what nobody waits for any more."""
+    return ThreadPoolExecutor(4, thread_name_prefix="advice")
 
 
 @st.cache_resource(

@@ -25,15 +25,17 @@ from advisor.plan.rules import (
     rules,
     slows_protected,
 )
-from advisor.plan.search.limit_search import best_limits
+from advisor.plan.search.limit_search import best_limits, estimated_limits
 from advisor.plan.search.priority_candidates import priority_candidates
-from advisor.plan.search.proposals import proposed, unsearched
+from advisor.plan.search.proposals import Proposed, proposed, unsearched
 from advisor.prediction.mix_prediction import Interval, Level
 from advisor.prediction.parallel import begun, one_thread
 from advisor.sharing import Group, Mps, Naive, Serial, Sharing
 from advisor.sharing.in_turn import in_turn
 from advisor.sharing.traversal import one_by_one
 from advisor.workload.job import Job
+
+_NOT_YET = Proposed((), (LeftOut("MIG, phases and other limits", "the search stopped early"),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def forecast_candidates(forecaster: Forecaster, question: Question) -> ForecastC
     sharings, left_out, passed_over = _shared(forecaster.mixes(one_by_one), question)
     plain = [as_asked(len(jobs), each) for each in sharings]
     first = begun(forecaster.forecast, plain)  # they are replayed while the others are looked for
-    more = proposed(jobs, question)
+    more = _NOT_YET if question.rough else proposed(jobs, question)
     candidates = list(dict.fromkeys((*plain, *more.candidates)))
     rest = begun(forecaster.forecast, candidates[len(plain) :])
     judged = [*first(), *rest()]
@@ -89,6 +91,9 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
     tried: list[Sharing] = [whole for whole, problem in asked if not problem]
     if Mps() not in tried:
         return tried, left_out, 0
+    if question.rough:
+        guessed = estimated_limits(mixes, question.objective)
+        return [*tried, *guessed.sharings], left_out, guessed.compared - len(guessed.sharings)
     found = best_limits(mixes, question.objective, question.level)
     ordered = [each for each in priority_candidates(mixes.jobs) if each not in found.sharings]
     passed_over = found.compared - len(found.sharings)
@@ -102,15 +107,17 @@ def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
     objective: ObjectiveName,
     conditions: Conditions = UNCONDITIONAL,
     level: Level = "p50",
+    *,
+    rough: bool = False,
 ) -> Recommendation:
-    """Every plan for `jobs` on `gpu` that the jobs and `conditions` allow.
+    """Every plan for `jobs` on `gpu` that the jobs and `conditions` allow; few where it is `rough`.
 
     Raises:
         NothingFits: A job is too big for the whole GPU.
     """
     question = Question(
         gpu=gpu, predictor=CachingPredictor(predictor), objective=objective, level=level,
-        conditions=conditions,
+        conditions=conditions, rough=rough,
     )  # fmt: skip
     forecaster = Forecaster(jobs, question)
     one_after_another = forecaster.mixes(as_asked(len(jobs), Serial()))

@@ -34,6 +34,8 @@ class Question:
     Attributes:
         objective: What the best plan is best at.
         level: Which point of a cost's interval plans are ranked by: the median, or the upper end.
+        rough: Whether the search stops early: at one after another and at all jobs on the whole
+            GPU, with the limits that the surrogate model alone takes for the best.
     """
 
     gpu: Gpu
@@ -41,6 +43,7 @@ class Question:
     objective: ObjectiveName
     level: Level = "p50"
     conditions: Conditions = UNCONDITIONAL
+    rough: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,13 @@ from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.plan.forecast import Mixes
 from advisor.plan.ranking import ranked
-from advisor.plan.search.limit_search import GRIDS, MOST_COMBINED, best_limits, kept
+from advisor.plan.search.limit_search import (
+    GRIDS,
+    MOST_COMBINED,
+    best_limits,
+    estimated_limits,
+    kept,
+)
 from advisor.plan.search.limit_tuning import limit_vectors
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
@@ -124,3 +130,15 @@ def test_the_best_limits_are_predicted_and_the_best_equal_ones_where_time_is_lef
     assert kept([same, apart, other], names) == [same, apart]
     many = [f"job-{at}" for at in range(12)]
     assert kept([Mps(apart.limits * 2), Mps(same.limits * 2)], many) == [Mps(apart.limits * 2)]
+
+
+@pytest.mark.parametrize("degree", [2, 6])
+def test_by_the_surrogate_alone_one_vector_is_left(predictor, degree):
+    found = estimated_limits(Mixes((JOBS * 2)[:degree], predictor), "makespan")
+    (one,) = found.sharings
+    assert len(one.limits) == degree
+    assert found.compared > 50
+
+
+def test_without_a_surrogate_no_limits_are_guessed():
+    assert estimated_limits(Mixes(JOBS, StandIn(H200)), "makespan").sharings == ()

@@ -300,3 +300,14 @@ def test_groups_on_one_instance_each_are_no_plan(objective):
         for plan in advice(jobs, objective).plans:
             cut = instance_sets(plan.sharing)
             assert not cut or max(len(each.partitions) for each in cut) > 1
+
+
+def test_a_rough_answer_looks_at_the_whole_gpu_only_and_says_that_the_search_stopped_early():
+    jobs = [HOST_BOUND, GPU_BOUND]
+    rough = ranked(jobs, H200, StandIn(H200), "makespan", rough=True)
+    exact = ranked(jobs, H200, StandIn(H200), "makespan")
+    assert {str(plan.sharing) for plan in rough.plans} == {"serial", "naive", "mps"}
+    assert "the search stopped early" in {each.why for each in rough.left_out}
+    assert "the search stopped early" not in {each.why for each in exact.left_out}
+    known = {str(plan.sharing): plan.prediction for plan in exact.plans}
+    assert all(known[str(plan.sharing)] == plan.prediction for plan in rough.plans)

@@ -82,25 +82,42 @@ class FoundLimits:
 def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") -> FoundLimits:
     """MPS with the limits that are best by `objective`, judged at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
-    surrogate = mixes.surrogate()
-    if (
-        surrogate is None
-        or not surrogate.knows("mps-limits")
-        or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
-    ):
+    search = _search(mixes, objective, usual)
+    if search is None:
         return FoundLimits(tuple(usual), len(usual))
-    search = _LimitSearch(mixes, surrogate, OBJECTIVES[objective])
     if len(mixes.jobs) <= MOST_ASKED:
         return search.tuned(usual, level)
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
     sharings = different(
-        [*usual, *(Mps(tuple(map(float, row))) for row in best)], surrogate.answers.gpu
+        [*usual, *(Mps(tuple(map(float, row))) for row in best)], search.surrogate.answers.gpu
     )
     ordered = search.replayed(sharings)
     names = [job.name for job in mixes.jobs]
     return FoundLimits(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
+
+
+def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> FoundLimits:
+    """As `best_limits`, by the estimates of the surrogate model alone; none without it."""
+    search = _search(mixes, objective, limit_vectors([job.profile for job in mixes.jobs]))
+    if search is None:
+        return FoundLimits((), 0)
+    vectors = search.combined()
+    best = vectors[np.argmin(search.costs(vectors))]
+    return FoundLimits((Mps(tuple(map(float, best))),), len(vectors))
+
+
+def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_LimitSearch | None":
+    """The search; None where there is nothing to estimate by, or the `usual` limits do not fit."""
+    surrogate = mixes.surrogate()
+    if (
+        surrogate is None
+        or not surrogate.knows("mps-limits")
+        or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
+    ):
+        return None
+    return _LimitSearch(mixes, surrogate, OBJECTIVES[objective])
 
 
 def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
@@ -148,7 +165,7 @@ class _LimitSearch:
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
         every = self.combined()
-        best = every[np.argsort(self._costs(every, None), kind="stable")[:_PROMISING]]
+        best = every[np.argsort(self.costs(every), kind="stable")[:_PROMISING]]
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
         sharings = [Mps(tuple(map(float, row))) for row in vectors]
@@ -158,9 +175,7 @@ class _LimitSearch:
             return [each.step_s.at(level) for each in self.mixes.whole(sharings[at]).jobs]
 
         def cost(steps_s: Floats) -> Floats:
-            return self._costs(
-                vectors, np.maximum(steps_s, self.surrogate.jobs.step_s), estimated_s
-            )
+            return self.costs(vectors, np.maximum(steps_s, self.surrogate.jobs.step_s), estimated_s)
 
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
@@ -170,13 +185,13 @@ class _LimitSearch:
     def compared(self) -> tuple[Floats, Floats]:
         """The vectors to compare, shape (vectors, jobs), and the cost of each."""
         coarse = self.combined()
-        costs = self._costs(coarse, None)
+        costs = self.costs(coarse)
         if len(self.mixes.copies()) == 1:
             return coarse, costs
         fine = self._varied(coarse[np.argsort(costs, kind="stable")])
         kept, _ = distinct(np.concatenate([coarse, fine]))
         fine = fine[kept[kept >= len(coarse)] - len(coarse)]
-        return np.concatenate([coarse, fine]), np.concatenate([costs, self._costs(fine, None)])
+        return np.concatenate([coarse, fine]), np.concatenate([costs, self.costs(fine)])
 
     def _varied(self, ordered: Floats) -> Floats:
         """The best few of `ordered`, each limit in turn replaced by every value of `LIMIT_GRID`."""
@@ -193,11 +208,11 @@ class _LimitSearch:
     def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
         """`sharings`, the best by a short replay of all jobs first."""
         vectors = np.array([each.limits for each in sharings])
-        costs = self._costs(vectors, self.surrogate.replayed(sharings))
+        costs = self.costs(vectors, self.surrogate.replayed(sharings))
         return [sharings[at] for at in np.argsort(costs, kind="stable")]
 
-    def _costs(
-        self, vectors: Floats, together_s: Floats | None, estimated_s: Floats | None = None
+    def costs(
+        self, vectors: Floats, together_s: Floats | None = None, estimated_s: Floats | None = None
     ) -> Floats:
         """Cost of each of `vectors`, shape (vectors,); only the order of the costs matters.
 
