@@ -35,6 +35,8 @@ from advisor.report.sharing_words import shortened, words_of
 from advisor.report.units import NOT_MEASURED
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
+_LONGEST = 36  # letters that fit into the column of plans
+_WRAPPED_PX = 65  # rows that are higher than 4 rem are those in which Streamlit wraps words
 
 
 def main() -> None:
@@ -141,7 +143,7 @@ def _ranking(advised: Recommendation) -> None:
     with st.container(key="wide"):
         st.dataframe(
             short, hide_index=True, key="ranking", on_select="rerun", selection_mode="single-row",
-            height="content", column_config=_WIDTHS,
+            height="content", column_config=_WIDTHS, row_height=_row_px(short["plan"]),
         )  # fmt: skip
         st.caption("A click on the box of a row chooses that plan.")
     with st.container(key="narrow"):
@@ -154,6 +156,11 @@ def _ranking(advised: Recommendation) -> None:
         csv = rows.to_csv(index=False)
         st.download_button("Download as CSV", csv, "plans.csv", "text/csv")
         st.download_button("Download as JSON", document, "plans.json", "application/json")
+
+
+def _row_px(plans: Sequence[str]) -> int | None:
+    """Of a row in which words wrap where one of `plans` is too long; None: of the usual rows."""
+    return _WRAPPED_PX if max(map(len, plans)) > _LONGEST else None
 
 
 def _at_a_glance(rows: pd.DataFrame) -> pd.DataFrame:

@@ -58,6 +58,8 @@ def job_table(
         key=f"jobs {table.number}", num_rows="dynamic", hide_index=True, width="stretch",
         column_config=_columns(offered), placeholder="",
     )  # fmt: skip
+    with st.container(key="narrow-jobs"):
+        st.caption("Further right: batch size, user, deadline, and whether it is alone.")
     rows = edited.astype(object).where(edited.notna(), None).to_dict("records")
     rows = tuple(row for row in rows if row["name"] is not None)
     st.session_state["job table"] = replace(table, now=rows)

@@ -12,11 +12,11 @@ STYLE = """<style>
 .stMetric [data-testid="stMetricDelta"] * {white-space: normal; overflow: visible}
 .stTable td p {white-space: pre-line}
 [class*="st-key-outdated"] {opacity: 0.5; filter: grayscale(1)}
-.st-key-narrow {display: none}
+[class*="st-key-narrow"] {display: none}
 @media (max-width: 640px) {
 .stElementContainer:has(> .stMetric) {flex: 1 1 40%; min-width: 40%}
 .st-key-wide {display: none}
-.st-key-narrow {display: flex}
+[class*="st-key-narrow"] {display: flex}
 .st-key-narrow td:nth-child(2) p {overflow-wrap: anywhere; overflow: hidden}
 .st-key-narrow td:nth-child(2) p {display: -webkit-box; -webkit-box-orient: vertical}
 .st-key-narrow td:nth-child(2) p {-webkit-line-clamp: 3}

@@ -191,3 +191,12 @@ def test_a_figure_without_a_unit_is_explained_where_it_stands(page, objective):
     page.selectbox(key="objective").set_value(objective).run()
     said = [each.value for each in page.caption]
     assert any(each.startswith(f"{page.metric[0].label}: ") for each in said)
+
+
+def test_rows_are_high_enough_to_wrap_where_a_plan_has_a_long_name(page):
+    page.run()
+    assert max(map(len, ranking(page)["plan"])) > 36
+    assert page.main.dataframe[-1].proto.row_height == 65
+    choose(page, "resnet26-cifar10-bs128")
+    assert max(map(len, ranking(page)["plan"])) <= 36
+    assert page.main.dataframe[-1].proto.row_height == 0, "the usual height"
