@@ -60,6 +60,7 @@ SCORED = $(BIN)/python -m research.$(1) benchmarks/$(2) >$(VENV)/score && \
 report: $(VENV)/dev
 	$(call SCORED,script_score,scripts)
 	$(call SCORED,loader_score,loaders)
+	$(call SCORED,execution_score,executions)
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions

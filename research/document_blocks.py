@@ -14,6 +14,7 @@ from advisor.validate.score_tables import (
     score_cells,
 )
 from research import advice_score, breakdown, data_card, gpu_left_out, recommended, set_aside
+from research.execution_table import execution_table
 from research.figures import Figures
 from research.script_table import script_tables
 from research.sections import joined, noise_text
@@ -46,6 +47,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "accuracy": _accuracy(found),
             "left-out": gpu_left_out.tables(found.left_out),
             "validation": _advice(found),
+            "executions": execution_table(),
         },
         Path("docs", "other-gpus.md"): {
             "translated": translation_table(),

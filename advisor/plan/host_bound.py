@@ -19,7 +19,7 @@ _WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
 _FAR = 2 / 3
 # A variant whose step takes less than this share of the job's is shown: a choice.
 _FASTER = 0.95
-RemedyKind = Literal["loader workers", "shared loading", "CUDA graph", "fusing"]
+RemedyKind = Literal["loader workers", "shared loading", "CUDA graph", "torch.compile", "fusing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +49,14 @@ class Remedy:
     Attributes:
         workers: Number of loader workers to change to; None: the change is another one.
         gain: Step before the change over step after it, in the same plan; predicted, not measured.
+        alone: The same where the job has the GPU for itself; None: its mates change too.
     """
 
     job: str
     kind: RemedyKind
     workers: int | None
     gain: Interval
+    alone: Interval | None = None
 
 
 def host_bound(

@@ -6,15 +6,18 @@ again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.bottlenecks import binding
 from advisor.plan.host_bound import Remedy, RemedyKind
 from advisor.plan.recommendation import Predicts
+from advisor.prediction.execution_transfer import CAPTURED, COMPILED, Effects, executed
 from advisor.prediction.host_loader import with_loader, with_workers
-from advisor.prediction.host_transfer import on_host
 from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.sharing import Arrangement, Naive
 from advisor.sharing.traversal import running_together, without_phases
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -23,10 +26,28 @@ from advisor.workload.profile import Profile
 _WORTH = 1.05
 # Most workers, as a multiple of those measured: nobody knows whether disks sustain more.
 _MOST_TIMES_WORKERS = 4
-# Step of a CUDA graph over the busy time of the eager step: 1.0 to 1.17 in 10 pairs of profiles on
-# an H200 and an H100, 1.08 in the median; and its spread. At most a fiftieth of the host path was
-# left.
-_GRAPH_GPU, _GRAPH_SPREAD, _GRAPH_HOST = 1.08, 0.08, 0.02
+
+
+_Change = Callable[[Profile], Profile]
+_StepOf = Callable[[Sequence[Profile]], Interval]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    """A change to jobs of a mix.
+
+    Attributes:
+        where: Positions of the jobs that change.
+        by: What becomes of each of them.
+        best: The same if all goes well, and `worst` if nothing does; None: nobody knows better.
+    """
+
+    kind: RemedyKind
+    where: Sequence[int]
+    by: _Change
+    best: _Change | None = None
+    worst: _Change | None = None
+    workers: int | None = None
 
 
 def host_remedies(
@@ -34,8 +55,7 @@ def host_remedies(
 ) -> tuple[Remedy, ...]:
     """Remedies for those of `jobs` that wait for their hosts; of equal jobs one, best first.
 
-    Torch's compiler alone is no remedy: of four jobs measured, it shortened the host path of two,
-    and lengthened the steps of two that waited for it. What helps is that it captures CUDA graphs.
+    What gains too little is left out, but for torch's compiler, of which people expect much.
 
     Args:
         jobs: In the order of `mix`.
@@ -54,57 +74,77 @@ def host_remedies(
             continue
         seen.add(profiles[at].name)
         mates = next(run for run in running_together(sharing, len(jobs)) if at in run)
-        for kind, workers, changed in _changes(profiles, at, mates):
-            there = predictor.predict(changed, sharing).jobs[at].step_s
-            if kind == "CUDA graph":
-                there = there.times(_GRAPH)
-            gain = _gain(mix.jobs[at].step_s, there)
-            if gain.p50 >= _WORTH:
-                found.append(Remedy(job=profiles[at].name, kind=kind, workers=workers, gain=gain))
+        for each in _candidates(profiles, at, mates):
+            step = partial(_step, predictor, sharing, at)
+            gain = _gain(each, profiles, step, mix.jobs[at].step_s)
+            if gain.p50 >= _WORTH or each.kind == "torch.compile":
+                alone = _gain_alone(each, profiles[at], predictor)
+                found.append(Remedy(job=profiles[at].name, kind=each.kind, workers=each.workers,
+                                    gain=gain, alone=alone))  # fmt: skip
         if (fused := _fused(profiles, at, mates, mix)) is not None:
             found.append(fused)
     return tuple(sorted(found, key=lambda each: -each.gain.p50))
 
 
-_GRAPH = Interval(_GRAPH_GPU * (1 - _GRAPH_SPREAD), _GRAPH_GPU, _GRAPH_GPU * (1 + _GRAPH_SPREAD))
+def _gain(
+    change: _Candidate, profiles: Sequence[Profile], step: _StepOf, now: Interval
+) -> Interval:
+    """A job's step `now` over its `step` when jobs of `profiles` have changed.
+
+    The errors of both are taken to be correlated; what nobody knows of the change comes on top.
+    """
+
+    def after(by: _Change) -> Interval:
+        return step(_replaced(profiles, change.where, by))
+
+    usual = after(change.by)
+    gains = [now.p05 / usual.p05, now.p50 / usual.p50, now.p95 / usual.p95]
+    gain = Interval(min(gains), gains[1], max(gains))
+    if change.best is None or change.worst is None:
+        return gain
+    ends = [usual.p50 / after(by).p50 for by in (change.best, change.worst)]
+    return gain.times(Interval(min(1.0, *ends), 1.0, max(1.0, *ends)))
 
 
-def _gain(now: Interval, then: Interval) -> Interval:
-    """Step `now` over step `then`, end by end: the errors of both are taken to be correlated."""
-    ends = [now.p05 / then.p05, now.p50 / then.p50, now.p95 / then.p95]
-    return Interval(min(ends), now.p50 / then.p50, max(ends))
+def _gain_alone(change: _Candidate, job: Profile, predictor: Predicts) -> Interval | None:
+    """The gain of the job when it has the GPU for itself; None where the change needs its mates."""
+    if change.kind == "shared loading":
+        return None
+    step = partial(_step, predictor, Naive(), 0)
+    return _gain(replace(change, where=(0,)), [job], step, step([job]))
 
 
-_Change = tuple[RemedyKind, int | None, list[Profile]]
+def _step(
+    predictor: Predicts, sharing: Arrangement, at: int, profiles: Sequence[Profile]
+) -> Interval:
+    return predictor.predict(profiles, sharing).jobs[at].step_s
 
 
-def _changes(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> Iterator[_Change]:
-    """Changes that may help the job at `at` and its copies, each with all profiles after it."""
+def _candidates(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> Iterator[_Candidate]:
+    """Changes that may help the job at `at` and its copies."""
     job = profiles[at]
     copies = [number for number, each in enumerate(profiles) if each.name == job.name]
     if job.host is not None and job.host.waits_for_loader:
         if (workers := _workers_wanted(job)) is not None:
-            wanted = with_workers(job, workers)
-            yield "loader workers", workers, _replaced(profiles, copies, lambda _: wanted)
+            yield _Candidate(kind="loader workers", workers=workers, where=copies,
+                             by=partial(with_workers, workers=workers))  # fmt: skip
         alike = [mate for mate in mates if _reads_the_same(profiles[mate], job)]
         if len(alike) > 1:
             share = 1 / len(alike)
-            yield (
-                "shared loading",
-                None,
-                _replaced(profiles, alike, lambda each: with_loader(each, share, cpu=share)),
-            )
+            yield _Candidate(kind="shared loading", where=alike,
+                             by=partial(with_loader, times=share, cpu=share))  # fmt: skip
     elif job.workload.execution == "eager" and job.gpu_s is not None:
-        yield "CUDA graph", None, _replaced(profiles, copies, _captured)
+        yield _in_execution("CUDA graph", copies, CAPTURED)
+        if job.trace is not None:
+            yield _in_execution("torch.compile", copies, COMPILED)
 
 
-def _captured(job: Profile) -> Profile:
-    return on_host(job, _GRAPH_HOST)
+def _in_execution(kind: RemedyKind, where: Sequence[int], effects: Effects) -> _Candidate:
+    best, usual, worst = (partial(executed, effect=effect) for effect in effects)
+    return _Candidate(kind=kind, where=where, by=usual, best=best, worst=worst)
 
 
-def _replaced(
-    profiles: Sequence[Profile], where: Sequence[int], change: Callable[[Profile], Profile]
-) -> list[Profile]:
+def _replaced(profiles: Sequence[Profile], where: Sequence[int], change: _Change) -> list[Profile]:
     return [change(each) if at in where else each for at, each in enumerate(profiles)]
 
 

@@ -11,6 +11,7 @@ from advisor.plan.shared_cores import SharedCores
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.host_side import HostSide
 from advisor.workload.job import Job
+from advisor.workload.measured import Window
 from advisor.workload.store import read_profile
 from tests import synthetic
 from tests.plan.stand_in import H200
@@ -36,10 +37,37 @@ def remedies(*profiles, sharing=None):
 
 
 def test_a_job_that_waits_for_its_launches_is_captured_and_then_waits_for_the_gpu():
-    (found,) = remedies(LAUNCHES)
+    found = remedies(LAUNCHES)[0]
     assert (found.kind, found.workers) == ("CUDA graph", None)
-    assert found.gain.p50 == pytest.approx(0.010 / (1.08 * 0.002))
+    assert found.gain.p50 == pytest.approx(0.010 / (1.09 * 0.002))
     assert found.gain.p05 < found.gain.p50 < found.gain.p95
+
+
+def test_of_torchs_compiler_it_is_said_that_launches_take_as_long():
+    _, found = remedies(LAUNCHES)
+    assert found.kind == "torch.compile"
+    assert (found.gain.p05, found.gain.p95) == (pytest.approx(1 / 1.27), pytest.approx(1 / 0.78))
+    assert found.gain.p50 == pytest.approx(1 / 1.09)
+    untraced = replace(LAUNCHES, trace=None)
+    assert {each.kind for each in remedies(untraced)} == {"CUDA graph"}
+
+
+def test_beside_mates_a_captured_job_gains_less_than_alone():
+    class Halves(Apart):
+        """The GPU part of each job takes as often as long as there are jobs."""
+
+        def predict(self, profiles, sharing):
+            steps = (max(each.host_s, len(profiles) * each.gpu_s) for each in profiles)
+            windows = [(Window(step_s, 1),) for step_s in steps]
+            slow = [replace(each, windows=own) for each, own in zip(profiles, windows, strict=True)]
+            return super().predict(slow, sharing)
+
+    jobs = [LAUNCHES, BUSY]
+    mix = Halves().predict(jobs, Mps())
+    found = next(each for each in host_remedies([Job(each) for each in jobs], H200, mix, Halves())
+                 if (each.job, each.kind) == (LAUNCHES.name, "CUDA graph"))  # fmt: skip
+    assert found.alone.p50 == pytest.approx(0.010 / (1.09 * 0.002))
+    assert found.gain.p50 == pytest.approx(0.010 / (2 * 1.09 * 0.002))
 
 
 def test_a_job_that_the_gpu_holds_back_needs_nothing():

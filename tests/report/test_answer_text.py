@@ -122,7 +122,8 @@ def test_notation_is_explained_for_the_jobs_at_hand(words, said):
     [
         ("loader workers", 8, "waits for its loader: with 8 workers 2.00x (1.50-2.50) as fast"),
         ("shared loading", None, "one loader for all (TensorSocket) makes it 2.00x"),
-        ("CUDA graph", None, "captured as a CUDA graph"),
+        ("CUDA graph", None, "captured as a CUDA graph is 2.00x (1.50-2.50) as fast"),
+        ("torch.compile", None, "not measured), makes mine 2.00x"),
         ("fusing", None, "fused into one process (as HFTA does) are 2.00x"),
     ],
 )
@@ -133,8 +134,19 @@ def test_what_helps_a_host_is_said_with_its_predicted_gain(kind, workers, said):
     assert "predicted" in sentence
 
 
-def test_where_the_host_binds_jobs_are_to_stay_pinned():
-    assert "Keep each job on CPU cores of its own" in answer(advised([HOST_BOUND] * 2))
+def test_a_gain_in_the_plan_that_is_another_one_alone_is_said_both_ways():
+    both = Remedy(job="mine", kind="CUDA graph", workers=None, gain=Interval(1.0, 1.1, 1.2),
+                  alone=Interval(1.5, 2.0, 2.5))  # fmt: skip
+    said = answer(replace(advised([HOST_BOUND] * 2), remedies=(both,)))
+    assert "is 1.10x (1.00-1.20) as fast, alone 2.00x (1.50-2.50), predicted" in said
+    same = answer(replace(advised([HOST_BOUND] * 2), remedies=(replace(both, alone=both.gain),)))
+    assert "is 1.10x (1.00-1.20) as fast, predicted" in same
+
+
+def test_where_the_host_binds_jobs_are_to_stay_pinned_and_what_that_gains_is_not_invented():
+    said = answer(advised([HOST_BOUND] * 2))
+    assert "Keep each job on CPU cores of its own" in said
+    assert "that gain was not measured" in said
     assert "cores of its own" not in answer(advised([GPU_BOUND] * 2))
 
 
