@@ -6,10 +6,11 @@ from pathlib import Path
 
 from advisor.apply.mig_layout import give_back
 from advisor.errors import AdvisorError
-from advisor.launch.journal import journal_file, journal_files, taken_over
+from advisor.launch.journal import taken_over
 from advisor.measure.execution.leftovers import abandoned, end_run
 from advisor.measure.execution.run_folder import run_folders
-from advisor.measure.process.run_locks import sweep_folders
+from advisor.measure.process.journal_files import journal_file, journal_files
+from advisor.measure.process.run_locks import sweep_folders, sweep_locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ def restore() -> Iterator[Restored]:
     yield from _runs_ended()  # jobs before what they stand on
     for folder in sweep_folders():
         yield Restored(f"{folder}: what a killed measurement left was ended, its folder removed")
+    for lock in sweep_locks():
+        yield Restored(f"{lock}: the lock of a killed run was removed")
     for path in journal_files():
         yield from layout_back(path.stem)
 

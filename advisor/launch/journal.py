@@ -23,8 +23,9 @@ from pathlib import Path
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.machine_changes import ChangedMig, Owner, this_process
+from advisor.measure.process.journal_files import journal_file
 from advisor.measure.process.run_locks import locked_file
-from advisor.workload.files import read_bytes, reason_of, user_folder
+from advisor.workload.files import read_bytes, reason_of
 from advisor.workload.records import parse_record
 
 _REMEDY = "Compare `nvidia-smi mig -lgi` with what it tells of, and remove the file."
@@ -177,16 +178,6 @@ def taken_over(path: Path) -> Iterator[Journal | None]:
             else:
                 path.unlink()
         yield log
-
-
-def journal_file(gpu: str) -> Path:
-    """File of the journal of the GPU with that UUID, if there is one."""
-    return user_folder("journals") / f"{gpu}.jsonl"
-
-
-def journal_files() -> list[Path]:
-    """The user's journals, of live processes and of dead ones."""
-    return sorted(user_folder("journals").glob("*.jsonl"))
 
 
 def _begun(path: Path, descriptor: int, owner: Owner) -> Journal:

@@ -12,10 +12,11 @@ from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware import mig_switch
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_instances import ComputeInstance, GpuInstance
-from advisor.launch.journal import journal, journal_files
+from advisor.launch.journal import journal
 from advisor.measure.campaign import confirm_command
 from advisor.measure.campaign.confirm_cases import InstanceCase, instance_cases
 from advisor.measure.process.claimed_device import Device
+from advisor.measure.process.journal_files import journal_files
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench

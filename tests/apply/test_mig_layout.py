@@ -15,7 +15,8 @@ from advisor.errors import AdvisorError, GpuUnavailable, NothingFits
 from advisor.hardware import mig_switch
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_instances import ComputeInstance, GpuInstance
-from advisor.launch.journal import journal, journal_files, taken_over
+from advisor.launch.journal import journal, taken_over
+from advisor.measure.process.journal_files import journal_files
 from advisor.sharing import Instance
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import CHANGES, MIG, MigMachine

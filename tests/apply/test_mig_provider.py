@@ -13,12 +13,12 @@ from advisor.apply.restore import restore
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import mig_switch
 from advisor.hardware.catalogue import gpu
-from advisor.launch.journal import journal_files
 from advisor.launch.launch_plan import NOT_RUN
 from advisor.measure.execution.execution_plan import execution_plan
 from advisor.measure.execution.run_folder import run_folders
 from advisor.measure.execution.watching import RunPlace, Watch, start
 from advisor.measure.process.claimed_device import device_at_hand
+from advisor.measure.process.journal_files import journal_files
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
 from tests.measure.execution.runs import document, script, text_of

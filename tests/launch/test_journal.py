@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpu_instances import ComputeInstance, GpuInstance
-from advisor.launch.journal import journal, journal_files, taken_over
+from advisor.launch.journal import journal, taken_over
 from advisor.launch.machine_changes import ChangedMig
+from advisor.measure.process.journal_files import journal_files
 
 HALF = GpuInstance(0, 4, 9, (ComputeInstance(0, 1, 0), ComputeInstance(1, 2)))
 FIRST = ChangedMig(before=(), ours=(HALF,))

@@ -14,6 +14,7 @@ from advisor.hardware.live_gpu import live_gpus
 from advisor.measure.doctor.findings import Finding, Severity, host_findings, without_gpu
 from advisor.measure.doctor.gpu_findings import gpu_findings
 from advisor.measure.doctor.host_health import host_health
+from advisor.measure.doctor.leftovers import leftover_findings
 from advisor.terminal import clean
 
 _ORDER: tuple[Severity, ...] = ("blocks", "spoils", "note")
@@ -37,7 +38,7 @@ def run(argv: Sequence[str]) -> int:
 
 def examined() -> list[Finding]:
     """What is found on this machine, the worst first; nothing is changed."""
-    found = list(host_findings(host_health()))
+    found = [*host_findings(host_health()), *leftover_findings()]
     try:
         for gpu in live_gpus():
             found += gpu_findings(

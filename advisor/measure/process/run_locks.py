@@ -64,14 +64,21 @@ def sweep_folders() -> tuple[Path, ...]:
         Those folders.
     """
     found = []
+    for folder in left_folders():
+        with suppress(OSError):
+            end_scripts_within(folder)
+            end_mps_within(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            found.append(folder)
+    return tuple(found)
+
+
+def left_folders() -> Iterator[Path]:
+    """The folders of killed owners, each locked until the next is asked for."""
     for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
         with suppress(OSError), _locked(folder):
             if not _is_new(folder):
-                end_scripts_within(folder)
-                end_mps_within(folder)
-                shutil.rmtree(folder, ignore_errors=True)
-                found.append(folder)
-    return tuple(found)
+                yield folder
 
 
 @contextmanager
@@ -189,13 +196,28 @@ def _lock_path(uuid: str) -> Path:
     return temporary_base() / f"advisor-{uuid}.lock"
 
 
-def sweep_locks() -> None:
-    """Remove the lock files of runs that were killed."""
+def sweep_locks() -> tuple[Path, ...]:
+    """Remove the lock files of runs that were killed.
+
+    Returns:
+        Those files.
+    """
+    found = []
+    for path in left_locks():
+        path.unlink(missing_ok=True)
+        found.append(path)
+    return tuple(found)
+
+
+def left_locks() -> Iterator[Path]:
+    """The lock files of runs that were killed, each locked until the next is asked for."""
     for path in temporary_base().glob("advisor-*.lock"):
         with suppress(OSError, GpuUnavailable):
             descriptor = _locked_lock(path, create=False)
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+            try:
+                yield path
+            finally:
+                os.close(descriptor)
 
 
 def _locked_lock(path: Path, *, create: bool = True) -> int:

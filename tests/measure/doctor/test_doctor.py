@@ -44,6 +44,12 @@ def owner(_pid):
     return "ada"
 
 
+@pytest.fixture(autouse=True)
+def _nothing_was_left(monkeypatch):
+    """What other tests leave behind is none of these tests' business."""
+    monkeypatch.setattr(doctor_command, "leftover_findings", tuple)
+
+
 @pytest.fixture
 def looked_at(install, monkeypatch):  # noqa: F811
     """What is found on a GPU of which one thing is not as it should be."""
