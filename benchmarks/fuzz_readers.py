@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -305,8 +306,9 @@ def of_calibrations() -> Reader:
 
 def of_journals() -> Reader:
     os.environ["XDG_DATA_HOME"] = str(scratch())
-    from advisor.launch.journal import journal, journal_file, taken_over
+    from advisor.launch.journal import journal, taken_over
     from advisor.launch.machine_changes import ChangedMig
+    from advisor.measure.process.journal_files import journal_file
 
     with journal("GPU-1", "advisor run") as log:
         log.intend(ChangedMig(before=(), ours=()))
@@ -448,13 +450,14 @@ def in_slices(asked: argparse.Namespace) -> None:
     for name in asked.targets or readers():
         words = [sys.executable, __file__, "--one", name, "--runs", str(asked.runs)]
         words += ["--seconds", str(asked.seconds), "--seed", str(asked.seed)]
+        began = time.monotonic()
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
         lines = done.stdout.splitlines()
         tried = [json.loads(line[6:]) for line in lines if line.startswith("TRIED ")]
         found = [json.loads(line[8:]) for line in lines if line.startswith("FINDING ")]
         cover = [line for line in done.stderr.splitlines() if " cov: " in line]
-        result = {"target": name, "findings": found,
-                  "branches": _reached(cover)}  # fmt: skip
+        result = {"target": name, "findings": found, "branches": _reached(cover),
+                  "seconds": round(time.monotonic() - began)}  # fmt: skip
         result |= tried[-1] if tried else {"inputs": 0, "read": 0, "why": done.stderr[-500:]}
         print(json.dumps(result | {"findings": len(found)}), *map(json.dumps, found), sep="\n  ")
         if asked.out:
@@ -468,8 +471,8 @@ def _reached(lines: list[str]) -> int | None:
 
 
 def table(file: Path) -> str:
-    lines = ["| reader | inputs | of them read | branches reached | other exceptions |",
-             "|---|---|---|---|---|"]  # fmt: skip
+    lines = ["| reader | inputs | of them read | minutes at once | branches | other exceptions |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
     found = [json.loads(line) for line in file.read_text().splitlines()]
     for name in dict.fromkeys(each["target"] for each in found):
         own = [each for each in found if each["target"] == name]
@@ -477,8 +480,9 @@ def table(file: Path) -> str:
         said = ", ".join(f"{error} at {place}" for error, place in sorted(wrong)) or "none"
         inputs, read = (sum(each[key] for each in own) for key in ("inputs", "read"))
         reached = max((each["branches"] or 0) for each in own) or "-"
-        lines.append(f"| {name} | {inputs:,} | {read:,} | {reached} | {said} |")
-    lines.append(f"| all | {sum(each['inputs'] for each in found):,} | | | |")
+        longest = max(each.get("seconds", 0) for each in own) // 60 or "-"
+        lines.append(f"| {name} | {inputs:,} | {read:,} | {longest} | {reached} | {said} |")
+    lines.append(f"| all | {sum(each['inputs'] for each in found):,} | | | | |")
     return "\n".join(lines)
 
 
