@@ -1,7 +1,7 @@
 """Runs work on several cores: in threads for compiled code, else in processes."""
 
+import os
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from advisor.measure.process.cores import allowed_cores
+from advisor.measure.process.pdeathsig import die_with_parent
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
@@ -101,7 +102,7 @@ def in_processes(
     begin: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
 ) -> Iterator[Iterator[_Done]]:
-    """`work` on each of `parts`, in new processes.
+    """`work` on each of `parts`, in new processes, which end with this one.
 
     Only this process handles an interrupt and ends the others, which would print tracebacks.
 
@@ -118,9 +119,9 @@ def in_processes(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
 
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), begin, arguments)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (begin, *arguments))
     try:
-        with _ignoring_interrupts():  # tasks start processes, which inherit this
+        with _interrupts_later():  # tasks start processes, which inherit this and keep it
             found = pool.map(work, parts)
         yield found
     except BaseException:
@@ -131,14 +132,23 @@ def in_processes(
         pool.shutdown(cancel_futures=True)
 
 
+def _begin(begin: Callable[..., None] | None, *arguments: Any) -> None:
+    """Begin a process that ends with its parent: killed, that could not end it any more."""
+    from multiprocessing import parent_process
+
+    die_with_parent()
+    parent = parent_process()
+    if parent is not None and parent.pid != os.getppid():
+        os._exit(1)  # it died before that took effect
+    if begin is not None:
+        begin(*arguments)
+
+
 @contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """Ignore interrupts meanwhile; only a main thread can, and only it gets any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _interrupts_later() -> Iterator[None]:
+    """Hold back interrupts of this thread until the end of the block; none is lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

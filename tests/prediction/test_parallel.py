@@ -1,12 +1,17 @@
 """Answers come in the order of the questions, on however many cores."""
 
+import os
+import signal
+import subprocess
+import sys
 from threading import Barrier, Thread
+from time import sleep
 
 import pytest
 from threadpoolctl import threadpool_info
 
 from advisor.prediction import parallel
-from advisor.prediction.parallel import at_once, begun, one_thread
+from advisor.prediction.parallel import at_once, begun, in_processes, one_thread
 from tests.waiting import PATIENCE_S
 
 
@@ -69,3 +74,33 @@ def test_others_ask_for_it_while_one_holds_it():
         thread.join()
         assert set(blas()) <= {1}
     assert blas() == before
+
+
+class StartedMeanwhile:
+    """Work whose process is interrupted, as by Ctrl-C, while it hands it out."""
+
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        return sleep, (600,)
+
+
+def test_an_interrupt_while_processes_start_is_not_lost():
+    with (
+        pytest.raises(KeyboardInterrupt),
+        in_processes(str, [1], 1, sleep, (StartedMeanwhile(),)) as found,
+    ):
+        next(found)
+
+
+def test_processes_that_share_out_work_end_with_one_that_is_killed():
+    code = (
+        "from time import sleep\n"
+        "from advisor.prediction.parallel import in_processes\n"
+        "with in_processes(sleep, [600], 1, print, ('begun',)) as found:\n    next(found)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as started:
+        assert started.stdout.readline() == b"begun\n"
+        started.kill()
+        assert started.stdout.read() == b""  # until nobody is left who could write to it
