@@ -9,7 +9,7 @@ from typing import Literal
 from advisor.plan.bottlenecks import Binding, binding
 from advisor.plan.host_bound import HostBound, host_bound
 from advisor.plan.objectives import known_cost, tied
-from advisor.plan.precedence import CLOSE, COMPARED, STARVED, WORTH
+from advisor.plan.precedence import CLOSE, COMPARED, PRIORITIES, STARVED, WORTH
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
 from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
 from advisor.sharing.traversal import one_by_one
@@ -60,24 +60,22 @@ def gap_in_words(
     return compared(cost, runner_up, "the next", level)
 
 
+_RULES: Mapping[Precedence, str] = {
+    "deadlines": "as it makes fewer jobs late",
+    "fairness": f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x",
+    "priorities": f"as client priorities, never measured on this GPU, may err by {PRIORITIES:.1%}",
+    "confirmed": f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind",
+    "gain": f"as sharing gains less than {WORTH:.0%}",
+    "cost": "by its median",
+    "makespan": f"as all are done soonest under it, of those within {COMPARED:.1%}",
+    "simplicity": f"as the simplest of those within {CLOSE:.2%}",
+}
+
+
 def rule_in_words(rule: Precedence, level: Level) -> str:
     """The rule by which one plan precedes another, in words, e.g. ``"by its median"``."""
-    match rule:
-        case "deadlines":
-            said = "as it makes fewer jobs late"
-        case "fairness":
-            said = f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x"
-        case "confirmed":
-            said = f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind"
-        case "gain":
-            said = f"as sharing gains less than {WORTH:.0%}"
-        case "cost":
-            said = "by its median" if level == "p50" else "by the upper end of its range"
-        case "makespan":
-            said = f"as all are done soonest under it, of those within {COMPARED:.1%}"
-        case "simplicity":
-            said = f"as the simplest of those within {CLOSE:.2%}"
-    return said
+    by_end = rule == "cost" and level != "p50"
+    return "by the upper end of its range" if by_end else _RULES[rule]
 
 
 def out_of_order(

@@ -13,6 +13,7 @@ from advisor.plan.objectives import OBJECTIVES, cost, tied
 from advisor.plan.precedence import (
     CLOSE,
     COMPARED,
+    PRIORITIES,
     WORTH,
     Priced,
     by_precedence,
@@ -121,6 +122,37 @@ def test_being_measured_decides_only_between_plans_closer_than_we_can_compare(pr
     for times, first in ((1 + 0.9 * COMPARED, "mps"), (1 + 1.1 * COMPARED, "mig")):
         drawn = [plan("mig=3g.71gb,3g.71gb", price), plan("mps", price.scaled(times))]
         assert by_precedence(drawn, asked(level))[0].forecast.sharing.mode == first
+
+
+def elsewhere(each):
+    """The same plan on a GPU on which nothing ran."""
+    mix = each.forecast.prediction
+    mix = replace(mix, confirmed_on_hardware=False, ran_elsewhere=mix.confirmed_on_hardware)
+    return replace(each, forecast=replace(each.forecast, prediction=mix))
+
+
+@given(prices, st.sampled_from(LEVELS))
+def test_priorities_that_never_ran_on_a_gpu_come_first_only_by_more_than_their_error(price, level):
+    for times, first in ((1 + 0.9 * PRIORITIES, "mps"), (1 + 1.1 * PRIORITIES, "mps-priority")):
+        mps, ordered = plan("mps", price.scaled(times)), plan("mps/priority=0,1", price)
+        found = by_precedence([elsewhere(ordered), elsewhere(mps)], asked(level))
+        assert found[0].forecast.sharing.mode == first
+        assert found[0].precedes_by == ("priorities" if first == "mps" else "cost")
+
+
+def test_priorities_that_ran_on_a_gpu_come_first_there_by_their_cost():
+    ordered, mps = (
+        plan("mps/priority=0,1", Interval(1.0, 1.0, 1.0)),
+        plan("mps", Interval(1.02, 1.02, 1.02)),
+    )
+    assert by_precedence([mps, ordered], asked())[0].forecast.sharing.mode == "mps-priority"
+
+
+def test_mig_does_not_come_before_priorities_that_ran_elsewhere_but_by_its_cost():
+    """Neither ran on this GPU, so what is measured has no say between them."""
+    ordered = elsewhere(plan("mps/priority=0,1", Interval(1.02, 1.02, 1.02)))
+    mig = plan("mig=3g.71gb,3g.71gb", Interval(1.0, 1.0, 1.0))
+    assert by_precedence([ordered, mig], asked())[0].forecast.sharing.mode == "mig"
 
 
 @given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
