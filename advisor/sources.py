@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 JobsLike = Iterable[str | Profile | Job]
-"""Jobs: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path, each; or what these stand for."""
+"""Jobs: ``"NAME[:COPIES][@EPOCHS]"``, or a profile file's path; or what these stand for."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Sources:
         """The jobs with these names, or in a file; without either, the bundled ones.
 
         Args:
-            names: ``"NAME"``, ``"NAME:COPIES"`` or a profile file's path, each.
+            names: ``"NAME[:COPIES][@EPOCHS]"``; NAME may be a profile file's path.
             file: A TOML file of jobs.
             gpus: Number of equal GPUs.
 

@@ -97,7 +97,7 @@ _GPU = (
 
 Jobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="JOB", help="NAME[:COPIES], or the path of a profile."),
+    typer.Argument(metavar="JOB", help="NAME[:COPIES][@EPOCHS]; NAME may be a profile's path."),
 ]
 JobFile = Annotated[
     Path | None, typer.Option("--jobs", metavar="FILE", help="A TOML file of jobs instead.")

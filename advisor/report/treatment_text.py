@@ -47,7 +47,7 @@ def lengths_apart(advised: Recommendation) -> Iterator[str]:
     one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in (short, long))
     yield (
         f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
-        f"hardly counts. Epochs are 1 unless a file of jobs says more: `advisor init jobs`."
+        f"hardly counts. Epochs are 1 unless said: `NAME@EPOCHS`."
     )
 
 

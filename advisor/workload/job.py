@@ -1,4 +1,4 @@
-"""Jobs to run, and their form on a command line, ``NAME[:COPIES]``.
+"""Jobs to run, and their form on a command line, ``NAME[:COPIES][@EPOCHS]``.
 
 NAME is a profile's name or a profile file's path. For richer jobs see `advisor.workload.job_file`.
 """
@@ -30,6 +30,7 @@ _MAX_SPREAD = 16 * MAX_JOBS
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
@@ -184,7 +185,7 @@ def most_jobs(gpus: int) -> int:
 
 
 def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
-    """The jobs that `words` of the form ``NAME[:COPIES]`` name, copies next to each other.
+    """The jobs that `words` name, ``NAME[:COPIES][@EPOCHS]``, copies next to each other.
 
     Args:
         words: As given on the command line.
@@ -195,16 +196,31 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
     """
     load = cache(load)
-    named = [_split(word, gpus) for word in words]
-    return job_set([job for name, copies in named for job in [Job(load(name))] * copies], gpus)
+    found = []
+    for word in words:
+        rest, epochs = _epochs(word)
+        name, copies = _split(rest, word, gpus)
+        found += [Job(load(name), epochs=epochs)] * copies
+    return job_set(found, gpus)
 
 
-def _split(word: str, gpus: int) -> tuple[str, int]:
-    name, colon, count = word.rpartition(":")
-    if not colon or word.endswith(".json"):
-        return word, 1
-    if not name:
-        raise InvalidInput(f"{word!r} names no job. Write NAME or NAME:COPIES.")
+def _epochs(word: str) -> tuple[str, float]:
+    """`word` without its epochs, and these; 1 where it names none."""
+    rest, at, epochs = word.rpartition("@")
+    if not at or word.endswith(".json"):
+        return word, 1.0
+    if not _NUMBER.fullmatch(epochs):
+        raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
+    return rest, float(epochs)
+
+
+def _split(rest: str, word: str, gpus: int) -> tuple[str, int]:
+    """Name and copies of `rest`, which is `word` without its epochs."""
+    name, colon, count = rest.rpartition(":")
+    if word.startswith("@") or (colon and not name):
+        raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
+    if not colon or rest.endswith(".json"):
+        return rest, 1
     if not _COUNT.fullmatch(count):
         raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
     return name, checked_copies(int(count), word, gpus)

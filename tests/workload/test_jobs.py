@@ -42,6 +42,39 @@ def test_a_profile_can_be_named_by_its_path_with_a_count(folder):
     assert names(parse_jobs([f"{path}:2", str(path)], measured(folder))) == [BERT] * 3
 
 
+def test_epochs_stand_behind_an_at_after_name_or_count(folder):
+    path = folder / GPU / f"{BERT}.json"
+    jobs = parse_jobs([RESNET, f"{RESNET}:2@150", f"{path}@0.5"], measured(folder))
+    assert [(job.name, job.epochs) for job in jobs] == [
+        (RESNET, 1), (RESNET, 150), (RESNET, 150), (BERT, 0.5)
+    ]  # fmt: skip
+
+
+def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
+    (folder / "host@3").mkdir()
+    path = folder / "host@3" / f"{BERT}.json"
+    path.write_text((folder / GPU / f"{BERT}.json").read_text())
+    assert [job.epochs for job in parse_jobs([str(path), f"{path}@2"], measured(folder))] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        (f"{RESNET}@", "EPOCHS is a number above 0, e.g. NAME@3"),
+        (f"{RESNET}@ten", "EPOCHS is a number above 0"),
+        (f"{RESNET}@nan", "EPOCHS is a number above 0"),
+        (f"{RESNET}@3:2", "NAME:2@3"),
+        (f"{RESNET}@0", "epochs must be above 0, got 0"),
+        (f"{RESNET}@-1", "epochs must be above 0, got -1"),
+        (f"{RESNET}:@3", "COPIES is a whole number"),
+        ("@3", "'@3' names no job"),
+    ],
+)
+def test_epochs_that_make_no_sense_are_refused(folder, word, said):
+    with pytest.raises(InvalidInput, match=said):
+        parse_jobs([word], measured(folder))
+
+
 @pytest.mark.parametrize(
     ("count", "said"),
     [
