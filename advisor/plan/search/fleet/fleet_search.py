@@ -97,7 +97,7 @@ class FleetSolver:
         """The best plan found."""
         ended = all(self._in_time() for _ in self._steps())
         problem = self._problem
-        plan = soonest_first(self._incumbent.plan, problem)
+        plan = soonest_first(self._incumbent.plan, problem, self._known())
         cost = problem.cost(plan)
         least = problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
         bounds = [each for each in (self._known_bound, least) if each is not None]
