@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from advisor.errors import NothingFits
-from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.errors import NothingFits, UnknownName
+from advisor.hardware.catalogue import Gpu, MigProfile, known_gpus
 from advisor.hardware.mig_rules import forbidden, refuse_without_mig
 from advisor.sharing import Instance
 
@@ -64,13 +64,17 @@ def profile_of(gpu: Gpu, name: str) -> MigProfile:
     """The MIG profile of `gpu` called `name`.
 
     Raises:
-        NothingFits: It has none of that name; the message lists those it has.
+        NothingFits: It has none of that name, but other GPUs have; the message lists those it has.
+        InvalidInput: No GPU has one of that name.
     """
     for profile in gpu.mig:
         if profile.name == name:
             return profile
-    offers = ", ".join(profile.name for profile in gpu.mig) or "none: it has no MIG"
-    raise NothingFits(f"{gpu.key} has no MIG profile {name}. Its profiles: {offers}.")
+    own = [profile.name for profile in gpu.mig]
+    offers = ", ".join(own) or "none: it has no MIG"
+    if any(name == profile.name for other in known_gpus().values() for profile in other.mig):
+        raise NothingFits(f"{gpu.key} has no MIG profile {name}. Its profiles: {offers}.")
+    raise UnknownName("MIG profile", name, own, f"{gpu.key} has {offers}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,10 +108,25 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
     return tuple(map(int, match["jobs"].split(",")))
 
 
+def _slip(text: str) -> str:
+    """What is likely wrong with `text`, in a sentence; empty where nothing is likely."""
+    words = text.strip().lower()
+    mode, equals, rest = words.partition("=")
+    if mode == "mps" and "%" in rest:
+        return f" Limits have no % sign: {words.replace('%', '')}."
+    parts = rest.split(",") if mode == "mig" and equals and not set("[;") & set(rest) else []
+    if wrong := [each for each in parts if not _PLACED.fullmatch(each)]:
+        return f" {wrong[0]!r} is no instance, such as 3g.20gb or 3g.20gb@4."
+    if (match := _GROUP.fullmatch(words)) is not None:
+        return f" One group alone is all jobs, {match['sharing']}; groups are joined by semicolons."
+    return ""
+
+
 def _refusal(text: str) -> InvalidInput:
     return InvalidInput(
-        f"{text!r} is not a sharing. Use serial, naive, mps, mps=43,57 (limits in per cent, one a "
-        f"job), mps/priority=0,1 (0 before 1, one a job; after limits, too), mig=3g.71gb,4g.71gb "
+        f"{text!r} is not a sharing.{_slip(text)} "
+        f"Use serial, naive, mps, mps=43,57 (limits in per cent, one a job), "
+        f"mps/priority=0,1 (0 before 1, one a job; after limits, too), mig=3g.71gb,4g.71gb "
         f"(an instance a job, with @start where it matters), mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 "
         f"(numbers of the jobs on each instance, and how they share it), "
         f"mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] (one group of jobs "

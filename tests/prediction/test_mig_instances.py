@@ -128,7 +128,7 @@ def test_mates_take_their_memory_from_one_instance():
 @pytest.mark.parametrize(
     "text",
     [
-        "mig=9g.71gb[1]", "mig=4g.71gb[1]+4g.71gb[2]", "mig=3g.71gb@1[1]",
+        "mig=4g.20gb[1]", "mig=4g.71gb[1]+4g.71gb[2]", "mig=3g.71gb@1[1]",
         "mig=7g.141gb[1]+1g.18gb[2]",
         "mig=7g.141gb/ci=4c[1]+4c[2]", "mig=7g.141gb/ci=5c[1]", "mig=3g.71gb/ci=2c[1]+2c[2]",
     ],

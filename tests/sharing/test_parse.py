@@ -197,3 +197,18 @@ def test_what_only_resembles_time_slicing_is_refused(word):
 def test_a_limit_that_was_meant_as_a_share_is_refused_with_the_per_cent(limit, meant):
     with pytest.raises(InvalidInput, match=rf"{limit} % is less .* Did you mean {meant}\?$"):
         parse_sharing(f"mps={limit},40")
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("mps=50%,50%", "Limits have no % sign: mps=50,50."),
+        ("mig=3g.20gbb,4g.20gb", "'3g.20gbb' is no instance, such as 3g.20gb"),
+        ("mig=", "'' is no instance"),
+        ("naive[1,2]", "One group alone is all jobs, naive; groups are joined by semicolons."),
+    ],
+)
+def test_a_likely_slip_is_named_before_all_that_may_be_written(word, said):
+    with pytest.raises(InvalidInput) as refusal:
+        parse_sharing(word)
+    assert f"is not a sharing. {said}" in str(refusal.value)
