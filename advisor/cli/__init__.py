@@ -47,6 +47,16 @@ _EPILOG = (
 )
 _FIRST = "Try this first:  advisor recommend"
 
+# What typer's checks say of a word that is no number, and what to write instead.
+_PLAINER = {
+    "Input should be a valid number, unable to parse string as a number": (
+        "it takes a number alone, without % or a unit; of a share, 0.1 is 10 %"
+    ),
+    "Input should be a valid integer, unable to parse string as an integer": (
+        "it takes a whole number alone, without a unit"
+    ),
+}
+
 _app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -126,9 +136,12 @@ def _refuse(error: Exception) -> NoReturn:
     if (message := getattr(error, "format_message", None)) is None:
         raise error
     said = message().replace("Value error, ", "").rstrip().removesuffix(".")
+    for theirs, ours in _PLAINER.items():
+        said = said.replace(theirs, ours)
     context = getattr(error, "ctx", None)
     help_of = context.command_path if context is not None else "advisor"
-    aside(f"error: {said}. See `{help_of} -h`.")
+    end = "" if said.endswith("?") else "."
+    aside(f"error: {said}{end} See `{help_of} -h`.")
     sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
 
 

@@ -1,5 +1,6 @@
 """``advisor trials``: how many trials of a hyper-parameter search to run at once."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from advisor.cli.options import AsJson, Files, GpuKey, PowerCap, apart, given_in, grouped
 from advisor.cli.output import show_found, warn
 from advisor.cli.recommend_options import MemoryMargin, Pessimistic
+from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import START_S
 
@@ -59,6 +61,7 @@ def trials(
     from advisor.workload.job import Job
 
     apart(given_in(context), "steps", ("epochs",), "both say how long a trial is.")
+    _check_one_trial(job)
     advisor = files.advisor(gpu, power_cap)
     found = advisor.trials(
         Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count, start_s=start_up,
@@ -67,3 +70,13 @@ def trials(
     )  # fmt: skip
     warn(found.standing.doubts)
     show_found(found, as_json, lambda each: trials_report(each, details=details), trials_document)
+
+
+def _check_one_trial(job: str) -> None:
+    """Refuse copies and epochs behind a job's name, which a file's path may hold."""
+    name = re.split("[:@]", job)[0]
+    if name != job and not job.endswith((".json", ".py")):
+        raise InvalidInput(
+            f"{job}: JOB is one trial, and how many pay is the answer. Write {name}; --epochs N "
+            f"says how long it trains, --count N how many trials the whole search has."
+        )

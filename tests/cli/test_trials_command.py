@@ -67,7 +67,8 @@ def test_a_script_is_known_by_the_profile_of_its_name(advisor):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([f"{RESNET}:2"], "no profile is called"),
+        ([f"{RESNET}:2"], f"JOB is one trial, and how many pay is the answer. Write {RESNET};"),
+        ([f"{RESNET}@2"], "--epochs N says how long it trains"),
         ([RESNET, "--steps", 5, "--epochs", 2], "--steps and --epochs do not go together"),
         ([RESNET, "--steps", 0], "at least 1 training step"),
         ([RESNET, "--start-up", -1], "a process starts in 0 s to a day"),

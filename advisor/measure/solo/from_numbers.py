@@ -1,6 +1,7 @@
 """``advisor profile --from-numbers``: writes what is known of a job as a minimal profile."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--from-numbers", action="store_true", help=argparse.SUPPRESS)
     add("--name", required=True, help="what the job is called")
-    add("--gpu", required=True, metavar="KEY", help="a GPU that `advisor gpus` lists")
+    known = os.environ.get("ADVISOR_GPU") or None
+    add(
+        "--gpu", required=known is None, default=known, metavar="KEY",
+        help="a GPU that `advisor gpus` lists [env var: ADVISOR_GPU]",
+    )  # fmt: skip
     add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
     add("--step-s", required=True, type=_number, metavar="S", help="seconds of a training step")
     add("--memory-mib", required=True, type=_number, metavar="MIB", help="what its process holds")

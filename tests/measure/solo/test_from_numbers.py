@@ -96,6 +96,13 @@ def test_a_number_that_every_answer_needs_must_be_said(capsys):
     assert "the following arguments are required: --memory-mib" in said
 
 
+def test_the_gpu_of_the_environment_is_meant_where_none_is_named(home, monkeypatch):
+    monkeypatch.setenv("ADVISOR_GPU", "a100-40gb")
+    at = WORDS.index("--gpu")
+    assert run([*WORDS[:at], *WORDS[at + 2 :]]) == 0
+    assert (home / "my-job.json").exists()
+
+
 def test_help_shows_the_file_that_can_be_written_by_hand(capsys):
     with pytest.raises(SystemExit) as end:
         run(["--from-numbers", "--help"])
