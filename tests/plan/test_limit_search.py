@@ -140,5 +140,14 @@ def test_by_the_surrogate_alone_one_vector_is_left(predictor, degree):
     assert found.compared > 50
 
 
+def test_of_many_jobs_what_the_rough_answer_shows_is_compared_by_the_whole_search_too(predictor):
+    mixes = Mixes(JOBS * 2, predictor)
+    (rough,) = estimated_limits(mixes, "makespan").sharings
+    compared = [
+        limit_shares(each.limits, H200.sms) for each in best_limits(mixes, "makespan").sharings
+    ]
+    assert limit_shares(rough.limits, H200.sms) in compared
+
+
 def test_without_a_surrogate_no_limits_are_guessed():
     assert estimated_limits(Mixes(JOBS, StandIn(H200)), "makespan").sharings == ()

@@ -95,7 +95,11 @@ def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") ->
     )
     ordered = search.replayed(sharings)
     names = [job.name for job in mixes.jobs]
-    return FoundLimits(tuple(kept(ordered, names, most)), len(vectors) + len(usual))
+    # The rough answer's as well: a short replay may pass over it, and nothing worse may follow it.
+    found = different(
+        [*kept(ordered, names, most), search.estimated()], search.surrogate.answers.gpu
+    )
+    return FoundLimits(tuple(found), len(vectors) + len(usual))
 
 
 def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> FoundLimits:
@@ -103,9 +107,7 @@ def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> FoundLimits:
     search = _search(mixes, objective, limit_vectors([job.profile for job in mixes.jobs]))
     if search is None:
         return FoundLimits((), 0)
-    vectors = search.combined()
-    best = vectors[np.argmin(search.costs(vectors))]
-    return FoundLimits((Mps(tuple(map(float, best))),), len(vectors))
+    return FoundLimits((search.estimated(),), len(search.combined()))
 
 
 def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_LimitSearch | None":
@@ -159,6 +161,12 @@ class _LimitSearch:
         order = np.argsort(np.concatenate(places))
         rows = [sum(each, ()) for each in product(*kinds)]
         return np.array(rows, dtype=np.float64)[:, order]
+
+    def estimated(self) -> Mps:
+        """The best of `combined` by the surrogate model alone."""
+        vectors = self.combined()
+        best = vectors[np.argmin(self.costs(vectors))]
+        return Mps(tuple(map(float, best)))
 
     def tuned(self, usual: Sequence[Mps], level: Level) -> FoundLimits:
         """The best vectors, found by predicting the most promising one after another."""
