@@ -99,7 +99,7 @@ def test_limits_are_not_searched_where_the_jobs_do_not_fit(predictor):
 def test_more_jobs_than_can_be_combined_are_searched_one_limit_at_a_time(predictor):
     found = best_limits(Mixes(JOBS * 5, predictor), "throughput")
     assert np.isfinite(found.compared)
-    assert 1 <= len(found.sharings) <= 3
+    assert 1 <= len(found.sharings) <= 4  # three by replay, and the one estimated best
 
 
 @pytest.mark.parametrize("jobs", [JOBS, [JOBS[0]] * 4])
