@@ -120,7 +120,9 @@ def test_ranks_are_there_in_a_narrow_terminal(advisor, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     lines = advisor("recommend", "bert-base-finetune-bs16:2").out.splitlines()
     ranks = [line.split()[0] for line in lines if line[:1].isdigit() and "  " in line]
-    assert ranks[:3] == ["1", "2", "3"]
+    assert ranks[0] == "1"
+    assert len(ranks) >= 3
+    assert ranks == sorted(ranks, key=int)
     assert max(map(len, lines)) <= 40
 
 

@@ -14,7 +14,7 @@ from advisor.plan.search.limit_search import (
     estimated_limits,
     kept,
 )
-from advisor.plan.search.limit_tuning import limit_vectors
+from advisor.plan.search.limit_tuning import different, limit_vectors
 from advisor.prediction.mix_pace import step_intervals
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
@@ -106,6 +106,11 @@ def test_more_jobs_than_can_be_combined_are_searched_one_limit_at_a_time(predict
 def test_no_two_limits_that_leave_the_same_sms_are_forecast(predictor, jobs):
     found = best_limits(Mixes(jobs, predictor), "makespan").sharings
     assert len({tuple(limit_shares(each.limits, H200.sms)) for each in found}) == len(found)
+
+
+def test_limits_of_nothing_are_no_plan_beside_mps_itself():
+    limits = [Mps((100.0, 100.0)), Mps((100.0, 86.0))]
+    assert different(limits, H200) == [Mps((100.0, 86.0))]
 
 
 def test_limits_that_are_chosen_by_a_short_replay_are_nearly_as_good_as_by_a_long_one(predictor):

@@ -152,7 +152,8 @@ def test_a_range_never_says_that_mates_hasten_a_job_of_bare_numbers(sharing):
         ).whole()
         alone = predictor.predict([job], parse_sharing("serial")).jobs[0]
         shared = predictor.predict([job, job], parse_sharing(sharing)).jobs[0]
-        assert alone.step_s.p05 <= shared.step_s.p05 <= shared.step_s.p50
+        assert alone.step_s.p05 <= shared.step_s.p05 * (1 + 1e-12)
+        assert shared.step_s.p05 <= shared.step_s.p50
         assert shared.epoch_s.p05 == pytest.approx(100 * shared.step_s.p05)
 
 

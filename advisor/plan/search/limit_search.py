@@ -103,11 +103,12 @@ def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") ->
 
 
 def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> FoundLimits:
-    """As `best_limits`, by the estimates of the surrogate model alone; none without it."""
+    """As `best_limits`, by the estimates of the surrogate model alone: one at most."""
     search = _search(mixes, objective, limit_vectors([job.profile for job in mixes.jobs]))
     if search is None:
         return FoundLimits((), 0)
-    return FoundLimits((search.estimated(),), len(search.combined()))
+    found = different([search.estimated()], search.surrogate.answers.gpu)
+    return FoundLimits(tuple(found), len(search.combined()))
 
 
 def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_LimitSearch | None":

@@ -105,11 +105,14 @@ def _learnt(places: Floats, tried: Sequence[int], known: Floats) -> Floats:
 
 
 def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
-    """`sharings` without those that leave every job the same SMs as an earlier one."""
+    """`sharings` without those that leave every job the same SMs as an earlier one.
+
+    Nor those that leave every job all SMs, as MPS without limits does.
+    """
     first: dict[tuple[float, ...], Mps] = {}
     for each in sharings:
         first.setdefault(tuple(limit_shares(each.limits, gpu.sms)), each)
-    return list(first.values())
+    return [each for shares, each in first.items() if min(shares) < 1]
 
 
 def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
