@@ -51,7 +51,7 @@ def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
     return Advisor(gpu, present=present_machine(gpu))
 
 
-_UNNOTICED_S = 0.25  # with what server and browser need, an answer stands within half a second
+_UNNOTICED_S = 0.15  # with what server and browser need, an answer stands within half a second
 
 
 @dataclass(frozen=True, slots=True)
