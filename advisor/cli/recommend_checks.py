@@ -26,6 +26,7 @@ _NEEDS = {
 }
 _APART = (
     ("commands", ("as_json",), "shell lines of one plan are printed alone."),
+    ("auto", tuple(_RUNS), "what may join is asked of so many copies: JOB:4 instead of JOB:auto."),
     ("auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU."),
     ("details", ("commands", *_RUNS), "--details is of jobs that start together."),
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),

@@ -156,6 +156,7 @@ def test_now_lists_the_processes_that_nobody_named_and_what_they_look_like(advis
     ("words", "said"),
     [
         ([f"{BERT}:auto", RESNET], "asked of one JOB"),
+        ([f"{BERT}:auto", "--running", RESNET], "JOB:4 instead of JOB:auto"),
         ([f"{BERT}:auto", "--gpus", 2], "asked of one JOB"),
         ([BERT, "--hurt", 0.1], "--hurt says nothing alone: it needs --running or --now"),
         ([BERT, "--running-sharing", "mps"], "it needs --running or --now"),
