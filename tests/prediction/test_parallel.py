@@ -98,8 +98,9 @@ def test_processes_that_share_out_work_end_with_one_that_is_killed():
         "from advisor.prediction.parallel import in_processes\n"
         "with in_processes(sleep, [600], 1, print, ('begun',)) as found:\n    next(found)\n"
     )
+    at_once = os.environ | {"PYTHONUNBUFFERED": "1"}  # its processes inherit this, but not -u
     with subprocess.Popen(
-        [sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code], env=at_once, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as started:
         assert started.stdout.readline() == b"begun\n"
         started.kill()
