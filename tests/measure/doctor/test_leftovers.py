@@ -20,7 +20,7 @@ from advisor.measure.process.run_locks import FOLDER_PREFIX
 from advisor.measure.process.script_processes import MARK as SCRIPT_MARK
 from tests.waiting import PATIENCE_S
 
-SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
+SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 HOLDS = """
 import sys, time
 from pathlib import Path
@@ -70,6 +70,7 @@ def test_the_lock_and_the_folder_of_a_killed_measurement_are_named_and_those_of_
     owner = started([sys.executable, "-c", HOLDS, str(tmp_path), f"GPU-{uuid4()}"])
     folder = owner.stdout.readline().strip()
     script = started(SLEEP, env=os.environ | {SCRIPT_MARK: f"{folder}/s1"})
+    assert script.stdout.readline() == "up\n"  # before, the kernel may not yet tell its environment
     assert said() == []
     owner.kill()
     owner.wait()
@@ -90,6 +91,7 @@ def test_the_lock_and_the_folder_of_a_killed_measurement_are_named_and_those_of_
 def test_a_run_that_nobody_watches_is_named_with_its_processes(started, tmp_path):
     folder = RunFolder(runs_folder() / new_id())
     job = started(SLEEP, env=os.environ | {RUN_MARK: folder.path.name})
+    assert job.stdout.readline() == "up\n"
     state = RunState(
         id=folder.path.name, gpu="cpu", device="cpu", boot="", date="2026-01-01",
         command="advisor run", pipes=str(tmp_path / "pipes"), jobs=(JobState(number=1),),
