@@ -61,6 +61,7 @@ report: $(VENV)/dev
 	$(call SCORED,script_score,scripts)
 	$(call SCORED,loader_score,loaders)
 	$(call SCORED,execution_score,executions)
+	$(call SCORED,pinning_score,pinning)
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions

@@ -13,9 +13,18 @@ from advisor.validate.score_tables import (
     percent,
     score_cells,
 )
-from research import advice_score, breakdown, data_card, gpu_left_out, recommended, set_aside
+from research import (
+    advice_score,
+    breakdown,
+    choices_by_host,
+    data_card,
+    gpu_left_out,
+    recommended,
+    set_aside,
+)
 from research.execution_table import execution_table
 from research.figures import Figures
+from research.pinning_score import pinning_table
 from research.script_table import script_tables
 from research.sections import joined, noise_text
 from research.slice_table import slice_tables
@@ -48,6 +57,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "left-out": gpu_left_out.tables(found.left_out),
             "validation": _advice(found),
             "executions": execution_table(),
+            "pinning": pinning_table(),
         },
         Path("docs", "other-gpus.md"): {
             "translated": translation_table(),
@@ -107,4 +117,5 @@ def _advice(found: Figures) -> str:
     how_many = f"Job sets that ran in several ways: {judged.sets}."
     table = markdown(CHOICE_HEADINGS, choice_rows(judged))
     beforehand = recommended.summary(found.recommended)
-    return joined(came_true, f"{how_many} {noise_text(judged)}", table, *filter(None, [beforehand]))
+    rest = filter(None, [choices_by_host.said(found.hosts), beforehand])
+    return joined(came_true, f"{how_many} {noise_text(judged)}", table, *rest)

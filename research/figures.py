@@ -12,6 +12,7 @@ from research.advice_score import Advice, advice_of
 from research.breakdown import ScoredGroup, by_busy_share, by_family, noise_by_mode
 from research.campaign_pace import Sitting, sittings
 from research.causes import Worst, worst
+from research.choices_by_host import HostChoices, choices_by_host
 from research.completion_score import WholeJobs, whole_jobs
 from research.cross_talk import CrossTalk, cross_talk
 from research.data_figures import DataFigures, data_figures
@@ -41,6 +42,7 @@ class Figures:
         schema: Version of this form.
         data: What was measured, on what, how often.
         scores: Errors of steps, each family predicted without it.
+        hosts: What choices gave away by what was measured on each of several hosts.
         targets: The targets and what was reached.
         families: Errors of steps by family.
         busy: The same, by how busy a job alone keeps the GPU.
@@ -67,6 +69,7 @@ class Figures:
     schema: Literal[1] = 1
     data: DataFigures
     scores: Scores
+    hosts: tuple[HostChoices, ...]
     targets: tuple[Target, ...]
     families: tuple[ScoredGroup, ...]
     busy: tuple[ScoredGroup, ...]
@@ -96,6 +99,7 @@ def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures
     return Figures(
         data=data_figures(found),
         scores=scores_of(evaluation),
+        hosts=choices_by_host(evaluation),
         targets=targets(found),
         families=by_family(evaluation), busy=by_busy_share(evaluation),
         noise=noise_by_mode(evaluation),

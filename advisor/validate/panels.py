@@ -95,8 +95,9 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
     Args:
         comparisons: Runs of advice; one sharing may have been run several times.
         alone: Runs of one tenant. Those of advice whose id begins as the ids of a set's runs do
-            are how the set ran one after another, and so are the solo runs of its campaign: alone,
-            a job runs the same for every set. A job without either ran as in its profile.
+            are how the set ran one after another, and so are the solo runs of its campaign, there
+            and where that was run once more: alone, a job runs the same for every set. A job
+            without either ran as in its profile.
     """
     sets: dict[tuple[str, ...], list[RunComparison]] = {}
     for comparison in comparisons:
@@ -129,11 +130,12 @@ def _options(runs: Sequence[RunComparison]) -> list[PanelOption]:
 def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
     prefix = commonprefix([run.run.id for run in runs])  # noqa: RUF071 - ids are no paths
     campaign, *_ = re.split(r"-\d+-", prefix)  # before the number of the set
+    of_campaign = re.compile(rf"{re.escape(campaign)}-(elsewhere-)?solo-.+")
     own = ("validation", "repeat")
     steps: dict[str, list[float]] = {}
     for run in alone:
-        of_campaign = run.purpose == "solo" and run.id.startswith(f"{campaign}-solo-")
-        if of_campaign or (run.purpose in own and run.id.startswith(prefix)):
+        beside = run.purpose == "solo" and of_campaign.fullmatch(run.id)
+        if beside or (run.purpose in own and run.id.startswith(prefix)):
             (tenant,) = run.tenants
             steps.setdefault(tenant.workload.name, []).append(tenant.step_s)
     jobs = runs[0].jobs

@@ -14,6 +14,7 @@ from advisor.validate.baselines import CHOOSERS, Chooser, Offer
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.noise_and_coverage import throughput_noise
 from advisor.validate.panels import Panel, panels
+from advisor.validate.selection import hosts_of
 from advisor.workload.profile import Profile
 
 # A set that was run in one way only, apart from one after another, does not test the choice.
@@ -52,8 +53,8 @@ class Choices:
     Attributes:
         sets: Number of sets.
         rules: By way to choose, the model's first.
-        noise: Median share by which two runs of the same jobs differ in throughput; None if none
-            was run twice.
+        noise: Median share by which two runs of the same jobs on one host differ in throughput;
+            None if none was run twice.
         differ: Number of sets whose best and worst ways differ by more than the noise.
         clear: As `rules`, for the sets whose best way leads the next by more than the noise.
         by_degree: Regret of the model's choices, fewest jobs first.
@@ -78,8 +79,9 @@ class Choices:
 def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
     """Of the sets that were run to be chosen from, and of those drawn in several modes."""
     by_id = {run.run.id: run.run for run in evaluation.advice}
-    again = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
-    noises = (throughput_noise(pairs, evaluation.profiles) for pairs in (again, evaluation.repeats))
+    pairs = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
+    again = [pair for pair in pairs if len(set(hosts_of(pair).values())) == 1]
+    noises = (throughput_noise(each, evaluation.profiles) for each in (again, evaluation.repeats))
     sets = choices(evaluation), drawn_choices(evaluation)
     chosen, drawn = (
         judged(found, evaluation.profiles, noise) for found, noise in zip(sets, noises, strict=True)

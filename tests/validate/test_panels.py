@@ -82,6 +82,18 @@ def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
     assert panels(runs)[0].options[0].measured == 1.0
 
 
+def test_sets_that_ran_on_two_hosts_ran_one_after_another_as_on_both():
+    solos = [
+        replace(synthetic.run([each], "naive", slowdown, f"{solo}-00{n}"), purpose="solo")
+        for solo, slowdown in (("panel-solo", 1.0), ("panel-elsewhere-solo", 3.0))
+        for n, each in enumerate(PAIR)
+    ]
+    ends = ("mps", "naive", "mps-elsewhere")
+    runs = [ran(end.split("-")[0], 1.6, run_id=f"panel-07-{end}") for end in ends]
+    (panel,) = panels(runs, solos)
+    assert panel.options[0].measured == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("campaign", ["panel", "h100-panel"])
 def test_solo_runs_of_a_campaign_are_how_all_its_sets_run_one_after_another(campaign):
     solos = [
@@ -176,6 +188,15 @@ def test_what_two_runs_differ_by_is_not_held_against_a_choice():
     assert found.noise == pytest.approx(0.1)
     lost = found.rules["model"].worst
     assert found.worst_beyond_noise("model") == pytest.approx(max(0.0, lost - 0.1))
+
+
+def test_what_two_hosts_differ_by_is_not_taken_for_what_two_runs_do():
+    once = ran("mps", 1.25)
+    other = again(once, 1.5)
+    moved = replace(other.run.provenance, date="2026-11-24T00:00:00+00:00")
+    other = replace(other, run=replace(other.run, provenance=moved))
+    found, _ = chosen_and_drawn(evaluation(once, other, ran("naive", 1.3)))
+    assert found.noise is None
 
 
 def test_a_set_is_clear_where_its_best_way_leads_the_next_by_more_than_the_noise():
