@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     )
     from advisor.errors import AdvisorError
     from advisor.plan.recommendation import Forecast, Plan, Recommendation
-    from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+    from advisor.prediction.interval import Interval
+    from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
     from advisor.workload.job import Job
     from advisor.workload.job_file import read_jobs
     from advisor.workload.minimal_profile import MinimalProfile
@@ -58,7 +59,7 @@ _HOME = {
     "Advisor": "advisor.api",
     "AdvisorError": "advisor.errors",
     "Forecast": "advisor.plan.recommendation",
-    "Interval": "advisor.prediction.mix_prediction",
+    "Interval": "advisor.prediction.interval",
     "Job": "advisor.workload.job",
     "JobPrediction": "advisor.prediction.mix_prediction",
     "MinimalProfile": "advisor.workload.minimal_profile",

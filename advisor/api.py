@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from advisor.plan.running_jobs import Running
     from advisor.plan.slice_batches import SlicesForJob
     from advisor.plan.trials import Trials
-    from advisor.prediction.mix_prediction import Level
+    from advisor.prediction.interval import Level
     from advisor.prediction.replayed_kernels import ReplayedKernel
     from advisor.timeline.outcome import Simulation
     from advisor.timeline.simulate import Fleet

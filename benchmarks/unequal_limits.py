@@ -20,7 +20,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.forecast import CachingPredictor, Mixes
 from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor

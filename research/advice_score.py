@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.validate.panels import counted_names
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.score_tables import markdown, percent

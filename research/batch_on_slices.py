@@ -19,7 +19,7 @@ from statistics import mean
 from advisor.hardware.catalogue import gpu
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.batch_profile import at_batch
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Instance, Mig

@@ -19,9 +19,9 @@ import numpy as np
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import whole_gpu
 from advisor.prediction.fit.observation import ObservedRun, shared_runs
+from advisor.prediction.interval import Interval
 from advisor.prediction.mig_instances import slowed_by_traffic
 from advisor.prediction.mix_pace import around_alone
-from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.partition_transfer import on_partition, step_on
 from research.files import PROFILES, measured, rounded

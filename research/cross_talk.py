@@ -9,7 +9,7 @@ from itertools import combinations
 from statistics import median
 
 from advisor.measure.campaign.draw import idle_twin
-from advisor.prediction.mix_prediction import all_known
+from advisor.prediction.interval import all_known
 from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

@@ -18,7 +18,7 @@ from advisor.hardware.catalogue import gpu
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.execution_transfer import FUSIBLE, Effect, Effects, executed
 from advisor.prediction.host_transfer import host_path_s
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import parse_sharing

@@ -23,9 +23,9 @@ from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import Partition, limited_sms, partition_of, whole_gpu
 from advisor.prediction.estimate_doubt import estimate_spread
 from advisor.prediction.gpu_transfer import on_gpu
+from advisor.prediction.interval import Interval, interval_around
 from advisor.prediction.memory import Z95
 from advisor.prediction.mix_pace import around_alone
-from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.model_file import Model, load_model
 from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.workload.profile import Profile

@@ -22,8 +22,8 @@ from advisor.hardware.catalogue import Gpu, gpu
 from advisor.hardware.gpu_partition import partition_of
 from advisor.prediction.estimate_doubt import estimate_spread
 from advisor.prediction.gpu_transfer import on_gpu
+from advisor.prediction.interval import interval_around
 from advisor.prediction.memory import Z95
-from advisor.prediction.mix_prediction import interval_around
 from advisor.workload.profile import Profile
 from research.files import BENCHMARKS, PROFILES, csv_rows, profiles_in, rounded
 

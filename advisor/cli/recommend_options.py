@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.plan.rules import Conditions
     from advisor.plan.running_jobs import Running
-    from advisor.prediction.mix_prediction import Level
+    from advisor.prediction.interval import Level
 
 
 Pessimistic = Annotated[

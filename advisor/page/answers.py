@@ -18,7 +18,7 @@ from advisor.plan.over_time import OverTime
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import Conditions
 from advisor.plan.running_jobs import Running
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 from advisor.report.page_jobs import WantedJob
 from advisor.timeline.outcome import Simulation
 from advisor.timeline.simulate import Fleet

@@ -11,7 +11,7 @@ from advisor.plan import ObjectiveName
 from advisor.plan.cap_choice import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import Conditions
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report.page_words import on_the_page
 

@@ -9,7 +9,7 @@ from advisor.plan.bottlenecks import Binding, Limit, binding
 from advisor.plan.objectives import known_cost, rankable_by, tied
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import UNCONDITIONAL, FitsMemory, first_broken, rules
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.sharing.traversal import one_by_one
 from advisor.workload.job import Job
 

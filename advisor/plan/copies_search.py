@@ -15,7 +15,8 @@ from advisor.plan.rules import (
     mps_clients,
     rules,
 )
-from advisor.prediction.mix_prediction import Level, MixPrediction
+from advisor.prediction.interval import Level
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
 from advisor.workload.job import MAX_JOBS, Job
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from advisor.plan.objectives.pace import over_equal_shares
 from advisor.plan.precedence import COMPARED
-from advisor.prediction.mix_prediction import LEVELS, Interval, MixPrediction
+from advisor.prediction.interval import LEVELS, Interval
+from advisor.prediction.mix_prediction import MixPrediction
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from advisor.plan.rules import (
 from advisor.plan.search.fleet.fleet_search import Clock, FleetSearchResult, FleetSolver
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
-from advisor.prediction.mix_prediction import LEVELS, Interval, all_known, around
+from advisor.prediction.interval import LEVELS, Interval, all_known, around
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Serial
 from advisor.sharing.in_turn import in_turn

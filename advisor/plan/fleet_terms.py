@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,8 @@ from dataclasses import replace
 
 from advisor.plan.recommendation import Forecast, Predicts
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.mix_prediction import (
-    LEVELS,
-    Level,
-    MixPrediction,
-    all_known,
-    around,
-    in_phases,
-)
+from advisor.prediction.interval import LEVELS, Level, all_known, around
+from advisor.prediction.mix_prediction import MixPrediction, in_phases
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing

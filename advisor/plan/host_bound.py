@@ -8,7 +8,7 @@ from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.plan.bottlenecks import Binding
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload

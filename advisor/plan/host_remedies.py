@@ -16,7 +16,8 @@ from advisor.plan.host_bound import Remedy, RemedyKind
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.execution_transfer import CAPTURED, COMPILED, Effects, executed
 from advisor.prediction.host_loader import with_loader, with_workers
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Arrangement, Naive
 from advisor.sharing.traversal import running_together, without_phases
 from advisor.workload.job import Job

@@ -10,7 +10,7 @@ from typing import get_args
 
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.recommendation import Forecast, Precedence, Question
-from advisor.prediction.mix_prediction import Interval, Level
+from advisor.prediction.interval import Interval, Level
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import kind_of, one_by_one
 

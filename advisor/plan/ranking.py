@@ -28,7 +28,7 @@ from advisor.plan.rules import (
 from advisor.plan.search.limit_search import best_limits, estimated_limits
 from advisor.plan.search.priority_candidates import priority_candidates
 from advisor.plan.search.proposals import Proposed, proposed, unsearched
-from advisor.prediction.mix_prediction import Interval, Level
+from advisor.prediction.interval import Interval, Level
 from advisor.prediction.parallel import begun, one_thread
 from advisor.sharing import Group, Mps, Naive, Serial, Sharing
 from advisor.sharing.in_turn import in_turn

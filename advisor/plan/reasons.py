@@ -11,7 +11,8 @@ from advisor.plan.host_bound import HostBound, host_bound
 from advisor.plan.objectives import known_cost, tied
 from advisor.plan.precedence import CLOSE, COMPARED, PRIORITIES, STARVED, WORTH
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
-from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
+from advisor.prediction.interval import Interval, Level
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing.traversal import one_by_one
 
 _FULL_MEMORY = 0.9

@@ -8,7 +8,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.host_bound import Remedy
 from advisor.plan.rules import UNCONDITIONAL, Conditions
-from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
+from advisor.prediction.interval import Interval, Level
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing
 from advisor.workload.job import Job

@@ -12,8 +12,9 @@ from advisor.english import counted
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
+from advisor.prediction.interval import Level
 from advisor.prediction.memory import leaves_free, pools_of
-from advisor.prediction.mix_prediction import Level, MixPrediction
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import memories, mps_servers, partitions
 from advisor.workload.job import Job

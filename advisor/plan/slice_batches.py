@@ -18,7 +18,8 @@ from advisor.plan.recommendation import Predicts, Standing
 from advisor.plan.rules import FitsMemory
 from advisor.prediction.batch_law import FARTHEST
 from advisor.prediction.batch_profile import at_batch
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Arrangement, Instance, Mig, Serial
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile

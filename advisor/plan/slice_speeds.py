@@ -8,7 +8,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.plan.recommendation import Predicts
 from advisor.plan.slice_batches import WHOLE, OfAnExample, SliceBatches, slices_for_job
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.workload.profile import Profile
 
 

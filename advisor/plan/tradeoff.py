@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import inf
 
 from advisor.plan.recommendation import Plan
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 
 
 @dataclass(frozen=True, slots=True)

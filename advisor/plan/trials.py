@@ -10,7 +10,7 @@ from math import ceil, isfinite
 from advisor.errors import InvalidInput
 from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.plan.recommendation import Predicts, Standing
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.sharing.traversal import restricted
 from advisor.workload.plausible import DAY_S
 

@@ -11,7 +11,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import partition_of
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction import power
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.partition_transfer import on_partition, sm_time
 from advisor.prediction.physics import Physics
 from advisor.prediction.power import Power

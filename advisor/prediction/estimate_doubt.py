@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from math import hypot
 
 from advisor.hardware.catalogue import known_gpus
+from advisor.prediction.interval import Interval, interval_around
 from advisor.prediction.memory import Z95
-from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.power import PowerAndEnergy
 from advisor.workload.profile import Profile
 

@@ -13,7 +13,7 @@ import numpy as np
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, limited_sms
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.mix_prediction import Interval, spanning
+from advisor.prediction.interval import Interval, spanning
 from advisor.prediction.part_curve import CURVE
 from advisor.prediction.trace import Floats
 from advisor.prediction.utilisation_model import any_busy, power_share

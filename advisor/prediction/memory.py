@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, partition_of
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
 from advisor.sharing.traversal import memories, partitions, plain_mode

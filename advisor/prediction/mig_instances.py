@@ -15,8 +15,8 @@ from typing import overload
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, partition_of, place_compute
 from advisor.hardware.mig_layouts import place
+from advisor.prediction.interval import Interval
 from advisor.prediction.kernel_pace import moving_s
-from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.prediction.physics import Physics
 from advisor.prediction.utilisation_model import contended

@@ -12,8 +12,8 @@ from advisor.prediction.cache import once_a_mix
 from advisor.prediction.correction import SOLO_SPREAD
 from advisor.prediction.estimate_doubt import estimate_range
 from advisor.prediction.fewer_sms import slowdown_on
+from advisor.prediction.interval import Interval, between, interval_around, spanning
 from advisor.prediction.mig_instances import on_instances
-from advisor.prediction.mix_prediction import Interval, between, interval_around, spanning
 from advisor.prediction.model_file import Model
 from advisor.prediction.own_limit import alone_under_limit, under_unequal_limits
 from advisor.prediction.physics import replay_mix

@@ -10,8 +10,8 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
+from advisor.prediction.interval import Interval
 from advisor.prediction.kernel_pace import exponent_alone, measured_exponent, slowdowns
-from advisor.prediction.mix_prediction import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.stretched_profile import at_pace, engine_growth, longer, thinned
 from advisor.prediction.trace import Floats, demand, replay_trace

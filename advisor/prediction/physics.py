@@ -9,8 +9,8 @@ import numpy as np
 
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
+from advisor.prediction.interval import all_known
 from advisor.prediction.kernel_pace import limit_exponent
-from advisor.prediction.mix_prediction import all_known
 from advisor.prediction.replay import (
     UNLOGGED,
     Effort,

@@ -17,12 +17,8 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import (
-    Interval,
-    JobPrediction,
-    interval_around,
-    mean_interval,
-)
+from advisor.prediction.interval import Interval, interval_around, mean_interval
+from advisor.prediction.mix_prediction import JobPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mode
 from advisor.workload.plausible import MOST_LOG, check, check_number

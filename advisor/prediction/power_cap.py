@@ -16,12 +16,8 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import (
-    Interval,
-    JobPrediction,
-    MixPrediction,
-    mean_interval,
-)
+from advisor.prediction.interval import Interval, mean_interval
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.prediction.power import Power, PowerLaw
 from advisor.prediction.power_limit import held_to
 from advisor.prediction.trace import Floats

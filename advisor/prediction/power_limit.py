@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 
 
 def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:

@@ -8,16 +8,12 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction import power
 from advisor.prediction.engine_activity import gract_on_instances, smact_on_instances
 from advisor.prediction.estimate_doubt import estimate_range, with_power_doubt
+from advisor.prediction.interval import Interval
 from advisor.prediction.memory import Need, Pool, needs, pools
 from advisor.prediction.memory_edge import edge_for
 from advisor.prediction.mig_instances import as_whole_gpu, placed
 from advisor.prediction.mix_pace import around_alone, step_intervals
-from advisor.prediction.mix_prediction import (
-    Interval,
-    JobPrediction,
-    MixPrediction,
-    widened,
-)
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction, widened
 from advisor.prediction.model_file import Model
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.power import (

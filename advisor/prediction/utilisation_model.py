@@ -19,8 +19,8 @@ from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.cache import once_a_profile
+from advisor.prediction.interval import Interval, interval_around
 from advisor.prediction.job_features import is_gpu_bound
-from advisor.prediction.mix_prediction import Interval, interval_around
 from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Sharing

@@ -8,8 +8,8 @@ from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Verdict, rule_in_words, verdict
 from advisor.plan.recommendation import Plan, Recommendation
+from advisor.prediction.interval import Interval
 from advisor.prediction.memory import pools_of
-from advisor.prediction.mix_prediction import Interval
 from advisor.report import units
 from advisor.report.headline import (
     basis,

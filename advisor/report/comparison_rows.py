@@ -7,7 +7,7 @@ from functools import partial
 from advisor.plan.comparison import Comparison, Difference, JobChange
 from advisor.plan.fair_share import Treatment, treatments
 from advisor.plan.recommendation import Forecast
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.comparison_text import change_text, comparison_text, job_reason
 from advisor.report.headline import basis

@@ -9,7 +9,7 @@ from advisor.plan.comparison import Comparison, Difference, JobChange
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import compared, limit_in_words
 from advisor.plan.recommendation import Forecast
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, binding_document, standing_document
 from advisor.report.headline import cap_note, host_note, shown_cost, with_estimates_named

@@ -11,7 +11,8 @@ from typing import Any
 from advisor.plan.bottlenecks import Binding
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
 from advisor.report.answer_text import answer

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from advisor.plan.fleet_plan import FleetPlan
-from advisor.prediction.mix_prediction import LEVELS, Interval, around
+from advisor.prediction.interval import LEVELS, Interval, around
 from advisor.report import units
 from advisor.report.simulation_drawing import Timeline, in_rows
 from advisor.timeline.outcome import SimulatedJob, Simulation

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from advisor.english import counted
 from advisor.plan.recommendation import Forecast
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction
+from advisor.prediction.interval import LEVELS, Interval
+from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
 from advisor.report.headline import cap_note, estimated, host_note, with_estimates_named
 from advisor.sharing.traversal import running_together

@@ -8,7 +8,8 @@ from advisor.english import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
 from advisor.report.sharing_words import words_of

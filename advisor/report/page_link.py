@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from advisor.errors import AdvisorError
 from advisor.plan import MOST_GPUS
 from advisor.plan.rules import UNCONDITIONAL, Conditions
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 from advisor.report.page_jobs import WantedJob
 from advisor.sharing import parse_sharing
 from advisor.timeline import Policy

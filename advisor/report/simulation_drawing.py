@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.gpu_drawing import Bar, row_name
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage

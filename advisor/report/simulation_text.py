@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.english import counted
 from advisor.plan.over_time import OverTime
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
 from advisor.report.headline import estimated, host_note, with_estimates_named

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from advisor.plan.slice_batches import WHOLE, BatchOnSlice, OfAnExample, SliceBatches, SlicesForJob
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
 from advisor.report.headline import NOT_CONFIRMED, host_note, with_estimates_named

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.english import counted
 from advisor.plan.copies_search import PAYS, CopiesRow
 from advisor.plan.trials import Study, Trials
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.copies_text import (
     notes_on_numbers,

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from advisor.prediction.mix_prediction import Interval, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import MixPrediction
 
 NOT_MEASURED = "not measured"
 MIB_PER_GIB = 1024.0

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from advisor.english import counted
 from advisor.errors import NothingFits
-from advisor.prediction.mix_prediction import LEVELS, Interval, all_known, around
+from advisor.prediction.interval import LEVELS, Interval, all_known, around
 
 # A job with at most this share of its work left has ended: the rest is rounding.
 DONE = 1e-9

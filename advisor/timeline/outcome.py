@@ -6,7 +6,7 @@ from itertools import count
 from math import fsum
 from typing import Literal
 
-from advisor.prediction.mix_prediction import Interval, all_known
+from advisor.prediction.interval import Interval, all_known
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import restricted
 from advisor.timeline import Policy

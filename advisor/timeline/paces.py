@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import assert_never
 
 from advisor.errors import InvalidInput
-from advisor.prediction.mix_prediction import Interval, Level, MixPrediction
+from advisor.prediction.interval import Interval, Level
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import named_jobs, restricted, without_starts
 from advisor.timeline.event_loop import Pace, PlacedJobs

@@ -6,8 +6,8 @@ from math import isfinite
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.interval import LEVELS, Level, around
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import LEVELS, Level, around
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import check_count, running_together

@@ -11,7 +11,7 @@ from functools import partial
 from typing import assert_never
 
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import all_known
+from advisor.prediction.interval import all_known
 from advisor.prediction.physics import Physics, replay_mix
 from advisor.prediction.replay import Effort
 from advisor.prediction.residual import ReplayFunction

@@ -13,7 +13,7 @@ from pathlib import Path
 from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.validate.baselines import UNFITTED
 from advisor.validate.evaluate import Evaluation, evaluation_of
 from advisor.validate.predicted_and_measured import (

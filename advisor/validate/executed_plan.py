@@ -16,8 +16,8 @@ from advisor.measure.execution.run_monitor import Expected
 from advisor.measure.shared.run_list_file import is_advice
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.estimated_profile import profile_finder
+from advisor.prediction.interval import Interval
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import Interval
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import check_count, restricted, running_together
 from advisor.workload.files import read_json

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from statistics import mean
 
-from advisor.prediction.mix_prediction import all_known
+from advisor.prediction.interval import all_known
 from advisor.sharing import Serial, Sharing
 from advisor.validate.predicted_and_measured import RunComparison, sharing_of
 from advisor.workload.run import Run

@@ -8,7 +8,7 @@ from advisor.errors import InvalidInput, OutsideInterval
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.validate.predicted_and_measured import (
     JobComparison,
     RunComparison,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from advisor.plan.candidates import CappedPredictor
 from advisor.plan.comparison import Difference, compare
 from advisor.plan.forecast import Mixes, forecast
-from advisor.prediction.mix_prediction import LEVELS, Interval
+from advisor.prediction.interval import LEVELS, Interval
 from advisor.report.comparison_text import comparison_document, comparison_text, job_reason
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job

@@ -7,7 +7,7 @@ from advisor.plan.candidates import CappedPredictor
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report.answer_text import answer
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job

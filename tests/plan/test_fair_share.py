@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.plan.fair_share import treatments
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost
-from advisor.prediction.mix_prediction import LEVELS
+from advisor.prediction.interval import LEVELS
 from advisor.report.treatment_text import UNFAIR, fairness_text
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job

@@ -6,7 +6,7 @@ import pytest
 from advisor.plan.forecast import MixCache, Mixes, forecast
 from advisor.plan.objectives import cost, rankable_by, tied
 from advisor.plan.ranking import ranked
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

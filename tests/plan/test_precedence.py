@@ -22,7 +22,7 @@ from advisor.plan.precedence import (
 )
 from advisor.plan.ranking import ranked
 from advisor.plan.recommendation import Question
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report.answer_text import answer
 from advisor.report.documents import recommendation_document
 from advisor.sharing import Mps, Naive, parse_sharing

@@ -6,7 +6,7 @@ from advisor.plan.objectives import tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import gap_in_words, why
 from advisor.plan.recommendation import LeftOut
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn

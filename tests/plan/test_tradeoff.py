@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from advisor.plan.ranking import ranked
 from advisor.plan.tradeoff import pareto_front, tradeoff
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report.plan_charts import tradeoff_chart
 from advisor.report.tradeoff_text import front_text, missing_text
 from advisor.workload.job import Job

@@ -14,8 +14,8 @@ from advisor.hardware.gpu_partition import partition_of
 from advisor.prediction.estimate_doubt import estimate_spread
 from advisor.prediction.estimated_profile import found_profile
 from advisor.prediction.gpu_transfer import on_gpu
+from advisor.prediction.interval import interval_around
 from advisor.prediction.kernel_pace import measured_exponent
-from advisor.prediction.mix_prediction import interval_around
 from advisor.prediction.partition_transfer import step_on
 from advisor.workload.files import profile_files
 from advisor.workload.minimal_profile import MinimalProfile

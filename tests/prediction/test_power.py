@@ -11,7 +11,7 @@ from advisor.prediction import power
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together, with_energy
 from advisor.prediction.predictor import Predictor

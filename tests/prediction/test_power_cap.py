@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.plan.candidates import CappedPredictor
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.power import Power
 from advisor.prediction.power_cap import POWER, TIME, check_cap, throttled
 from advisor.sharing import Mps, Serial

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.plan.candidates import CappedPredictor
-from advisor.prediction.mix_prediction import LEVELS, Interval
+from advisor.prediction.interval import LEVELS, Interval
 from advisor.prediction.power_limit import held_to
 from advisor.sharing import Mps, Naive, Serial
 from tests import synthetic

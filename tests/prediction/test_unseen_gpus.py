@@ -14,7 +14,7 @@ from advisor.prediction.calibrated_predictor import calibrated_predictor
 from advisor.prediction.fit.fit_model import FROM_ANOTHER_GPU, fit, widening
 from advisor.prediction.fit.observation import MeasuredGpu
 from advisor.prediction.gpu_constants import nearest_constants
-from advisor.prediction.mix_prediction import LEVELS, Interval
+from advisor.prediction.interval import LEVELS, Interval
 from advisor.prediction.model_file import UnseenGpu, load_model, model_text
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing

@@ -5,7 +5,7 @@ import pytest
 
 from advisor.plan.host_bound import Remedy
 from advisor.plan.ranking import ranked
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report.answer_text import answer, paragraphs
 from advisor.report.sharing_words import explained
 from advisor.report.units import duration

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report.charts import lanes_chart
 from advisor.report.fleet_drawing import (
     gains_of,

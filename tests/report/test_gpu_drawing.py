@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.report.gpu_drawing import drawing
 from advisor.sharing import parse_sharing
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report.simulation_drawing import timeline
 from advisor.sharing import Serial
 from advisor.timeline.outcome import SimulatedJob, Simulation, Usage

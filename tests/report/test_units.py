@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.report import units
 
 

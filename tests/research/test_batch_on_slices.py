@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.workload.store import model_path

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.validate.evaluate import Evaluation
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison
 from research.error_budget import (

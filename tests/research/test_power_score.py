@@ -4,7 +4,7 @@ import pytest
 
 from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
 from advisor.validate.predicted_and_measured import RunComparison, compared_job

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.validate.noise_and_coverage import coverage_of
 from advisor.validate.predicted_and_measured import JobComparison
 

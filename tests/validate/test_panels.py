@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.validate.baselines import CHOOSERS, Offer, equal_limits
 from advisor.validate.evaluate import Evaluation

@@ -6,7 +6,8 @@ from rich.console import Console
 
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.validate.validate import (
     Validation,
     check,

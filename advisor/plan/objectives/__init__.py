@@ -16,7 +16,7 @@ from advisor.plan.objectives.energy import Energy, EpochEnergy, ExampleEnergy
 from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import Fairness, Throughput
 from advisor.plan.recommendation import Forecast
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 
 OBJECTIVES: dict[ObjectiveName, Objective] = {
     each.name: each

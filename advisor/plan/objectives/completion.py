@@ -22,7 +22,7 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval, around
+from advisor.prediction.interval import LEVELS, Interval, around
 from advisor.prediction.trace import Floats
 from advisor.workload.job import Job
 

@@ -23,7 +23,8 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, makespan_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval, JobPrediction, all_known, around
+from advisor.prediction.interval import LEVELS, Interval, all_known, around
+from advisor.prediction.mix_prediction import JobPrediction
 from advisor.prediction.trace import Floats
 from advisor.workload.spec import Workload
 

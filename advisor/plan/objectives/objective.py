@@ -12,7 +12,7 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, makespan_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import Interval
+from advisor.prediction.interval import Interval
 from advisor.prediction.trace import Floats
 from advisor.workload.job import Job
 

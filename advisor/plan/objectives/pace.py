@@ -12,7 +12,8 @@ from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
 from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
 from advisor.plan.search.job_sets import Sets
-from advisor.prediction.mix_prediction import LEVELS, Interval, Level, MixPrediction, around
+from advisor.prediction.interval import LEVELS, Interval, Level, around
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import running_together

@@ -12,7 +12,8 @@ from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_brok
 from advisor.plan.search.job_sets import ConstraintKey, Sets
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.plan.search.partitions import Option
-from advisor.prediction.mix_prediction import JobPrediction, Level, MixPrediction
+from advisor.prediction.interval import Level
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.timeline.waiting_jobs import array_stretches

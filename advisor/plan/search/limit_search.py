@@ -31,7 +31,7 @@ from advisor.plan.search.limit_tuning import (
     promising,
     worth_trying,
 )
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.prediction.surrogate_features import LIMIT_GRID
 from advisor.prediction.trace import Floats

@@ -5,7 +5,8 @@ it uses too; the solver sees them only through `Toy`, as it sees any predictor.
 """
 
 from advisor.hardware.mig_layouts import place, profile_of
-from advisor.prediction.mix_prediction import Interval, JobPrediction, MixPrediction
+from advisor.prediction.interval import Interval
+from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial, one_job_each
 
 IDLE_W, MPS_GAIN = 75.0, 0.8

@@ -15,7 +15,7 @@ from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
 from advisor.plan.search.fleet.placement import FleetGroup
 from advisor.plan.search.job_sets import Kinds, Members
 from advisor.plan.search.proposals import OneGpuSolver, WholeGpuSolver
-from advisor.prediction.mix_prediction import Level
+from advisor.prediction.interval import Level
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.surrogate_answers import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.trace import Floats
