@@ -15,7 +15,7 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import catalogue, gpu
 from advisor.launch import ExportFormat
 from advisor.launch.exports import EXPORTS, SUFFIXES
-from advisor.launch.exports.slurm import other_type, slurm_type
+from advisor.launch.exports.slurm_types import other_type, slurm_type
 from advisor.launch.launch_plan import NOT_RUN, check_memory, launch_plan
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.workload.job import Job
