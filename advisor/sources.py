@@ -12,8 +12,10 @@ from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import Gpu, gpu_meant
 from advisor.plan.recommendation import Predicts
-from advisor.workload.job import FindsProfiles, Job, job_set, parse_jobs
-from advisor.workload.profile import Profile
+from advisor.workload.job import Job
+from advisor.workload.job_count import job_set
+from advisor.workload.job_words import parse_jobs
+from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.staleness import Present
 from advisor.workload.store import model_path
 

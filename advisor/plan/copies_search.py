@@ -18,7 +18,8 @@ from advisor.plan.rules import (
 from advisor.prediction.interval import Level
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
-from advisor.workload.job import MAX_JOBS, Job
+from advisor.workload.job import Job
+from advisor.workload.job_count import MAX_JOBS
 
 PAYS = 0.02
 """Share by which more copies must raise the throughput: twice what two runs of the same jobs with

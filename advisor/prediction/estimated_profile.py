@@ -15,11 +15,10 @@ from advisor.hardware.bare_numbers import check_key, check_power
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.host_transfer import host_path_s, host_slowdown_at, on_host
 from advisor.workload.files import is_folder
-from advisor.workload.job import FindsProfiles
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.other_batches import batch_name
-from advisor.workload.profile import Profile
+from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.store import (
     NO_CALIBRATION,
     load_calibration,

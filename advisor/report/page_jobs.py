@@ -7,8 +7,10 @@ from itertools import groupby
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.job import FindsProfiles, Job, checked_copies, job_set
+from advisor.workload.job import Job
+from advisor.workload.job_count import checked_copies, job_set
 from advisor.workload.job_file import name_at_batch
+from advisor.workload.profile import FindsProfiles
 
 
 @dataclass(frozen=True, slots=True)

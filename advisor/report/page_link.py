@@ -15,7 +15,7 @@ from advisor.prediction.interval import Level
 from advisor.report.page_jobs import WantedJob
 from advisor.sharing import parse_sharing
 from advisor.timeline import Policy
-from advisor.workload.job import MAX_JOBS
+from advisor.workload.job_count import MAX_JOBS
 
 _MOST_WATTS, _MOST_HURT, _MOST_EUR = 1e6, 1e3, 1e6
 # What is shown of a link that anybody may have written; nothing in it is markup in code quotes.

@@ -1,12 +1,7 @@
-"""Jobs to run, and their form on a command line, ``NAME[:COPIES][@EPOCHS]``.
-
-NAME is a profile's name or a profile file's path. For richer jobs see `advisor.workload.job_file`.
-"""
+"""A job to run: how much of a profiled workload, by when, and what it allows its mates."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from math import isfinite
 
 from advisor.errors import InvalidInput
@@ -19,18 +14,8 @@ from advisor.workload.plausible import (
 )
 from advisor.workload.profile import Profile
 
-FindsProfiles = Callable[[str], Profile]
-"""Gives the profile of a name or a file's path; raises `InvalidInput` where there is none."""
-
-# MPS serves 48 clients up to CUDA 13.0; more jobs are of no use on one GPU.
-MAX_JOBS = 48
-# Most jobs for many GPUs: with more, a search does not end within its time limit.
-_MAX_SPREAD = 16 * MAX_JOBS
-
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
-_COUNT = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
@@ -177,95 +162,3 @@ class Arrival:
                 f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:,.0f}. Of times since 1970, or in "
                 f"nanoseconds, take away the first, and divide"
             )
-
-
-def most_jobs(gpus: int) -> int:
-    """Most jobs that a question about `gpus` equal GPUs may name."""
-    return min(MAX_JOBS * gpus, _MAX_SPREAD)
-
-
-def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
-    """The jobs that `words` name, ``NAME[:COPIES][@EPOCHS]``, copies next to each other.
-
-    Args:
-        words: As given on the command line.
-        load: Finds a profile by its name, or the path of its file.
-        gpus: Equal GPUs that there are.
-
-    Raises:
-        InvalidInput: A count or profile is wrong, or there are too many jobs or none.
-    """
-    load = cache(load)
-    found = []
-    for word in words:
-        rest, epochs = _epochs(word)
-        name, copies = _split(rest, word, gpus)
-        found += [Job(load(name), epochs=epochs)] * copies
-    return job_set(found, gpus)
-
-
-def _epochs(word: str) -> tuple[str, float]:
-    """`word` without its epochs, and these; 1 where it names none."""
-    rest, at, epochs = word.rpartition("@")
-    if not at or word.endswith(".json"):
-        return word, 1.0
-    if not _NUMBER.fullmatch(epochs):
-        raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
-    return rest, float(epochs)
-
-
-def _split(rest: str, word: str, gpus: int) -> tuple[str, int]:
-    """Name and copies of `rest`, which is `word` without its epochs."""
-    name, colon, count = rest.rpartition(":")
-    if word.startswith("@") or (colon and not name):
-        raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
-    if not colon or rest.endswith(".json"):
-        return rest, 1
-    if not _COUNT.fullmatch(count):
-        raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
-    return name, checked_copies(int(count), word, gpus)
-
-
-def checked_copies(copies: int, where: str, gpus: int) -> int:
-    """`copies`, checked to be a possible number of jobs for so many GPUs.
-
-    Raises:
-        InvalidInput: It is not.
-    """
-    allowed = f"Use 1 to {most_jobs(gpus)}."
-    if copies < 0:
-        raise InvalidInput(f"{where}: there cannot be {copies} copies of a job. {allowed}")
-    if copies == 0:
-        raise InvalidInput(f"{where}: with 0 copies there is no job; leave it out. {allowed}")
-    if copies > most_jobs(gpus):
-        raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}")
-    return copies
-
-
-def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
-    """`jobs`, checked to be a possible number for `gpus` equal GPUs.
-
-    Raises:
-        InvalidInput: There is none, or there are too many.
-    """
-    if not jobs:
-        raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
-    if len(jobs) > most_jobs(gpus):
-        raise InvalidInput(f"{len(jobs)} jobs are {_too_many(gpus)}")
-    return tuple(jobs)
-
-
-def _too_many(gpus: int) -> str:
-    """Why there are too many jobs, and what to do."""
-    most = most_jobs(gpus)
-    where = "on one GPU" if gpus == 1 else f"on {gpus} GPUs"
-    why = "MPS serves no more" if most == MAX_JOBS * gpus else "a search holds no more"
-    on_more = (
-        f"`advisor recommend --gpus N` plans {MAX_JOBS} for each GPU, {_MAX_SPREAD} at most; "
-        if most < _MAX_SPREAD
-        else ""
-    )
-    return (
-        f"more than the {most} that are planned at once {where}: {why}. Use 1 to {most}; {on_more}"
-        f"`advisor simulate --trace-in FILE` takes more, which wait for their turn."
-    )

@@ -17,9 +17,10 @@ from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.workload.files import located, parse_toml, read_bytes, read_toml, shown
-from advisor.workload.job import Arrival, FindsProfiles, Job, checked_copies, job_set
+from advisor.workload.job import Arrival, Job
+from advisor.workload.job_count import checked_copies, job_set
 from advisor.workload.other_batches import batch_name
-from advisor.workload.profile import Profile
+from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.records import parse_record
 from advisor.workload.spec import Script
 

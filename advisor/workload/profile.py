@@ -1,5 +1,6 @@
 """The profile of a workload: what was measured of it alone on a whole GPU."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from math import expm1
@@ -221,3 +222,7 @@ class Profile:
     def busy_share(self) -> float | None:
         """Share of a step in which the GPU works, 0..1; None if not measured."""
         return None if self.gpu_s is None else min(1.0, self.gpu_s / self.step_s)
+
+
+FindsProfiles = Callable[[str], Profile]
+"""Gives the profile of a name or a file's path; raises `InvalidInput` where there is none."""

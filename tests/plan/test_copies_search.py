@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from advisor.errors import NothingFits
 from advisor.plan.copies_search import PATIENCE, PAYS, copies_that_pay
 from advisor.plan.rules import UNCONDITIONAL
-from advisor.workload.job import MAX_JOBS, Job
+from advisor.workload.job import Job
+from advisor.workload.job_count import MAX_JOBS
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 

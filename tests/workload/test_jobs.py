@@ -4,8 +4,10 @@ from functools import partial
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.job import MAX_JOBS, Job, parse_jobs
+from advisor.workload.job import Job
+from advisor.workload.job_count import MAX_JOBS
 from advisor.workload.job_file import read_jobs
+from advisor.workload.job_words import parse_jobs
 from advisor.workload.store import load_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
