@@ -1,10 +1,8 @@
 """A recommendation in sentences: what to do, the gain, how sure it is, and the alternatives."""
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from advisor.english import with_article
-from advisor.plan.host_bound import HostBound, Remedy
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Verdict, rule_in_words, verdict
 from advisor.plan.recommendation import Plan, Recommendation
@@ -22,16 +20,11 @@ from advisor.report.headline import (
     shown_cost,
     with_estimates_named,
 )
+from advisor.report.host_text import host_path, remedy
 from advisor.report.sharing_words import way_advised
 from advisor.report.treatment_text import lengths_apart, promises
 from advisor.sharing import Mps, Naive
 from advisor.sharing.traversal import one_by_one
-
-_PINNED = (
-    "Keep each job on CPU cores of its own, as the commands do: one that runs alone was up to 1.5 "
-    "times as fast as free to move; of several together as many gained by it as lost."
-)
-"""Measured on the hosts of an H200 and an H100; docs/accuracy.md has the runs."""
 
 _FELT = 1.05
 """Host work that takes so many times as long is worth a sentence."""
@@ -57,8 +50,8 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
     found = verdict(advised)
     others, host = _others(advised, found, hints=hints), []
     if found.host_bound:
-        host = [_host_path(found.host_bound, first="fix-host-first" in found.answers)]
-    host += [_remedy(each) for each in advised.remedies]
+        host = [host_path(found.host_bound, first="fix-host-first" in found.answers)]
+    host += [remedy(each) for each in advised.remedies]
     noted = [said] if (said := with_estimates_named(advised.standing, "")) else []
     if (stretch := advised.best.prediction.host_stretch) > _FELT:
         noted.append(
@@ -208,52 +201,3 @@ def _first(advised: Recommendation) -> str:
     before = [each for each in advised.plans if each.rank < cheapest.rank] or [advised.best]
     rule = before[-1].precedes_by
     return "" if rule in (None, "cost") else f"; 1 is first {rule_in_words(rule, level)}"
-
-
-def _remedy(found: Remedy) -> str:
-    """A remedy and its predicted gain, in a sentence."""
-    job, by = found.job, f"{_gains(found)}, predicted"
-    match found.kind:
-        case "loader workers":
-            return f"{job} waits for its loader: with {found.workers} workers {by}."
-        case "shared loading":
-            return (
-                f"{job} waits for its loader, and its mates read the same: one loader for all "
-                f"(TensorSocket) makes it {by}."
-            )
-        case "CUDA graph":
-            return (
-                f"{job} waits for its kernels to be launched: its whole step captured as a CUDA "
-                f"graph is {by}."
-            )
-        case "torch.compile":
-            return (
-                f'torch.compile, unless it captures graphs (mode="reduce-overhead", not measured), '
-                f"makes {job} {by}."
-            )
-        case "fusing":
-            return f"All copies of {job} fused into one process (as HFTA does) are {by}."
-        case _:
-            assert_never(found.kind)
-
-
-def _gains(found: Remedy) -> str:
-    """How much faster a job gets in the plan, and alone where that is another number."""
-    said = f"{units.times(found.gain)} as fast"
-    if found.alone is None or units.times(found.alone) == units.times(found.gain):
-        return said
-    return f"{said}, alone {units.times(found.alone)}"
-
-
-def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
-    """The jobs whose host path to shorten, and how much faster a measured variant was."""
-    said = []
-    for each in jobs:
-        said.append(f"kernels run in {each.gpu_share:.0%} of a step of {each.job} alone")
-        if each.variant is not None and each.variant_step_s is not None:
-            said[-1] += (
-                f" ({each.variant} was measured at {units.duration(each.variant_step_s)} a step "
-                f"instead of {units.duration(each.step_s)})"
-            )
-    lead = "Make the host's part faster first" if first else "The host holds jobs back"
-    return f"{lead}: {'; '.join(said)}. {_PINNED}"
