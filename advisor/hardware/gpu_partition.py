@@ -12,7 +12,8 @@ from functools import cache
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu, MigProfile
-from advisor.hardware.mig_layouts import packed, profile_of
+from advisor.hardware.mig_layouts import profile_of
+from advisor.hardware.slice_packing import packed
 
 # Compute slices of a GPU instance -> of a compute instance -> where in it that may start. Those
 # of the 7g: NVML's mock of NVIDIA; the others follow from how many there may be of each.
