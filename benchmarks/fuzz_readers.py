@@ -284,7 +284,7 @@ def of_traces() -> Reader:
     from advisor.measure.solo.profiling_verbs import median_step
     from advisor.measure.solo.trace_events import MARK
     from advisor.measure.solo.traced_step import sm_limits
-    from advisor.workload.files import read_json
+    from advisor.workload.documents import read_json
 
     packed = (ROOT / "tests/measure/solo/recorded/mlp-toy-bs128.json.gz").read_bytes()
     recorded = json.loads(gzip.decompress(packed))

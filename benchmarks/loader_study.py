@@ -18,7 +18,7 @@ from random import Random
 from time import monotonic
 
 from advisor.measure.process.cores import allowed_cores
-from advisor.workload.files import read_json
+from advisor.workload.documents import read_json
 
 CLASSES, OF_EACH, SIDE, QUALITY = 10, 40, 256, 90
 # On a GPU: one whose loader is the slower side up to about 4 workers, and one with longer steps.

@@ -16,7 +16,8 @@ from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpu_rates import GpuRates
-from advisor.workload.files import read_json, read_once, user_folder
+from advisor.workload.documents import read_json
+from advisor.workload.files import read_once, user_folder
 from advisor.workload.plausible import check_number
 from advisor.workload.writing import write_whole
 

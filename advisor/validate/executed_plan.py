@@ -20,7 +20,7 @@ from advisor.prediction.interval import Interval
 from advisor.prediction.mig_instances import placed
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import check_count, restricted, running_together
-from advisor.workload.files import read_json
+from advisor.workload.documents import read_json
 from advisor.workload.job import Job
 from advisor.workload.plan_document import StepRange
 

@@ -10,7 +10,8 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mode
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison, sharing_of
 from advisor.validate.validate import compared
-from advisor.workload.files import EVALUATION, is_file, read_json
+from advisor.workload.documents import read_json
+from advisor.workload.files import EVALUATION, is_file
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import runs_by_owner, shipped_folder

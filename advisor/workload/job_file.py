@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.files import located, parse_toml, read_bytes, read_toml, shown
+from advisor.workload.documents import parse_toml, read_toml
+from advisor.workload.files import located, read_bytes, shown
 from advisor.workload.job import Arrival, Job
 from advisor.workload.job_count import checked_copies, job_set
 from advisor.workload.other_batches import batch_name

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
-from advisor.workload.files import parse_json
+from advisor.workload.documents import parse_json
 from advisor.workload.refusals import no_record, refusal
 
 if TYPE_CHECKING:

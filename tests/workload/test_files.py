@@ -1,6 +1,5 @@
 """Files that users name: read if they are files of a likely size, written through their links."""
 
-import json
 import os
 import socket
 import stat
@@ -10,14 +9,8 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.files import (
-    MOST_BYTES,
-    MOST_TOML_BYTES,
-    parse_json,
-    read_bytes,
-    read_json,
-    read_toml,
-)
+from advisor.workload.documents import MOST_TOML_BYTES, read_toml
+from advisor.workload.files import MOST_BYTES, read_bytes
 from advisor.workload.writing import append_line, writable, writable_folder, write_whole
 
 
@@ -70,55 +63,6 @@ def test_a_file_that_says_it_is_empty_and_goes_on_is_not_read_to_its_end():
     path = Path("/proc/self/status")
     with pytest.raises(InvalidInput, match="more than 0 MiB"):
         read_bytes(path, most=10)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "not JSON: it is empty"),
-        ("a = [1]", "not JSON: it is TOML"),
-        ("{", "not JSON"),
-        ("\x00", "not JSON"),
-        (b"\xff", "not JSON"),
-        ('{"a": 1, "a": 1}', "'a' occurs twice"),
-        ('{"b": [{"a": 1, "\\u0061": 2}]}', "'a' occurs twice"),
-        ("[NaN]", "NaN is not a number"),
-        ("[-Infinity]", "-Infinity is not a number"),
-        ("9" * 5000, "not JSON"),
-        ("[" * 65 + "]" * 65, "nested more than 64 deep"),
-        ("[" * 100_000, "nested more than 64 deep"),
-        ('{"a":' * 100_000, "nested more than 64 deep"),
-    ],
-)
-def test_json_that_is_none_or_says_a_thing_twice_is_refused(text, said):
-    with pytest.raises(InvalidInput, match=rf"^here: .*{said}.*\. Correct it\.$"):
-        parse_json(text, "here", "Correct it.")
-
-
-@pytest.mark.parametrize("text", ["1", '"a"', "null", "[]", '{"a":{"a":1}}', "[" * 64 + "]" * 64])
-def test_other_json_is_read_as_it_is(text, tmp_path):
-    (tmp_path / "it.json").write_text(text)
-    assert read_json(tmp_path / "it.json") == json.loads(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a = " + "[" * 3000 + "]" * 3000, "nested more than 64 deep"),
-        ("a = " + "{b = " * 3000 + "1" + "}" * 3000, "nested more than 64 deep"),
-        (".".join("a" * 3000) + " = 1", "nested more than 64 deep"),
-        ("a = 1\na = 2", "overwrite"),
-        ("a", "Expected"),
-        (b"a = '\xff'", "no text in UTF-8"),
-        ('{"a": [1]}', "JSON, and TOML is wanted"),
-        ("a = 1" + "0" * 5000, "4300"),
-    ],
-)
-def test_toml_that_is_none_is_refused_with_its_path(text, said, tmp_path):
-    path = tmp_path / "jobs.toml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(InvalidInput, match=rf"jobs\.toml: .*{said}.*Correct the file"):
-        read_toml(path)
 
 
 @pytest.mark.parametrize("write", [write_whole, append_line])

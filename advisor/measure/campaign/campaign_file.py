@@ -14,7 +14,8 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.measure.shared.run_list_file import refuse_of_cpu
 from advisor.measure.shared.strict_record import Within, record
-from advisor.workload.files import is_folder, located, read_toml
+from advisor.workload.documents import read_toml
+from advisor.workload.files import is_folder, located
 from advisor.workload.spec import Workload
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal", "priority", "priority-limits"]

@@ -11,7 +11,7 @@ from advisor.english import counted
 from advisor.errors import InvalidInput, UnknownName
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.sharing import parse_sharing
-from advisor.workload.files import read_json
+from advisor.workload.documents import read_json
 from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole

@@ -10,7 +10,8 @@ from typing import Any
 from advisor.english import counted, is_or_are
 from advisor.errors import InvalidInput
 from advisor.measure.campaign.draw import idle_twin
-from advisor.workload.files import profile_files, read_json
+from advisor.workload.documents import read_json
+from advisor.workload.files import profile_files
 from advisor.workload.measured import Window, median_step_s
 
 # A solo run that differs from its profile by more than this share does not repeat it.

@@ -9,7 +9,8 @@ from advisor.errors import InvalidInput
 from advisor.measure.shared.strict_record import record
 from advisor.sharing import Group, Hybrid, SharedPartition, parse_sharing
 from advisor.sharing.traversal import check_count, groups
-from advisor.workload.files import located, read_json
+from advisor.workload.documents import read_json
+from advisor.workload.files import located
 from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange
 from advisor.workload.plausible import MOST_COUNT, check_number
 from advisor.workload.spec import Script, Workload

@@ -20,7 +20,8 @@ from time import time
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.execution.run_state import RunState
 from advisor.measure.shared.strict_record import record
-from advisor.workload.files import located, read_json, reason_of
+from advisor.workload.documents import read_json
+from advisor.workload.files import located, reason_of
 from advisor.workload.writing import write_whole
 
 _REMEDY = "End the run by `advisor stop`, and start it anew."

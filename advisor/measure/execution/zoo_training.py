@@ -16,7 +16,7 @@ from advisor.measure.process.tenant_verbs import GpuQueue, load, memory, synchro
 from advisor.measure.process.trainable import PhasedStep, trained
 from advisor.measure.process.worker import TenantState, one_thread_versions
 from advisor.measure.shared.strict_record import workload_of
-from advisor.workload.files import parse_json
+from advisor.workload.documents import parse_json
 from advisor.workload.spec import Workload
 
 # How often steps are counted for others to see.

@@ -17,7 +17,8 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on, cores_of_tenants
 from advisor.measure.shared.planned_run import Measurable, mixes_of
 from advisor.measure.shared.run_list_file import read_plans
-from advisor.workload.files import parse_json, read_bytes
+from advisor.workload.documents import parse_json
+from advisor.workload.files import read_bytes
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, new_path, writable
 

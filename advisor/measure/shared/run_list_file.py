@@ -22,7 +22,8 @@ from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.strict_record import record
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import mps_servers, together
-from advisor.workload.files import located, read_json
+from advisor.workload.documents import read_json
+from advisor.workload.files import located
 
 
 @dataclass(frozen=True, slots=True)
