@@ -29,7 +29,7 @@ from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.progress_file import progress_in, record_in
-from advisor.measure.process.run_locks import temporary_base
+from advisor.measure.process.scratch_folders import temporary_base
 from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument
 from advisor.workload.spec import Script, Workload
 

@@ -34,7 +34,8 @@ from advisor.measure.process.claimed_device import Meter, claimed, device_at_han
 from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_cores
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
-from advisor.measure.process.run_locks import scratch_folder, sweep
+from advisor.measure.process.run_locks import sweep
+from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.measure.process.tenant_handle import living
 from advisor.measure.process.tenants import tenants_on, warm_up
 from advisor.sharing import Mps, Naive

@@ -24,7 +24,7 @@ from script_verbs import script_verbs
 from advisor.measure.process.claimed_device import claimed, device_at_hand
 from advisor.measure.process.cores import allowed_cores, split_cores
 from advisor.measure.process.mps_session import mps_session_on
-from advisor.measure.process.run_locks import scratch_folder
+from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.measure.process.tenant_handle import living
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.shared.strict_record import record

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import settings
 
-from advisor.measure.process.run_locks import temporary_base
+from advisor.measure.process.scratch_folders import temporary_base
 
 # Threads of one small step wait for each other: on cores that others use, ten times as long as one
 # thread takes. Read when numpy or torch is imported first, and by children.

@@ -10,7 +10,8 @@ from advisor.launch.journal import taken_over
 from advisor.measure.execution.leftovers import abandoned, end_run
 from advisor.measure.execution.run_folder import run_folders
 from advisor.measure.process.journal_files import journal_file, journal_files
-from advisor.measure.process.run_locks import sweep_folders, sweep_locks
+from advisor.measure.process.run_locks import sweep_locks
+from advisor.measure.process.scratch_folders import sweep_folders
 
 
 @dataclass(frozen=True, slots=True)

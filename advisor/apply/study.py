@@ -20,7 +20,8 @@ from advisor.hardware.mps import client_variables
 from advisor.measure.process.claimed_device import claimed, device_at_hand
 from advisor.measure.process.cores import allowed_cores, cores_of_each
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
-from advisor.measure.process.run_locks import scratch_folder, sweep
+from advisor.measure.process.run_locks import sweep
+from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.sharing import Concurrent, Mps, Naive
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from advisor.apply.study_worker import WorkerOrder
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.run_locks import end_scripts_within, wait_until
+from advisor.measure.process.process_ends import end_scripts_within, wait_until
 from advisor.measure.process.script_processes import MARK
 from advisor.measure.process.worker import without_mps
 from advisor.sharing import Concurrent

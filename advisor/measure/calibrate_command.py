@@ -21,7 +21,7 @@ from advisor.measure.process.claimed_device import (
 from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.mps_session import MpsSession, mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
-from advisor.measure.process.run_locks import scratch_folder
+from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_handle import TenantHandle
 from advisor.measure.process.tenants import tenants_on, warm_up

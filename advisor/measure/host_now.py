@@ -15,7 +15,7 @@ from advisor.measure.calibrate_command import CORES_AT_ONCE, host_checks
 from advisor.measure.process.claimed_device import Device, host_cpu
 from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.provenance import Origin
-from advisor.measure.process.run_locks import scratch_folder
+from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.measure.process.supervisor import INTERRUPTED, say, supervised
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.worker import TenantSetup, installed_version

@@ -163,7 +163,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         AdvisorError: A run failed.
         KeyboardInterrupt: It was interrupted; nothing that it started is left.
     """
-    from advisor.measure.process.run_locks import scratch_folder
+    from advisor.measure.process.scratch_folders import scratch_folder
     from advisor.measure.process.supervisor import INTERRUPTED, supervised
 
     with scratch_folder() as folder:

@@ -3,7 +3,7 @@ import pytest
 from advisor.launch.journal import journal
 from advisor.launch.machine_changes import ChangedMig
 from advisor.measure.execution.run_folder import RunFolder, runs_folder
-from advisor.measure.process import run_locks
+from advisor.measure.process import scratch_folders
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
 
@@ -13,7 +13,7 @@ __all__ = ["install"]
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch):
     """The folder of temporary files, which others use meanwhile."""
-    monkeypatch.setattr(run_locks, "temporary_base", lambda: tmp_path)
+    monkeypatch.setattr(scratch_folders, "temporary_base", lambda: tmp_path)
     return tmp_path
 
 

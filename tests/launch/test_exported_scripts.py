@@ -13,7 +13,7 @@ import pytest
 
 from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
-from advisor.measure.process.run_locks import end_mps_within, mps_within
+from advisor.measure.process.process_ends import end_mps_within, mps_within
 from advisor.workload.job import Job
 from tests.handed import BERT, JOBS, RESNET, handed
 from tests.measure.process import mps_stand_in

@@ -7,7 +7,9 @@ from advisor.measure.doctor.findings import Finding, Said
 from advisor.measure.execution.leftovers import abandoned
 from advisor.measure.execution.run_processes import marked
 from advisor.measure.process.journal_files import left_journals
-from advisor.measure.process.run_locks import left_folders, left_locks, mps_within
+from advisor.measure.process.process_ends import mps_within
+from advisor.measure.process.run_locks import left_locks
+from advisor.measure.process.scratch_folders import left_folders
 from advisor.measure.process.script_processes import scripts_within
 
 _CLEARS = "advisor restore"

@@ -14,7 +14,8 @@ from advisor.measure.execution.run_folder import RunFolder, run_folders
 from advisor.measure.execution.run_processes import end_marked, marked, send
 from advisor.measure.execution.run_state import JobState, RunState
 from advisor.measure.process.mps_daemon import MpsDaemon
-from advisor.measure.process.run_locks import end_mps_within, sweep_locks, wait_until
+from advisor.measure.process.process_ends import end_mps_within, wait_until
+from advisor.measure.process.run_locks import sweep_locks
 
 
 def end_run(folder: RunFolder) -> str:

@@ -9,11 +9,8 @@ from advisor.hardware.mps import mps_processes
 from advisor.measure.execution.execution_plan import ExecutedPartition, ExecutedStage
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.process.mps_daemon import MpsDaemon, prove_absent
-from advisor.measure.process.run_locks import (
-    end_mps_within,
-    mps_within,
-    temporary_base,
-)
+from advisor.measure.process.process_ends import end_mps_within, mps_within
+from advisor.measure.process.scratch_folders import temporary_base
 from advisor.workload.files import reason_of
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from advisor.measure.process.run_locks import wait_until
+from advisor.measure.process.process_ends import wait_until
 
 MARK = "ADVISOR_RUN"
 """The variable whose value is the run's id."""

@@ -14,12 +14,8 @@ from advisor.measure.execution.mps_daemons import MpsDaemons
 from advisor.measure.execution.run_processes import MARK
 from advisor.measure.process.claimed_device import Device, Meter
 from advisor.measure.process.cores import cores_of_each
-from advisor.measure.process.run_locks import (
-    lock_gpu,
-    run_holding,
-    unlock_gpu,
-    wait_until,
-)
+from advisor.measure.process.process_ends import wait_until
+from advisor.measure.process.run_locks import lock_gpu, run_holding, unlock_gpu
 from advisor.measure.process.worker import without_mps
 
 # A keeper ends at once when it has said how its job did.

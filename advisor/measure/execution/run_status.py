@@ -11,8 +11,8 @@ from advisor.measure.execution.leftovers import end_run
 from advisor.measure.execution.run_folder import RunFolder
 from advisor.measure.execution.run_processes import born, marked, send
 from advisor.measure.execution.run_state import JobState, RunState
+from advisor.measure.process.process_ends import wait_until
 from advisor.measure.process.progress_file import progress_in
-from advisor.measure.process.run_locks import wait_until
 
 # A watcher ends its jobs first, each within its grace.
 _ENDING_S = 120.0

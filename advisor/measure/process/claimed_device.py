@@ -14,7 +14,8 @@ from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.catalogue import gpu_meant
 from advisor.hardware.gpu_state import NOT_METERED, Activity
 from advisor.hardware.mps import mps_processes
-from advisor.measure.process.run_locks import gpu_lock, wait_until
+from advisor.measure.process.process_ends import wait_until
+from advisor.measure.process.run_locks import gpu_lock
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 

@@ -11,7 +11,7 @@ from typing import Any
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.run_locks import wait_until
+from advisor.measure.process.process_ends import wait_until
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.worker import TenantState, Verb

@@ -9,7 +9,7 @@ from pathlib import Path
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps import CONTROL, mps_processes
 from advisor.measure.process.pdeathsig import tied_to_parent
-from advisor.measure.process.run_locks import end_mps_within, mps_within, wait_until
+from advisor.measure.process.process_ends import end_mps_within, mps_within, wait_until
 from advisor.measure.process.worker import without_mps
 
 

@@ -1,139 +1,21 @@
-"""The folder of a run, in which everything lies that must not outlive it, and the lock on its GPU.
+"""The lock of a run on its GPU, so that no two runs measure each other.
 
-A run holds locks on both, so that no two runs measure each other. The kernel releases a lock when
-its owner dies, so the next run can tell a dead owner's folder and lock file from a live one's.
+The kernel releases a lock when its owner dies, so the next run can tell a dead owner's lock file
+from a live one's.
 """
 
 import fcntl
 import json
 import os
-import shutil
-import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
-from tempfile import gettempdir, mkdtemp
-from time import monotonic, sleep, time
+from time import monotonic, sleep
 
-from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.hardware.mps import mps_processes
-from advisor.measure.process.script_processes import scripts_within
-from advisor.workload.files import reason_of
-
-FOLDER_PREFIX = "advisor-run-"
-
-# A Unix socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
-_LONGEST_BASE = 50
-
-# Far more than passes between making a folder and locking it.
-_NEW_FOLDER_S = 10.0
-
-
-def temporary_base() -> Path:
-    """The system's folder of temporary files; /tmp if that path is too long for sockets."""
-    base = gettempdir()
-    return Path(base if len(os.fsencode(base)) <= _LONGEST_BASE else "/tmp")
-
-
-@contextmanager
-def scratch_folder() -> Iterator[Path]:
-    """A new folder for this process alone, removed when the block ends.
-
-    Raises:
-        AdvisorError: It cannot be made.
-    """
-    base = temporary_base()
-    try:
-        folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=base))
-    except OSError as error:
-        raise AdvisorError(f"{base}: {reason_of(error)}. Make room there, or set TMPDIR.") from None
-    try:
-        with _locked(folder):
-            (folder / "owned").touch()
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def sweep_folders() -> tuple[Path, ...]:
-    """Remove the folders of killed owners, and end the scripts and MPS daemons they left.
-
-    Returns:
-        Those folders.
-    """
-    found = []
-    for folder in left_folders():
-        with suppress(OSError):
-            end_scripts_within(folder)
-            end_mps_within(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            found.append(folder)
-    return tuple(found)
-
-
-def left_folders() -> Iterator[Path]:
-    """The folders of killed owners, each locked until the next is asked for."""
-    for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
-        with suppress(OSError), _locked(folder):
-            if not _is_new(folder):
-                yield folder
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Raises `OSError` if another process holds the lock, or `folder` is not ours."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _is_new(folder: Path) -> bool:
-    """Whether its owner may be about to lock it."""
-    return not any(folder.iterdir()) and time() - folder.stat().st_mtime < _NEW_FOLDER_S
-
-
-def end_mps_within(folder: Path) -> None:
-    """End every MPS daemon and server whose pipes lie in `folder`."""
-    _end_all(lambda: mps_within(folder))
-
-
-def end_scripts_within(folder: Path) -> None:
-    """End every process of a measured script whose folder lies in `folder`, or is it."""
-    _end_all(lambda: scripts_within(folder))
-
-
-def _end_all(found: Callable[[], Sequence[int]]) -> None:
-    """End the processes that `found` finds, by request and else by force."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        for pid in found():
-            with suppress(ProcessLookupError):
-                os.kill(pid, how)
-        if wait_until(lambda: not found(), seconds=3):
-            return
-
-
-def mps_within(folder: Path) -> tuple[int, ...]:
-    """The pids of MPS daemons and servers whose pipes lie in `folder`."""
-    return tuple(
-        each.pid
-        for each in mps_processes()
-        if each.pipe_directory and Path(each.pipe_directory).is_relative_to(folder)
-    )
-
-
-def wait_until(true: Callable[[], object], seconds: float) -> bool:
-    """Whether `true()` holds within `seconds`."""
-    until = monotonic() + seconds
-    while not true():
-        if monotonic() > until:
-            return False
-        sleep(0.02)
-    return True
+from advisor.errors import GpuUnavailable
+from advisor.measure.process import scratch_folders
 
 
 @contextmanager
@@ -193,7 +75,7 @@ def run_holding(uuid: str) -> str | None:
 
 
 def _lock_path(uuid: str) -> Path:
-    return temporary_base() / f"advisor-{uuid}.lock"
+    return scratch_folders.temporary_base() / f"advisor-{uuid}.lock"
 
 
 def sweep_locks() -> tuple[Path, ...]:
@@ -211,7 +93,7 @@ def sweep_locks() -> tuple[Path, ...]:
 
 def left_locks() -> Iterator[Path]:
     """The lock files of runs that were killed, each locked until the next is asked for."""
-    for path in temporary_base().glob("advisor-*.lock"):
+    for path in scratch_folders.temporary_base().glob("advisor-*.lock"):
         with suppress(OSError, GpuUnavailable):
             descriptor = _locked_lock(path, create=False)
             try:
@@ -277,5 +159,5 @@ def _user() -> str:
 
 def sweep() -> None:
     """Remove what killed runs left behind: folders, MPS daemons and lock files."""
-    sweep_folders()
+    scratch_folders.sweep_folders()
     sweep_locks()

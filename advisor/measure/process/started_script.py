@@ -17,7 +17,7 @@ from typing import IO
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.pdeathsig import tied_to_parent
 from advisor.measure.process.printed_output import telling_line
-from advisor.measure.process.run_locks import end_scripts_within
+from advisor.measure.process.process_ends import end_scripts_within
 from advisor.measure.process.script_folder import made_beside
 from advisor.measure.process.script_processes import MARK, cpu_s_of, session_members
 from advisor.measure.process.tenant_handle import TenantHandle

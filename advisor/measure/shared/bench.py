@@ -16,7 +16,7 @@ from advisor.measure.process.cores import (
 )
 from advisor.measure.process.mps_daemon import MpsDaemon
 from advisor.measure.process.mps_session import mps_session_on, tenant_environments
-from advisor.measure.process.run_locks import FOLDER_PREFIX, scratch_folder, temporary_base
+from advisor.measure.process.scratch_folders import FOLDER_PREFIX, scratch_folder, temporary_base
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.process.windows import Timing
 from advisor.measure.shared.planned_run import (

@@ -19,7 +19,7 @@ from advisor.measure.process.claimed_device import (
 from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.mps_session import mps_session_on
 from advisor.measure.process.provenance import Origin, command_line
-from advisor.measure.process.run_locks import scratch_folder
+from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.solo.profile_options import profile_parser, timm_workloads

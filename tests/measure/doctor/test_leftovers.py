@@ -15,8 +15,8 @@ from advisor.measure.doctor.leftovers import leftover_findings
 from advisor.measure.execution.run_folder import RunFolder, new_id, runs_folder
 from advisor.measure.execution.run_processes import MARK as RUN_MARK
 from advisor.measure.execution.run_state import JobState, RunState
-from advisor.measure.process import run_locks
-from advisor.measure.process.run_locks import FOLDER_PREFIX
+from advisor.measure.process import scratch_folders
+from advisor.measure.process.scratch_folders import FOLDER_PREFIX
 from advisor.measure.process.script_processes import MARK as SCRIPT_MARK
 from tests.waiting import PATIENCE_S
 
@@ -24,10 +24,10 @@ SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep
 HOLDS = """
 import sys, time
 from pathlib import Path
-from advisor.measure.process import run_locks
-run_locks.temporary_base = lambda: Path(sys.argv[1])
-with run_locks.gpu_lock(sys.argv[2], "python -m holder"), run_locks.scratch_folder() as folder:
-    print(folder, flush=True)
+from advisor.measure.process import run_locks, scratch_folders
+scratch_folders.temporary_base = lambda: Path(sys.argv[1])
+with run_locks.gpu_lock(sys.argv[2], "python -m holder"), scratch_folders.scratch_folder() as at:
+    print(at, flush=True)
     time.sleep(600)
 """
 
@@ -37,7 +37,7 @@ def machine(tmp_path, monkeypatch):
     """Folders of this test alone."""
     for name in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    monkeypatch.setattr(run_locks, "temporary_base", lambda: tmp_path)
+    monkeypatch.setattr(scratch_folders, "temporary_base", lambda: tmp_path)
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.measure.process import run_locks
-from advisor.measure.process.run_locks import scratch_folder, sweep_folders, temporary_base
+from advisor.measure.process import scratch_folders
+from advisor.measure.process.scratch_folders import scratch_folder, sweep_folders, temporary_base
 from advisor.measure.process.script_processes import MARK
 from tests.waiting import PATIENCE_S
 
 HOLD = """
 import time
-from advisor.measure.process.run_locks import scratch_folder
+from advisor.measure.process.scratch_folders import scratch_folder
 with scratch_folder() as folder:
     print(folder, flush=True)
     time.sleep(600)
@@ -39,7 +39,7 @@ def test_a_scratch_folder_is_gone_with_all_in_it_when_its_block_ends():
 
 
 def test_a_scratch_folder_that_cannot_be_made_is_said_with_what_to_do(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_locks, "temporary_base", lambda: tmp_path / "gone")
+    monkeypatch.setattr(scratch_folders, "temporary_base", lambda: tmp_path / "gone")
     with pytest.raises(AdvisorError, match=r"gone: No such file .*set TMPDIR"), scratch_folder():
         pass
 
