@@ -69,7 +69,27 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        asked, own = placed(sharing, self.gpu), self.model.of(self.gpu)
+        asked = placed(sharing, self.gpu)
+        alone = one_at_a_time(asked, len(profiles))
+        learnt_as: Arrangement = Serial() if alone else asked
+        mix = self._as_if_learnt_here(
+            profiles, asked, confirmed=self._confirmed(profiles, learnt_as)
+        )
+        if alone:
+            mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
+        mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
+        mix = replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
+        return held_to(mix, self.gpu.power_limit_w)
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """The surrogate for searching; None without a surrogate model, traces or counters."""
+        return surrogate_predictor(profiles, self.gpu, self.model)
+
+    def _as_if_learnt_here(
+        self, profiles: Sequence[Profile], asked: Arrangement, *, confirmed: bool
+    ) -> MixPrediction:
+        """The prediction by what the model knows, wherever it learnt that; `asked` is placed."""
+        own = self.model.of(self.gpu)
         sharing = without_idle_limits(as_whole_gpu(asked, self.gpu))
         steps = self._steps(profiles, sharing)
         drawn = self._drawn(profiles, steps, sharing)
@@ -78,14 +98,10 @@ class Predictor:
         risks, pool_risks = self._risks(wanted, memories)
         plain = map(self._job, profiles, steps, wanted, risks)
         jobs = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
-        alone = one_at_a_time(asked, len(profiles))
-        learnt_as: Arrangement = Serial() if alone else asked
-        if alone:
-            jobs = tuple(replace(job, slowdown_error=_EXACT) for job in jobs)
         in_turn = sharing.mode == "serial"
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
-        mix = MixPrediction(
+        return MixPrediction(
             gpu=self.gpu.key, sharing=asked, jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
@@ -93,17 +109,9 @@ class Predictor:
             weighted_speedup=1.0 if in_turn else sum(speeds), power_w=drawn.power_w,
             gract=self._gract(profiles, sharing, steps, speeds),
             smact=self._smact(profiles, sharing, speeds),
-            confirmed_on_hardware=self._confirmed(profiles, learnt_as),
-            mps_server_mib=own.mps_server_mib,
+            confirmed_on_hardware=confirmed, mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
         )  # fmt: skip
-        mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
-        mix = replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
-        return held_to(mix, self.gpu.power_limit_w)
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """The surrogate for searching; None without a surrogate model, traces or counters."""
-        return surrogate_predictor(profiles, self.gpu, self.model)
 
     def _steps(self, profiles: Sequence[Profile], sharing: Arrangement) -> Sequence[Interval]:
         """Step of each job; MIG instances also share the whole GPU's power limit."""
