@@ -4,6 +4,7 @@ All trials are assumed to be alike: each is the same number of steps of the same
 tries out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 
@@ -106,18 +107,26 @@ def trials_that_pay(
         )  # fmt: skip
     if not 1 <= count <= MAX_TRIALS:
         raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
-    most = min(copies.pay, count)
     walls = [
         _wall_s(copies, row, predictor, length, count).later(start_s * ceil(count / row.copies))
-        for row in copies.rows[:most]
+        for row in copies.rows[: min(copies.pay, count)]
     ]
-    soonest_s = min(each.p50 for each in walls)
-    at_once = 1 + next(n for n, each in enumerate(walls) if each.p50 <= (1 + PAYS) * soonest_s)
+    at_once = _fewest_that_pay(walls)
     study = Study(
         trials=count, rounds=ceil(count / at_once), wall_s=walls[at_once - 1],
         one_by_one_s=walls[0],
     )  # fmt: skip
     return Trials(copies=copies, steps=length, start_s=start_s, at_once=at_once, study=study)
+
+
+def _fewest_that_pay(walls_s: Sequence[Interval]) -> int:
+    """The fewest trials at once with which a study ends about as soon as it can.
+
+    Args:
+        walls_s: Seconds of the study with 1, 2, ... trials at once.
+    """
+    soonest_s = min(each.p50 for each in walls_s)
+    return 1 + next(at for at, each in enumerate(walls_s) if each.p50 <= (1 + PAYS) * soonest_s)
 
 
 def _per_hour(copies: int, each_s: Interval) -> Interval:
