@@ -39,18 +39,10 @@ class HandedIn:
 
 def files_handed_in(gpu: str) -> HandedIn:
     """What the files hold that are handed in; of those that cannot be used it says why not."""
-    given = st.file_uploader(
-        "Your own profiles, and job files", ["json", "toml"], accept_multiple_files=True,
-        key="uploads",
-        help="What `advisor profile` or `advisor profile --from-numbers` wrote; jobs as "
-        "`advisor init jobs` writes them.",
-    )  # fmt: skip
-    _ask_for_linked({each.name for each in given})
-    files = sorted(((each.name, each.getvalue()) for each in given), key=_is_jobs)
     used: _Files = ()
     rows: tuple[tuple[WantedJob, Job], ...] = ()
     jobs: dict[str, Job] = {}
-    for file in files:
+    for file in _uploaded():
         try:
             if _is_jobs(file):
                 handed = _jobs(gpu, *file, used)
@@ -67,6 +59,18 @@ def files_handed_in(gpu: str) -> HandedIn:
         tuple(row for row, _ in rows),
         {row.name: job for row, job in rows} | jobs,
     )
+
+
+def _uploaded() -> list[tuple[str, bytes]]:
+    """Names and contents of the files in the page's field, profiles before jobs that use them."""
+    given = st.file_uploader(
+        "Your own profiles, and job files", ["json", "toml"], accept_multiple_files=True,
+        key="uploads",
+        help="What `advisor profile` or `advisor profile --from-numbers` wrote; jobs as "
+        "`advisor init jobs` writes them.",
+    )  # fmt: skip
+    _ask_for_linked({each.name for each in given})
+    return sorted(((each.name, each.getvalue()) for each in given), key=_is_jobs)
 
 
 def _ask_for_linked(given: Collection[str]) -> None:
