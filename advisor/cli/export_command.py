@@ -1,6 +1,6 @@
 """``advisor export``: writes a plan as a file for the tool that applies it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,6 +94,7 @@ def export(
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
+    warn(_secrets(jobs, exported.form))
     if exported.gpus > 1:
         apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
         _export_of_all(advisor, jobs, objective, exported)
@@ -105,6 +106,22 @@ def export(
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
     warn([file.note] if file.note else [])
     exported.write(file.text)
+
+
+def _secrets(jobs: "Sequence[Job]", form: ExportFormat) -> Iterator[str]:
+    """A warning, where a plan written in this `form` holds secrets of `jobs`."""
+    from advisor.workload.secret_names import is_secret, secret_options
+
+    scripts = [job.profile.workload.script for job in jobs]
+    names = [name for each in scripts if each for name in secret_options(each.command)]
+    if form == "json":  # the other formats leave variables to whoever runs them
+        names += [name for each in scripts if each for name in filter(is_secret, each.environment)]
+    if names:
+        yield (
+            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
+            f"or take them out of the job file and set variables where the plan is run; jobs "
+            f"inherit them."
+        )
 
 
 def _export_of_all(

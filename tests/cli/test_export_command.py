@@ -205,3 +205,18 @@ def test_a_plan_file_takes_no_jobs_beside_it(advisor, exported):
     answer = advisor("simulate", RESNET, "--plan", exported("naive"))
     assert answer.code == 2
     assert "one of these" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("form", "held"), [("json", "--token, WANDB_API_KEY"), ("commands", "--token")]
+)
+def test_of_a_plan_that_holds_secrets_is_said_which(form, held, advisor, tmp_path):
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(
+        f'[[job]]\nprofile = "{RESNET}"\ncommand = ["python", "train.py", "--token=hidden"]\n'
+        '[job.environment]\nWANDB_API_KEY = "hidden"\n'
+    )
+    said = advisor("export", "--jobs", jobs, "--format", form, "--sharing", "serial")
+    assert said.code == 0
+    assert f"the plan holds the values of {held}: keep it to yourself" in said.err
+    assert "hidden" not in said.err

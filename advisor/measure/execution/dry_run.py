@@ -1,6 +1,6 @@
 """A dry run: lists all that running a plan would start, and starts nothing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from shlex import join
 
 from advisor.errors import InvalidInput
@@ -9,13 +9,7 @@ from advisor.measure.execution.job_process import command_of
 from advisor.measure.execution.mps_daemons import MpsDaemons, pipes_folder
 from advisor.measure.execution.run_site import cores_of_stage, own_variables
 from advisor.measure.process.claimed_device import Device
-from advisor.workload.secret_names import is_secret
-
-
-def masked(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """`environment` for others to see: values whose name says that they are secret are hidden."""
-    for name, value in environment.items():
-        yield name, "***" if is_secret(name) else value
+from advisor.workload.secret_names import masked_variables, masked_words
 
 
 def refuse_unfit(plan: ExecutionPlan, device: Device) -> None:
@@ -73,11 +67,11 @@ def _lines_of(
     job: ExecutedJob, own: Mapping[str, str], cores: Sequence[int], kind: str
 ) -> list[str]:
     command = command_of(job, kind)
-    given = dict(own) | dict(masked(command.environment))
+    given = dict(own) | dict(masked_variables(command.environment))
     return [
         f"job {job.number}, {job.name}",
         f"  cores: {','.join(map(str, cores))}",
         f"  folder: {command.folder}",
         *(f"  {name}={value}" for name, value in given.items()),
-        f"  $ {join(command.words)}",
+        f"  $ {join(masked_words(command.words))}",
     ]
