@@ -53,3 +53,13 @@ def test_the_page_is_served_to_this_machine_until_it_is_interrupted(end):
     assert "Traceback" not in err
     with pytest.raises(ConnectionRefusedError):  # nobody is left who serves it
         socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
+
+
+def test_a_page_interrupted_while_it_starts_ends_quietly_as_interrupted():
+    started = (
+        "import signal; from advisor.page import serve; "
+        "serve.Thread.start = lambda _: None; "
+        "serve.run_module = lambda *_, **__: signal.raise_signal(signal.SIGINT); serve.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", started], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"")
