@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from advisor.cli.asked_gpu import asked_gpu
+from advisor.cli.output import aside
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
@@ -190,6 +191,12 @@ Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most."
 Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]
 
 
+_EXAMPLES = (
+    "no JOB given: this is about bundled examples. Name your own: a file from `advisor profile` or "
+    "a name in `advisor profiles`"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """Options that name the jobs."""
@@ -198,7 +205,12 @@ class Named:
     job_file: JobFile = None
 
     def chosen(self, advisor: "Advisor", gpus: int = 1) -> "tuple[Job, ...]":
-        """The jobs that they name; as `Advisor.chosen_jobs`."""
+        """The jobs that they name; as `Advisor.chosen_jobs`.
+
+        Says on stderr that they are examples, where none is named.
+        """
+        if not self.jobs and not self.job_file:
+            aside(_EXAMPLES)
         return advisor.chosen_jobs(self.jobs, self.job_file, gpus)
 
 

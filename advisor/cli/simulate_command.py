@@ -13,6 +13,7 @@ from advisor.cli.options import (
     GpuKey,
     JobFile,
     Jobs,
+    Named,
     PowerCap,
     apart,
     given_in,
@@ -63,7 +64,7 @@ class Load:
 
         if self.trace_in:
             return read_arrivals(self.trace_in, advisor.find_profile)
-        return tuple(map(Arrival, advisor.chosen_jobs(self.jobs, self.job_file)))
+        return tuple(map(Arrival, Named(self.jobs, self.job_file).chosen(advisor)))
 
 
 @dataclass(frozen=True, slots=True)

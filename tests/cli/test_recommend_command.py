@@ -9,9 +9,18 @@ RESNET, BERT = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
 def test_without_a_job_the_bundled_ones_are_ranked(advisor):
     said = advisor("recommend")
     assert said.code == 0
-    assert said.err == ""
     assert f"A  {RESNET} " in said.out
     assert " as fast as one after another" in said.out.splitlines()[0] + said.out.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    "words", [["recommend"], ["predict"], ["explain", "naive", "mps"], ["simulate"]]
+)
+def test_without_a_job_it_says_that_these_are_examples_and_how_to_name_ones_own(words, advisor):
+    said = advisor(*words)
+    assert said.code == 0
+    assert said.err.startswith("no JOB given: this is about bundled examples. Name your own: ")
+    assert advisor(*words, RESNET, BERT).err == ""
 
 
 def test_details_show_every_plan_in_full_and_how_it_was_found(advisor):
