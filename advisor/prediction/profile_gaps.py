@@ -50,6 +50,12 @@ _ALONE = (
 _WIDE = {"kernel trace", "memory utilisation"}
 
 
+def without_utilisation(profiles: Sequence[Profile]) -> tuple[str, ...]:
+    """Names of the `profiles` that do not tell how long their jobs keep the GPU busy."""
+    lacks = _PARTS["utilisation"].lacks
+    return tuple(dict.fromkeys(each.name for each in profiles if lacks(each)))
+
+
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str | None:
     """Why intervals for `profiles` under `sharing` are wide; None if nothing is missing.
 

@@ -9,6 +9,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.interval import Interval
 from advisor.prediction.memory import pools_of
 from advisor.report import units
+from advisor.report.doubtful_gain import may_lose, untold
 from advisor.report.headline import (
     basis,
     cap_note,
@@ -92,7 +93,8 @@ def _advice(advised: Recommendation) -> str:
     what = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
     what += "" if cap_w is None else f", at most {cap_w:g} W"
     what += "" if best.prediction.confirmed_on_hardware else ", estimated"
-    return f"{what}: {_outcome(advised, best)}{_spare(advised, best)}.{_no_room(advised)}"
+    said = f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
+    return f"{said}{untold(advised, best)}{_no_room(advised)}"
 
 
 def _no_room(advised: Recommendation) -> str:
@@ -105,12 +107,19 @@ def _no_room(advised: Recommendation) -> str:
 
 
 def _outcome(advised: Recommendation, plan: Plan) -> str:
-    """What the plan achieves, in medians, and how much of the serial cost it saves."""
+    """What the plan achieves, in medians, and how much of the serial cost it saves.
+
+    In ranges, where a plan may as well lose for all that is known of its jobs.
+    """
     by = OBJECTIVES[advised.ranked_by]
     cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
-    better = units.times(_certain(gain(advised, plan).p50))
     if one_by_one(plan.sharing):
         return f"all done in {_until(plan)}"
+    faster = gain(advised, plan)
+    if may_lose(advised, plan):  # the middle of so wide a range would be a promise
+        between = f"{units.number(faster.p05)}x to {units.number(faster.p95)}x"
+        return by.headline(cost, shown(cost), between)
+    better = units.times(_certain(faster.p50))
     said = by.headline(cost, shown(_certain(cost.p50)), better)
     if by.then is not None:
         return f"{said}; all done in {_until(plan)}"
@@ -169,7 +178,7 @@ def _others(advised: Recommendation, found: Verdict, *, hints: bool) -> list[str
         if hints:
             better, first = _treated_better(advised.best, shown), _first(advised)
         if ran is not None and not advised.best.prediction.confirmed_on_hardware:
-            better += f"; {ran.rank} is of a kind that ran"
+            better += f"; real runs stand behind {ran.rank}, not behind 1"
         return [f"Maybe as good, within our error: {named}{more}{better}{first}."]
     if (rival := found.runner_up) is None:
         return []

@@ -170,6 +170,21 @@ def test_a_job_without_its_utilisation_has_the_wider_range(advisor, tmp_path):
     assert widths[0] < widths[1]
 
 
+def test_where_sharing_may_lose_the_first_line_promises_no_gain_and_says_what_to_measure(
+    advisor, tmp_path
+):
+    firsts = []
+    for minimal in (UNKNOWN, KNOWN):
+        path = tmp_path / "my-job.json"
+        path.write_text(minimal_text(minimal))
+        said = " ".join(advisor("recommend", f"{path}:2", "--objective", "throughput").out.split())
+        firsts.append(said.partition("How sure")[0])
+    assert re.search(r": 0\.\d+x to \d\.\d+x the throughput of one after another", firsts[0])
+    assert "cannot be told without the utilisation of my-job" in firsts[0]
+    assert "with --gpu-utilization" in firsts[0]
+    assert "cannot be told" not in firsts[1]
+
+
 @pytest.mark.usefixtures("advisor")
 def test_from_python_it_is_a_profile_like_any_other():
     answer = Advisor(GPU).predict([KNOWN.whole(), RESNET], "mps").prediction

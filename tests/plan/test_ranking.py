@@ -267,7 +267,7 @@ def test_an_unconfirmed_plan_that_costs_less_comes_first_and_the_answer_names_wh
     assert ran.ties_best
     said = answer(advised)
     assert "not confirmed on hardware" in said
-    assert f"; {ran.rank} is of a kind that ran" in said
+    assert f"; real runs stand behind {ran.rank}, not behind 1" in said
 
 
 def test_plans_that_differ_only_in_where_instances_lie_are_shown_once():
