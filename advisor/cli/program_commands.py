@@ -18,6 +18,10 @@ _WITHOUT_GPU = (
     "--from-numbers --help`, or ask about one like it that was measured, `advisor profiles`."
 )
 
+_UNCALIBRATED = (
+    "Advice needs no calibration: without one its ranges allow for slower and faster hosts."
+)
+
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -68,7 +72,10 @@ def calibrate(context: typer.Context) -> None:
     """Measure this machine, so that advice is for it."""
     from advisor.calibration import main
 
-    raise typer.Exit(main(context.args))
+    code = main(context.args)
+    if code == GpuUnavailable.exit_code:
+        aside(_UNCALIBRATED)
+    raise typer.Exit(code)
 
 
 def doctor(context: typer.Context) -> None:

@@ -109,10 +109,16 @@ def _of_script(script: Path, gpu: Gpu, folder: Path | None, calibration: Path | 
     try:
         return found_profile(script.stem, gpu, folder, calibration)
     except UnknownName:
-        raise InvalidInput(
-            f"{script}: it was not measured yet. Measure it alone on {with_article(gpu.key)}, as "
-            f"it is: `advisor profile -- python {script}`."
-        ) from None
+        raise _not_measured(script, with_article(gpu.key)) from None
+
+
+def _not_measured(script: Path, where: str) -> InvalidInput:
+    here = "" if script.is_file() else ", and there is no such file here"
+    return InvalidInput(
+        f"{script}: it was not measured yet{here}. Measure it alone on {where}, as it is: `advisor "
+        f"profile -- python {script}`. Where only its log and nvidia-smi's figures are at hand: "
+        f"`advisor profile --from-numbers --help`."
+    )
 
 
 @lru_cache(1024)
@@ -195,6 +201,11 @@ def translated(
 
 
 def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
+    if name.endswith(".py"):
+        try:
+            return _measured(Path(name).stem, gpu, folder)
+        except UnknownName:
+            raise _not_measured(Path(name), "a GPU") from None
     if "/" in name or name.endswith(".json"):
         found = check_key(read_profile(Path(name)), name)
         there = found.gpu == gpu.key

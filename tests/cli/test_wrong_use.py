@@ -179,3 +179,27 @@ def test_an_interrupt_ends_quietly_with_130(advisor, monkeypatch):
     monkeypatch.setattr("advisor.sources.parse_jobs", interrupted)
     answer = advisor("recommend", BERT)
     assert (answer.code, answer.out, answer.err) == (130, "", "")
+
+
+@pytest.mark.parametrize("words", [["recommend"], ["translate", "--to", "a100-40gb"]])
+def test_a_script_that_is_not_here_is_told_so_and_how_to_do_without_a_gpu(words, advisor):
+    said = advisor(*words, "runs/nosuch.py")
+    assert (said.code, said.out) == (2, "")
+    assert "runs/nosuch.py: it was not measured yet, and there is no such file here." in said.err
+    assert "`advisor profile -- python runs/nosuch.py`" in said.err
+    assert "`advisor profile --from-numbers --help`" in said.err
+
+
+def test_a_script_that_was_measured_elsewhere_is_translated_by_its_path(advisor, tmp_path):
+    said = advisor(
+        "translate", "bert-base-finetune-bs16.py", "--to", "a100-40gb", "--out", tmp_path
+    )
+    assert said.code == 0
+    assert (tmp_path / "bert-base-finetune-bs16.json").is_file()
+
+
+def test_without_a_gpu_to_calibrate_it_is_said_that_advice_does_without(advisor, monkeypatch):
+    monkeypatch.setattr("advisor.calibration.main", lambda _words: 4)
+    said = advisor("calibrate")
+    assert said.code == 4
+    assert "Advice needs no calibration: without one its ranges allow for" in said.err
