@@ -191,10 +191,7 @@ Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most."
 Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]
 
 
-_EXAMPLES = (
-    "no JOB given: this is about bundled examples. Name your own: a file from `advisor profile` or "
-    "a name in `advisor profiles`"
-)
+_EXAMPLES = "no JOB given: these are examples. Name your own: `advisor profiles` lists them."
 
 
 @dataclass(frozen=True, slots=True)

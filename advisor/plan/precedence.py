@@ -22,10 +22,10 @@ it gave away 0.1 % there. Of plans so close, one whose kind has run goes before 
 not; farther apart, the estimate decides, as of MIG.
 """
 
-PRIORITIES = 0.114
+PRIORITIES = 0.108
 """How far steps under client priorities are off on a GPU where they never ran, as a share.
 
-The mean of 81 steps on an H100 by a model that saw no run there. On such a GPU a plan whose kind
+The mean of 137 steps on an H100 by a model that saw no run there. On such a GPU a plan whose kind
 real runs stand behind is before one with priorities, unless its cost exceeds theirs by more.
 """
 

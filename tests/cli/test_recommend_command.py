@@ -19,7 +19,7 @@ def test_without_a_job_the_bundled_ones_are_ranked(advisor):
 def test_without_a_job_it_says_that_these_are_examples_and_how_to_name_ones_own(words, advisor):
     said = advisor(*words)
     assert said.code == 0
-    assert said.err.startswith("no JOB given: this is about bundled examples. Name your own: ")
+    assert said.err.startswith("no JOB given: these are examples. Name your own: ")
     assert advisor(*words, RESNET, BERT).err == ""
 
 
