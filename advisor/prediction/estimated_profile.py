@@ -14,7 +14,7 @@ from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.bare_numbers import check_key, check_power
 from advisor.hardware.catalogue import Gpu, known_gpus
 from advisor.prediction.host_transfer import host_path_s, host_slowdown_at, on_host
-from advisor.workload.files import is_folder
+from advisor.workload.files import is_file, is_folder
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.other_batches import batch_name
@@ -113,7 +113,7 @@ def _of_script(script: Path, gpu: Gpu, folder: Path | None, calibration: Path | 
 
 
 def _not_measured(script: Path, where: str) -> InvalidInput:
-    here = "" if script.is_file() else ", and there is no such file here"
+    here = "" if is_file(script) else ", and there is no such file here"
     return InvalidInput(
         f"{script}: it was not measured yet{here}. Measure it alone on {where}, as it is: `advisor "
         f"profile -- python {script}`. Where only its log and nvidia-smi's figures are at hand: "
