@@ -123,12 +123,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lost = f"stdout: {error.strerror}. The answer is lost: send it elsewhere"
         _fail(AdvisorError(lost), debug)
     except Exception as error:
-        _refuse(error)
+        _refuse(error, ours)
     sys.exit(code)
 
 
-def _refuse(error: Exception) -> NoReturn:
+def _refuse(error: Exception, words: Sequence[str]) -> NoReturn:
     """Print a usage error of typer's, whose class differs between versions, and exit.
+
+    Args:
+        error: What went wrong.
+        words: Of the command line, without what is passed on as given.
 
     Raises:
         Exception: `error` is no usage error.
@@ -141,6 +145,9 @@ def _refuse(error: Exception) -> NoReturn:
     context = getattr(error, "ctx", None)
     help_of = context.command_path if context is not None else "advisor"
     end = "" if said.endswith("?") else "."
+    script = next((word for word in words if word.endswith(".py")), None)
+    if script is not None and said.startswith("No such option"):
+        end += f" Those of {script} itself are for `advisor profile -- python {script} ...`."
     aside(f"error: {said}{end} See `{help_of} -h`.")
     sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
 

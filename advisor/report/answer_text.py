@@ -77,7 +77,7 @@ def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
     limit_w = mix.power_cap_w or advised.gpu.power_limit_w
     return [
         (by.measure.capitalize(), shown(_certain(cost)), f"serial {shown(_certain(serial))}"),
-        ("Gain over serial", units.times(_certain(gain(advised, best).p50)), short_basis(mix)),
+        ("Gain over serial", _gained(advised, best), short_basis(mix)),
         ("Memory", units.held(mix), _spare(advised, best).removeprefix("; ")),
         ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
     ]
@@ -115,18 +115,23 @@ def _outcome(advised: Recommendation, plan: Plan) -> str:
     cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
     if one_by_one(plan.sharing):
         return f"all done in {_until(plan)}"
-    faster = gain(advised, plan)
-    if may_lose(advised, plan):  # the middle of so wide a range would be a promise
-        between = f"{units.number(faster.p05)}x to {units.number(faster.p95)}x"
-        return by.headline(cost, shown(cost), between)
-    better = units.times(_certain(faster.p50))
-    said = by.headline(cost, shown(_certain(cost.p50)), better)
+    if may_lose(advised, plan):
+        return by.headline(cost, shown(cost), _gained(advised, plan))
+    said = by.headline(cost, shown(_certain(cost.p50)), _gained(advised, plan))
     if by.then is not None:
         return f"{said}; all done in {_until(plan)}"
     saved = known_cost(advised.serial, advised.ranked_by).p50 - cost.p50
     if by.unit == "ratio" or saved <= 0:
         return said
     return f"{said}, saves {shown(_certain(saved))}"
+
+
+def _gained(advised: Recommendation, plan: Plan) -> str:
+    """The gain over serial, or its range where the middle of that would be a promise."""
+    faster = gain(advised, plan)
+    if may_lose(advised, plan):
+        return f"{units.number(faster.p05)}x to {units.number(faster.p95)}x"
+    return units.times(_certain(faster.p50))
 
 
 def _until(plan: Plan) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from advisor import Advisor
 from advisor.measure.solo import from_numbers
+from advisor.report.answer_text import metric_cards
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from tests.cli.conftest import GPU
 
@@ -183,6 +184,13 @@ def test_where_sharing_may_lose_the_first_line_promises_no_gain_and_says_what_to
     assert "cannot be told without the utilisation of my-job" in firsts[0]
     assert "with --gpu-utilization" in firsts[0]
     assert "cannot be told" not in firsts[1]
+
+
+@pytest.mark.usefixtures("advisor")
+def test_where_sharing_may_lose_the_card_shows_the_range_of_the_gain():
+    advised = Advisor(GPU).recommend([UNKNOWN.whole()] * 2, objective="throughput")
+    (shown,) = (value for title, value, _ in metric_cards(advised) if title == "Gain over serial")
+    assert re.fullmatch(r"0\.\d+x to \d\.\d+x", shown)
 
 
 @pytest.mark.usefixtures("advisor")

@@ -105,6 +105,11 @@ def test_a_file_of_runs_without_any_is_refused(advisor, tmp_path):
         (["recommend", BERT, "--memory-margin", "1.5"], 2, "a memory margin is a share"),
         (["fly"], 2, "error: No such command 'fly'. See `advisor -h`."),
         (["recommend", "--fast"], 2, "error: No such option: --fast"),
+        (
+            ["recommend", "train.py", "--lr", "0.1"],
+            2,
+            "Those of train.py itself are for `advisor profile -- python train.py ...`.",
+        ),
         (["explain"], 2, "error: Missing argument 'PLAN'. See `advisor explain -h`."),
         (["validate", BERT, "--from", "runs.jsonl"], 2, "--from and JOBS do not go together"),
         (["validate", "--from", "none.jsonl"], 2, "none.jsonl: No such file or directory"),
