@@ -10,6 +10,7 @@ and is read in addition to the shipped data.
 
 import os
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,15 +103,29 @@ def _folders(gpu: str, given: Path | None) -> list[Path]:
 
 def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
     """Every profile measured on `gpu`, by name; the user's own replaces a shipped one."""
-    return {path.stem: path for folder in _folders(gpu, given) for path in profile_files(folder)}
+    nested, own = (
+        {path.stem: path for path in profile_files(folder)} for folder in _folders(gpu, given)
+    )
+    return nested | _side_by_side(given).get(gpu, {}) | own
+
+
+def _side_by_side(given: Path | None) -> dict[str, dict[str, Path]]:
+    """Profiles right in the folder, as `advisor profile --out` leaves them; by GPU and name.
+
+    Plans and other files may lie there too.
+    """
+    found: dict[str, dict[str, Path]] = {}
+    for path in profile_files(shipped_folder("profiles", given)):
+        with suppress(InvalidInput):
+            found.setdefault(read_profile(path).gpu, {})[path.stem] = path
+    return found
 
 
 def profiled_gpus(given: Path | None = None) -> tuple[str, ...]:
     """Every GPU on which a profile was measured."""
     folders = (shipped_folder("profiles", given), user_folder("profiles"))
-    return tuple(
-        sorted({of.name for folder in folders for of in folder.glob("*") if profile_files(of)})
-    )
+    nested = {of.name for folder in folders for of in folder.glob("*") if profile_files(of)}
+    return tuple(sorted(nested | _side_by_side(given).keys()))
 
 
 def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:

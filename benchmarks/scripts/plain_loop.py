@@ -10,11 +10,12 @@ from torch import nn
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    size, batch = (8, 4) if asked.tiny else (64, 32)
+    size, batch = (8, 4) if asked.tiny else (64, asked.batch)
     network = model(asked.tiny).to(device).train()
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-3, momentum=0.9)
     batches = cycle([
