@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
 from advisor.prediction.estimated_profile import profile_finder
@@ -20,6 +20,7 @@ from advisor.sharing.traversal import check_count
 from advisor.workload.files import located, read_bytes
 from advisor.workload.job import Job
 from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument, StepRange
+from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.records import parse_record
 from advisor.workload.spec import Workload
 
@@ -84,11 +85,27 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
     with located(path):
         jobs = tuple(
-            _job(Job(load(each.job)), each, document.workloads[each.job]) for each in plan.jobs
+            _job(Job(planned_profile(each.job, load)), each, document.workloads[each.job])
+            for each in plan.jobs
         )
         sharing = parse_sharing(plan.sharing)
         check_count(sharing, len(jobs))
     return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
+
+
+def planned_profile(name: str, load: FindsProfiles) -> Profile:
+    """The profile of a job that a plan names, found by `load`.
+
+    Raises:
+        InvalidInput: There is none of that name.
+    """
+    try:
+        return load(name)
+    except UnknownName as error:
+        raise InvalidInput(
+            f"{error} If the plan was made from a file of its profile, name the file's folder: "
+            "--profiles DIR."
+        ) from None
 
 
 def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:

@@ -11,7 +11,7 @@ from advisor.api import Advisor
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import check_memory, launch_plan
-from advisor.launch.plan_file import SavedPlan, plan_document, read_plan
+from advisor.launch.plan_file import SavedPlan, plan_document, planned_profile, read_plan
 from advisor.measure.execution.run_monitor import Expected
 from advisor.measure.shared.run_list_file import is_advice
 from advisor.plan.recommendation import Forecast
@@ -60,7 +60,8 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     names = [str(job["job"]) for job in plan["jobs"]]
     epochs: Sequence[Any] = document.get("epochs") or [1.0] * len(names)
     jobs = tuple(
-        Job(load(name), float(each)) for name, each in zip(names, epochs, strict=True)
+        Job(planned_profile(name, load), float(each))
+        for name, each in zip(names, epochs, strict=True)
     )  # fmt: skip
     sharing = parse_sharing(str(plan["sharing"]))
     check_count(sharing, len(jobs))

@@ -1,7 +1,7 @@
 """Records that every run on a GPU has, alone or shared: windows, memory, counters, provenance."""
 
 from dataclasses import dataclass
-from math import isfinite, log
+from math import expm1, isfinite, log
 from operator import le
 from statistics import median
 from typing import Literal
@@ -36,13 +36,22 @@ def median_step_s(windows: tuple[Window, ...]) -> float:
 
 
 # Windows that disagree by this share show the host's minute and not the workload.
-UNSTEADY = 0.15
+_UNSTEADY = 0.15
 
 
 def pace_spread(windows: tuple[Window, ...]) -> float:
     """Half the log distance between the slowest and the fastest window's pace; 0 for one window."""
     paces = [window.seconds / window.steps for window in windows]
     return log(max(paces) / min(paces)) / 2
+
+
+def unsteady(windows: tuple[Window, ...]) -> float | None:
+    """By how much of the fastest window's pace the slowest was behind; None if below 0.15.
+
+    As `pace_spread`, which widens predictions, but as a share.
+    """
+    behind = expm1(2 * pace_spread(windows))
+    return behind if behind >= _UNSTEADY else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,19 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import expm1
 
 from advisor.errors import InvalidInput
 from advisor.workload.host_side import HostSide
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.measured import (
-    UNSTEADY,
     Counters,
     Memory,
     Provenance,
     Window,
     median_step_s,
-    pace_spread,
+    unsteady,
 )
 from advisor.workload.other_batches import OtherBatches
 from advisor.workload.plausible import (
@@ -205,12 +203,8 @@ class Profile:
 
     @property
     def unsteady(self) -> float | None:
-        """By how much of the fastest window's pace the slowest was behind; None if below 0.15.
-
-        As `pace_spread`, which widens predictions, but as a share.
-        """
-        behind = expm1(2 * pace_spread(self.windows))
-        return behind if behind >= UNSTEADY else None
+        """As `measured.unsteady` says of its windows."""
+        return unsteady(self.windows)
 
     @property
     def epoch_s(self) -> float | None:

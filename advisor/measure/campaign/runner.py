@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import device_at_hand
-from advisor.measure.process.cores import leave_to_tenants
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.run_locks import sweep
 from advisor.measure.process.supervisor import INTERRUPTED, started_inner
@@ -26,7 +25,7 @@ from advisor.measure.process.windows import Timing
 from advisor.measure.shared.bench import Bench, bench_on
 from advisor.measure.shared.planned_run import Measurable
 from advisor.measure.solo.profile_command import idle_power_w
-from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
+from advisor.measure.solo.solo_run import SoloRunSettings, profile_alone
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
@@ -96,7 +95,6 @@ def _alone_on(bench: Bench, settings: RunnerSettings) -> SoloRunSettings:
 def _measured(task: Task, bench: Bench, alone: SoloRunSettings) -> Record:
     if isinstance(task, Measurable):
         return bench.measure(task)
-    leave_to_tenants([cores_for(task, alone)], alone.host_cores)
     return profile_alone(task, alone)
 
 

@@ -3,10 +3,9 @@
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
-from time import monotonic, sleep
+from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process.claimed_device import (
@@ -24,20 +23,14 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenants import warm_up
 from advisor.measure.solo.profile_options import profile_parser, timm_workloads
 from advisor.measure.solo.script_options import script_workload, split_command
-from advisor.measure.solo.solo_run import SoloRunSettings, cores_for, profile_alone
+from advisor.measure.solo.solo_run import SoloRunSettings, profile_alone
 from advisor.workload.files import user_folder
-from advisor.workload.measured import pace_spread
 from advisor.workload.named_workloads import workload
-from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 from advisor.workload.writing import profile_text, writable, writable_folder, write_whole
 
 # Assumed seconds of a workload before the first has been measured.
 _FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
-
-
-# Before a single workload is measured again: a virtual core can be slow for seconds.
-_PAUSE_S = 5.0
 
 
 def run(argv: Sequence[str]) -> int:
@@ -104,60 +97,26 @@ class _Batch:
     def measure(self, settings: SoloRunSettings) -> None:
         """Measure and write each, until all are done or the next would pass the deadline."""
         began = monotonic()
-        unsteady = []
         for number, each in enumerate(self.todo):
             if self._too_late(monotonic() - began):
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
             say(f"{number + 1}/{len(self.todo)} {each.name}")
-            profile = self._measure_one(each, settings)
-            if profile is not None and profile.unsteady is not None:
-                unsteady.append(profile)
-        for profile in unsteady:
-            if self._too_late(monotonic() - began):
-                say(f"  {profile.name}: no time is left to measure it again")
-                return
-            if len(self.todo) == 1:
-                sleep(_PAUSE_S)
-            self._measure_again(profile, settings)
+            self._measure_one(each, settings)
 
-    def _measure_again(self, first: Profile, settings: SoloRunSettings) -> None:
-        """Measure it at another moment, on other cores if there are any; keep the steadier."""
-        say(f"{first.name} again: its steps varied by {first.unsteady:.0%}")
-        others = tuple(core for core in settings.cores if core not in first.cores)
-        moved = replace(settings, cores=others + first.cores)
-        second = self._measure_one(first.workload, moved, steadier_than=first)
-        kept = first if second is None else second
-        if kept.unsteady is not None:
-            say(f"  {kept.name}: its steps vary by {kept.unsteady:.0%}; intervals are wider for it")
-
-    def _measure_one(
-        self, each: Workload, settings: SoloRunSettings, steadier_than: Profile | None = None
-    ) -> Profile | None:
-        """The profile written; None: it failed, or was not `steadier_than` the one there is."""
+    def _measure_one(self, each: Workload, settings: SoloRunSettings) -> None:
+        """Write its profile, or note why there is none."""
         began = monotonic()
-        written = None
         try:
-            leave_to_tenants([cores_for(each, settings)], settings.host_cores)
             profile = profile_alone(each, settings)
-            if steadier_than is None or pace_spread(profile.windows) < pace_spread(
-                steadier_than.windows
-            ):
-                path = self._path(each)
-                write_whole(path, profile_text(profile))
-                say(f"  {path}")
-                written = profile
-            else:
-                say("  the first measurement was steadier, and is kept")
+            path = self._path(each)
+            write_whole(path, profile_text(profile))
+            say(f"  {path}")
         except AdvisorError as error:
-            if steadier_than is None:
-                self._fail(each.name, error)
-            else:
-                say(f"  {error}; the first measurement is kept")
+            self._fail(each.name, error)
             # A client that died can leave an MPS server that serves nobody.
             settings.session.close()
         self._seconds.append(monotonic() - began)
-        return written
 
     def verdict(self) -> int:
         """The exit code, after printing what failed.

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from time import sleep
 
+from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
-from advisor.measure.process.cores import cores_of_each
+from advisor.measure.process.cores import cores_of_each, leave_to_tenants
 from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.provenance import Origin, recipe_of_script
 from advisor.measure.process.supervisor import say
@@ -18,13 +20,16 @@ from advisor.measure.solo.script_options import described, training_text
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, repeated_pace, settled_step_s
 from advisor.measure.solo.step_parts import StepParts, parts_by_counters, step_parts
 from advisor.sharing import Naive
-from advisor.workload.measured import Provenance
+from advisor.workload.measured import Provenance, pace_spread, unsteady
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
 # A loader starts with prefetched batches, which must be used up before a window begins.
 _TIMING = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=0.4)
 _TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
+
+# Before a workload is measured again: a virtual core can be slow for seconds.
+_PAUSE_S = 5.0
 
 # Kernels take longer in the profiler, short ones most; a trace beyond this ratio gets a warning.
 _TRACE_MAY_EXCEED = 1.05
@@ -65,7 +70,7 @@ class _Alone:
 
 
 def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
-    """Measure `workload` in new processes.
+    """Measure `workload` in new processes: alone, again if its windows disagree, then under MPS.
 
     Raises:
         InvalidInput: It cannot be built, or needs more cores than are allowed.
@@ -73,8 +78,9 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     """
     session, watch = settings.session, Stopwatch()
     session.switch_to(Naive())
+    leave_to_tenants([cores_for(workload, settings)], settings.host_cores)
     to_end = workload.script is not None and workload.script.to_end
-    alone = (_run_to_end if to_end else _trained_alone)(workload, settings, watch)
+    alone = (_run_to_end if to_end else _steadier_alone)(workload, settings, watch)
     _report(alone.pace, alone.parts)
     profile = _profile(alone, settings)
     if settings.probe and session.device.kind == "cuda" and not to_end:
@@ -113,6 +119,34 @@ def _provenance(alone: _Alone, settings: SoloRunSettings) -> Provenance:
     found = settings.origin.provenance(alone.versions, alone.pace.clocks_mhz)
     script = alone.workload.script
     return found if script is None else replace(found, recipes=recipe_of_script(script))
+
+
+def _steadier_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
+    """As `_trained_alone`; where its windows disagree, the steadier of two such measurements.
+
+    The second is at another moment, on other cores if there are any.
+    """
+    first = _trained_alone(workload, settings, watch)
+    varied = unsteady(first.pace.windows)
+    if varied is None:
+        return first
+    say(f"  its steps varied by {varied:.0%}; measuring it again at another moment")
+    sleep(_PAUSE_S)
+    others = tuple(core for core in settings.cores if core not in first.cores)
+    moved = replace(settings, cores=others + first.cores)
+    leave_to_tenants([cores_for(first.workload, moved)], settings.host_cores)
+    try:
+        second = _trained_alone(first.workload, moved, watch)
+    except AdvisorError as error:
+        say(f"  {error}; the first measurement is kept")
+        settings.session.close()  # a client that died can leave an MPS server that serves nobody
+        settings.session.switch_to(Naive())
+        second = first
+    kept = min(first, second, key=lambda each: pace_spread(each.pace.windows))
+    leave_to_tenants([kept.cores], settings.host_cores)
+    if (varied := unsteady(kept.pace.windows)) is not None:
+        say(f"  its steps vary by {varied:.0%}; intervals are wider for it")
+    return kept
 
 
 def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:

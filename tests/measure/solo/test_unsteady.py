@@ -6,72 +6,95 @@ from types import SimpleNamespace
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.measure.solo import profile_command
-from advisor.measure.solo.profile_command import _Batch
-from advisor.workload.measured import Window
+from advisor.measure.solo import solo_run
+from advisor.measure.solo.solo_run import SoloRunSettings, profile_alone
+from advisor.workload.measured import Window, pace_spread
+from advisor.workload.named_workloads import workload
 from advisor.workload.staleness import unsteady_profiles
-from advisor.workload.store import read_profile
 from tests import synthetic
 
 FIRST, SECOND = "resnet50-imagenet64-bs128", "bert-base-finetune-bs16"
 
 
+def windows_of(*paces):
+    return tuple(Window(1.0, 100 / pace) for pace in paces)
+
+
 def of_paces(name, *paces):
-    windows = tuple(Window(1.0, 100 / pace) for pace in paces)
-    return replace(synthetic.profile(name), windows=windows, cores=(0,))
+    return replace(synthetic.profile(name), windows=windows_of(*paces), cores=(0,))
 
 
 @pytest.fixture
-def batch(tmp_path, monkeypatch):
-    """Profiles FIRST and others, each of which measures as said, in turn; what was done."""
-    done = []
+def profiled(monkeypatch):
+    """Profiles FIRST, whose windows alone are as said, in turn; the profile and what was done."""
 
-    def measure(answers, names=(FIRST, SECOND), cores=(0, 1)):
-        def alone(workload, settings):
-            done.append((workload.name, settings.cores[0]))
-            found = answers[workload.name].pop(0)
+    def profiled(*answers, cores=(0, 1)):
+        done, left = [], list(answers)
+
+        def alone(asked, settings, _watch):
+            done.append(settings.cores[0])
+            found = left.pop(0)
             if isinstance(found, Exception):
                 raise found
-            return of_paces(workload.name, *found)
+            pace = SimpleNamespace(windows=windows_of(*found), meter_s=0.0, mean_step_s=0.01)
+            return solo_run._Alone(asked, settings.cores[:1], pace, None, {})
 
-        monkeypatch.setattr(profile_command, "profile_alone", alone)
-        monkeypatch.setattr(profile_command, "sleep", done.append)
+        def probe(_workload, _session, on_cores, *_):
+            done.append(("under MPS", on_cores))
+
+        monkeypatch.setattr(solo_run, "_trained_alone", alone)
+        monkeypatch.setattr(solo_run, "_report", lambda *_: None)
+        monkeypatch.setattr(
+            solo_run, "_profile",
+            lambda alone, _: replace(synthetic.profile(FIRST), windows=alone.pace.windows),
+        )  # fmt: skip
+        monkeypatch.setattr(solo_run, "mps_probe", probe)
+        monkeypatch.setattr(solo_run, "sleep", done.append)
         monkeypatch.setattr("os.sched_setaffinity", lambda *_: None)
-        asked = SimpleNamespace(
-            workloads=list(names), skip_existing=False, deadline=None, probe=False, data=None
-        )
-        session = SimpleNamespace(device=SimpleNamespace(kind="cuda"), close=lambda: None)
-        settings = profile_command.SoloRunSettings(
-            session=session, origin=None, host_cores=cores, cores=cores, probe=False,
+        watch = SimpleNamespace(took=lambda _: None)
+        monkeypatch.setattr(solo_run, "Stopwatch", lambda: watch)
+        session = SimpleNamespace(
+            device=SimpleNamespace(kind="cuda"), close=lambda: done.append("closed"),
+            switch_to=lambda _: None,
+        )  # fmt: skip
+        settings = SoloRunSettings(
+            session=session, origin=None, host_cores=cores, cores=cores, probe=True,
             idle_power_w=None,
         )  # fmt: skip
-        made = _Batch(asked, tmp_path)
-        made.measure(settings)
-        assert made.verdict() == 0
-        return done, read_profile(tmp_path / f"{names[0]}.json")
+        return profile_alone(workload(FIRST), settings), done
 
-    return measure
+    return profiled
 
 
-def test_an_unsteady_one_is_measured_again_after_the_others_on_another_core(batch, capsys):
-    done, kept = batch({FIRST: [(1.0, 1.2), (1.0, 1.01)], SECOND: [(1.0, 1.1)]})
-    assert done == [(FIRST, 0), (SECOND, 0), (FIRST, 1)]
+def test_an_unsteady_one_is_measured_again_on_another_core_before_it_is_under_mps(profiled, capsys):
+    kept, done = profiled((1.0, 1.2), (1.0, 1.01))
+    assert done == [0, 5.0, 1, ("under MPS", (1,))]
     assert kept.unsteady is None
-    assert f"{FIRST} again: its steps varied by 20%" in capsys.readouterr().err
+    assert "its steps varied by 20%; measuring it again" in capsys.readouterr().err
 
 
-def test_one_alone_is_measured_again_once_after_a_pause_on_the_only_core(batch, capsys):
-    done, kept = batch({FIRST: [(1.0, 1.3), (1.0, 1.2)]}, [FIRST], (0,))
-    assert done == [(FIRST, 0), 5.0, (FIRST, 0)]
+def test_a_steady_one_is_measured_once(profiled):
+    assert profiled((1.0, 1.1))[1] == [0, ("under MPS", (0,))]
+
+
+def test_it_is_measured_twice_at_most_on_the_only_core_if_there_is_one(profiled, capsys):
+    kept, done = profiled((1.0, 1.3), (1.0, 1.2), cores=(0,))
+    assert done == [0, 5.0, 0, ("under MPS", (0,))]
     assert kept.unsteady == pytest.approx(0.2)
     assert "its steps vary by 20%" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("second", [(1.0, 1.5), AdvisorError("out of memory")])
-def test_the_first_is_kept_where_the_second_is_no_steadier_or_fails(batch, second, capsys):
-    _, kept = batch({FIRST: [(1.0, 1.2), second]}, [FIRST])
+def test_the_first_is_kept_where_the_second_is_no_steadier(profiled):
+    kept, done = profiled((1.0, 1.2), (1.0, 1.5))
+    assert pace_spread(kept.windows) == pytest.approx(pace_spread(windows_of(1.0, 1.2)))
+    assert done[-1] == ("under MPS", (0,))
+
+
+def test_the_first_is_kept_where_the_second_fails(profiled, capsys):
+    kept, done = profiled((1.0, 1.2), AdvisorError("out of memory"))
     assert kept.unsteady == pytest.approx(0.2)
-    assert "kept" in capsys.readouterr().err
+    assert done == [0, 5.0, 1, "closed", ("under MPS", (0,))]
+    assert "out of memory; the first measurement is kept" in capsys.readouterr().err
 
 
 def test_a_profile_says_how_its_windows_varied_and_how_fast_the_best_were():
