@@ -2,8 +2,9 @@
 
     python -m research.script_score benchmarks/scripts > benchmarks/scripts/score.json
 
-In the folder lie ``measured``, which `benchmarks/script_bench.py` filled, and ``run``: plans of the
-same mixes, predicted and then run by `benchmarks/run_check.py`.
+In the folder lie ``measured``, which `benchmarks/script_bench.py` filled; ``run``: plans of the
+same mixes, predicted and then run by `benchmarks/run_check.py`; and ``commands``: drawn mixes that
+`benchmarks/whole_way.py` profiled, planned and ran by the commands on one host within the hour.
 """
 
 import json
@@ -126,6 +127,11 @@ def by_plan(folder: Path) -> Iterator[ScriptStep]:
                 )  # fmt: skip
 
 
+def unsteady_in(folder: Path) -> list[str]:
+    """The scripts whose profiles in the folder are marked: their windows disagree."""
+    return [name for name, each in profiles_in(folder).items() if each.unsteady is not None]
+
+
 def score(scripts: Path) -> dict[str, Any]:
     """Everything in the folder of `scripts`, by the shipped model."""
     folder = scripts / "measured"
@@ -137,6 +143,8 @@ def score(scripts: Path) -> dict[str, Any]:
         "alone": [asdict(each) for each in alone(folder, profiles)],
         "together": _scored(together(folder, profiles, predictor, of_gpu.name)),
         "by_plan": _scored(by_plan(scripts / "run")),
+        "by_commands": _scored(by_plan(scripts / "commands")),
+        "unsteady": unsteady_in(scripts / "commands" / "profiles"),
     }
 
 

@@ -16,7 +16,7 @@ _ALONE = (
     "script", "hook, us a step", "share of a step", "step over its own clock",
     "step over the zoo's", "the GPU's part", "memory",
 )  # fmt: skip
-_TOGETHER = ("measured on an H200", "steps", "MAPE", "median", "in 90 % interval")
+_TOGETHER = ("measured on an H200, or as said", "steps", "MAPE", "median", "in 90 % interval")
 _MIXES = "mixes of these scripts"
 _OF_ZOO = "scripts-z"
 _CASES = {
@@ -38,6 +38,7 @@ def script_tables() -> str:
     rows = [
         *mixes(scripts["together"], _MIXES),
         *mixes(scripts["by_plan"], "the same by `advisor run`, predicted before"),
+        *by_commands(scripts["by_commands"], scripts["unsteady"]),
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]
@@ -65,6 +66,15 @@ def mixes(steps: Scores, words: str) -> Iterator[tuple[str, ...]]:
         yield _line(f"{words}, {MODE_WORDS[mode]}", those, _inside(those))
     if zoo := [each for each in steps if each["run"].startswith(_OF_ZOO)]:
         yield _line("two of the zoo that do the same as two of them, all ways", zoo, _inside(zoo))
+
+
+def by_commands(steps: Scores, unsteady: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Mixes by the commands alone; then those in which no profile was marked unsteady."""
+    yield from mixes(steps, "drawn mixes by the commands alone, on an H100")
+    spoiled = {each["run"] for each in steps if each["script"] in unsteady}
+    if steady := [each for each in steps if each["run"] not in spoiled]:
+        words = "of these, mixes without a profile marked as unsteady, all ways"
+        yield _line(words, steady, _inside(steady))
 
 
 def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:

@@ -4,13 +4,14 @@ import pytest
 
 from research.files import BENCHMARKS
 from research.script_score import ALIKE, score
-from research.script_table import alone, committed, loaders, mixes, script_tables
+from research.script_table import alone, by_commands, committed, loaders, mixes, script_tables
 
 
 def test_the_committed_score_follows_from_the_committed_runs():
     found, said = score(BENCHMARKS / "scripts"), committed("scripts")
     assert found["alone"] == said["alone"]
-    assert found["by_plan"] == said["by_plan"]
+    for part in ("by_plan", "by_commands", "unsteady"):
+        assert found[part] == said[part]
     for now, then in zip(found["together"], said["together"], strict=True):
         assert now["run"] == then["run"]
         assert now["p50_s"] == pytest.approx(then["p50_s"], rel=0.02)
@@ -33,6 +34,16 @@ def test_each_way_of_sharing_is_a_line_and_what_was_not_compared_a_dash():
     names = ("own_clock", "step", "on_gpu", "memory")
     nothing = dict.fromkeys(names) | {"script": "own", "hook_us": 99.6, "hook_share": 0.004}
     assert alone([nothing]).splitlines()[-1] == "| own | 100 | 0.40 % | - | - | - | - |"
+
+
+def test_mixes_with_an_unsteady_profile_are_left_out_of_a_line_of_their_own():
+    step = {"run": "plan-m1-mps", "sharing": "mps", "script": "a", "error": -0.1, "inside": True}
+    noisy = step | {"run": "plan-m2-mps", "error": 0.3, "inside": False}
+    spoiled = [noisy, noisy | {"script": "b"}]
+    every, steady = by_commands([step, *spoiled], ["b"])
+    assert (every[1], steady[1]) == ("3", "1")
+    assert steady[2:] == ("10.0 %", "10.0 %", "100.0 %")
+    assert len(list(by_commands(spoiled, ["b"]))) == 1
 
 
 def test_each_case_of_loaders_is_a_line():
