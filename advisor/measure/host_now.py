@@ -17,7 +17,7 @@ from advisor.measure.process.cores import allowed_cores, leave_to_tenants
 from advisor.measure.process.provenance import Origin
 from advisor.measure.process.scratch_folders import scratch_folder
 from advisor.measure.process.supervisor import INTERRUPTED, say, supervised
-from advisor.measure.process.tenants import tenants_on
+from advisor.measure.process.tenants import tenants_on, warm_up
 from advisor.measure.process.worker import TenantSetup, installed_version
 from advisor.workload.machine_calibration import Calibration, HostCheck
 
@@ -61,6 +61,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         with scratch_folder() as folder:
             leave_to_tenants([taken], ours)
+            warm_up(folder, "torch_server")
             with tenants_on([TenantSetup("cpu", (core,), {}) for core in taken], folder) as tenants:
                 checks = host_checks(tenants, _LONGEST_S)
     except AdvisorError as error:

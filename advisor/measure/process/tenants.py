@@ -148,19 +148,18 @@ def end_all(tenants: Sequence[TenantHandle]) -> None:
 
 @cache
 def _context() -> ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["advisor.measure.process.fork_server"])
-    return context
+    return multiprocessing.get_context("forkserver")
 
 
-def warm_up(folder: Path) -> None:
+def warm_up(folder: Path, preload: str = "fork_server") -> None:
     """Start the fork server if it does not run; it imports while the caller goes on.
 
     Args:
         folder: Where this process, the server and all tenants keep temporary files from now on,
             a socket of the server's among them; to be removed when all tenants have ended.
+        preload: The module beside this one that it imports.
     """
-    _context()
+    _context().set_forkserver_preload([f"{__package__}.{preload}"])
     # The default is a folder in /tmp that would stay if this process were killed.
     multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
     inherited = os.environ.get("TMPDIR")

@@ -52,18 +52,21 @@ def run(argv: Sequence[str]) -> int:
     batch = _Batch(asked, out)
     if batch.todo:
         line = command_line("advisor.profiling", argv)
-        with _settings_of(device, asked, line) as settings:
+        with _settings_of(device, asked, line, batch.todo) as settings:
             batch.measure(settings)
     return batch.verdict()
 
 
 @contextmanager
-def _settings_of(device: Device, asked: Namespace, command: str) -> Iterator[SoloRunSettings]:
+def _settings_of(
+    device: Device, asked: Namespace, command: str, todo: Sequence[Workload]
+) -> Iterator[SoloRunSettings]:
     ours, allowed = allowed_cores(), allowed_cores(asked.cores)
     with claimed(device, command), scratch_folder() as folder:
         idle_w = idle_power_w(device)
         leave_to_tenants([allowed[:1]], ours)
-        warm_up(folder)
+        if any(each.script is None for each in todo):  # a script starts by itself
+            warm_up(folder)
         with mps_session_on(device, folder) as session:
             yield SoloRunSettings(
                 session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
