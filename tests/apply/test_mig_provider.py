@@ -14,14 +14,17 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import mig_switch
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import NOT_RUN
+from advisor.measure.execution import recorded_run
 from advisor.measure.execution.execution_plan import execution_plan
+from advisor.measure.execution.recorded_run import recorded_runs
 from advisor.measure.execution.run_folder import run_folders
 from advisor.measure.execution.watching import RunPlace, Watch, start
 from advisor.measure.process.claimed_device import device_at_hand
 from advisor.measure.process.journal_files import journal_files
+from advisor.measure.process.provenance import Origin
 from tests.hardware.conftest import install
 from tests.hardware.mig_machine import MigMachine
-from tests.measure.execution.runs import document, script, text_of
+from tests.measure.execution.runs import STEPS, document, script, text_of
 from tests.waiting import until
 
 __all__ = ["install"]
@@ -64,6 +67,18 @@ def test_each_job_sees_its_own_instance_and_the_layout_is_as_before(machine, tmp
     assert NOT_RUN in heard
     assert any("as before" in each for each in heard)
     assert journal_files() == []
+
+
+def test_what_jobs_did_on_their_instances_becomes_a_record_of_that_sharing(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorded_run, "SETTLE_S", 0.0)
+    monkeypatch.setattr(recorded_run, "_SHORTEST_S", 0.1)
+    code = STEPS + "for number in range(1, 60): step(number); time.sleep(0.01)\n"
+    layout = "mig=7g.40gb@0/ci=3c[1]+4c[2]"
+    monitor = run(layout, tmp_path, [code] * 2, [])
+    origin = Origin(monitor.running.site.device, "advisor run", 2)
+    (record,) = recorded_runs(monitor, origin)
+    assert (record.sharing, record.gpu, record.mps_clients) == (layout, "a100-40gb", 0)
+    assert all(tenant.step_s > 0.01 for tenant in record.tenants)
 
 
 def test_each_group_has_instances_of_its_own(machine, tmp_path):

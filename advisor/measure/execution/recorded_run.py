@@ -23,14 +23,14 @@ _SHORTEST_S, _WINDOWS = 6.0, 6
 
 
 def recorded_runs(monitor: RunMonitor, origin: Origin) -> Iterator[Run]:
-    """A record of each stage of the whole GPU in which every job counted its steps long enough.
+    """A record of each stage in which every job counted its steps long enough.
 
     Raises:
         InvalidInput: What was measured cannot be true.
     """
     for number, stage in enumerate(monitor.running.plan.stages, start=1):
         windows = _windows(stage, monitor.running.paces)
-        if windows is not None and not any(part.instance for part in stage.partitions):
+        if windows is not None:
             yield _record(monitor, origin, stage, number, windows)
 
 
@@ -59,17 +59,18 @@ def _record(
 ) -> Run:
     running, jobs = monitor.running, sorted(stage.jobs)
     whole = parse_sharing(running.plan.sharing)
-    sharing = together(restricted(whole, [job - 1 for job in jobs]))
+    sharing = restricted(whole, [job - 1 for job in jobs])
+    on_mig = any(part.instance for part in stage.partitions)
+    shared = on_mig or (together(sharing) is not None and len(jobs) > 1)
     suffix = f"-stage{number}" if len(running.plan.stages) > 1 else ""
-    under_mps = any(part.under_mps for part in stage.partitions)
     return Run(
         id=f"run-{running.state.id}{suffix}",
         gpu=running.site.device.key,
-        sharing=str(sharing) if sharing is not None and len(jobs) > 1 else "naive",
+        sharing=str(sharing) if shared else "naive",
         purpose="validation",
         repeats=None,
         tenants=tuple(_tenant(monitor, running.plan.job(job), windows[job]) for job in jobs),
-        mps_clients=len(jobs) if under_mps else 0,
+        mps_clients=sum(len(part.jobs) for part in stage.partitions if part.under_mps),
         power_w=monitor.power_w(stage),
         counters=None,
         provenance=_provenance(monitor, origin, jobs),
