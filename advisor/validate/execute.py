@@ -142,8 +142,8 @@ def _plan(document: str, ask: Ask) -> ExecutionPlan:
 
 
 _NOTHING_KEPT = (
-    "nothing of it is kept for `advisor fit`, which learns from jobs that all step side by side for "
-    "ten seconds at least"
+    "nothing of it is kept for `advisor fit`, which learns from jobs that all step side by side, "
+    "for ten seconds at least"
 )
 
 
