@@ -15,7 +15,8 @@ from advisor.hardware.catalogue import gpu
 from advisor.workload.measured import Memory
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.store import load_profiles, load_runs
+from advisor.workload.store import load_profiles
+from advisor.workload.stored_runs import load_runs
 from advisor.workload.writing import write_whole
 from advisor.zoo.allocation_recording import recorded
 from advisor.zoo.footprint import replayed, workspace_mib

@@ -184,7 +184,7 @@ def of_profiles() -> Reader:
 
 
 def of_runs() -> Reader:
-    from advisor.workload.store import read_runs
+    from advisor.workload.stored_runs import read_runs
 
     runs = (f"profiles/{GPU}/runs/campaign-0.jsonl", f"profiles/{GPU}/runs/completion-0.jsonl")
     return Reader(read_runs, *(json.loads(_first_line(each)) for each in runs), suffix=".jsonl")

@@ -23,7 +23,8 @@ from advisor.prediction.fit.memory_fit import fit_context
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.memory import MPS_SERVER_MIB, Need, need
 from advisor.workload.profile import Profile
-from advisor.workload.store import load_profiles, load_runs
+from advisor.workload.store import load_profiles
+from advisor.workload.stored_runs import load_runs
 
 # As their drivers report them: an A30, an A100 of 40 GB, an H100 of 80 GB.
 CAPACITIES_MIB = (24_576, 40_960, 81_559)

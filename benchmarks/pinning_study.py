@@ -24,7 +24,7 @@ from advisor.measure.shared.bench import bench_on
 from advisor.measure.shared.planned_run import PlannedMix, PlannedRun, mixes_of
 from advisor.measure.shared.shared_run import measure
 from advisor.workload.named_workloads import workload
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run
 
 SEED = 2053

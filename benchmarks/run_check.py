@@ -83,7 +83,7 @@ def run(folder: Path, device: str, deadline_s: float) -> int:
 
 def compare(folder: Path) -> str:
     from advisor.measure.execution.execution_plan import read_execution_plan
-    from advisor.workload.store import read_runs
+    from advisor.workload.stored_runs import read_runs
 
     lines = ["| plan | job | predicted, ms | interval, ms | measured, ms | error | inside |",
              "|---|---|---|---|---|---|---|"]  # fmt: skip

@@ -28,7 +28,8 @@ from advisor.validate.score_tables import percent
 from advisor.workload.measured import median_step_s
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.store import model_path, read_runs
+from advisor.workload.store import model_path
+from advisor.workload.stored_runs import read_runs
 from research.files import profiles_in
 
 

@@ -18,7 +18,7 @@ from statistics import median
 from advisor.validate.panels import counted_names
 from advisor.validate.score_tables import MODE_WORDS, markdown
 from advisor.workload.run import Run
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from research.script_table import Scores, committed
 
 _WORDS = {"few": "as many as needed", "all": "all"}

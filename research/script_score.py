@@ -22,7 +22,8 @@ from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.validate.validate import compared
 from advisor.workload.profile import Profile
-from advisor.workload.store import model_path, read_runs
+from advisor.workload.store import model_path
+from advisor.workload.stored_runs import read_runs
 from research.files import profiles_in
 
 # Each script, and the workload of the zoo that does the same.

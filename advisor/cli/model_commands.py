@@ -64,7 +64,7 @@ def _measured(
     gpu: str, folder: Path | None
 ) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
     from advisor.workload.estimates import measured_profiles
-    from advisor.workload.store import runs_by_owner, tenants_of
+    from advisor.workload.stored_runs import runs_by_owner, tenants_of
 
     shipped, own = runs_by_owner(gpu, folder)
     found, refused = measured_profiles(gpu, folder, tenants_of(shipped + own))

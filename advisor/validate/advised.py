@@ -21,7 +21,8 @@ from advisor.validate.validate import (
 )
 from advisor.workload.files import is_file, user_folder
 from advisor.workload.run import Run
-from advisor.workload.store import load_profile, read_runs
+from advisor.workload.store import load_profile
+from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run, writable, write_whole
 
 _EACH_RUNS_OWN = "Predicted for the cores that each run had, where it says how fast they were."

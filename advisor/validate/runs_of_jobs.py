@@ -14,7 +14,8 @@ from advisor.workload.documents import read_json
 from advisor.workload.files import EVALUATION, is_file
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.store import runs_by_owner, shipped_folder
+from advisor.workload.store import shipped_folder
+from advisor.workload.stored_runs import runs_by_owner
 
 
 @dataclass(frozen=True, slots=True)

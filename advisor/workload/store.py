@@ -1,4 +1,4 @@
-"""Finds and reads profiles, runs, models and calibrations: the shipped ones and the user's own.
+"""Finds and reads profiles, models and calibrations: the shipped ones and the user's own.
 
 Malformed, truncated, NaN, out-of-range or misspelt input raises `InvalidInput` with the file, the
 field and what to do.
@@ -11,7 +11,6 @@ and is read in addition to the shipped data.
 import os
 from collections.abc import Container, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,6 @@ from advisor.workload.records import parse_record
 
 if TYPE_CHECKING:
     from advisor.workload.machine_calibration import Calibration
-    from advisor.workload.run import Run
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
 
@@ -75,14 +73,6 @@ def read_calibration(path: Path) -> "Calibration":
     return parse_record(Calibration, read_bytes(path), str(path), remedy)
 
 
-def read_runs(path: Path) -> "tuple[Run, ...]":
-    """The runs in a JSON Lines file, in its order."""
-    from advisor.workload.run import Run
-
-    where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
-    return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)
-
-
 def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
     """The folder of shipped data of `kind` for this process.
 
@@ -97,14 +87,15 @@ def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
     return beside_package(kind)
 
 
-def _folders(gpu: str, given: Path | None) -> list[Path]:
-    return [shipped_folder("profiles", given) / gpu, user_folder("profiles") / gpu]
+def data_folders(gpu: str, given: Path | None = None) -> tuple[Path, Path]:
+    """Where profiles of `gpu` lie, and runs in ``runs``: shipped ones, and the user's own."""
+    return shipped_folder("profiles", given) / gpu, user_folder("profiles") / gpu
 
 
 def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
     """Every profile measured on `gpu`, by name; the user's own replaces a shipped one."""
     nested, own = (
-        {path.stem: path for path in profile_files(folder)} for folder in _folders(gpu, given)
+        {path.stem: path for path in profile_files(folder)} for folder in data_folders(gpu, given)
     )
     return nested | _side_by_side(given).get(gpu, {}) | own
 
@@ -204,33 +195,6 @@ def sound_profiles(
                 raise
             refused.append(str(error))
     return found, tuple(refused)
-
-
-def load_runs(gpu: str, given: Path | None = None) -> "tuple[Run, ...]":
-    """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
-    return sum(runs_by_owner(gpu, given), ())
-
-
-def tenants_of(runs: "Iterable[Run]") -> frozenset[str]:
-    """Names of the workloads in `runs`."""
-    return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
-
-
-def runs_by_owner(gpu: str, given: Path | None = None) -> "tuple[tuple[Run, ...], tuple[Run, ...]]":
-    """The shipped runs on `gpu`, and the user's own from validations and campaigns.
-
-    The user's runs get ids that differ from those of shipped runs of the same plan.
-    """
-    shipped, own = (
-        tuple(run for file in sorted((f / "runs").glob("*.jsonl")) for run in read_runs(file))
-        for f in _folders(gpu, given)
-    )
-    if {run.id for run in shipped}.isdisjoint(run.id for run in own):
-        return shipped, own
-    return shipped, tuple(
-        replace(run, id=f"own-{run.id}", repeats=run.repeats and f"own-{run.repeats}")
-        for run in own
-    )
 
 
 NO_CALIBRATION = Path("none")

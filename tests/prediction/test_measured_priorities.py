@@ -10,7 +10,8 @@ from advisor.prediction.model_file import load_model
 from advisor.prediction.physics import replay_mix
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Mps, parse_sharing
-from advisor.workload.store import read_profile, read_runs
+from advisor.workload.store import read_profile
+from advisor.workload.stored_runs import read_runs
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "profiles"

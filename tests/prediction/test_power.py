@@ -16,7 +16,8 @@ from advisor.prediction.model_file import load_model, model_text
 from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together, with_energy
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
-from advisor.workload.store import load_profiles, load_runs, model_path
+from advisor.workload.store import load_profiles, model_path
+from advisor.workload.stored_runs import load_runs
 from tests import synthetic
 
 H200 = gpu("h200-141gb")

@@ -8,7 +8,8 @@ from advisor.prediction.fit.memory_fit import Trial, fit_context, trials
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.memory import Need
 from advisor.workload.measured import Memory
-from advisor.workload.store import load_profiles, load_runs
+from advisor.workload.store import load_profiles
+from advisor.workload.stored_runs import load_runs
 from research.memory_risk import risk_rows
 from research.memory_score import evaluate_memory
 from tests import synthetic

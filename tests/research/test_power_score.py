@@ -8,7 +8,8 @@ from advisor.prediction.interval import Interval
 from advisor.prediction.physics import Physics
 from advisor.prediction.replay import TimeSlicing
 from advisor.validate.predicted_and_measured import RunComparison, compared_job
-from advisor.workload.store import load_profiles, load_runs
+from advisor.workload.store import load_profiles
+from advisor.workload.stored_runs import load_runs
 from research.power_score import PowerData, power_scores
 
 H200 = gpu("h200-141gb")

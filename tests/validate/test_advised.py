@@ -22,7 +22,7 @@ from advisor.validate.advised import (
 )
 from advisor.validate.validate import check, compared_as_ranked, validation_table
 from advisor.workload.named_workloads import workload
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 from tests.measure.calibrate.recorded import calibration

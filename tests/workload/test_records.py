@@ -7,7 +7,8 @@ from advisor.errors import InvalidInput
 from advisor.workload.profile import PartSeconds, Profile
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
-from advisor.workload.store import read_profile, read_runs
+from advisor.workload.store import read_profile
+from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run, profile_text, run_line, write_whole
 from tests import synthetic
 

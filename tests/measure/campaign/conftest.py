@@ -3,7 +3,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from tests.measure.campaign.plans import written
 from tests.measure.shared.real_command import Started
 

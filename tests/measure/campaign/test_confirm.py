@@ -8,7 +8,7 @@ import pytest
 
 from advisor.measure.campaign.confirm_cases import cases
 from advisor.measure.campaign.draw import drawn_plans
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.measure.shared.real_command import Started

@@ -7,7 +7,7 @@ from advisor.measure.campaign.steadiness import Steadiness
 from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.workload.measured import Memory, Window
 from advisor.workload.run import Run, Tenant
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from tests.measure.campaign.test_task_queue import many
 from tests.synthetic import PROVENANCE
 

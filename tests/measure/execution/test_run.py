@@ -9,7 +9,7 @@ import pytest
 
 from advisor.measure.process.progress_file import progress_in
 from advisor.workload.named_workloads import workload
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from tests.measure.execution.runs import FOREVER, STEPS, document, script
 from tests.waiting import PATIENCE_S, until
 

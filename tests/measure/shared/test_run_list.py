@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.measure.shared.run_list import main
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from tests.measure.shared.real_command import Command
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S

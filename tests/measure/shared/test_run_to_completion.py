@@ -11,7 +11,7 @@ from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import refuse_of_cpu
 from advisor.measure.shared.strict_record import record
 from advisor.sharing import Mps, Naive
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from tests.measure.shared.real_command import Command
 from tests.waiting import PATIENCE_S
 

@@ -11,7 +11,7 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.workload.spec import Script, Workload
-from advisor.workload.store import read_runs
+from advisor.workload.stored_runs import read_runs
 from tests.measure.shared.real_command import Started
 
 SCRIPTS = Path(__file__).parents[1] / "process" / "scripts"

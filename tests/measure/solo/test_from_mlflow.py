@@ -6,7 +6,8 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.measure.solo.from_mlflow import RUNS, run
-from advisor.workload.store import read_profile, read_runs
+from advisor.workload.store import read_profile
+from advisor.workload.stored_runs import read_runs
 from tests.workload.tracked_stores import put_run, radt, recorded_folder, smi
 
 GPU = "a100-40gb"
