@@ -66,7 +66,7 @@ class Advisor(Sources):
         variants, refused = variants_of(found, self.card.key, self.profiles)
         best = advised.best.prediction
         return replace(
-            with_commands(advised), standing=self.machine.standing(found), variants=variants,
+            with_commands(advised), standing=self.standing(found), variants=variants,
             refused_variants=refused,
             remedies=host_remedies(advised.jobs, self.card, best, self.predictor),
         )  # fmt: skip
@@ -86,7 +86,7 @@ class Advisor(Sources):
         """
         found = self.jobs(jobs)
         advised = self._ranked(found, objective, conditions, level, rough=True)
-        return replace(advised, standing=self.machine.standing(found))
+        return replace(advised, standing=self.standing(found))
 
     def _ranked(
         self,
@@ -115,7 +115,7 @@ class Advisor(Sources):
         from advisor.plan.fleet_plan import plan_fleet
 
         found = plan_fleet(jobs, self.card, self.predictor, terms)
-        return replace(found, standing=self.machine.standing(jobs))
+        return replace(found, standing=self.standing(jobs))
 
     def recommend_copies(
         self, job: Job, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
@@ -124,7 +124,7 @@ class Advisor(Sources):
         from advisor.plan.copies_search import copies_that_pay
 
         found = copies_that_pay(job, self.card, self.predictor, conditions, level)
-        return replace(found, standing=self.machine.standing([job]))
+        return replace(found, standing=self.standing([job]))
 
     def trials(  # noqa: PLR0913 - each says one thing
         self,
@@ -167,7 +167,7 @@ class Advisor(Sources):
 
         profiles = self.at_measured_batches(names)
         found = slices_for_job(profiles, self.card, self.predictor, on, batches)
-        return replace(found, standing=self.machine.standing([Job(each) for each in profiles]))
+        return replace(found, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
         self, running: "Running", offered: Sequence[Job], limits: "AdmissionLimits"
@@ -176,7 +176,7 @@ class Advisor(Sources):
         from advisor.plan.admission import additions
 
         found = additions(running, offered, self.card, self.predictor, limits)
-        return replace(found, standing=self.machine.standing([*running.jobs, *offered]))
+        return replace(found, standing=self.standing([*running.jobs, *offered]))
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
         """Forecast for `jobs` under one `sharing`; jobs and errors as for `recommend`.
@@ -246,7 +246,7 @@ class Advisor(Sources):
 
         found = over_time(arrivals, _parsed(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
-        return replace(found, standing=self.machine.standing(distinct))
+        return replace(found, standing=self.standing(distinct))
 
     def first_kernels(self, found: "Simulation") -> "tuple[ReplayedKernel, ...]":
         """The kernels that the first jobs of a simulation run, by replay.
@@ -264,7 +264,7 @@ class Advisor(Sources):
 
         predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
         found = forecast(Mixes(asked := self.jobs(jobs), predictor), _parsed(sharing))
-        return replace(found, standing=self.machine.standing(asked))
+        return replace(found, standing=self.standing(asked))
 
 
 def _parsed(sharing: str | Sharing) -> Sharing:

@@ -1,6 +1,6 @@
 """The data that advice is based on: profiles, the fitted model, and the machine it is for."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from importlib.resources import as_file, files
@@ -22,8 +22,10 @@ from advisor.workload.store import model_path
 if TYPE_CHECKING:
     from advisor.hardware.gpu_state import LiveGpu
     from advisor.plan.machine import HostCheckNow, Machine
+    from advisor.plan.recommendation import Standing
     from advisor.plan.running_jobs import Running
     from advisor.prediction.model_file import Model
+    from advisor.prediction.own_pace import OwnPace
     from advisor.prediction.predictor import Predictor
 
 
@@ -137,12 +139,28 @@ class Sources:
     def _uncapped(self) -> Predicts:
         """As `predictor`, under the GPU's own limit; predictions under caps are derived from it."""
         from advisor.plan.forecast import MixCache
+        from advisor.plan.paced_predictor import PacedPredictor
         from advisor.plan.shared_cores import SharedCores
 
         here = self.machine.predictor(self.uncalibrated)
         at_hand = None if self.present is None else self.present.host_cores
         cores = self.host_cores or at_hand
-        return MixCache(here if cores is None else SharedCores(here, cores))
+        shared = here if cores is None else SharedCores(here, cores)
+        return MixCache(PacedPredictor(shared, self.own_paces) if self.own_paces else shared)
+
+    @property
+    def own_paces(self) -> "Mapping[str, OwnPace]":
+        """What the user's own runs on this GPU say of the pace of jobs, by name."""
+        return self.model.own_paces.get(self.card.key, {})
+
+    def standing(self, jobs: Sequence[Job]) -> "Standing":
+        """What advice for `jobs` is based on."""
+        from advisor.prediction.own_pace import pace_of
+
+        profiles = {job.name: job.profile for job in jobs}
+        known = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
+        paced = tuple((name, found) for name, found in known if found is not None)
+        return replace(self.machine.standing(jobs), own_paces=paced)
 
     def under(self, cap_w: float) -> Self:
         """The same sources under another power cap; both share what was read and predicted.

@@ -9,7 +9,7 @@ same mixes, predicted and then run by `benchmarks/run_check.py`; and ``commands`
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -17,9 +17,12 @@ from typing import Any
 
 from advisor.hardware.catalogue import gpu
 from advisor.measure.execution.execution_plan import read_execution_plan
+from advisor.plan.paced_predictor import PacedPredictor
 from advisor.plan.recommendation import Predicts
+from advisor.prediction.fit.own_pace_fit import own_paces
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.validate import compared
 from advisor.workload.profile import Profile
 from advisor.workload.store import model_path
@@ -103,7 +106,11 @@ def together(
 ) -> Iterator[ScriptStep]:
     """Each script of each run, as `advisor validate` predicts and compares it."""
     runs = [run for path in sorted((folder / "runs").glob("*.jsonl")) for run in read_runs(path)]
-    for found in compared(runs, profiles, predictor, gpu(key)):
+    yield from _steps(compared(runs, profiles, predictor, gpu(key)))
+
+
+def _steps(runs: Iterable[RunComparison]) -> Iterator[ScriptStep]:
+    for found in runs:
         for job in found.jobs:
             yield ScriptStep(
                 run=found.run.id, sharing=found.run.sharing, script=job.job,
@@ -133,18 +140,37 @@ def unsteady_in(folder: Path) -> list[str]:
     return [name for name, each in profiles_in(folder).items() if each.unsteady is not None]
 
 
+def by_runs_before(folder: Path) -> dict[str, list[ScriptStep]]:
+    """Each script of each run, from the profiles alone and with what the runs before it taught.
+
+    By the shipped model, which has seen none of them, on a host that nobody checked.
+    """
+    runs = [run for path in sorted(folder.glob("runs-*.jsonl")) for run in read_runs(path)]
+    runs.sort(key=lambda run: run.provenance.date)
+    profiles, card = profiles_in(folder / "profiles"), gpu(runs[0].gpu)
+    plain = Predictor(card, load_model(model_path(None)))
+    found: dict[str, list[ScriptStep]] = {"profiles alone": [], "runs before": []}
+    for at, run in enumerate(runs):
+        paced = PacedPredictor(plain, own_paces(profiles, runs[:at], plain))
+        for name, predictor in (("profiles alone", plain), ("runs before", paced)):
+            found[name] += _steps(compared([run], profiles, predictor, card))
+    return found
+
+
 def score(scripts: Path) -> dict[str, Any]:
     """Everything in the folder of `scripts`, by the shipped model."""
     folder = scripts / "measured"
     (of_gpu,) = (folder / "profiles").iterdir()
     profiles = profiles_in(of_gpu)
     predictor = Predictor(gpu(of_gpu.name), load_model(model_path(None))).on_known_cores()
+    before = by_runs_before(scripts / "commands")
     return {
         "gpu": of_gpu.name,
         "alone": [asdict(each) for each in alone(folder, profiles)],
         "together": _scored(together(folder, profiles, predictor, of_gpu.name)),
         "by_plan": _scored(by_plan(scripts / "run")),
         "by_commands": _scored(by_plan(scripts / "commands")),
+        "by_runs_before": {name: _scored(iter(steps)) for name, steps in before.items()},
         "unsteady": unsteady_in(scripts / "commands" / "profiles"),
     }
 

@@ -24,6 +24,10 @@ _CASES = {
     "together": "jobs that decode images, with cores of their own",
     "crowded": "the same on fewer cores than processes",
 }
+_LEARNT = {
+    "profiles alone": "the same from the profiles alone, host not checked, all ways",
+    "runs before": "the same once `advisor fit` knows the runs before each",
+}
 _SIZES = {"between": "between sizes that were measured", "beyond": "beyond them, up to 4 times"}
 
 
@@ -39,6 +43,7 @@ def script_tables() -> str:
         *mixes(scripts["together"], _MIXES),
         *mixes(scripts["by_plan"], "the same by `advisor run`, predicted before"),
         *by_commands(scripts["by_commands"], scripts["unsteady"]),
+        *runs_before(scripts["by_runs_before"]),
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]
@@ -75,6 +80,12 @@ def by_commands(steps: Scores, unsteady: Sequence[str]) -> Iterator[tuple[str, .
     if steady := [each for each in steps if each["run"] not in spoiled]:
         words = "of these, mixes without a profile marked as unsteady, all ways"
         yield _line(words, steady, _inside(steady))
+
+
+def runs_before(steps: Mapping[str, Scores]) -> Iterator[tuple[str, ...]]:
+    """The same mixes, before and after the advisor learnt from runs of the same jobs."""
+    for name, words in _LEARNT.items():
+        yield _line(words, steps[name], _inside(steps[name]))
 
 
 def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:

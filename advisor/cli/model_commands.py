@@ -56,7 +56,7 @@ class MeasuredOptions:
         for key in sorted((known.keys() & profiled_gpus(self.profiles)) - {self.gpu}):
             profiles, shipped, own = _measured(key, self.profiles)
             if shipped + own:
-                found.append(MeasuredGpu(known[key], profiles, shipped + own))
+                found.append(MeasuredGpu(known[key], profiles, shipped + own, own))
         return tuple(found)
 
 
@@ -102,7 +102,7 @@ def fit(measured: MeasuredOptions, out: _Models = None) -> None:
     if not shipped + own:
         raise InvalidInput(_nothing_to_learn(card.key))
     others = measured.others()
-    everyone = (MeasuredGpu(card, alone, shipped + own), *others)
+    everyone = (MeasuredGpu(card, alone, shipped + own, own), *others)
     # In one order whichever GPU was asked about, so that the model is one and the same.
     model = _fitted(sorted(everyone, key=lambda each: each.gpu.key))
     write_whole(path, model_text(model))
@@ -112,6 +112,8 @@ def fit(measured: MeasuredOptions, out: _Models = None) -> None:
             f"{counted(data.profiles, 'profile')} on {key}."
         )
     _show_runs(card, (alone, shipped, own))
+    if paced := model.own_paces.get(card.key):
+        show_text(f"At the pace of your own runs from now on: {', '.join(sorted(paced))}.")
     for each in others:
         used = len(shared_runs(each.profiles, each.runs, each.gpu))
         show_text(f"Used on {each.gpu.key}: {used} of {counted(len(each.runs), 'run')}.")
@@ -134,6 +136,7 @@ _NOTHING_OF_YOURS = (
 def _fitted(everyone: "Sequence[MeasuredGpu]") -> "Model":
     from advisor.measure.process.cores import allowed_cores
     from advisor.prediction.fit.fit_model import fit as fitted
+    from advisor.prediction.fit.own_pace_fit import with_own_paces
     from advisor.prediction.fit.surrogate_fit import with_surrogate
 
     runs = sum(len(each.runs) for each in everyone)
@@ -144,7 +147,7 @@ def _fitted(everyone: "Sequence[MeasuredGpu]") -> "Model":
         taught = {each.gpu: list(each.profiles.values()) for each in everyone}
         model = with_surrogate(model, taught, processes=len(allowed_cores()))
         advance(2, 2, "fitted")
-    return model
+    return with_own_paces(model, everyone)
 
 
 def _nothing_to_learn(gpu: str) -> str:

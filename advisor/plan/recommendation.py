@@ -10,6 +10,7 @@ from advisor.plan.host_bound import Remedy
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.interval import Interval, Level
 from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.own_pace import OwnPace
 from advisor.prediction.surrogate_answers import SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing
 from advisor.workload.job import Job
@@ -75,6 +76,7 @@ class Standing:
         unsteady: A line for each profile whose windows disagree with each other.
         estimated: Profiles that were not measured on this GPU or at this batch size, but estimated
             from others that were.
+        own_paces: Jobs by name, and what the user's own runs say of their pace.
     """
 
     calibrated: Calibrated | None = None
@@ -82,6 +84,7 @@ class Standing:
     unchecked: str | None = None
     unsteady: tuple[str, ...] = ()
     estimated: tuple[Profile, ...] = ()
+    own_paces: tuple[tuple[str, OwnPace], ...] = ()
 
     @property
     def doubts(self) -> "tuple[Stale | str, ...]":

@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from advisor.errors import InvalidInput
@@ -10,6 +10,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.prediction.cholesky import keep_factors
 from advisor.prediction.correction import Correction, Doubt
 from advisor.prediction.gpu_constants import GpuConstants, nearest_constants, of_its_architecture
+from advisor.prediction.own_pace import OwnPace
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.prediction.utilisation_model import UtilisationModel
 from advisor.sharing import Mode
@@ -72,6 +73,7 @@ class Model:
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
+        own_paces: By GPU and job: what the user's own runs say of its pace.
     """
 
     data: dict[str, Data]
@@ -83,6 +85,7 @@ class Model:
     memory_sigma: float
     unseen: UnseenGpu
     distilled: SurrogateModel | None = None
+    own_paces: dict[str, dict[str, OwnPace]] = field(default_factory=dict)
     schema: int = 2
 
     def __post_init__(self) -> None:

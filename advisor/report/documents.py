@@ -93,6 +93,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),
         "host": host_note(standing),
+        "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale],
         "unsteady": list(standing.unsteady),
         "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},

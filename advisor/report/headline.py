@@ -1,6 +1,6 @@
 """Names of plans and costs, and what their figures are based on, in words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,20 @@ def cap_note(cap_w: float) -> str:
 
 def host_note(standing: Standing) -> str:
     """How fast a host the advice assumes, and how that is known."""
+    return " ".join([_checked(standing), *_paced(standing)])
+
+
+def _paced(standing: Standing) -> Iterator[str]:
+    """Jobs whose pace is that of the user's own runs, if there are any."""
+    said = [
+        f"{name} by {counted(each.runs, 'run')} ({units.number(each.slowdown)} times its profile's)"
+        for name, each in standing.own_paces
+    ]
+    if said:
+        yield f"The host's part as in runs of your own: {', '.join(said)}."
+
+
+def _checked(standing: Standing) -> str:
     known = standing.calibrated
     if known is None:
         why = f" ({standing.unchecked})" if standing.unchecked else ""

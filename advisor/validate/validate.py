@@ -9,6 +9,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
 from advisor.prediction.interval import Interval
+from advisor.prediction.own_pace import at_own_pace
 from advisor.validate.predicted_and_measured import (
     JobComparison,
     RunComparison,
@@ -96,7 +97,8 @@ def compared_as_ranked(
 
 def _as_ranked(run: Run, profiles: Mapping[str, Profile], advisor: "Advisor") -> RunComparison:
     measured = profiles_of(run, profiles, "raw")
-    here = advisor.machine.profiles_here(measured, len(measured))
+    paced = [at_own_pace(each, advisor.own_paces) for each in measured]
+    here = advisor.machine.profiles_here(paced, len(measured))
     found = compare(run, measured, advisor.predictor, advisor.card, {})
     jobs = zip(found.jobs, here, strict=True)
     return RunComparison(run, tuple(replace(job, alone_s=each.step_s) for job, each in jobs))

@@ -1,5 +1,7 @@
 """Scripts that were measured, and what docs/your-own-train-py.md says of them."""
 
+from statistics import mean
+
 import pytest
 
 from research.files import BENCHMARKS
@@ -12,9 +14,19 @@ def test_the_committed_score_follows_from_the_committed_runs():
     assert found["alone"] == said["alone"]
     for part in ("by_plan", "by_commands", "unsteady"):
         assert found[part] == said[part]
-    for now, then in zip(found["together"], said["together"], strict=True):
+    parts = [(found["together"], said["together"])]
+    parts += [(now, said["by_runs_before"][name]) for name, now in found["by_runs_before"].items()]
+    for now, then in (each for part in parts for each in zip(*part, strict=True)):
         assert now["run"] == then["run"]
         assert now["p50_s"] == pytest.approx(then["p50_s"], rel=0.02)
+
+
+def test_runs_of_a_job_teach_what_its_profile_did_not_show():
+    before, after = (
+        mean(abs(each["error"]) for each in committed("scripts")["by_runs_before"][name])
+        for name in ("profiles alone", "runs before")
+    )
+    assert after < 0.7 * before
 
 
 def test_a_script_does_on_the_gpu_what_the_same_work_of_the_zoo_does():

@@ -27,6 +27,7 @@ class MeasuredGpu:
     Attributes:
         profiles: Solo profiles by name; runs of other workloads are skipped.
         runs: All runs; failed ones and solo runs do not teach sharing.
+        own: Those of `runs` that are the user's own.
 
     Raises:
         InvalidInput: A run or a profile is of another GPU.
@@ -35,6 +36,7 @@ class MeasuredGpu:
     gpu: Gpu
     profiles: Mapping[str, Profile]
     runs: Sequence[Run]
+    own: Sequence[Run] = ()
 
     def __post_init__(self) -> None:
         measured_on = {run.gpu for run in self.runs} | {e.gpu for e in self.profiles.values()}

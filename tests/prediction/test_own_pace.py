@@ -1,0 +1,96 @@
+"""What the user's own runs of a job say of its pace, where the host sets that."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput
+from advisor.plan.paced_predictor import PacedPredictor
+from advisor.prediction.fit.own_pace_fit import own_paces
+from advisor.prediction.own_pace import OwnPace, at_own_pace
+from advisor.sharing import Mps, Serial
+from tests import synthetic
+from tests.plan.test_shared_cores import Apart
+
+HOST_BOUND = synthetic.profile("resnet26-cifar10-bs128", host_s=0.010, gpu_s=0.002)
+GPU_BOUND = synthetic.profile("bert-base-finetune-bs16", host_s=0.004, gpu_s=0.020)
+PROFILES = {each.name: each for each in (HOST_BOUND, GPU_BOUND)}
+
+
+def learnt(*runs):
+    return own_paces(PROFILES, runs, Apart())
+
+
+def runs_of(*slowdowns):
+    return [
+        synthetic.run([HOST_BOUND, GPU_BOUND], slowdown=each, run_id=f"r{number}")
+        for number, each in enumerate(slowdowns)
+    ]
+
+
+def test_a_job_whose_host_was_faster_in_every_run_is_taken_to_be_so():
+    (pace,) = learnt(*runs_of(*[0.7] * 9)).values()
+    assert pace.runs == 9
+    assert pace.slowdown == pytest.approx(0.7**0.9)
+    found = at_own_pace(HOST_BOUND, {HOST_BOUND.name: pace})
+    assert found.step_s == pytest.approx(HOST_BOUND.step_s * 0.7**0.9)
+    assert found.gpu_s == HOST_BOUND.gpu_s
+
+
+def test_one_run_counts_as_much_as_the_profile():
+    (pace,) = learnt(*runs_of(1.44)).values()
+    assert pace.slowdown == pytest.approx(1.2)
+
+
+def test_copies_in_a_run_are_one_run():
+    copies = synthetic.run([HOST_BOUND] * 3, slowdown=1.44)
+    assert learnt(copies) == learnt(*runs_of(1.44))
+
+
+def test_a_job_that_the_gpu_holds_back_tells_nothing_of_its_host():
+    assert GPU_BOUND.name not in learnt(*runs_of(2.0, 2.0))
+
+
+def test_runs_that_failed_or_were_on_instances_or_of_unknown_jobs_are_left_out():
+    (good,) = runs_of(1.44)
+    dead = replace(good.tenants[0], outcome="died", detail="killed", windows=())
+    failed = replace(good, tenants=(dead, good.tenants[1]))
+    on_mig = replace(good, sharing="mig=3g.71gb,4g.71gb")
+    stranger = synthetic.run([HOST_BOUND, synthetic.profile("mlp-toy-bs128")])
+    assert learnt(failed, on_mig, stranger) == {}
+
+
+def test_a_profile_that_was_made_since_is_left_as_it_is():
+    paces = learnt(*runs_of(1.44))
+    later = replace(HOST_BOUND.provenance, date="2027-01-01T00:00:00+00:00")
+    made_since = replace(HOST_BOUND, provenance=later)
+    assert at_own_pace(made_since, paces) is made_since
+    assert at_own_pace(GPU_BOUND, paces) is GPU_BOUND
+    assert at_own_pace(HOST_BOUND, paces).provenance == HOST_BOUND.provenance
+
+
+def test_a_check_of_the_host_does_not_count_a_second_time():
+    assert HOST_BOUND.host_check_s is not None
+    assert at_own_pace(HOST_BOUND, learnt(*runs_of(1.44))).host_check_s is None
+
+
+def test_predictions_are_of_the_job_at_that_pace_and_of_the_others_as_they_are():
+    paced = PacedPredictor(Apart(), learnt(*runs_of(1.44)))
+    for sharing in (Serial(), Mps()):
+        ours, other = paced.predict([HOST_BOUND, GPU_BOUND], sharing).jobs
+        assert ours.step_s.p50 == pytest.approx(1.2 * HOST_BOUND.step_s)
+        assert other.step_s.p50 == pytest.approx(GPU_BOUND.step_s)
+    assert paced.surrogate([HOST_BOUND]) is None
+
+
+@given(slowdowns=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=6))
+def test_the_pace_lies_between_the_profile_and_what_the_runs_showed(slowdowns):
+    (pace,) = learnt(*runs_of(*slowdowns)).values()
+    assert min(1.0, *slowdowns) - 1e-9 <= pace.slowdown <= max(1.0, *slowdowns) + 1e-9
+
+
+def test_an_impossible_pace_is_refused():
+    with pytest.raises(InvalidInput, match="slowdown in runs of your own"):
+        OwnPace(slowdown=0.0, runs=1, profiled=None)
