@@ -65,8 +65,8 @@ def test_a_document_has_the_keys_that_others_script_against():
     found = compared("naive", "mps", [LARGE] * 2, wide=0.01)
     document = json.loads(json.dumps(comparison_document(found), allow_nan=False))
     assert document.keys() == {
-        "schema", "gpu", "compared_by", "note", "calibrated", "host", "stale", "unsteady",
-        "estimated_profiles", "estimated_batches", "text",
+        "schema", "gpu", "compared_by", "note", "calibrated", "host", "own_paces",
+        "stale", "unsteady", "estimated_profiles", "estimated_batches", "text",
         "better", "cost", "serial", "plans", "power_w", "jobs",
     }  # fmt: skip
     assert document["better"] == "mps"

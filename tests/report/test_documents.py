@@ -40,6 +40,7 @@ def test_a_prediction_has_the_keys_that_others_script_against():
     standing = {
         "calibrated",
         "host",
+        "own_paces",
         "stale",
         "unsteady",
         "estimated_profiles",
@@ -62,8 +63,8 @@ def test_what_was_not_measured_is_null():
 def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
-        "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "stale",
-        "unsteady", "estimated_profiles", "estimated_batches", "verdict", "workloads",
+        "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "own_paces",
+        "stale", "unsteady", "estimated_profiles", "estimated_batches", "verdict", "workloads",
         "epochs", "serial", "plans", "left_out",
         "searched",
     }  # fmt: skip
