@@ -62,6 +62,7 @@ report: $(VENV)/dev
 	$(call SCORED,loader_score,loaders)
 	$(call SCORED,execution_score,executions)
 	$(call SCORED,pinning_score,pinning)
+	$(call SCORED,own_pace_score,own-pace)
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions

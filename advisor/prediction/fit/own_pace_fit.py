@@ -1,7 +1,7 @@
 """Learns from the user's own runs how fast the host's part of each job is there."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log
 from statistics import median
@@ -20,8 +20,8 @@ from advisor.workload.run import Run
 _HOST_BOUND = 0.1
 
 # Of runs that a profile counts as: with as many runs of one's own, the truth is taken to lie in the
-# middle. On runs of five days on hosts of an H200 and an H100, each predicted with those before it
-# that day, 0, 1 and 3 were within a tenth of the error of each other, 1 best.
+# middle. Of 0, 1 and 3, 1 was best, though by little, where `research.own_pace_score` predicts each
+# run with those before it that day.
 _PROFILE_COUNTS = 1
 
 
@@ -46,21 +46,21 @@ def own_paces(
     """
     logs: dict[str, list[float]] = defaultdict(list)
     for run in runs:
-        for name, behind in _behind(run, profiles, predictor).items():
-            logs[name].append(median(behind))
-    return {
-        name: OwnPace(
-            slowdown=exp(median(each) * len(each) / (len(each) + _PROFILE_COUNTS)),
-            runs=len(each), profiled=date_of(profiles[name]),
-        )
-        for name, each in logs.items()
-    }  # fmt: skip
+        for name, behind in host_behind(run, profiles, predictor).items():
+            logs[name].append(behind)
+    return {name: pace_by(each, profiles[name]) for name, each in logs.items()}
 
 
-def _behind(
+def pace_by(logs: Sequence[float], profile: Profile) -> OwnPace:
+    """What runs say of `profile`; of each, how far the host was behind, as of `host_behind`."""
+    drawn = median(logs) * len(logs) / (len(logs) + _PROFILE_COUNTS)
+    return OwnPace(slowdown=exp(drawn), runs=len(logs), profiled=date_of(profile))
+
+
+def host_behind(
     run: Run, profiles: Mapping[str, Profile], predictor: Predictor
-) -> dict[str, list[float]]:
-    """Log of the measured over the predicted step of each host-bound tenant, by name."""
+) -> dict[str, float]:
+    """By name: log of the measured over the predicted step of host-bound jobs, median of copies."""
     names = [tenant.workload.name for tenant in run.tenants]
     sharing = together(parse_sharing(run.sharing))
     if not run.shows_pace or sharing is None or any(name not in profiles for name in names):
@@ -70,4 +70,4 @@ def _behind(
     for name, tenant, job in zip(names, run.tenants, jobs, strict=True):
         if log_beyond_host(profiles[name], job.step_s.p50) < _HOST_BOUND:
             found[name].append(log(tenant.step_s / job.step_s.p50))
-    return found
+    return {name: median(each) for name, each in found.items()}
