@@ -1,6 +1,7 @@
 """What the user's own runs of a job say of its pace, where the host sets that."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,13 @@ def test_copies_in_a_run_are_one_run():
 
 def test_a_job_that_the_gpu_holds_back_tells_nothing_of_its_host():
     assert GPU_BOUND.name not in learnt(*runs_of(2.0, 2.0))
+
+
+def test_a_job_of_bare_numbers_tells_nothing_of_its_host():
+    bare = replace(HOST_BOUND, host_s=None, gpu_s=None, trace=None)
+    alone = Apart().predict([HOST_BOUND] * 2, Mps())
+    as_alone = SimpleNamespace(predict=lambda *_: alone)
+    assert own_paces({bare.name: bare}, [synthetic.run([bare] * 2)], as_alone) == {}
 
 
 def test_runs_that_failed_or_were_on_instances_or_of_unknown_jobs_are_left_out():

@@ -68,6 +68,9 @@ def host_behind(
     jobs = predictor.predict([profiles[name] for name in names], sharing).jobs
     found: dict[str, list[float]] = defaultdict(list)
     for name, tenant, job in zip(names, run.tenants, jobs, strict=True):
-        if log_beyond_host(profiles[name], job.step_s.p50) < _HOST_BOUND:
+        profile = profiles[name]
+        if profile.host_s is None:  # of bare numbers, which do not say what the host does
+            continue
+        if log_beyond_host(profile, job.step_s.p50) < _HOST_BOUND:
             found[name].append(log(tenant.step_s / job.step_s.p50))
     return {name: median(each) for name, each in found.items()}
