@@ -13,7 +13,7 @@ from advisor.measure.process.supervisor import say
 from advisor.measure.process.tenant_handle import LOAD_S
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
-from advisor.measure.solo.mps_probe import mps_probe
+from advisor.measure.solo.mps_probe import ProbedJob, mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
 from advisor.measure.solo.run_to_end import pace_to_end
 from advisor.measure.solo.script_options import described, training_text
@@ -84,9 +84,12 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     _report(alone.pace, alone.parts)
     profile = _profile(alone, settings)
     if settings.probe and session.device.kind == "cuda" and not to_end:
-        step_s = alone.pace.mean_step_s
-        probe = mps_probe(alone.workload, session, alone.cores, step_s, watch)
-        profile = replace(profile, mps=probe)
+        job = ProbedJob(
+            workload=alone.workload, cores=alone.cores,
+            starting_cores=_starting_cores(alone.workload, alone.cores, settings),
+            step_s=alone.pace.mean_step_s, held_mib=alone.pace.memory.device_mib,
+        )  # fmt: skip
+        profile = replace(profile, mps=mps_probe(job, session, watch))
     return replace(profile, took=watch.took(alone.pace.meter_s))
 
 
@@ -151,8 +154,8 @@ def _steadier_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwa
 
 def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
     session, cores = settings.session, cores_for(workload, settings)
-    # How many loader workers a script has shows when it trains.
-    setups = session.setups(Naive(), [settings.cores if workload.script else cores], [workload])
+    starting = _starting_cores(workload, cores, settings)
+    setups = session.setups(Naive(), [starting], [workload])
     with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
         loaded = asked(tenant, "load", timeout_s=settings.patience_s, workload=workload)
         workload = described(workload, loaded.get("found"))
@@ -171,6 +174,13 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
         versions = tenant.versions
     watch.lap("start_s")
     return _Alone(workload, cores, pace, parts, versions)
+
+
+def _starting_cores(
+    workload: Workload, cores: tuple[int, ...], settings: SoloRunSettings
+) -> tuple[int, ...]:
+    """All for a script: how many loader workers it has shows when it trains."""
+    return cores if workload.script is None else settings.cores
 
 
 def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
