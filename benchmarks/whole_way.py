@@ -98,6 +98,7 @@ def profile(name: str, place: Place, folder: Path, options: Sequence[str] = ()) 
     """Profile a script, or a workload of the zoo, unless that was done."""
     if (folder / f"{name}.json").exists():
         return
+    folder.mkdir(parents=True, exist_ok=True)
     words = ["profile", "--device", place.device, "--out", str(folder), *options]
     if name in NAMES:
         command, own = NAMES[name]

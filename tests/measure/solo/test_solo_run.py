@@ -12,7 +12,7 @@ from advisor.measure.process.mps_session import MpsSession
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.trainable import trained
 from advisor.measure.process.worker import TenantState
-from advisor.measure.solo.mps_probe import mps_probe
+from advisor.measure.solo.mps_probe import ProbedJob, mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, _host_side, is_steady
 from advisor.measure.solo.step_parts import _recorded_parts, _traced_parts
@@ -182,5 +182,6 @@ def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
 ):
     monkeypatch.setenv("PATH", "")
     task, session = workload("mlp-toy-bs32"), MpsSession(H200, tmp_path)
-    assert mps_probe(task, session, (0,), 0.01, Stopwatch()) is None
+    job = ProbedJob(workload=task, cores=(0,), starting_cores=(0,), step_s=0.01, held_mib=None)
+    assert mps_probe(job, session, Stopwatch()) is None
     assert "no MPS probe: nvidia-cuda-mps-control is not installed" in capsys.readouterr().err

@@ -36,11 +36,14 @@ def profiled(monkeypatch):
             found = left.pop(0)
             if isinstance(found, Exception):
                 raise found
-            pace = SimpleNamespace(windows=windows_of(*found), meter_s=0.0, mean_step_s=0.01)
+            pace = SimpleNamespace(
+                windows=windows_of(*found), meter_s=0.0, mean_step_s=0.01,
+                memory=SimpleNamespace(device_mib=900.0),
+            )  # fmt: skip
             return solo_run._Alone(asked, settings.cores[:1], pace, None, {})
 
-        def probe(_workload, _session, on_cores, *_):
-            done.append(("under MPS", on_cores))
+        def probe(job, *_):
+            done.append(("under MPS", job.cores))
 
         monkeypatch.setattr(solo_run, "_trained_alone", alone)
         monkeypatch.setattr(solo_run, "_report", lambda *_: None)
