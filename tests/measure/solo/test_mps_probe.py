@@ -1,7 +1,6 @@
 """A script as the client of MPS that a profile describes, on the CPU: real processes, no daemon."""
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +17,6 @@ CORES = tuple(sorted(os.sched_getaffinity(0)))
 # Each process says when it starts and when it ends; `CLAIM` is what no two can have at once.
 TRAINS = """
 import atexit, os, torch
-from pathlib import Path
 def note(what):
     with Path(os.environ["NOTES"]).open("a") as notes:
         notes.write(what + "\\n")
