@@ -17,6 +17,7 @@ CORES = tuple(sorted(os.sched_getaffinity(0)))
 # Each process says when it starts and when it ends; `CLAIM` is what no two can have at once.
 TRAINS = """
 import atexit, os, torch
+from pathlib import Path
 def note(what):
     with Path(os.environ["NOTES"]).open("a") as notes:
         notes.write(what + "\\n")
