@@ -15,7 +15,7 @@ from statistics import mean
 
 from advisor.hardware.catalogue import gpu
 from advisor.plan.paced_predictor import PacedPredictor
-from advisor.prediction.fit.own_pace_fit import host_behind, pace_by
+from advisor.prediction.fit.own_pace_fit import Part, behind_in, pace_by
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
@@ -56,23 +56,23 @@ class PacedStep:
 def steps_of(key: str, profiles: Mapping[str, Profile], runs: Sequence[Run]) -> Iterator[PacedStep]:
     """Host-bound jobs in the shared `runs` on the GPU `key`, in the order in which they ran."""
     plain, day = Predictor(gpu(key), load_model(model_path(None))), ""
-    logs: dict[str, list[float]] = defaultdict(list)
+    shown: dict[str, dict[Part, list[float]]] = {}
     for run in sorted(_usable(runs), key=lambda run: run.provenance.date):
         if (date := run.provenance.date[:10]) != day:
-            logs, day = defaultdict(list), date
-        paces = {name: pace_by(each, profiles[name]) for name, each in logs.items()}
+            shown, day = defaultdict(lambda: defaultdict(list)), date
+        paces = {name: pace_by(each, profiles[name]) for name, each in shown.items()}
         own, raw = PacedPredictor(plain, paces), profiles_of(run, profiles, "raw")
         both = [compare(run, raw, each, gpu(key), {}).jobs for each in (plain, own)]
         for profile, before, after in zip(raw, *both, strict=True):
             if not is_gpu_bound(profile):
                 yield PacedStep(
-                    mode=sharing_of(run).mode, earlier=len(logs.get(profile.name, ())),
+                    mode=sharing_of(run).mode, earlier=len(shown[profile.name]["host"]),
                     plain=before.predicted_s.p50 / before.measured_s - 1,
                     paced=after.predicted_s.p50 / after.measured_s - 1,
                     inside_plain=before.inside, inside_paced=after.inside,
                 )  # fmt: skip
-        for name, behind in host_behind(run, profiles, plain).items():
-            logs[name].append(behind)
+        for (name, part), behind in behind_in(run, profiles, plain).items():
+            shown[name][part].append(behind)
 
 
 def _usable(runs: Sequence[Run]) -> Iterator[Run]:

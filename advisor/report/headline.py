@@ -10,9 +10,10 @@ from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.own_pace import OwnPace
 from advisor.prediction.power_cap import CAP_NOTE
 from advisor.report import units
-from advisor.report.sharing_words import words_of
+from advisor.report.sharing_words import kind_of_mode, words_of
 from advisor.workload.named_workloads import how_to_measure
 
 if TYPE_CHECKING:
@@ -44,9 +45,24 @@ def _paced(standing: Standing) -> Iterator[str]:
     said = [
         f"{name} by {counted(each.runs, 'run')} ({units.number(each.slowdown)} times its profile's)"
         for name, each in standing.own_paces
+        if each.runs
     ]
     if said:
         yield f"The host's part as in runs of your own: {', '.join(said)}."
+    steps = [f"{name} {_beside(each)}" for name, each in standing.own_paces if each.beside]
+    if steps:
+        yield (
+            f"Steps beside others as in runs of your own, over those from profiles alone: "
+            f"{'; '.join(steps)}."
+        )
+
+
+def _beside(own: OwnPace) -> str:
+    """Factors on steps, each with the way to share and the runs that showed it."""
+    return ", ".join(
+        f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
+        for mode, each in own.beside.items()
+    )
 
 
 def _checked(standing: Standing) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict
 
 from advisor.english import counted
 from advisor.report import units
-from advisor.sharing import Sharing
+from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import groups, kind_of, one_by_one, partitions, running_together
 
 _SLICE = "compute slice"
@@ -96,6 +96,11 @@ def words_of(sharing: Sharing) -> ModeWords:
     """The words for plans that share by `sharing`."""
     words = _WORDS[kind_of(sharing)]
     return words._replace(notation=_TURNS) if sharing.mode == "phases" else words
+
+
+def kind_of_mode(mode: Mode) -> str:
+    """The name of the kind of plans that share in `mode`."""
+    return _WORDS[mode].kind
 
 
 def way_advised(sharing: Sharing, jobs: int) -> str:

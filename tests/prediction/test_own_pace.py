@@ -1,4 +1,4 @@
-"""What the user's own runs of a job say of its pace, where the host sets that."""
+"""What the user's own runs of a job say of its pace."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -24,15 +24,23 @@ def learnt(*runs):
     return own_paces(PROFILES, runs, Apart())
 
 
-def runs_of(*slowdowns):
+def host_learnt(*runs):
+    return learnt(*runs)[HOST_BOUND.name]
+
+
+def steps_learnt(*runs):
+    return learnt(*runs)[GPU_BOUND.name].beside
+
+
+def runs_of(*slowdowns, sharing="mps"):
     return [
-        synthetic.run([HOST_BOUND, GPU_BOUND], slowdown=each, run_id=f"r{number}")
+        synthetic.run([HOST_BOUND, GPU_BOUND], sharing, slowdown=each, run_id=f"r{number}")
         for number, each in enumerate(slowdowns)
     ]
 
 
 def test_a_job_whose_host_was_faster_in_every_run_is_taken_to_be_so():
-    (pace,) = learnt(*runs_of(*[0.7] * 9)).values()
+    pace = host_learnt(*runs_of(*[0.7] * 9))
     assert pace.runs == 9
     assert pace.slowdown == pytest.approx(0.7**0.9)
     found = at_own_pace(HOST_BOUND, {HOST_BOUND.name: pace})
@@ -41,17 +49,18 @@ def test_a_job_whose_host_was_faster_in_every_run_is_taken_to_be_so():
 
 
 def test_one_run_counts_as_much_as_the_profile():
-    (pace,) = learnt(*runs_of(1.44)).values()
-    assert pace.slowdown == pytest.approx(1.2)
+    assert host_learnt(*runs_of(1.44)).slowdown == pytest.approx(1.2)
 
 
 def test_copies_in_a_run_are_one_run():
     copies = synthetic.run([HOST_BOUND] * 3, slowdown=1.44)
-    assert learnt(copies) == learnt(*runs_of(1.44))
+    assert host_learnt(copies) == host_learnt(*runs_of(1.44))
 
 
 def test_a_job_that_the_gpu_holds_back_tells_nothing_of_its_host():
-    assert GPU_BOUND.name not in learnt(*runs_of(2.0, 2.0))
+    pace = learnt(*runs_of(2.0, 2.0))[GPU_BOUND.name]
+    assert (pace.slowdown, pace.runs) == (1.0, 0)
+    assert at_own_pace(GPU_BOUND, {GPU_BOUND.name: pace}) is GPU_BOUND
 
 
 def test_a_job_of_bare_numbers_tells_nothing_of_its_host():
@@ -89,14 +98,45 @@ def test_predictions_are_of_the_job_at_that_pace_and_of_the_others_as_they_are()
     for sharing in (Serial(), Mps()):
         ours, other = paced.predict([HOST_BOUND, GPU_BOUND], sharing).jobs
         assert ours.step_s.p50 == pytest.approx(1.2 * HOST_BOUND.step_s)
-        assert other.step_s.p50 == pytest.approx(GPU_BOUND.step_s)
+        beside = 1.44**0.25 if sharing.under_mps else 1.0
+        assert other.step_s.p50 == pytest.approx(beside * GPU_BOUND.step_s)
     assert paced.surrogate([HOST_BOUND]) is None
+
+
+def test_three_runs_beside_others_count_as_much_as_the_prediction():
+    (found,) = steps_learnt(*runs_of(1.44, 1.44, 1.44)).values()
+    assert (found.factor, found.runs) == (pytest.approx(1.2), 3)
+
+
+def test_mps_with_limits_and_without_are_learnt_apart():
+    runs = [*runs_of(1.5), *runs_of(0.9, sharing="mps=50,50")]
+    found = {mode: each.factor**4 for mode, each in steps_learnt(*runs).items()}
+    assert found == pytest.approx({"mps": 1.5, "mps-limits": 0.9})
+
+
+def test_time_slicing_needs_no_learning():
+    assert GPU_BOUND.name not in learnt(*runs_of(1.2, sharing="naive"))
+
+
+def test_limits_of_all_sms_are_no_limits():
+    assert steps_learnt(*runs_of(1.5, sharing="mps=100,100")) == steps_learnt(*runs_of(1.5))
+
+
+def test_a_job_alone_tells_nothing_of_its_steps_beside_others():
+    alone = synthetic.run([GPU_BOUND], "mps=50", slowdown=1.5)
+    assert learnt(alone) == {}
+
+
+def test_a_job_that_waits_for_its_host_alone_tells_nothing_of_a_full_gpu():
+    assert not host_learnt(*runs_of(1.5)).beside
 
 
 @given(slowdowns=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=6))
 def test_the_pace_lies_between_the_profile_and_what_the_runs_showed(slowdowns):
-    (pace,) = learnt(*runs_of(*slowdowns)).values()
-    assert min(1.0, *slowdowns) - 1e-9 <= pace.slowdown <= max(1.0, *slowdowns) + 1e-9
+    found = learnt(*runs_of(*slowdowns))
+    step = found[GPU_BOUND.name].beside["mps"]
+    for factor in (found[HOST_BOUND.name].slowdown, step.factor):
+        assert min(1.0, *slowdowns) - 1e-9 <= factor <= max(1.0, *slowdowns) + 1e-9
 
 
 def test_an_impossible_pace_is_refused():
