@@ -63,6 +63,7 @@ report: $(VENV)/dev
 	$(call SCORED,execution_score,executions)
 	$(call SCORED,pinning_score,pinning)
 	$(call SCORED,own_pace_score,own-pace)
+	$(call SCORED,own_step_score,own-steps)
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.questions

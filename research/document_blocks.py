@@ -25,6 +25,7 @@ from research import (
 from research.execution_table import execution_table
 from research.figures import Figures
 from research.own_pace_score import own_pace_table
+from research.own_step_score import own_step_table
 from research.pinning_score import pinning_table
 from research.script_table import script_tables
 from research.sections import joined, noise_text
@@ -60,6 +61,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "executions": execution_table(),
             "pinning": pinning_table(),
             "own-pace": own_pace_table(),
+            "own-steps": own_step_table(),
         },
         Path("docs", "other-gpus.md"): {
             "translated": translation_table(),
