@@ -59,7 +59,7 @@ class Advisor(Sources):
         """
         from advisor.launch.commands import with_commands
         from advisor.plan.host_bound import variants_of
-        from advisor.plan.host_remedies import host_remedies
+        from advisor.plan.remedies import remedies
 
         found = self.jobs(jobs)
         advised = self._ranked(found, objective, conditions, level)
@@ -68,7 +68,7 @@ class Advisor(Sources):
         return replace(
             with_commands(advised), standing=self.standing(found), variants=variants,
             refused_variants=refused,
-            remedies=host_remedies(advised.jobs, self.card, best, self.predictor),
+            remedies=remedies(advised.jobs, self.card, best, self.predictor),
         )  # fmt: skip
 
     def recommend_roughly(

@@ -2,21 +2,32 @@
 
     python -m research.execution_score > benchmarks/executions/score.json
 
-Some workloads are shipped in two executions, alone and in runs beside others. **Alone**: a step of
-the changed job, from the profile of the eager one. **Together**: the same in each run that shared a
-GPU, beside the answer from the changed job's own profile; the model that answers has seen these
-runs. What an execution does to a host path and to kernels is taken from the other workloads.
+Some workloads were measured in two executions, alone, and some of them in runs beside others.
+**Alone**: a step of the changed job, from the profile of the eager one. **Together**: the same in
+each run that shared a GPU, beside the answer from the changed job's own profile; the model that
+answers has seen these runs. What an execution does to a host path and to kernels is taken from the
+other workloads.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import mean, median
+
+import numpy as np
 
 from advisor.hardware.catalogue import gpu
 from advisor.plan.recommendation import Predicts
-from advisor.prediction.execution_transfer import FUSIBLE, Effect, Effects, executed
+from advisor.prediction.execution_transfer import (
+    CONVOLUTIONS,
+    FUSIBLE,
+    NORMS,
+    Effect,
+    Effects,
+    casts,
+    executed,
+)
 from advisor.prediction.host_transfer import host_path_s
 from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
@@ -26,10 +37,16 @@ from advisor.sharing.traversal import without_phases
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import model_path
-from research.files import PROFILES, measured, rounded
+from research.files import BENCHMARKS, PROFILES, measured, profiles_in, rounded
 
 GPUS = ("h200-141gb", "h100-sxm-80gb")
 EXECUTIONS = ("graph", "compiled")
+
+# Pairs of which nothing is fitted but this.
+ASIDE = BENCHMARKS / "executions" / "profiles"
+
+# A class with a smaller share of a step says little of what becomes of it.
+_MATTERS = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,25 +117,59 @@ def pairs_in(profiles: Mapping[str, Profile]) -> list[Pair]:
     ]
 
 
+def all_pairs() -> list[Pair]:
+    """The pairs of every GPU: those of the profiles that are shipped, and those measured aside."""
+    folders = [root / key for root in (PROFILES, ASIDE) for key in GPUS]
+    return [each for folder in folders for each in pairs_in(profiles_in(folder))]
+
+
 def effects_of(execution: str, pairs: Iterable[Pair], left_out: str = "") -> Effects:
     """What the pairs tell of an execution, without those of the eager workload `left_out`."""
     those = [each for each in pairs if each.execution == execution and each.eager.name != left_out]
-    graph = execution == "graph"
-    # A captured job's host no longer sets its pace, so what it does itself counts.
-    hosts = sorted(
-        _ratio(each.changed.host_s, each.eager.host_s) if graph
-        else host_path_s(each.changed) / host_path_s(each.eager)
-        for each in those
-    )  # fmt: skip
-    if graph:
-        fusible = others = sorted(_ratio(each.changed.step_s, each.eager.gpu_s) for each in those)
+    if execution == "graph":
+        # A captured job's host no longer sets its pace, so what it does itself counts.
+        hosts = cast_hosts = [_ratio(each.changed.host_s, each.eager.host_s) for each in those]
+        usual = Effect(host=1.0, cast_host=1.0, kernels=1.0)
+        kernels = [_ratio(each.changed.step_s, each.eager.gpu_s) for each in those]
     else:
-        fusible, others = (
-            sorted(_gpu_us(each.changed, part) / _gpu_us(each.eager, part) for each in those)
-            for part in (True, False)
-        )
-    three = [(each[0], median(each), each[-1]) for each in (hosts, fusible, others)]
-    return Effects(*(Effect(*each) for each in zip(*three, strict=True)))
+        hosts, cast_hosts = (
+            [host_path_s(each.changed) / host_path_s(each.eager)
+             for each in those if casts(each.eager.workload) == cast]
+            for cast in (False, True)
+        )  # fmt: skip
+        usual = fused(those)
+        kernels = [_gpu_us(p.changed) / _gpu_us(executed(p.eager, usual)) for p in those]
+    ends = zip(_ends(hosts), _ends(cast_hosts), _ends(kernels), strict=True)
+    return Effects(
+        *(replace(usual, host=host, cast_host=cast, kernels=share) for host, cast, share in ends)
+    )
+
+
+def _ends(numbers: Iterable[float]) -> tuple[float, float, float]:
+    """The least, the median and the most."""
+    each = sorted(numbers)
+    return each[0], median(each), each[-1]
+
+
+def fused(pairs: Sequence[Pair]) -> Effect:
+    """What torch's compiler makes of the classes of kernels, by least squares of shares of a step.
+
+    It merges kernels across classes, so what becomes of all that can be merged is shared out.
+    """
+    from scipy.optimize import nnls
+
+    merged = NORMS | FUSIBLE
+    before = [[_gpu_us(p.eager, kinds) / _gpu_us(p.eager) for kinds in (NORMS, FUSIBLE)]
+              for p in pairs]  # fmt: skip
+    after = [_gpu_us(p.changed, merged) / _gpu_us(p.eager) for p in pairs]
+    (norms, fusible), _ = nnls(np.array(before), np.array(after))
+    convolutions = median(
+        _gpu_us(p.changed, CONVOLUTIONS) / _gpu_us(p.eager, CONVOLUTIONS)
+        for p in pairs
+        if _gpu_us(p.eager, CONVOLUTIONS) > _MATTERS * _gpu_us(p.eager)
+    )
+    return Effect(host=1.0, cast_host=1.0, kernels=1.0, norms=float(norms), fusible=float(fusible),
+                  convolutions=convolutions)  # fmt: skip
 
 
 def _ratio(after: float | None, before: float | None) -> float:
@@ -127,12 +178,12 @@ def _ratio(after: float | None, before: float | None) -> float:
     return after / before
 
 
-def _gpu_us(profile: Profile, fusible: bool) -> float:
-    """Microseconds of a step in kernels that are fusible, or in all others."""
-    assert profile.trace is not None, profile.name
-    names = [profile.trace.classes[at] for at in profile.trace.class_of]
-    pairs = zip(profile.trace.duration_us, names, strict=True)
-    return sum(us for us, name in pairs if (name in FUSIBLE) == fusible)
+def _gpu_us(profile: Profile, kinds: Collection[str] | None = None) -> float:
+    """Microseconds of a step in kernels of the classes `kinds`; None: in all."""
+    trace = profile.trace
+    assert trace is not None, profile.name
+    pairs = zip(trace.duration_us, trace.class_of, strict=True)
+    return sum(us for us, at in pairs if kinds is None or trace.classes[at] in kinds)
 
 
 def alone(pair: Pair, effects: Effects) -> ExecutionStep:
@@ -180,17 +231,15 @@ def together(
 
 
 def steps() -> list[ExecutionStep]:
-    """Everything that is shipped, by the shipped model."""
-    data = {key: measured(PROFILES / key) for key in GPUS}
-    pairs = {key: pairs_in(profiles) for key, (profiles, _) in data.items()}
-    everywhere = [each for those in pairs.values() for each in those]
-    found: list[ExecutionStep] = []
-    for key, (profiles, runs) in data.items():
+    """Everything that was measured, by the shipped model."""
+    every = all_pairs()
+    left_out = {pair: effects_of(pair.execution, every, pair.eager.name) for pair in every}
+    found = [alone(pair, effects) for pair, effects in left_out.items()]
+    for key in GPUS:
+        profiles, runs = measured(PROFILES / key)
         predictor = Predictor(gpu(key), load_model(model_path(None)))
-        for pair in pairs[key]:
-            effects = effects_of(pair.execution, everywhere, pair.eager.name)
-            found.append(alone(pair, effects))
-            found += together(pair, effects, runs, profiles, predictor)
+        for pair in pairs_in(profiles):
+            found += together(pair, left_out[pair], runs, profiles, predictor)
     return found
 
 
@@ -215,9 +264,8 @@ def main() -> None:
     alone = [asdict(each) for each in found if each.where == "alone"]
     document = {"alone": alone, "all": [asdict(each) for each in lines(found)]}
     print(json.dumps(rounded(document, ".4g"), indent=1))
-    everywhere = [each for key in GPUS for each in pairs_in(measured(PROFILES / key)[0])]
     for execution in EXECUTIONS:
-        print(execution, effects_of(execution, everywhere), file=sys.stderr)
+        print(execution, *effects_of(execution, all_pairs()), sep="\n", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m research.loader_score benchmarks/loaders > benchmarks/loaders/score.json
 
 The folder is one that `benchmarks/loader_study.py` filled. **Workers**: a step with so many loader
-workers, from the profile of the same job with the fewest, as `advisor.plan.host_remedies` foretells
+workers, from the profile of the same job with the fewest, as `advisor.plan.remedies` foretells
 it. **Together**: jobs with cores of their own, by the shipped model. **Crowded**: jobs
 that share few cores, as `advisor.plan.shared_cores` predicts them, and as if there were enough.
 """

@@ -44,7 +44,7 @@ class HostBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """A change to a job that waits for its host, and how much faster the job then trains.
+    """A change to a job, and how much faster the job then trains.
 
     Attributes:
         workers: Number of loader workers to change to; None: the change is another one.

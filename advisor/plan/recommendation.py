@@ -188,7 +188,7 @@ class Recommendation:
             to search.
         variants: Profiles of the same work with another loader or execution.
         refused_variants: Why files with the names of such profiles could not be read.
-        remedies: Remedies for jobs that wait for their hosts under the best plan.
+        remedies: Changes to the jobs that make them faster under the best plan.
     """
 
     gpu: Gpu

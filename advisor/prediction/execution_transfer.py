@@ -1,9 +1,11 @@
 """Converts the profile of an eager job to another execution: captured in a CUDA graph, or compiled.
 
 A captured step is launched at once, so its host path all but vanishes, and its kernels stay. The
-compiler writes kernels that do the work of several elementwise ones, and leaves matrix products and
-convolutions to the libraries, of which it may ask for others: those of GPT-2 took half as long. Its
-own checks of each call take the host as long as the launches that it saves.
+compiler writes kernels that do the work of several elementwise ones: normalisations all but vanish
+in them, what else can be fused shrinks, and convolutions come in a layout that suits them. Matrix
+products stay, unless their shapes suit no library: those of GPT-2, with its odd vocabulary, took
+half as long. Its own checks of each call take the host as long as the launches that it saves, and
+longer; but it saves the casts of autocast as well.
 """
 
 from collections.abc import Iterator
@@ -13,26 +15,52 @@ from advisor.prediction.host_transfer import on_host
 from advisor.prediction.stretched_profile import at_pace
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import Profile
+from advisor.workload.spec import Workload
 
+NORMS = frozenset(("norm",))
 FUSIBLE = frozenset(
-    ("copy", "elementwise", "embedding", "layout", "memset", "norm", "other", "pooling", "reduce",
-     "sort")
-)  # fmt: skip
+    ("copy", "elementwise", "embedding", "layout", "memset", "other", "pooling", "reduce", "sort")
+)
+CONVOLUTIONS = frozenset(("conv",))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What an execution makes of an eager job.
+    """What an execution makes of an eager job, each over that of the eager job.
 
     Attributes:
-        host: Its host path, over that of the eager job.
-        fusible: Its GPU seconds in kernels of the classes `FUSIBLE`, over those of the eager job.
-        others: The same of all other kernels and copies.
+        host: Its host path.
+        cast_host: The same where autocast casts.
+        kernels: GPU seconds of every kernel, on top of the following.
+        norms: GPU seconds in kernels of the classes `NORMS`.
+        fusible: The same of `FUSIBLE`.
+        convolutions: The same of `CONVOLUTIONS`.
     """
 
     host: float
-    fusible: float
-    others: float
+    cast_host: float
+    kernels: float
+    norms: float = 1.0
+    fusible: float = 1.0
+    convolutions: float = 1.0
+
+    def of_kernel(self, kind: str) -> float:
+        """What becomes of the GPU seconds of a kernel of the class `kind`."""
+        for kinds, factor in (
+            (NORMS, self.norms), (FUSIBLE, self.fusible), (CONVOLUTIONS, self.convolutions)
+        ):  # fmt: skip
+            if kind in kinds:
+                return self.kernels * factor
+        return self.kernels
+
+    def of_host(self, workload: Workload) -> float:
+        """What becomes of the host path of `workload`."""
+        return self.cast_host if casts(workload) else self.host
+
+
+def casts(workload: Workload) -> bool:
+    """Whether it trains under autocast, which launches kernels that cast."""
+    return workload.precision in {"amp", "fp16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +75,30 @@ class Effects:
         return iter((self.best, self.usual, self.worst))
 
 
-# Least, median and most of the pairs of profiles that are shipped of an H200 and an H100:
-# `research.execution_score` derives them, and says how far they are off for a job left out.
+# Of the pairs of profiles that were measured on an H200 and an H100: `research.execution_score`
+# derives them, and says how far they are off for a workload left out. Best and worst are the least
+# and the most that a pair took of what is usual.
 CAPTURED = Effects(
-    Effect(0.01, 0.99, 0.99), Effect(0.01, 1.09, 1.09), Effect(0.02, 1.18, 1.18)
-)  # fmt: skip
+    Effect(host=0.01, cast_host=0.01, kernels=0.99),
+    Effect(host=0.01, cast_host=0.01, kernels=1.09),
+    Effect(host=0.02, cast_host=0.02, kernels=1.18),
+)
+_FUSED = Effect(
+    host=1.16, cast_host=0.86, kernels=0.98, norms=0.11, fusible=0.69, convolutions=0.74
+)
 COMPILED = Effects(
-    Effect(0.78, 0.44, 0.54), Effect(1.09, 0.59, 0.82), Effect(1.27, 0.75, 0.97)
-)  # fmt: skip
+    replace(_FUSED, host=0.85, cast_host=0.65, kernels=0.69),
+    _FUSED,
+    replace(_FUSED, host=1.55, cast_host=1.04, kernels=1.0),
+)
 
 
 def executed(profile: Profile, effect: Effect) -> Profile:
     """`profile`, of an eager job, as `effect` makes it; its GPU part must have been measured.
 
-    Where there is no trace, all of the GPU part is taken to be of the other kernels.
+    Where there is no trace, its kernels count as products.
     """
-    job = on_host(profile, effect.host)
+    job = on_host(profile, effect.of_host(profile.workload))
     gpu_s, host_s = job.gpu_s or 0.0, job.host_s or 0.0
     after_s = gpu_s * _share_left(job.trace, effect)
     if host_s >= gpu_s:
@@ -74,12 +110,12 @@ def executed(profile: Profile, effect: Effect) -> Profile:
 
 
 def _durations_us(trace: KernelTrace, effect: Effect) -> list[float]:
-    factors = [effect.fusible if name in FUSIBLE else effect.others for name in trace.classes]
+    factors = [effect.of_kernel(kind) for kind in trace.classes]
     return [us * factors[at] for us, at in zip(trace.duration_us, trace.class_of, strict=True)]
 
 
 def _share_left(trace: KernelTrace | None, effect: Effect) -> float:
     """GPU seconds of a step after `effect` over those before."""
     if trace is None:
-        return effect.others
+        return effect.kernels
     return sum(_durations_us(trace, effect)) / sum(trace.duration_us)

@@ -8,7 +8,7 @@ from advisor.prediction.host_loader import with_loader, with_workers
 from advisor.workload.writing import append_run, profile_text
 from research.loader_score import steps_in
 from tests import synthetic
-from tests.plan.test_host_remedies import loading
+from tests.plan.test_remedies import loading
 from tests.plan.test_shared_cores import Apart
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.plan.bottlenecks import HOST_BOUND
-from advisor.plan.host_remedies import host_remedies
+from advisor.plan.remedies import remedies
 from advisor.plan.shared_cores import SharedCores
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.host_side import HostSide
@@ -30,26 +30,26 @@ def loading(workers, *, main_s=0.004, each_s=0.04, gpu_s=0.002, batch=128):
     return replace(job, host=HostSide(main_s=main_s, loader_s=pace_s, loader_cpu_s=each_s))
 
 
-def remedies(*profiles, sharing=None):
+def found_for(*profiles, sharing=None):
     jobs = [Job(each) for each in profiles]
     mix = Apart().predict(list(profiles), sharing or Mps())
-    return host_remedies(jobs, H200, mix, Apart())
+    return remedies(jobs, H200, mix, Apart())
 
 
 def test_a_job_that_waits_for_its_launches_is_captured_and_then_waits_for_the_gpu():
-    found = remedies(LAUNCHES)[0]
+    found = found_for(LAUNCHES)[0]
     assert (found.kind, found.workers) == ("CUDA graph", None)
     assert found.gain.p50 == pytest.approx(0.010 / (1.09 * 0.002))
     assert found.gain.p05 < found.gain.p50 < found.gain.p95
 
 
 def test_of_torchs_compiler_it_is_said_that_launches_take_as_long():
-    _, found = remedies(LAUNCHES)
+    _, found = found_for(LAUNCHES)
     assert found.kind == "torch.compile"
     assert (found.gain.p05, found.gain.p95) == (pytest.approx(1 / 1.27), pytest.approx(1 / 0.78))
     assert found.gain.p50 == pytest.approx(1 / 1.09)
     untraced = replace(LAUNCHES, trace=None)
-    assert {each.kind for each in remedies(untraced)} == {"CUDA graph"}
+    assert {each.kind for each in found_for(untraced)} == {"CUDA graph"}
 
 
 def test_beside_mates_a_captured_job_gains_less_than_alone():
@@ -64,32 +64,32 @@ def test_beside_mates_a_captured_job_gains_less_than_alone():
 
     jobs = [LAUNCHES, BUSY]
     mix = Halves().predict(jobs, Mps())
-    found = next(each for each in host_remedies([Job(each) for each in jobs], H200, mix, Halves())
+    found = next(each for each in remedies([Job(each) for each in jobs], H200, mix, Halves())
                  if (each.job, each.kind) == (LAUNCHES.name, "CUDA graph"))  # fmt: skip
     assert found.alone.p50 == pytest.approx(0.010 / (1.09 * 0.002))
     assert found.gain.p50 == pytest.approx(0.010 / (2 * 1.09 * 0.002))
 
 
 def test_a_job_that_the_gpu_holds_back_needs_nothing():
-    assert remedies(BUSY) == ()
+    assert found_for(BUSY) == ()
 
 
 def test_a_slow_loader_gets_as_many_workers_as_no_longer_hold_it_back():
-    (found,) = remedies(loading(4))
+    (found,) = found_for(loading(4))
     assert (found.kind, found.workers) == ("loader workers", 10)
     assert found.gain.p50 == pytest.approx(0.010 / 0.004)
 
 
 def test_no_more_workers_are_advised_than_four_times_as_many_as_were_measured():
-    (found,) = remedies(loading(1))
+    (found,) = found_for(loading(1))
     assert found.workers == 4
     assert found.gain.p50 == pytest.approx(4.0)
 
 
 def test_jobs_that_read_the_same_share_a_loader_and_others_do_not():
-    same = {each.kind: each for each in remedies(loading(4), loading(4))}
+    same = {each.kind: each for each in found_for(loading(4), loading(4))}
     assert same["shared loading"].gain.p50 == pytest.approx(2.0)
-    other = remedies(loading(4), loading(4, batch=64))
+    other = found_for(loading(4), loading(4, batch=64))
     assert {each.kind for each in other} == {"loader workers"}
 
 
@@ -97,22 +97,22 @@ def test_copies_that_wait_for_cores_pay_for_launches_once_in_one_process():
     copies = [LAUNCHES] * 3
     jobs, short = [Job(each) for each in copies], SharedCores(Apart(), 1)
     mix = short.predict(copies, Mps())
-    found = {each.kind: each for each in host_remedies(jobs, H200, mix, short)}
+    found = {each.kind: each for each in remedies(jobs, H200, mix, short)}
     assert found["fusing"].gain.p50 == pytest.approx(3.0)
-    assert "fusing" not in {each.kind for each in remedies(*copies)}, "with cores it is no faster"
+    assert "fusing" not in {each.kind for each in found_for(*copies)}, "with cores it is no faster"
 
 
 def test_a_graph_is_not_captured_again_and_an_old_profile_tells_nothing_of_its_loader():
     graph = synthetic.profile("resnet26-cifar10-bs128-graph", host_s=0.010, gpu_s=0.002)
-    assert "CUDA graph" not in {each.kind for each in remedies(graph)}
+    assert "CUDA graph" not in {each.kind for each in found_for(graph)}
     old = replace(loading(4), host=None)
-    assert "loader workers" not in {each.kind for each in remedies(old)}
+    assert "loader workers" not in {each.kind for each in found_for(old)}
 
 
 def test_groups_one_after_another_are_not_looked_at():
     mix = replace(Apart().predict([LAUNCHES] * 2, Mps()), sharing=parse_sharing("naive[1];mps[2]"))
     jobs = [Job(LAUNCHES)] * 2
-    assert host_remedies(jobs, H200, mix, Apart()) == ()
+    assert remedies(jobs, H200, mix, Apart()) == ()
 
 
 @pytest.mark.parametrize("gpu", ["h200-141gb", "h100-sxm-80gb"])
@@ -123,7 +123,7 @@ def test_steps_that_were_captured_took_what_is_foretold_of_them(gpu):
         eager = read_profile(path.with_name(path.name.replace("-graph", "")))
         if eager.host_s < HOST_BOUND * eager.step_s:
             continue
-        foretold = [each for each in remedies(eager) if each.kind == "CUDA graph"]
+        foretold = [each for each in found_for(eager) if each.kind == "CUDA graph"]
         measured = eager.step_s / captured.step_s
         assert foretold[0].gain.p50 == pytest.approx(measured, rel=0.12), path.name
         pairs += 1

@@ -1,7 +1,7 @@
-"""Remedies for jobs that wait for their hosts, each with its predicted gain.
+"""Changes to jobs that make them faster in any sharing, each with its predicted gain.
 
-A job waits for its loader or for its own kernel launches, and what helps against one does not help
-against the other. A remedy changes the host path in the profile of a job; then the mix is predicted
+A job waits for its loader, for its own kernel launches or for the GPU, and what helps against one
+does not help against the other. A remedy changes the profile of a job; then the mix is predicted
 again.
 """
 
@@ -51,12 +51,13 @@ class _Candidate:
     workers: int | None = None
 
 
-def host_remedies(
+def remedies(
     jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, predictor: Predicts
 ) -> tuple[Remedy, ...]:
-    """Remedies for those of `jobs` that wait for their hosts; of equal jobs one, best first.
+    """Remedies for `jobs`, of equal jobs one, best first.
 
-    What gains too little is left out, but for torch's compiler, of which people expect much.
+    What gains too little is left out, but for torch's compiler where a job waits for its launches,
+    of which people expect much.
 
     Args:
         jobs: In the order of `mix`.
@@ -67,24 +68,33 @@ def host_remedies(
     sharing = without_phases(mix.sharing)
     if sharing is None:
         return ()
-    profiles = [job.profile for job in jobs]
-    found: list[Remedy] = []
-    seen: set[str] = set()
-    for at in binding(jobs, gpu, mix).by_host:
-        if profiles[at].name in seen:
-            continue
-        seen.add(profiles[at].name)
-        mates = next(run for run in running_together(sharing, len(jobs)) if at in run)
-        for each in _candidates(profiles, at, mates):
-            step = partial(_step, predictor, sharing, at)
-            gain = _gain(each, profiles, step, mix.jobs[at].step_s)
-            if gain.p50 >= _WORTH or each.kind == "torch.compile":
-                alone = _gain_alone(each, profiles[at], predictor)
-                found.append(Remedy(job=profiles[at].name, kind=each.kind, workers=each.workers,
-                                    gain=gain, alone=alone))  # fmt: skip
-        if (fused := _fused(profiles, at, mates, mix)) is not None:
-            found.append(fused)
+    by_host = binding(jobs, gpu, mix).by_host
+    waiting_first = sorted(range(len(jobs)), key=lambda at: at not in by_host)
+    one_of_each = {jobs[at].profile.name: at for at in reversed(waiting_first)}.values()
+    found = [
+        each
+        for at in one_of_each
+        for each in _of_job([job.profile for job in jobs], at, sharing, mix, predictor,
+                            waits=at in by_host)
+    ]  # fmt: skip
     return tuple(sorted(found, key=lambda each: -each.gain.p50))
+
+
+def _of_job(  # noqa: PLR0913 - what a prediction needs
+    profiles: Sequence[Profile], at: int, sharing: Arrangement, mix: MixPrediction,
+    predictor: Predicts, *, waits: bool,
+) -> Iterator[Remedy]:  # fmt: skip
+    """What is worth it for the job at `at`, which `waits` for its host or for the GPU."""
+    mates = next(run for run in running_together(sharing, len(profiles)) if at in run)
+    step = partial(_step, predictor, sharing, at)
+    for each in _for_host(profiles, at, mates) if waits else _for_gpu(profiles, at):
+        gain = _gain(each, profiles, step, mix.jobs[at].step_s)
+        if gain.p50 >= _WORTH or (waits and each.kind == "torch.compile"):
+            alone = _gain_alone(each, profiles[at], predictor)
+            yield Remedy(job=profiles[at].name, kind=each.kind, workers=each.workers,
+                         gain=gain, alone=alone)  # fmt: skip
+    if waits and (fused := _fused(profiles, at, mates, mix)) is not None:
+        yield fused
 
 
 def _gain(
@@ -121,10 +131,9 @@ def _step(
     return predictor.predict(profiles, sharing).jobs[at].step_s
 
 
-def _candidates(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> Iterator[_Candidate]:
-    """Changes that may help the job at `at` and its copies."""
-    job = profiles[at]
-    copies = [number for number, each in enumerate(profiles) if each.name == job.name]
+def _for_host(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> Iterator[_Candidate]:
+    """Changes that may help the job at `at`, which waits for its host, and its copies."""
+    job, copies = profiles[at], _copies(profiles, at)
     if job.host is not None and job.host.waits_for_loader:
         if (workers := _workers_wanted(job)) is not None:
             yield _Candidate(kind="loader workers", workers=workers, where=copies,
@@ -136,8 +145,19 @@ def _candidates(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> I
                              by=partial(with_loader, times=share, cpu=share))  # fmt: skip
     elif job.workload.execution == "eager" and job.gpu_s is not None:
         yield _in_execution("CUDA graph", copies, CAPTURED)
-        if job.trace is not None:
-            yield _in_execution("torch.compile", copies, COMPILED)
+        yield from _for_gpu(profiles, at)
+
+
+def _for_gpu(profiles: Sequence[Profile], at: int) -> Iterator[_Candidate]:
+    """Changes that may shorten the GPU part of the job at `at` and its copies."""
+    job = profiles[at]
+    if job.workload.execution == "eager" and job.gpu_s is not None and job.trace is not None:
+        yield _in_execution("torch.compile", _copies(profiles, at), COMPILED)
+
+
+def _copies(profiles: Sequence[Profile], at: int) -> list[int]:
+    """Positions of the jobs that equal the one at `at`, and of itself."""
+    return [number for number, each in enumerate(profiles) if each.name == profiles[at].name]
 
 
 def _in_execution(kind: RemedyKind, where: Sequence[int], effects: Effects) -> _Candidate:
