@@ -1,6 +1,6 @@
 """A recommendation in sentences: what to do, the gain, how sure it is, and the alternatives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from advisor.english import with_article
 from advisor.plan.objectives import OBJECTIVES, known_cost
@@ -21,7 +21,7 @@ from advisor.report.headline import (
     shown_cost,
     with_estimates_named,
 )
-from advisor.report.host_text import host_path, remedy
+from advisor.report.host_text import host_path, remedies
 from advisor.report.sharing_words import way_advised
 from advisor.report.treatment_text import lengths_apart, promises
 from advisor.sharing import Mps, Naive
@@ -33,6 +33,8 @@ _FELT = 1.05
 _TREATED = 1.05
 """A job is treated better that is so many times as fast."""
 
+_CLEAR = 1.3
+"""A change that surely makes a job so many times as fast matters as much as how it shares."""
 
 _TOGETHER = (str(Naive()), str(Mps()))
 
@@ -45,14 +47,12 @@ def answer(advised: Recommendation) -> str:
 def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
     """A recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
 
-    Without `hints`, remedies for slow hosts are left out unless they come first, and so are which
-    job an alternative treats better and by what rule the best plan comes first.
+    Without `hints`, remedies are left out unless they come first or gain much, and so are slow
+    hosts, which job an alternative treats better and by what rule the best plan comes first.
     """
     found = verdict(advised)
-    others, host = _others(advised, found, hints=hints), []
-    if found.host_bound:
-        host = [host_path(found.host_bound, first="fix-host-first" in found.answers)]
-    host += [remedy(each) for each in advised.remedies]
+    host_first = "fix-host-first" in found.answers
+    changes = list(_changes(advised, found, all_of_them=hints or host_first))
     noted = [said] if (said := with_estimates_named(advised.standing, "")) else []
     if (stretch := advised.best.prediction.host_stretch) > _FELT:
         noted.append(
@@ -63,9 +63,19 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
         noted.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
     if (cap_w := advised.best.prediction.power_cap_w) is not None:
         noted.append(cap_note(cap_w))
-    first = [*host, _advice(advised)] if "fix-host-first" in found.answers else [_advice(advised)]
-    last = host if hints and "fix-host-first" not in found.answers else []
-    return (*first, *promises(advised), _how_sure(advised), *others, *last, *noted)
+    plan = [_advice(advised), *promises(advised), _how_sure(advised)]
+    plan += _others(advised, found, hints=hints)
+    return tuple([*changes, *plan, *noted] if host_first else [*plan, *changes, *noted])
+
+
+def _changes(advised: Recommendation, found: Verdict, *, all_of_them: bool) -> Iterator[str]:
+    """What would make jobs faster in any sharing, or of that only what surely gains much."""
+    if not all_of_them:
+        yield from remedies([r for r in advised.remedies if r.gain.p05 >= _CLEAR])
+        return
+    if found.host_bound:
+        yield host_path(found.host_bound, first="fix-host-first" in found.answers)
+    yield from remedies(advised.remedies)
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:

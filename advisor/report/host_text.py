@@ -1,6 +1,6 @@
-"""What holds jobs back on the host, and which remedies pay, in sentences."""
+"""What holds jobs back whatever they share with, and which remedies pay, in sentences."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from advisor.plan.host_bound import HostBound, Remedy
@@ -13,8 +13,15 @@ _PINNED = (
 """Measured on the hosts of an H200 and an H100; docs/accuracy.md has the runs."""
 
 
-def remedy(found: Remedy) -> str:
-    """A remedy and its predicted gain, in a sentence."""
+def remedies(found: Sequence[Remedy]) -> Iterator[str]:
+    """Remedies and their predicted gains in sentences; torch.compile is told of all jobs in one."""
+    compiled = [each for each in found if each.kind == "torch.compile"]
+    for each in found:
+        if each not in compiled[1:]:
+            yield _remedy(each, compiled)
+
+
+def _remedy(found: Remedy, compiled: Sequence[Remedy]) -> str:
     job, by = found.job, f"{_gains(found)}, predicted"
     match found.kind:
         case "loader workers":
@@ -30,9 +37,10 @@ def remedy(found: Remedy) -> str:
                 f"graph is {by}."
             )
         case "torch.compile":
+            gains = "; ".join(f"{each.job} {_gains(each)}" for each in compiled)
             return (
                 f'torch.compile, unless it captures graphs (mode="reduce-overhead", not measured), '
-                f"makes {job} {by}."
+                f"makes {gains}, predicted."
             )
         case "fusing":
             return f"All copies of {job} fused into one process (as HFTA does) are {by}."
