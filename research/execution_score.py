@@ -11,24 +11,13 @@ other workloads.
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from statistics import mean, median
-
-import numpy as np
 
 from advisor.hardware.catalogue import gpu
 from advisor.plan.recommendation import Predicts
-from advisor.prediction.execution_transfer import (
-    CONVOLUTIONS,
-    FUSIBLE,
-    NORMS,
-    Effect,
-    Effects,
-    casts,
-    executed,
-)
-from advisor.prediction.host_transfer import host_path_s
+from advisor.prediction.execution_transfer import Effect, Effects, executed
 from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
@@ -37,25 +26,17 @@ from advisor.sharing.traversal import without_phases
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import model_path
-from research.files import BENCHMARKS, PROFILES, measured, profiles_in, rounded
-
-GPUS = ("h200-141gb", "h100-sxm-80gb")
-EXECUTIONS = ("graph", "compiled")
-
-# Pairs of which nothing is fitted but this.
-ASIDE = BENCHMARKS / "executions" / "profiles"
-
-# A class with a smaller share of a step says little of what becomes of it.
-_MATTERS = 0.03
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """One workload on one GPU, eager and in another execution."""
-
-    execution: str
-    eager: Profile
-    changed: Profile
+from research.execution_effects import (
+    DRAWN_LATER,
+    EXECUTIONS,
+    GPUS,
+    Pair,
+    all_pairs,
+    effects_of,
+    pairs_aside,
+    pairs_in,
+)
+from research.files import BENCHMARKS, PROFILES, measured, rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,85 +86,6 @@ class Score:
     own: float | None
     gain: float
     measured_gain: float
-
-
-def pairs_in(profiles: Mapping[str, Profile]) -> list[Pair]:
-    """The workloads that were measured alone both ways."""
-    return [
-        Pair(execution=execution, eager=profiles[name], changed=changed)
-        for execution in EXECUTIONS
-        for stem, changed in profiles.items()
-        if (name := stem.removesuffix(f"-{execution}")) != stem and name in profiles
-    ]
-
-
-def all_pairs() -> list[Pair]:
-    """The pairs of every GPU: those of the profiles that are shipped, and those measured aside."""
-    folders = [root / key for root in (PROFILES, ASIDE) for key in GPUS]
-    return [each for folder in folders for each in pairs_in(profiles_in(folder))]
-
-
-def effects_of(execution: str, pairs: Iterable[Pair], left_out: str = "") -> Effects:
-    """What the pairs tell of an execution, without those of the eager workload `left_out`."""
-    those = [each for each in pairs if each.execution == execution and each.eager.name != left_out]
-    if execution == "graph":
-        # A captured job's host no longer sets its pace, so what it does itself counts.
-        hosts = cast_hosts = [_ratio(each.changed.host_s, each.eager.host_s) for each in those]
-        usual = Effect(host=1.0, cast_host=1.0, kernels=1.0)
-        kernels = [_ratio(each.changed.step_s, each.eager.gpu_s) for each in those]
-    else:
-        hosts, cast_hosts = (
-            [host_path_s(each.changed) / host_path_s(each.eager)
-             for each in those if casts(each.eager.workload) == cast]
-            for cast in (False, True)
-        )  # fmt: skip
-        usual = fused(those)
-        kernels = [_gpu_us(p.changed) / _gpu_us(executed(p.eager, usual)) for p in those]
-    ends = zip(_ends(hosts), _ends(cast_hosts), _ends(kernels), strict=True)
-    return Effects(
-        *(replace(usual, host=host, cast_host=cast, kernels=share) for host, cast, share in ends)
-    )
-
-
-def _ends(numbers: Iterable[float]) -> tuple[float, float, float]:
-    """The least, the median and the most."""
-    each = sorted(numbers)
-    return each[0], median(each), each[-1]
-
-
-def fused(pairs: Sequence[Pair]) -> Effect:
-    """What torch's compiler makes of the classes of kernels, by least squares of shares of a step.
-
-    It merges kernels across classes, so what becomes of all that can be merged is shared out.
-    """
-    from scipy.optimize import nnls
-
-    merged = NORMS | FUSIBLE
-    before = [[_gpu_us(p.eager, kinds) / _gpu_us(p.eager) for kinds in (NORMS, FUSIBLE)]
-              for p in pairs]  # fmt: skip
-    after = [_gpu_us(p.changed, merged) / _gpu_us(p.eager) for p in pairs]
-    (norms, fusible), _ = nnls(np.array(before), np.array(after))
-    convolutions = median(
-        _gpu_us(p.changed, CONVOLUTIONS) / _gpu_us(p.eager, CONVOLUTIONS)
-        for p in pairs
-        if _gpu_us(p.eager, CONVOLUTIONS) > _MATTERS * _gpu_us(p.eager)
-    )
-    return Effect(host=1.0, cast_host=1.0, kernels=1.0, norms=float(norms), fusible=float(fusible),
-                  convolutions=convolutions)  # fmt: skip
-
-
-def _ratio(after: float | None, before: float | None) -> float:
-    assert after is not None
-    assert before
-    return after / before
-
-
-def _gpu_us(profile: Profile, kinds: Collection[str] | None = None) -> float:
-    """Microseconds of a step in kernels of the classes `kinds`; None: in all."""
-    trace = profile.trace
-    assert trace is not None, profile.name
-    pairs = zip(trace.duration_us, trace.class_of, strict=True)
-    return sum(us for us, at in pairs if kinds is None or trace.classes[at] in kinds)
 
 
 def alone(pair: Pair, effects: Effects) -> ExecutionStep:
@@ -243,6 +145,13 @@ def steps() -> list[ExecutionStep]:
     return found
 
 
+def foretold() -> list[ExecutionStep]:
+    """The compiled jobs drawn later, by what was known when they were drawn."""
+    known = json.loads((BENCHMARKS / "executions" / DRAWN_LATER / "foretold-by.json").read_text())
+    effects = Effects(*(Effect(**known[end]) for end in ("best", "usual", "worst")))
+    return [alone(each, effects) for each in pairs_aside(DRAWN_LATER)]
+
+
 def lines(found: Sequence[ExecutionStep]) -> Iterator[Score]:
     """One line for each execution and way of sharing."""
     keys = dict.fromkeys((each.execution, each.where) for each in found)
@@ -262,7 +171,11 @@ def lines(found: Sequence[ExecutionStep]) -> Iterator[Score]:
 def main() -> None:
     found = steps()
     alone = [asdict(each) for each in found if each.where == "alone"]
-    document = {"alone": alone, "all": [asdict(each) for each in lines(found)]}
+    document = {
+        "alone": alone,
+        "all": [asdict(each) for each in lines(found)],
+        "foretold": [asdict(each) for each in foretold()],
+    }
     print(json.dumps(rounded(document, ".4g"), indent=1))
     for execution in EXECUTIONS:
         print(execution, *effects_of(execution, all_pairs()), sep="\n", file=sys.stderr)

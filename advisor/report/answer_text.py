@@ -33,8 +33,8 @@ _FELT = 1.05
 _TREATED = 1.05
 """A job is treated better that is so many times as fast."""
 
-_CLEAR = 1.3
-"""A change that surely makes a job so many times as fast matters as much as how it shares."""
+_MUCH = 1.3
+"""A change that makes a job so many times as fast matters as much as how it shares."""
 
 _TOGETHER = (str(Naive()), str(Mps()))
 
@@ -69,9 +69,9 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
 
 
 def _changes(advised: Recommendation, found: Verdict, *, all_of_them: bool) -> Iterator[str]:
-    """What would make jobs faster in any sharing, or of that only what surely gains much."""
+    """What would make jobs faster in any sharing, or only what gains much and loses nothing."""
     if not all_of_them:
-        yield from remedies([r for r in advised.remedies if r.gain.p05 >= _CLEAR])
+        yield from remedies([r for r in advised.remedies if r.gain.p50 >= _MUCH and r.gain.p05 > 1])
         return
     if found.host_bound:
         yield host_path(found.host_bound, first="fix-host-first" in found.answers)

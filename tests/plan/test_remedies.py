@@ -8,6 +8,7 @@ import pytest
 from advisor.plan.bottlenecks import HOST_BOUND
 from advisor.plan.remedies import remedies
 from advisor.plan.shared_cores import SharedCores
+from advisor.prediction.execution_transfer import COMPILED
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.host_side import HostSide
 from advisor.workload.job import Job
@@ -46,8 +47,9 @@ def test_a_job_that_waits_for_its_launches_is_captured_and_then_waits_for_the_gp
 def test_of_torchs_compiler_it_is_said_that_launches_take_as_long():
     _, found = found_for(LAUNCHES)
     assert found.kind == "torch.compile"
-    assert (found.gain.p05, found.gain.p95) == (pytest.approx(1 / 1.27), pytest.approx(1 / 0.78))
-    assert found.gain.p50 == pytest.approx(1 / 1.09)
+    worst, usual, best = (1 / each.host for each in reversed([*COMPILED]))
+    assert (found.gain.p05, found.gain.p95) == (pytest.approx(worst), pytest.approx(best))
+    assert found.gain.p50 == pytest.approx(usual)
     untraced = replace(LAUNCHES, trace=None)
     assert {each.kind for each in found_for(untraced)} == {"CUDA graph"}
 
@@ -70,8 +72,18 @@ def test_beside_mates_a_captured_job_gains_less_than_alone():
     assert found.gain.p50 == pytest.approx(0.010 / (2 * 1.09 * 0.002))
 
 
-def test_a_job_that_the_gpu_holds_back_needs_nothing():
+def test_products_that_the_gpu_holds_back_need_nothing():
     assert found_for(BUSY) == ()
+
+
+def test_of_what_the_gpu_holds_back_kernels_that_can_be_fused_are_worth_compiling():
+    norms = replace(BUSY, trace=replace(BUSY.trace, classes=("elementwise",)))
+    (found,) = found_for(norms, norms)
+    assert (found.kind, found.job) == ("torch.compile", BUSY.name)
+    assert found.gain.p50 == pytest.approx(1 / COMPILED.usual.of_kernel("elementwise"))
+    assert 1.1 < found.gain.p05 < found.gain.p50 < found.gain.p95
+    compiled = replace(norms, workload=replace(norms.workload, execution="compiled"))
+    assert found_for(compiled) == ()
 
 
 def test_a_slow_loader_gets_as_many_workers_as_no_longer_hold_it_back():

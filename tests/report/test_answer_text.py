@@ -135,6 +135,19 @@ def test_what_helps_a_host_is_said_with_its_predicted_gain(kind, workers, said):
     assert "predicted" in sentence
 
 
+def test_what_the_compiler_makes_of_several_jobs_is_one_sentence():
+    each = [Remedy(job=job, kind="torch.compile", workers=None, gain=Interval(1.1, gain, 2.5))
+            for job, gain in (("a", 2.0), ("b", 1.2))]  # fmt: skip
+    found = replace(advised([GPU_BOUND] * 2), remedies=tuple(each))
+    said = "makes a 2.00x (1.10-2.50) as fast; b 1.20x (1.10-2.50) as fast, predicted."
+    assert said in answer(found)
+    short = " ".join(paragraphs(found, hints=False))
+    assert "makes a 2.00x (1.10-2.50) as fast, predicted." in short
+    may_lose = replace(each[0], gain=Interval(0.9, 2.0, 2.5))
+    unsure = paragraphs(replace(found, remedies=(may_lose,)), hints=False)
+    assert "torch.compile" not in " ".join(unsure)
+
+
 def test_a_gain_in_the_plan_that_is_another_one_alone_is_said_both_ways():
     both = Remedy(job="mine", kind="CUDA graph", workers=None, gain=Interval(1.0, 1.1, 1.2),
                   alone=Interval(1.5, 2.0, 2.5))  # fmt: skip
