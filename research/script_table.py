@@ -8,6 +8,7 @@ from typing import Any
 from advisor.sharing import parse_sharing
 from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from research.files import BENCHMARKS
+from research.script_score import COMMANDS
 from research.sections import joined
 
 Scores = Sequence[Mapping[str, Any]]
@@ -15,6 +16,10 @@ Scores = Sequence[Mapping[str, Any]]
 _ALONE = (
     "script", "hook, us a step", "share of a step", "step over its own clock",
     "step over the zoo's", "the GPU's part", "memory",
+)  # fmt: skip
+_TWINS = (
+    "script beside the zoo, by turns", "step", "the GPU's part", "memory",
+    "steps of its own profiles", "of the zoo's",
 )  # fmt: skip
 _TOGETHER = ("measured on an H200, or as said", "steps", "MAPE", "median", "in 90 % interval")
 _MIXES = "mixes of these scripts"
@@ -25,7 +30,7 @@ _CASES = {
     "crowded": "the same on fewer cores than processes",
 }
 _LEARNT = {
-    "profiles alone": "the same from the profiles alone, host not checked, all ways",
+    "profiles alone": "these from the profiles alone, host not checked",
     "runs before": "the same once `advisor fit` knows the runs before each",
 }
 _SIZES = {"between": "between sizes that were measured", "beyond": "beyond them, up to 4 times"}
@@ -37,17 +42,17 @@ def committed(study: str) -> Any:
 
 
 def script_tables() -> str:
-    """Both tables in Markdown, from the committed scores."""
+    """All tables in Markdown, from the committed scores."""
     scripts = committed("scripts")
     rows = [
         *mixes(scripts["together"], _MIXES),
         *mixes(scripts["by_plan"], "the same by `advisor run`, predicted before"),
-        *by_commands(scripts["by_commands"], scripts["unsteady"]),
-        *runs_before(scripts["by_runs_before"]),
+        *(line for name, found in scripts["by_commands"].items()
+          for line in by_commands(found, COMMANDS[name])),
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
-    ]
-    return joined(alone(scripts["alone"]), markdown(_TOGETHER, rows))
+    ]  # fmt: skip
+    return joined(alone(scripts["alone"]), twins(scripts["twins"]), markdown(_TOGETHER, rows))
 
 
 def alone(scripts: Scores) -> str:
@@ -62,6 +67,17 @@ def alone(scripts: Scores) -> str:
     return markdown(_ALONE, rows)
 
 
+def twins(scripts: Scores) -> str:
+    """Each script beside the zoo's twin, and how far profiles of one job differ on that host."""
+    names = ("step", "on_gpu", "memory")
+    rows = [
+        (each["script"], *(_signed(each[name]) for name in names),
+         *(f"{100 * each[name]:.1f} % apart" for name in ("script_repeats", "zoo_repeats")))
+        for each in scripts
+    ]  # fmt: skip
+    return markdown(_TWINS, rows)
+
+
 def mixes(steps: Scores, words: str) -> Iterator[tuple[str, ...]]:
     """Mixes of scripts, each way of sharing a line; then those of the zoo that do the same."""
     scripts = [each for each in steps if not each["run"].startswith(_OF_ZOO)]
@@ -73,19 +89,18 @@ def mixes(steps: Scores, words: str) -> Iterator[tuple[str, ...]]:
         yield _line("two of the zoo that do the same as two of them, all ways", zoo, _inside(zoo))
 
 
-def by_commands(steps: Scores, unsteady: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Mixes by the commands alone; then those in which no profile was marked unsteady."""
-    yield from mixes(steps, "drawn mixes by the commands alone, on an H100")
+def by_commands(found: Mapping[str, Any], where: str) -> Iterator[tuple[str, ...]]:
+    """Mixes by the commands alone on one host; steady ones of them; and what runs taught."""
+    steps, unsteady = found["by_plan"], found["unsteady"]
+    yield from mixes(steps, f"drawn mixes by the commands alone, on {where}")
     spoiled = {each["run"] for each in steps if each["script"] in unsteady}
-    if steady := [each for each in steps if each["run"] not in spoiled]:
+    steady = [each for each in steps if each["run"] not in spoiled]
+    if spoiled and steady:
         words = "of these, mixes without a profile marked as unsteady, all ways"
         yield _line(words, steady, _inside(steady))
-
-
-def runs_before(steps: Mapping[str, Scores]) -> Iterator[tuple[str, ...]]:
-    """The same mixes, before and after the advisor learnt from runs of the same jobs."""
     for name, words in _LEARNT.items():
-        yield _line(words, steps[name], _inside(steps[name]))
+        before = found["by_runs_before"][name]
+        yield _line(words, before, _inside(before))
 
 
 def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:
