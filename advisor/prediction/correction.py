@@ -66,6 +66,17 @@ class Kernel:
         return np.asarray(self.signal * np.exp(squares, out=squares))
 
 
+def host_spread(profiles: Sequence[Profile], steps_s: Floats, host_sigma: float = 0.0) -> Floats:
+    """Standard deviation of the log of each step by its host, shape (jobs,).
+
+    By what the profile's own windows differed by and by `host_sigma`, as of `Doubt`, as far as a
+    step of `steps_s`, shape (jobs,), follows its host.
+    """
+    unsteady = np.hypot(host_sigma, [pace_spread(each.windows) for each in profiles])
+    beyond = [log_beyond_host(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)]
+    return np.maximum(0.0, unsteady - np.array(beyond) / MOST)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
     """How uncertain predictions for unseen families are, given what is known of the host.
@@ -90,12 +101,9 @@ class Doubt:
         Args:
             profiles: Of the jobs.
             steps_s: As predicted, shape (jobs,).
-            spread: The model's own, shape (jobs,). What the host adds, and what the profile's own
-                windows differed by, counts as far as a step follows its host.
+            spread: The model's own, shape (jobs,); `host_spread` adds to it.
         """
-        unsteady = np.hypot(self.host_sigma, [pace_spread(each.windows) for each in profiles])
-        beyond = [log_beyond_host(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)]
-        return np.asarray(np.hypot(spread, np.maximum(0.0, unsteady - np.array(beyond) / MOST)))
+        return np.asarray(np.hypot(spread, host_spread(profiles, steps_s, self.host_sigma)))
 
     def log_bounds(self, profiles: Sequence[Profile], scale: Floats) -> tuple[Floats, Floats]:
         """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from advisor.hardware.catalogue import Gpu
+from advisor.prediction.mates_pace import mates_spread, widened
 from advisor.prediction.mix_features import features
 from advisor.prediction.model_file import Model
 from advisor.prediction.parallel import at_once, one_thread
@@ -94,6 +95,12 @@ def _of_one_mode(
         low, high = correction.log_bounds(jobs, near, middle)
         if sharing.mode != plain_mode(sharing):
             low, high = _BORROWED * low, _BORROWED * high
+        if sharing.mode == "naive":
+            of_mates = [
+                mates_spread(mix.profiles, replayed.steps_s)[list(mix.asked)]
+                for mix, replayed in pairs
+            ]
+            low, high = widened(low, high, np.concatenate(of_mates))
     ends = np.cumsum([len(mix.asked) for mix in mixes])[:-1]
     return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
 
