@@ -68,7 +68,7 @@ class Advisor(Sources):
         return replace(
             with_commands(advised), standing=self.standing(found), variants=variants,
             refused_variants=refused,
-            remedies=remedies(advised.jobs, self.card, best, self.predictor),
+            remedies=remedies(advised.jobs, self.card, best, self.predictor, variants),
         )  # fmt: skip
 
     def recommend_roughly(

@@ -73,8 +73,8 @@ def host_bound(
         gpu_share = profile.busy_share
         if host_share is None or gpu_share is None or gpu_share >= _FAR or profile.name in found:
             continue
-        work, least_s = _work(profile.workload), _FASTER * profile.step_s
-        faster = [v for v in variants if v.step_s < least_s and _work(v.workload) == work]
+        work, least_s = profile.workload, _FASTER * profile.step_s
+        faster = [v for v in variants if v.step_s < least_s and same_work(v.workload, work)]
         best = min(faster, key=lambda each: each.step_s, default=None)
         found[profile.name] = HostBound(
             job=profile.name, host_share=host_share, gpu_share=gpu_share, step_s=profile.step_s,
@@ -103,6 +103,11 @@ def variants_of(
             except InvalidInput as error:
                 refused.append(str(error))
     return tuple(found), tuple(refused)
+
+
+def same_work(one: Workload, other: Workload) -> bool:
+    """Whether both do the same work, be it in another execution or by another loader."""
+    return _work(one) == _work(other)
 
 
 def _work(workload: Workload) -> Workload:

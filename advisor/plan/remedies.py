@@ -5,14 +5,14 @@ does not help against the other. A remedy changes the profile of a job; then the
 again.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.bottlenecks import binding
-from advisor.plan.host_bound import Remedy, RemedyKind
+from advisor.plan.host_bound import Remedy, RemedyKind, same_work
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.execution_transfer import CAPTURED, COMPILED, Effects, executed
 from advisor.prediction.host_loader import with_loader, with_workers
@@ -22,6 +22,7 @@ from advisor.sharing import Arrangement, Naive
 from advisor.sharing.traversal import running_together, without_phases
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
+from advisor.workload.spec import Execution
 
 # The least gain that is worth a change.
 _WORTH = 1.05
@@ -52,8 +53,9 @@ class _Candidate:
 
 
 def remedies(
-    jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, predictor: Predicts
-) -> tuple[Remedy, ...]:
+    jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction, predictor: Predicts,
+    variants: Sequence[Profile] = (),
+) -> tuple[Remedy, ...]:  # fmt: skip
     """Remedies for `jobs`, of equal jobs one, best first.
 
     What gains too little is left out, but for torch's compiler where a job waits for its launches,
@@ -64,6 +66,8 @@ def remedies(
         gpu: The GPU on which they run.
         mix: Their prediction by `predictor`; for phases no remedy is looked for.
         predictor: Predicts the changed jobs.
+        variants: Profiles of the same work in other executions: where there is one, what was
+            measured alone takes the place of what such a change does to other jobs.
     """
     sharing = without_phases(mix.sharing)
     if sharing is None:
@@ -74,20 +78,21 @@ def remedies(
     found = [
         each
         for at in one_of_each
-        for each in _of_job([job.profile for job in jobs], at, sharing, mix, predictor,
-                            waits=at in by_host)
+        for each in _of_job([job.profile for job in jobs], at, sharing=sharing, mix=mix,
+                            predictor=predictor, variants=variants, waits=at in by_host)
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda each: -each.gain.p50))
 
 
 def _of_job(  # noqa: PLR0913 - what a prediction needs
-    profiles: Sequence[Profile], at: int, sharing: Arrangement, mix: MixPrediction,
-    predictor: Predicts, *, waits: bool,
+    profiles: Sequence[Profile], at: int, *, sharing: Arrangement, mix: MixPrediction,
+    predictor: Predicts, variants: Sequence[Profile], waits: bool,
 ) -> Iterator[Remedy]:  # fmt: skip
     """What is worth it for the job at `at`, which `waits` for its host or for the GPU."""
     mates = next(run for run in running_together(sharing, len(profiles)) if at in run)
     step = partial(_step, predictor, sharing, at)
-    for each in _for_host(profiles, at, mates) if waits else _for_gpu(profiles, at):
+    found = _for_host(profiles, at, mates) if waits else _for_gpu(profiles, at)
+    for each in (_as_measured(candidate, profiles[at], variants) for candidate in found):
         gain = _gain(each, profiles, step, mix.jobs[at].step_s)
         if gain.p50 >= _WORTH or (waits and each.kind == "torch.compile"):
             alone = _gain_alone(each, profiles[at], predictor)
@@ -163,6 +168,21 @@ def _copies(profiles: Sequence[Profile], at: int) -> list[int]:
 def _in_execution(kind: RemedyKind, where: Sequence[int], effects: Effects) -> _Candidate:
     best, usual, worst = (partial(executed, effect=effect) for effect in effects)
     return _Candidate(kind=kind, where=where, by=usual, best=best, worst=worst)
+
+
+_EXECUTIONS: Mapping[RemedyKind, Execution] = {"CUDA graph": "graph", "torch.compile": "compiled"}
+
+
+def _as_measured(candidate: _Candidate, job: Profile, variants: Sequence[Profile]) -> _Candidate:
+    """`candidate` by the profile of the job in that execution, where one of `variants` is it."""
+    wanted = _EXECUTIONS.get(candidate.kind)
+    measured = [
+        each for each in variants
+        if each.workload.execution == wanted and same_work(each.workload, job.workload)
+    ]  # fmt: skip
+    if not measured:
+        return candidate
+    return replace(candidate, by=lambda _: measured[0], best=None, worst=None)
 
 
 def _replaced(profiles: Sequence[Profile], where: Sequence[int], change: _Change) -> list[Profile]:

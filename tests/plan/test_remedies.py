@@ -31,10 +31,10 @@ def loading(workers, *, main_s=0.004, each_s=0.04, gpu_s=0.002, batch=128):
     return replace(job, host=HostSide(main_s=main_s, loader_s=pace_s, loader_cpu_s=each_s))
 
 
-def found_for(*profiles, sharing=None):
+def found_for(*profiles, sharing=None, variants=()):
     jobs = [Job(each) for each in profiles]
     mix = Apart().predict(list(profiles), sharing or Mps())
-    return remedies(jobs, H200, mix, Apart())
+    return remedies(jobs, H200, mix, Apart(), variants)
 
 
 def test_a_job_that_waits_for_its_launches_is_captured_and_then_waits_for_the_gpu():
@@ -84,6 +84,18 @@ def test_of_what_the_gpu_holds_back_kernels_that_can_be_fused_are_worth_compilin
     assert 1.1 < found.gain.p05 < found.gain.p50 < found.gain.p95
     compiled = replace(norms, workload=replace(norms.workload, execution="compiled"))
     assert found_for(compiled) == ()
+
+
+def test_a_job_that_was_measured_compiled_gains_what_was_measured():
+    fusible = replace(BUSY, trace=replace(BUSY.trace, classes=("elementwise",)))
+    name = f"{BUSY.name}-compiled"
+    compiled = synthetic.profile(name, host_s=0.004, gpu_s=0.005)
+    other = synthetic.profile("resnet26-cifar10-bs128-compiled", host_s=0.004, gpu_s=0.001)
+    (found,) = found_for(fusible, variants=[other, compiled])
+    assert found.gain.p50 == pytest.approx(fusible.step_s / compiled.step_s)
+    assert found_for(fusible, variants=[other]) == found_for(fusible)
+    slower = synthetic.profile(name, host_s=0.004, gpu_s=0.011)
+    assert found_for(fusible, variants=[slower]) == ()
 
 
 def test_a_slow_loader_gets_as_many_workers_as_no_longer_hold_it_back():
