@@ -111,8 +111,15 @@ def same_work(one: Workload, other: Workload) -> bool:
 
 
 def _work(workload: Workload) -> Workload:
-    """A key that is equal for workloads of the same work; loading input is part of the work."""
+    """A key that is equal for workloads of the same work; loading input is part of the work.
+
+    Of a script nothing is known but its name.
+    """
     loads = int(bool(workload.loader_workers))
-    return replace(
+    key = replace(
         workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None
     )
+    if workload.source != "script":
+        return key
+    name = _WAYS.sub("", workload.name)
+    return replace(key, model=name, family=name)

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.host_bound import variants_of
+from advisor.plan.host_bound import same_work, variants_of
 from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import verdict
 from advisor.report.answer_text import answer
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
+from advisor.workload.spec import Script, Workload
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -125,6 +126,17 @@ def test_variants_are_found_beside_the_profile_by_their_names(tmp_path, monkeypa
     found, refused = variants_of([HOST_BOUND] * 2, "h200-141gb", tmp_path / "profiles")
     assert {each.name for each in found} == {GRAPH.name, LOADED.name}
     assert refused == ()
+
+
+def test_a_script_is_known_by_its_name_when_its_user_compiled_it():
+    def of(name, execution="eager", batch=64):
+        script = Script(command=("python", "train.py"), folder="/home/me")
+        return Workload(name=name, source="script", model=name, family=name, batch=batch,
+                        execution=execution, script=script)  # fmt: skip
+
+    assert same_work(of("train"), of("train-compiled", "compiled"))
+    for other in (of("train2-compiled", "compiled"), of("train-compiled", "compiled", batch=32)):
+        assert not same_work(of("train"), other)
 
 
 def test_a_variant_whose_file_is_no_profile_is_named_and_left_out(tmp_path, monkeypatch):
