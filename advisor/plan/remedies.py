@@ -29,6 +29,8 @@ _WORTH = 1.05
 # Most workers, as a multiple of those measured: nobody knows whether disks sustain more.
 _MOST_TIMES_WORKERS = 4
 
+_EXECUTIONS: Mapping[RemedyKind, Execution] = {"CUDA graph": "graph", "torch.compile": "compiled"}
+
 
 _Change = Callable[[Profile], Profile]
 _StepOf = Callable[[Sequence[Profile]], Interval]
@@ -168,9 +170,6 @@ def _copies(profiles: Sequence[Profile], at: int) -> list[int]:
 def _in_execution(kind: RemedyKind, where: Sequence[int], effects: Effects) -> _Candidate:
     best, usual, worst = (partial(executed, effect=effect) for effect in effects)
     return _Candidate(kind=kind, where=where, by=usual, best=best, worst=worst)
-
-
-_EXECUTIONS: Mapping[RemedyKind, Execution] = {"CUDA graph": "graph", "torch.compile": "compiled"}
 
 
 def _as_measured(candidate: _Candidate, job: Profile, variants: Sequence[Profile]) -> _Candidate:
