@@ -89,16 +89,27 @@ def test_a_script_is_started_for_all_limits_at_once(probed):
     assert notes == ["starts"] * 4 + ["ends"] * 4
 
 
-@pytest.mark.parametrize("held_mib", [40_000.0, None])
-def test_one_that_would_not_fit_four_times_is_started_for_each_limit_in_turn(held_mib, probed):
+@pytest.fixture
+def one_limit(monkeypatch):
+    """Fewer processes, where each waits for the one before it."""
+    monkeypatch.setattr(probing, "LIMITS_PCT", LIMITS_PCT[-1:])
+    return LIMITS_PCT[-1:]
+
+
+@pytest.mark.parametrize("held_mib", [80_000.0, None])
+def test_one_that_would_not_fit_so_often_is_started_for_each_limit_in_turn(
+    held_mib, one_limit, probed
+):
     found, notes = probed(held_mib)
-    assert tuple(run.limit_pct for run in found.limited) == LIMITS_PCT
-    assert notes == ["starts", "ends"] * 4
+    assert tuple(run.limit_pct for run in found.limited) == one_limit
+    assert notes == ["starts", "ends"] * 2
 
 
-def test_one_that_cannot_run_twice_is_started_for_each_limit_in_turn(probed, tmp_path, capsys):
+def test_one_that_cannot_run_twice_is_started_for_each_limit_in_turn(
+    one_limit, probed, tmp_path, capsys
+):
     found, notes = probed(1000.0, CLAIM=str(tmp_path / "claimed"))
-    assert tuple(run.limit_pct for run in found.limited) == LIMITS_PCT
-    assert notes[-8:] == ["starts", "ends"] * 4
+    assert tuple(run.limit_pct for run in found.limited) == one_limit
+    assert notes[-4:] == ["starts", "ends"] * 2
     said = capsys.readouterr().err
     assert "address already in use; under MPS, its processes are started one after another" in said
