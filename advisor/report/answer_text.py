@@ -71,7 +71,8 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
 def _changes(advised: Recommendation, found: Verdict, *, all_of_them: bool) -> Iterator[str]:
     """What would make jobs faster in any sharing, or only what gains much and loses nothing."""
     if not all_of_them:
-        yield from remedies([r for r in advised.remedies if r.gain.p50 >= _MUCH and r.gain.p05 > 1])
+        much = [each for each in advised.remedies if each.gain.p50 >= _MUCH and each.gain.p05 > 1]
+        yield from remedies(much, brief=True)
         return
     if found.host_bound:
         yield host_path(found.host_bound, first="fix-host-first" in found.answers)

@@ -13,15 +13,18 @@ _PINNED = (
 """Measured on the hosts of an H200 and an H100; docs/accuracy.md has the runs."""
 
 
-def remedies(found: Sequence[Remedy]) -> Iterator[str]:
-    """Remedies and their predicted gains in sentences; torch.compile is told of all jobs in one."""
+def remedies(found: Sequence[Remedy], *, brief: bool = False) -> Iterator[str]:
+    """Remedies and their predicted gains in sentences; torch.compile is told of all jobs in one.
+
+    What was not measured of it is left out if `brief`.
+    """
     compiled = [each for each in found if each.kind == "torch.compile"]
     for each in found:
         if each not in compiled[1:]:
-            yield _remedy(each, compiled)
+            yield _remedy(each, compiled, brief=brief)
 
 
-def _remedy(found: Remedy, compiled: Sequence[Remedy]) -> str:
+def _remedy(found: Remedy, compiled: Sequence[Remedy], *, brief: bool) -> str:
     job, by = found.job, f"{_gains(found)}, predicted"
     match found.kind:
         case "loader workers":
@@ -38,10 +41,8 @@ def _remedy(found: Remedy, compiled: Sequence[Remedy]) -> str:
             )
         case "torch.compile":
             gains = "; ".join(f"{each.job} {_gains(each)}" for each in compiled)
-            return (
-                f'torch.compile, unless it captures graphs (mode="reduce-overhead", not measured), '
-                f"makes {gains}, predicted."
-            )
+            beyond = '; its mode="reduce-overhead", which captures graphs, was not measured'
+            return f"torch.compile makes {gains}, predicted{'' if brief else beyond}."
         case "fusing":
             return f"All copies of {job} fused into one process (as HFTA does) are {by}."
         case _:

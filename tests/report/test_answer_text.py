@@ -124,7 +124,11 @@ def test_notation_is_explained_for_the_jobs_at_hand(words, said):
         ("loader workers", 8, "waits for its loader: with 8 workers 2.00x (1.50-2.50) as fast"),
         ("shared loading", None, "one loader for all (TensorSocket) makes it 2.00x"),
         ("CUDA graph", None, "captured as a CUDA graph is 2.00x (1.50-2.50) as fast"),
-        ("torch.compile", None, "not measured), makes mine 2.00x"),
+        (
+            "torch.compile",
+            None,
+            "torch.compile makes mine 2.00x (1.50-2.50) as fast, predicted; its",
+        ),
         ("fusing", None, "fused into one process (as HFTA does) are 2.00x"),
     ],
 )
@@ -139,7 +143,7 @@ def test_what_the_compiler_makes_of_several_jobs_is_one_sentence():
     each = [Remedy(job=job, kind="torch.compile", workers=None, gain=Interval(1.1, gain, 2.5))
             for job, gain in (("a", 2.0), ("b", 1.2))]  # fmt: skip
     found = replace(advised([GPU_BOUND] * 2), remedies=tuple(each))
-    said = "makes a 2.00x (1.10-2.50) as fast; b 1.20x (1.10-2.50) as fast, predicted."
+    said = "makes a 2.00x (1.10-2.50) as fast; b 1.20x (1.10-2.50) as fast, predicted; its mode"
     assert said in answer(found)
     short = " ".join(paragraphs(found, hints=False))
     assert "makes a 2.00x (1.10-2.50) as fast, predicted." in short
