@@ -54,7 +54,7 @@ def _gains(found: Remedy) -> str:
     said = f"{units.times(found.gain)} as fast"
     if found.alone is None or units.times(found.alone) == units.times(found.gain):
         return said
-    return f"{said}, alone {units.times(found.alone)}"
+    return f"{said} in this plan, alone {units.times(found.alone)}"
 
 
 def host_path(jobs: Sequence[HostBound], *, first: bool) -> str:

@@ -156,7 +156,7 @@ def test_a_gain_in_the_plan_that_is_another_one_alone_is_said_both_ways():
     both = Remedy(job="mine", kind="CUDA graph", workers=None, gain=Interval(1.0, 1.1, 1.2),
                   alone=Interval(1.5, 2.0, 2.5))  # fmt: skip
     said = answer(replace(advised([HOST_BOUND] * 2), remedies=(both,)))
-    assert "is 1.10x (1.00-1.20) as fast, alone 2.00x (1.50-2.50), predicted" in said
+    assert "is 1.10x (1.00-1.20) as fast in this plan, alone 2.00x (1.50-2.50), predicted" in said
     same = answer(replace(advised([HOST_BOUND] * 2), remedies=(replace(both, alone=both.gain),)))
     assert "is 1.10x (1.00-1.20) as fast, predicted" in same
 
