@@ -8,6 +8,7 @@ from advisor.plan.fleet_terms import FleetTerms
 from advisor.report.fleet_text import fleet_report
 from advisor.workload.job import Job
 from tests import synthetic
+from tests.plan.search.fleet.drawn import planned
 from tests.plan.stand_in import H200, StandIn
 
 KINDS = [Job(synthetic.profile(f"dlrm-29gb-bs{size}", memory_mib=100_000)) for size in range(1, 9)]
@@ -33,7 +34,7 @@ def test_who_runs_where_is_never_hidden_and_details_give_each_group_a_line():
         Job(synthetic.profile(f"dlrm-8gb-bs{size}", host_s=0.01, gpu_s=0.002, memory_mib=60_000))
         for size in (1, 2)
     ]
-    found = plan_fleet(kinds * 20, H200, StandIn(), FleetTerms(gpus=2, limit_s=0.2))
+    found = planned(kinds * 20, FleetTerms(gpus=2, limit_s=100.0))
     few, whole = fleet_report(found), fleet_report(found, details=True)
     assert len(lines_of(few)) <= 25 < len(lines_of(whole))
     for report in (few, whole):
