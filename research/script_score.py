@@ -5,12 +5,12 @@
 In the folder lie ``measured``, which `benchmarks/script_bench.py` filled; ``run``: plans of the
 same mixes, predicted and then run by `benchmarks/run_check.py`; and what `benchmarks/whole_way.py`
 measured: folders of `COMMANDS`, drawn mixes that were profiled, planned and run by the commands,
-and ``twins-h200``, scripts and workloads of the zoo that do the same, profiled by turns.
+and what `script_twins` reads of scripts beside workloads of the zoo that do the same.
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -29,19 +29,14 @@ from advisor.workload.profile import Profile
 from advisor.workload.store import model_path
 from advisor.workload.stored_runs import read_runs
 from research.files import profiles_in
-
-# Each script, and the workload of the zoo that does the same.
-ALIKE = {
-    "plain_loop": "resnet50-imagenet64-bs32",
-    "timm_style": "vit_small_patch16_224-imagenet-bs32-amp",
-    "lightning_style": "mobilenetv3_large_100-imagenet64-bs128-loader2",
-}
+from research.script_twins import ALIKE, turns, twins
 
 # Where mixes went the whole way by the commands, by folder.
 COMMANDS = {
     "commands": "an H100",
     "commands-h200": "H200s of an unsteady host",
     "commands-h200-later": "an H200",
+    "commands-h100-later": "H100s of a slow, unsteady host",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.
@@ -165,37 +160,6 @@ def by_runs_before(folder: Path) -> dict[str, list[ScriptStep]]:
     return found
 
 
-def twins(folder: Path) -> Iterator[dict[str, Any]]:
-    """Each script beside the workload of the zoo that does the same, by medians of their profiles.
-
-    ``step``, ``on_gpu`` and ``memory`` are of the script over the workload's, less 1;
-    ``script_repeats`` and ``zoo_repeats`` how far the steps of the profiles of one job differ.
-    """
-    turns = [profiles_in(turn) for turn in sorted(folder.iterdir())]
-    for script, name in ALIKE.items():
-        own, zoo = ([turn[job] for turn in turns] for job in (script, name))
-        yield {
-            "script": script,
-            "step": _medians(own, zoo, lambda each: each.step_s),
-            "on_gpu": _medians(own, zoo, lambda each: each.gpu_s),
-            "memory": _medians(own, zoo, lambda each: each.memory.device_mib),
-            "script_repeats": _apart(own),
-            "zoo_repeats": _apart(zoo),
-        }
-
-
-def _medians(
-    one: Sequence[Profile], other: Sequence[Profile], number: Callable[[Profile], float | None]
-) -> float:
-    mine, theirs = (median(number(each) or 0.0 for each in these) for these in (one, other))
-    return mine / theirs - 1
-
-
-def _apart(profiles: Sequence[Profile]) -> float:
-    steps = [each.step_s for each in profiles]
-    return max(steps) / min(steps) - 1
-
-
 def by_commands(folder: Path) -> dict[str, Any]:
     """What the commands foretold on one host, and what the runs before each would have taught."""
     before = by_runs_before(folder)
@@ -216,6 +180,7 @@ def score(scripts: Path) -> dict[str, Any]:
         "gpu": of_gpu.name,
         "alone": [asdict(each) for each in alone(folder, profiles)],
         "twins": [*twins(scripts / "twins-h200")],
+        "turns": [*turns(scripts / "twin-turns")],
         "together": _scored(together(folder, profiles, predictor, of_gpu.name)),
         "by_plan": _scored(by_plan(scripts / "run")),
         "by_commands": {name: by_commands(scripts / name) for name in COMMANDS},

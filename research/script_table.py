@@ -21,6 +21,12 @@ _TWINS = (
     "script beside the zoo, by turns", "step", "the GPU's part", "memory",
     "steps of its own profiles", "of the zoo's",
 )  # fmt: skip
+_TURNS = (
+    "script beside the zoo, by turns of a second",
+    "step",
+    "two processes of it",
+    "of the zoo's",
+)
 _TOGETHER = ("measured on an H200, or as said", "steps", "MAPE", "median", "in 90 % interval")
 _MIXES = "mixes of these scripts"
 _OF_ZOO = "scripts-z"
@@ -52,7 +58,10 @@ def script_tables() -> str:
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]  # fmt: skip
-    return joined(alone(scripts["alone"]), twins(scripts["twins"]), markdown(_TOGETHER, rows))
+    return joined(
+        alone(scripts["alone"]), twins(scripts["twins"]), turns(scripts["turns"]),
+        markdown(_TOGETHER, rows),
+    )  # fmt: skip
 
 
 def alone(scripts: Scores) -> str:
@@ -76,6 +85,16 @@ def twins(scripts: Scores) -> str:
         for each in scripts
     ]  # fmt: skip
     return markdown(_TWINS, rows)
+
+
+def turns(scripts: Scores) -> str:
+    """Each script beside the zoo's twin, and how far two processes of one kind differ."""
+    rows = [
+        (each["script"], _signed(each["step"]),
+         *(f"{100 * each[name]:.1f} % apart" for name in ("scripts", "zoos")))
+        for each in scripts
+    ]  # fmt: skip
+    return markdown(_TURNS, rows)
 
 
 def mixes(steps: Scores, words: str) -> Iterator[tuple[str, ...]]:

@@ -5,13 +5,14 @@ from statistics import mean
 import pytest
 
 from research.files import BENCHMARKS
-from research.script_score import ALIKE, COMMANDS, score
+from research.script_score import COMMANDS, score
 from research.script_table import alone, by_commands, committed, loaders, mixes, script_tables
+from research.script_twins import ALIKE
 
 
 def test_the_committed_score_follows_from_the_committed_runs():
     found, said = score(BENCHMARKS / "scripts"), committed("scripts")
-    for part in ("alone", "twins", "by_plan"):
+    for part in ("alone", "twins", "turns", "by_plan"):
         assert found[part] == said[part]
     parts = [(found["together"], said["together"])]
     for now, then in zip(found["by_commands"].values(), said["by_commands"].values(), strict=True):
@@ -44,6 +45,12 @@ def test_profiled_by_turns_a_script_takes_the_memory_and_the_gpu_as_the_zoo_does
     for each in committed("scripts")["twins"]:
         assert abs(each["on_gpu"]) < 0.01
         assert abs(each["memory"]) < 0.02
+
+
+def test_by_turns_of_a_second_a_script_differs_no_more_than_two_processes_of_one_job_can():
+    found = committed("scripts")["turns"]
+    apart = max(each[kind] for each in found for kind in ("scripts", "zoos"))
+    assert [each["script"] for each in found if abs(each["step"]) > apart / 2] == []
 
 
 def test_each_way_of_sharing_is_a_line_and_what_was_not_compared_a_dash():
