@@ -1,3 +1,4 @@
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -19,6 +20,12 @@ def components_looked_for_once():
         scan = cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", scan)
         yield
+
+
+@pytest.fixture(autouse=True)
+def main_module_kept(monkeypatch):
+    """Streamlit puts the page in its place, and processes that are spawned later would run that."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 @pytest.fixture(scope="module")

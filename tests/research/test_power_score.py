@@ -41,9 +41,9 @@ def campaign():
         if run.shows_pace and all(each.workload.name in profiles for each in run.tenants)
     ]  # fmt: skip
     known = {run.id: run for run in runs}
-    repeats = [(known[run.repeats], run) for run in runs if run.repeats in known][::6]
+    repeats = [(known[run.repeats], run) for run in runs if run.repeats in known][::12]
     wanted = {run.id for pair in repeats for run in pair}
-    chosen = [run for at, run in enumerate(runs) if at % 8 == 0 or run.id in wanted]
+    chosen = [run for at, run in enumerate(runs) if at % 16 == 0 or run.id in wanted]
     return profiles, chosen, [run for run in chosen if run.purpose == "drawn"], repeats
 
 
