@@ -3,13 +3,11 @@ import re
 
 from rich.console import Console
 
-from advisor.plan.fleet_plan import plan_fleet
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.report.fleet_text import fleet_report
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.search.fleet.drawn import planned
-from tests.plan.stand_in import H200, StandIn
 
 KINDS = [Job(synthetic.profile(f"dlrm-29gb-bs{size}", memory_mib=100_000)) for size in range(1, 9)]
 
@@ -42,7 +40,7 @@ def test_who_runs_where_is_never_hidden_and_details_give_each_group_a_line():
 
 
 def test_of_many_gpus_each_is_shown_in_a_line_if_need_be_on_more_than_a_screen():
-    found = plan_fleet(KINDS * 4, H200, StandIn(), FleetTerms(gpus=16, limit_s=0.2))
+    found = planned(KINDS * 4, FleetTerms(gpus=16, limit_s=100.0))
     report = fleet_report(found)
     lines = lines_of(report)
     assert len([line for line in lines if line.rstrip().endswith(" GiB")]) == 16
