@@ -15,6 +15,7 @@ from advisor.validate.score_tables import (
 )
 from research import (
     advice_score,
+    another_host,
     breakdown,
     choices_by_host,
     data_card,
@@ -86,7 +87,11 @@ def _accuracy_in_short(found: Figures) -> str:
                 percent(row.coverage90), percent(row.noise_floor),
                 percent(row.baselines.get("fair-share")),
             ))  # fmt: skip
-    return joined(markdown(_FEW_COLUMNS, rows), *_chosen_in_short(found.scores.chosen))
+    return joined(
+        markdown(_FEW_COLUMNS, rows),
+        *another_host.in_short(found.elsewhere),
+        *_chosen_in_short(found.scores.chosen),
+    )
 
 
 def _chosen_in_short(judged: Choices) -> tuple[str, ...]:
@@ -109,6 +114,7 @@ def _accuracy(found: Figures) -> str:
         markdown(_COLUMNS, score_cells(scores, scores.pooled(), _COLUMNS)),
         "By host, MAPE of all jobs and in parentheses of GPU-bound ones:",
         markdown(breakdown.HOST_HEADINGS, breakdown.host_rows(scores)),
+        *another_host.said(found.elsewhere),
         *set_aside.said(found.set_aside),
     )
 

@@ -9,6 +9,7 @@ from advisor.validate.noise_and_coverage import Noise, RepeatSummary, steadiness
 from advisor.validate.scoreboard import Scores, scores_of
 from research.ablation import Ablated
 from research.advice_score import Advice, advice_of
+from research.another_host import Elsewhere, elsewhere
 from research.breakdown import ScoredGroup, by_busy_share, by_family, noise_by_mode
 from research.campaign_pace import Sitting, sittings
 from research.causes import Worst, worst
@@ -43,6 +44,7 @@ class Figures:
         data: What was measured, on what, how often.
         scores: Errors of steps, each family predicted without it.
         hosts: What choices gave away by what was measured on each of several hosts.
+        elsewhere: How far real runs of the same jobs on other hosts are from each other.
         targets: The targets and what was reached.
         families: Errors of steps by family.
         busy: The same, by how busy a job alone keeps the GPU.
@@ -70,6 +72,7 @@ class Figures:
     data: DataFigures
     scores: Scores
     hosts: tuple[HostChoices, ...]
+    elsewhere: tuple[Elsewhere, ...]
     targets: tuple[Target, ...]
     families: tuple[ScoredGroup, ...]
     busy: tuple[ScoredGroup, ...]
@@ -100,6 +103,7 @@ def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures
         data=data_figures(found),
         scores=scores_of(evaluation),
         hosts=choices_by_host(evaluation),
+        elsewhere=elsewhere(evaluation),
         targets=targets(found),
         families=by_family(evaluation), busy=by_busy_share(evaluation),
         noise=noise_by_mode(evaluation),
