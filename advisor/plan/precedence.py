@@ -17,9 +17,9 @@ from advisor.sharing.traversal import kind_of, one_by_one
 COMPARED = 0.037
 """How far the ratio of two plans' costs is off, as a share.
 
-The median of 270 pairs of ways to share that ran with the same jobs on an H200. Sparing jobs within
-it gave away 0.1 % there. Of plans so close, one whose kind has run goes before one whose kind has
-not; farther apart, the estimate decides, as of MIG.
+The median of 270 pairs of ways to share that ran with the same jobs on an H200. Of plans so close,
+one whose kind has run goes before one whose kind has not; farther apart, the estimate decides, as
+of MIG.
 """
 
 PRIORITIES = 0.108
@@ -43,6 +43,12 @@ It is less than what our ratios are off by, and sharing has to be set up.
 
 STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
+
+SPARING = 0.1
+"""What it may cost that no job starves, as a share, where the objective is pace alone: a choice.
+
+Of other objectives, which look to the end of all jobs, it may cost `COMPARED`.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,7 +122,8 @@ def _acceptable(left: Sequence[Priced], question: Question) -> list[_Step]:
     found: list[_Step] = [("deadlines", pool)]
     best = min(pool, key=price)
     spared = [each for each in pool if not starved(each.forecast, question.level)]
-    pool = spared if _within(COMPARED, spared, best, price) else pool
+    may_cost = SPARING if OBJECTIVES[question.objective].unit == "ratio" else COMPARED
+    pool = spared if _within(may_cost, spared, best, price) else pool
     found.append(("fairness", pool))
     best = min(pool, key=price)
     ran = [each for each in pool if _confirmed(each)]

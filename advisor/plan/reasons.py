@@ -63,7 +63,7 @@ def gap_in_words(
 
 _RULES: Mapping[Precedence, str] = {
     "deadlines": "as it makes fewer jobs late",
-    "fairness": f"as the best of those within {COMPARED:.1%} that slow no job over {STARVED:g}x",
+    "fairness": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
     "priorities": f"as client priorities, never measured on this GPU, may err by {PRIORITIES:.1%}",
     "confirmed": f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind",
     "gain": f"as sharing gains less than {WORTH:.0%}",

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from advisor.english import with_article
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Verdict, rule_in_words, verdict
+from advisor.plan.precedence import starved
+from advisor.plan.reasons import Verdict, rule_in_words, slowed, verdict
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.interval import Interval
 from advisor.prediction.memory import pools_of
@@ -63,7 +64,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
         noted.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
     if (cap_w := advised.best.prediction.power_cap_w) is not None:
         noted.append(cap_note(cap_w))
-    plan = [_advice(advised), *promises(advised), _how_sure(advised)]
+    plan = [_advice(advised), *_starved(advised), *promises(advised), _how_sure(advised)]
     plan += _others(advised, found, hints=hints)
     return tuple([*changes, *plan, *noted] if host_first else [*plan, *changes, *noted])
 
@@ -106,6 +107,14 @@ def _advice(advised: Recommendation) -> str:
     what += "" if best.prediction.confirmed_on_hardware else ", estimated"
     said = f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
     return f"{said}{untold(advised, best)}{_no_room(advised)}"
+
+
+def _starved(advised: Recommendation) -> Iterator[str]:
+    """Who pays for the best plan, where that is much."""
+    slow = starved(advised.best, advised.level)
+    if slow:
+        said = slowed([(advised.jobs[at].name, times) for at, times in slow.items()])
+        yield f"While all run, {said}."
 
 
 def _no_room(advised: Recommendation) -> str:

@@ -180,7 +180,7 @@ def test_a_line_that_is_before_one_with_a_better_number_says_why():
     }
     assert moved
     assert {int(rank) for rank in re.findall(r"(\d+) before \d+", text)} == moved
-    assert re.search(r"\d before \d+ as the best of those within 3.7%", text)
+    assert re.search(r"\d before \d+ as the best of those nearly as good", text)
 
 
 def test_a_narrow_terminal_shows_ranks_and_plans_beside_each_other():
