@@ -70,21 +70,38 @@ def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
         None if a profile has no kernel trace.
     """
     effort = effort or Effort()
-    played = all_known(replay_trace(each, gpu.sms, physics.packing) for each in profiles)
+    order = _one_order(profiles, sharing)
+    ordered = [profiles[at] for at in order]
+    played = all_known(replay_trace(each, gpu.sms, physics.packing) for each in ordered)
     if played is None:
         return None
-    alone_s = np.array([each.step_s for each in profiles])
     if not sharing.under_mps:
         shared = replay_naive(played, physics.slicing, effort, log=log)
     else:
-        shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * len(played)
+        limits = [sharing.limits[at] for at in order if sharing.limits]
+        priorities = [sharing.priorities[at] for at in order if sharing.priorities]
+        shares = limit_shares(limits, gpu.sms) or [1.0] * len(played)
         powers = [1.0] * len(played)
-        if sharing.limits:
-            powers = [limit_exponent(each, gpu, physics.bandwidth) for each in profiles]
+        if limits:
+            powers = [limit_exponent(each, gpu, physics.bandwidth) for each in ordered]
         shared = replay_mps(
-            played, shares, powers, physics.ceded, effort, priorities=sharing.priorities, log=log
+            played, shares, powers, physics.ceded, effort, priorities=priorities, log=log
         )
-    return mean_of_copies(np.maximum(shared, alone_s), profiles, sharing)
+    log[:, 0] = [order[int(job)] if job >= 0 else job for job in log[:, 0]]
+    alone_s = np.array([each.step_s for each in profiles])
+    return mean_of_copies(np.maximum(shared[np.argsort(order)], alone_s), profiles, sharing)
+
+
+def _one_order(profiles: Sequence[Profile], sharing: Concurrent) -> list[int]:
+    """The order in which jobs are replayed, however they were named.
+
+    Where two are ready at once the first goes first, which can be felt for many steps.
+    """
+    kinds = list(zip_longest(
+        [each.name for each in profiles], [each.step_s for each in profiles],
+        sharing.limits, sharing.priorities, fillvalue=0,
+    ))  # fmt: skip
+    return sorted(range(len(profiles)), key=kinds.__getitem__)
 
 
 @dataclass(frozen=True, slots=True)
