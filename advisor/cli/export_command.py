@@ -1,6 +1,6 @@
 """``advisor export``: writes a plan as a file for the tool that applies it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,15 +60,15 @@ class ExportOptions:
         ),
     ] = 1
 
-    def write(self, text: str) -> None:
-        """Write the plan `text` to the file, or to stdout."""
+    def write(self, text: str, *, runs: bool) -> None:
+        """Write the plan `text` to the file, or to stdout; `runs`: `advisor run` takes it."""
         from advisor.workload.writing import write_whole
 
         if self.out is None:
             show_text(text, end="")
             return
         write_whole(self.out, text)
-        run = f"; advisor run {self.out} shows what it would do" * (self.form == "json")
+        run = f"; advisor run {self.out} shows what it would do" * runs
         aside(f"{self.out}: written{run}")
 
 
@@ -89,12 +89,16 @@ def export(
     what mig-parted does; for MPS or time-slicing set up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported as exported_plan
+    from advisor.workload.secret_names import secrets_held
 
     given = given_in(context)
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
-    warn(_secrets(jobs, exported.form))
+    as_json = exported.form == "json"
+    refused = _refused_by_run(jobs) if as_json else ()
+    # The other formats leave variables to whoever runs them.
+    warn([*secrets_held(jobs, variables=as_json), *refused])
     if exported.gpus > 1:
         apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
         _export_of_all(advisor, jobs, objective, exported)
@@ -105,23 +109,18 @@ def export(
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
     warn([file.note] if file.note else [])
-    exported.write(file.text)
+    exported.write(file.text, runs=as_json and not refused)
 
 
-def _secrets(jobs: "Sequence[Job]", form: ExportFormat) -> Iterator[str]:
-    """A warning, where a plan written in this `form` holds secrets of `jobs`."""
-    from advisor.workload.secret_names import is_secret, secret_options
-
-    scripts = [job.profile.workload.script for job in jobs]
-    names = [name for each in scripts if each for name in secret_options(each.command)]
-    if form == "json":  # the other formats leave variables to whoever runs them
-        names += [name for each in scripts if each for name in filter(is_secret, each.environment)]
-    if names:
-        yield (
-            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
-            f"or take them out of the job file and set variables where the plan is run; jobs "
-            f"inherit them."
-        )
+def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
+    """Why `advisor run` would refuse a plan of `jobs`: a line for each that nothing can start."""
+    found = []
+    for job in jobs:
+        try:
+            job.profile.workload.check_startable()
+        except InvalidInput as error:
+            found.append(f"`advisor run` will refuse this plan: {error}")
+    return tuple(dict.fromkeys(found))
 
 
 def _export_of_all(
@@ -149,10 +148,12 @@ def _export_of_all(
     if exported.out is None:
         show_text(WHOLE[exported.form](plans), end="")
     elif exported.form == "json":
-        for device, text in json_texts(plans).items():
+        for plan, (device, text) in zip(plans, json_texts(plans).items(), strict=True):
             file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
             write_whole(file, text)
-            aside(f"{file}: written; advisor run {file} --device {device} shows what it would do")
+            runs = not _refused_by_run(start.job for start in plan.starts)
+            run = f"; advisor run {file} --device {device} shows what it would do" * runs
+            aside(f"{file}: written{run}")
     else:
         write_whole(exported.out, WHOLE[exported.form](plans))
         aside(f"{exported.out}: written")

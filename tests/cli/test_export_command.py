@@ -216,7 +216,15 @@ def test_of_a_plan_that_holds_secrets_is_said_which(form, held, advisor, tmp_pat
         f'[[job]]\nprofile = "{RESNET}"\ncommand = ["python", "train.py", "--token=hidden"]\n'
         '[job.environment]\nWANDB_API_KEY = "hidden"\n'
     )
-    said = advisor("export", "--jobs", jobs, "--format", form, "--sharing", "serial")
+    advice = ("--json",) if form == "json" else ("--commands", 1)
+    for words in (("export", "--format", form, "--sharing", "serial"), ("recommend", *advice)):
+        said = advisor(*words, "--jobs", jobs)
+        _check_held(said, held)
+    for words in (("recommend",), ("predict", "--sharing", "serial", "--json")):
+        assert "the plan holds" not in advisor(*words, "--jobs", jobs).err
+
+
+def _check_held(said, held):
     assert said.code == 0
     assert f"the plan holds the values of {held}: keep it to yourself" in said.err
     assert "hidden" not in said.err
