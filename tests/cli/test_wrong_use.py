@@ -182,7 +182,7 @@ def test_an_interrupt_ends_quietly_with_130(advisor, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("advisor.sources.parse_jobs", interrupted)
+    monkeypatch.setattr("advisor.arguments.parse_jobs", interrupted)
     answer = advisor("recommend", BERT)
     assert (answer.code, answer.out, answer.err) == (130, "", "")
 
