@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api import Advisor, recommend
+from advisor import Advisor, recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
