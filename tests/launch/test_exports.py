@@ -69,6 +69,13 @@ def test_a_mig_parted_file_of_a_plan_under_mps_says_what_starts_mps(name):
     assert (said in WRITTEN[name]) == (script in WRITTEN)
 
 
+@pytest.mark.parametrize("form", ["mps", "mig-parted", "slurm"])
+def test_a_file_that_does_not_set_the_power_cap_of_its_plan_says_how_to(form):
+    said = "s root[^#]*: nvidia-smi -i 0 --power-limit=350$"
+    assert re.search(f"^# .*{said}", EXPORTS[form](handed("mps", cap_w=350.0)), re.MULTILINE)
+    assert "power" not in EXPORTS[form](handed("mps"))
+
+
 @pytest.mark.parametrize("name", of("slurm"))
 def test_a_slurm_script_says_that_no_cluster_ran_it(name):
     assert "# Untested: this script has not run on a cluster yet." in WRITTEN[name]
