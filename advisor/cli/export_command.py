@@ -1,6 +1,6 @@
 """``advisor export``: writes a plan as a file for the tool that applies it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,7 +94,6 @@ def export(
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
-    warn(_secrets(jobs, exported.form))
     if exported.gpus > 1:
         apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
         _export_of_all(advisor, jobs, objective, exported)
@@ -104,16 +103,17 @@ def export(
     else:
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
-    warn([file.note] if file.note else [])
+    warn([*file.notes, *_secrets(jobs, exported.form, file.text)])
     exported.write(file.text)
 
 
-def _secrets(jobs: "Sequence[Job]", form: ExportFormat) -> Iterator[str]:
-    """A warning, where a plan written in this `form` holds secrets of `jobs`."""
+def _secrets(jobs: "Sequence[Job]", form: ExportFormat, text: str) -> Iterator[str]:
+    """A warning, where a plan written in this `form` as `text` holds secrets of `jobs`."""
     from advisor.workload.secret_names import is_secret, secret_options
 
     scripts = [job.profile.workload.script for job in jobs]
-    names = [name for each in scripts if each for name in secret_options(each.command)]
+    options = (name for each in scripts if each for name in secret_options(each.command))
+    names = [name for name in options if name in text]  # where no command is, neither are these
     if form == "json":  # the other formats leave variables to whoever runs them
         names += [name for each in scripts if each for name in filter(is_secret, each.environment)]
     if names:
@@ -136,26 +136,32 @@ def _export_of_all(
     from advisor.launch.fleet_launch import fleet_launch_plans
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.plan.fleet_terms import FleetTerms
-    from advisor.workload.writing import write_whole
 
     refuse_format(exported.form)
-    if exported.form == "json" and exported.out is None:
+    each = exported.form == "json"
+    if each and exported.out is None:
         raise InvalidInput(
             "--format json writes a plan for each GPU: say by --out FILE.json what they are called."
         )
     terms = FleetTerms(objective=objective, gpus=exported.gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    texts = json_texts(plans) if each else {0: WHOLE[exported.form](plans)}
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    if exported.out is None:
-        show_text(WHOLE[exported.form](plans), end="")
-    elif exported.form == "json":
-        for device, text in json_texts(plans).items():
-            file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
-            write_whole(file, text)
-            aside(f"{file}: written; advisor run {file} --device {device} shows what it would do")
+    warn(_secrets(jobs, exported.form, "".join(texts.values())))
+    if each and exported.out:
+        _write_each(exported.out, texts)
     else:
-        write_whole(exported.out, WHOLE[exported.form](plans))
-        aside(f"{exported.out}: written")
+        exported.write(texts[0])
+
+
+def _write_each(out: Path, texts: Mapping[int, str]) -> None:
+    """Write plans by the index of their GPU, each to a file that is called after `out` and it."""
+    from advisor.workload.writing import write_whole
+
+    for device, text in texts.items():
+        file = out.with_stem(f"{out.stem}-gpu{device}")
+        write_whole(file, text)
+        aside(f"{file}: written; advisor run {file} --device {device} shows what it would do")
 
 
 def _planned(
