@@ -1,6 +1,6 @@
 """``advisor export``: writes a plan as a file for the tool that applies it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +27,7 @@ from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan import ObjectiveName
     from advisor.prediction.mix_prediction import MixPrediction
     from advisor.workload.job import Job
@@ -95,10 +96,6 @@ def export(
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
-    as_json = exported.form == "json"
-    refused = _refused_by_run(jobs) if as_json else ()
-    # The other formats leave variables to whoever runs them.
-    warn([*secrets_held(jobs, variables=as_json), *refused])
     if exported.gpus > 1:
         apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
         _export_of_all(advisor, jobs, objective, exported)
@@ -108,7 +105,11 @@ def export(
     else:
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
-    warn([file.note] if file.note else [])
+    as_json = exported.form == "json"
+    refused = _refused_by_run(jobs) if as_json else ()
+    # The other formats leave variables to whoever runs them.
+    secrets = secrets_held(jobs, variables=as_json, text=file.text)
+    warn([*file.notes, *secrets, *refused])
     exported.write(file.text, runs=as_json and not refused)
 
 
@@ -135,28 +136,36 @@ def _export_of_all(
     from advisor.launch.fleet_launch import fleet_launch_plans
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.plan.fleet_terms import FleetTerms
-    from advisor.workload.writing import write_whole
+    from advisor.workload.secret_names import secrets_held
 
     refuse_format(exported.form)
-    if exported.form == "json" and exported.out is None:
+    each = exported.form == "json"
+    if each and exported.out is None:
         raise InvalidInput(
             "--format json writes a plan for each GPU: say by --out FILE.json what they are called."
         )
     terms = FleetTerms(objective=objective, gpus=exported.gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    texts = json_texts(plans) if each else {0: WHOLE[exported.form](plans)}
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    if exported.out is None:
-        show_text(WHOLE[exported.form](plans), end="")
-    elif exported.form == "json":
-        for plan, (device, text) in zip(plans, json_texts(plans).items(), strict=True):
-            file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
-            write_whole(file, text)
-            runs = not _refused_by_run(start.job for start in plan.starts)
-            run = f"; advisor run {file} --device {device} shows what it would do" * runs
-            aside(f"{file}: written{run}")
+    refused = _refused_by_run(jobs) if each else ()
+    warn([*secrets_held(jobs, variables=each, text="".join(texts.values())), *refused])
+    if each and exported.out:
+        _write_each(exported.out, texts, plans)
     else:
-        write_whole(exported.out, WHOLE[exported.form](plans))
-        aside(f"{exported.out}: written")
+        exported.write(texts[0], runs=False)
+
+
+def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan]") -> None:
+    """Write plans by the index of their GPU, each to a file that is called after `out` and it."""
+    from advisor.workload.writing import write_whole
+
+    for plan, (device, text) in zip(plans, texts.items(), strict=True):
+        file = out.with_stem(f"{out.stem}-gpu{device}")
+        write_whole(file, text)
+        runs = not _refused_by_run(start.job for start in plan.starts)
+        run = f"; advisor run {file} --device {device} shows what it would do" * runs
+        aside(f"{file}: written{run}")
 
 
 def _planned(

@@ -43,16 +43,20 @@ def masked_words(command: Sequence[str]) -> Iterator[str]:
         hides_next = secret and "=" not in word
 
 
-def secrets_held(jobs: "Iterable[Job]", *, variables: bool) -> Iterator[str]:
+def secrets_held(
+    jobs: "Iterable[Job]", *, variables: bool, text: str | None = None
+) -> Iterator[str]:
     """A line to warn with, where a plan of `jobs` holds secrets.
 
     Args:
         jobs: At each of their batch sizes.
         variables: Whether the plan holds them; else they are left to whoever runs it.
+        text: Of the plan, where not every form of it holds the jobs' commands.
     """
     every = (each.profile.workload.script for job in jobs for each in job.variants)
     scripts = [each for each in every if each]
-    names = [name for each in scripts for name in secret_options(each.command)]
+    options = (name for each in scripts for name in secret_options(each.command))
+    names = [name for name in options if text is None or name in text]
     if variables:
         names += [name for each in scripts for name in filter(is_secret, each.environment)]
     if names:
