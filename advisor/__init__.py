@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 # interrupt ends in a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from advisor.api import Advisor, predict, recommend
+    from advisor.api import Advisor
     from advisor.apply.study import (
         SharedProcesses,
         StudySpec,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from advisor.plan.recommendation import Forecast, Plan, Recommendation
     from advisor.prediction.interval import Interval
     from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+    from advisor.shortcuts import predict, recommend
     from advisor.workload.job import Job
     from advisor.workload.job_file import read_jobs
     from advisor.workload.minimal_profile import MinimalProfile
@@ -71,10 +72,10 @@ _HOME = {
     "StudySpec": "advisor.apply.study",
     "gpu_shared_by": "advisor.apply.study",
     "load_profile": "advisor.workload.store",
-    "predict": "advisor.api",
+    "predict": "advisor.shortcuts",
     "processes_of": "advisor.apply.study",
     "read_jobs": "advisor.workload.job_file",
-    "recommend": "advisor.api",
+    "recommend": "advisor.shortcuts",
     "run_study": "advisor.apply.study",
 }
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
-from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware import DEFAULT_GPU
-from advisor.plan import ObjectiveName
+from advisor.arguments import JobLike, JobsLike, listed, of_kind, sharing_meant
+from advisor.errors import InvalidInput
+from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.recommendation import Forecast, Recommendation
 from advisor.plan.rules import UNCONDITIONAL, Conditions
-from advisor.sharing import Sharing, parse_sharing
-from advisor.sources import JobsLike, Sources
+from advisor.sharing import Sharing
+from advisor.sources import Sources
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -99,36 +99,39 @@ class Advisor(Sources):
     ) -> Recommendation:
         from advisor.plan.ranking import ranked
 
-        if objective not in get_args(ObjectiveName):
-            known = get_args(ObjectiveName)
-            raise UnknownName("objective", objective, known, f"Use one of {', '.join(known)}.")
+        check_objective(objective)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
         return ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
 
-    def recommend_fleet(self, jobs: Sequence[Job], terms: "FleetTerms") -> "FleetPlan":
+    def recommend_fleet(self, jobs: JobsLike, terms: "FleetTerms") -> "FleetPlan":
         """The best plan that is found in time for many jobs, or for several equal GPUs.
 
         Raises:
+            InvalidInput: A job is wrong, or protected.
             NothingFits: A job is too big for a GPU, even alone.
         """
         from advisor.plan.fleet_plan import plan_fleet
+        from advisor.plan.fleet_terms import FleetTerms
 
-        found = plan_fleet(jobs, self.card, self.predictor, terms)
-        return replace(found, standing=self.standing(jobs))
+        of_kind("terms", terms, FleetTerms, "advisor.plan.fleet_terms.FleetTerms(gpus=2)")
+        asked = self.jobs(jobs, terms.gpus)
+        found = plan_fleet(asked, self.card, self.predictor, terms)
+        return replace(found, standing=self.standing(asked))
 
     def recommend_copies(
-        self, job: Job, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
+        self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
     ) -> "Copies":
         """How many copies of `job` fit on the GPU, and how many pay; see `copies_that_pay`."""
         from advisor.plan.copies_search import copies_that_pay
 
-        found = copies_that_pay(job, self.card, self.predictor, conditions, level)
-        return replace(found, standing=self.standing([job]))
+        asked = self.one_job(job)
+        found = copies_that_pay(asked, self.card, self.predictor, conditions, level)
+        return replace(found, standing=self.standing([asked]))
 
     def trials(  # noqa: PLR0913 - each says one thing
         self,
-        job: Job,
+        job: JobLike,
         *,
         steps: float | None = None,
         count: int | None = None,
@@ -148,7 +151,7 @@ class Advisor(Sources):
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
     def batches(
-        self, names: Sequence[str], *, on: Sequence[str] = (), batches: Sequence[int] = ()
+        self, names: str | Sequence[str], *, on: Sequence[str] = (), batches: Sequence[int] = ()
     ) -> "SlicesForJob":
         """Time and energy of batch sizes of one job on slices of the GPU; see `slices_for_job`.
 
@@ -166,17 +169,19 @@ class Advisor(Sources):
         from advisor.plan.slice_batches import slices_for_job
 
         profiles = self.at_measured_batches(names)
-        found = slices_for_job(profiles, self.card, self.predictor, on, batches)
+        slices, sizes = listed("on", on, "slices"), listed("batches", batches, "sizes")
+        found = slices_for_job(profiles, self.card, self.predictor, slices, sizes)
         return replace(found, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
-        self, running: "Running", offered: Sequence[Job], limits: "AdmissionLimits"
+        self, running: "Running", offered: JobsLike, limits: "AdmissionLimits"
     ) -> "Additions":
         """Which of the jobs `offered` may join the running ones; see `additions`."""
         from advisor.plan.admission import additions
 
-        found = additions(running, offered, self.card, self.predictor, limits)
-        return replace(found, standing=self.standing([*running.jobs, *offered]))
+        asked = self.jobs(offered)
+        found = additions(running, asked, self.card, self.predictor, limits)
+        return replace(found, standing=self.standing([*running.jobs, *asked]))
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
         """Forecast for `jobs` under one `sharing`; jobs and errors as for `recommend`.
@@ -187,8 +192,8 @@ class Advisor(Sources):
 
     def compare(
         self,
-        plans: "tuple[str | SavedPlan, str | SavedPlan]",
-        jobs: Sequence[Job],
+        plans: "tuple[str | Sharing | SavedPlan, str | Sharing | SavedPlan]",
+        jobs: JobsLike,
         objective: ObjectiveName = "makespan",
     ) -> "Comparison":
         """What changes for `jobs` from the first of `plans` to the second, and why.
@@ -201,22 +206,26 @@ class Advisor(Sources):
             objective: The objective to compare by.
 
         Raises:
-            InvalidInput: A way of sharing is none, or one for other jobs.
+            InvalidInput: A way of sharing is none, or one for other jobs, or there are not two.
             NothingFits: The GPU cannot be cut up like that.
         """
+        from advisor.launch.plan_file import SavedPlan
         from advisor.plan.comparison import compare
         from advisor.plan.ranking import best_turns
 
-        def forecast(plan: "str | SavedPlan", cap_w: float | None) -> Forecast:
-            if isinstance(plan, str):
-                return self._forecast(jobs, plan, cap_w)
-            return self._forecast(jobs, plan.sharing, plan.power_cap_w or cap_w)
+        def forecast(plan: "str | Sharing | SavedPlan", cap_w: float | None) -> Forecast:
+            if isinstance(plan, SavedPlan):
+                return self._forecast(asked, plan.sharing, plan.power_cap_w or cap_w)
+            return self._forecast(asked, plan, cap_w)
 
-        first, second = plans
+        check_objective(objective)
+        if len(pair := listed("plans", plans, "two ways to share")) != 2:
+            raise InvalidInput(f"two plans are compared, as ('naive', 'mps'); got {len(pair)}")
+        (first, second), asked = pair, self.jobs(jobs)
         first_cap_w = None if first == second else self.power_cap_w
         found = forecast(first, first_cap_w), forecast(second, self.power_cap_w)
-        serial = self._forecast(jobs, best_turns(jobs, objective), None)
-        return compare(jobs, self.card, found, objective, serial)
+        serial = self._forecast(asked, best_turns(asked, objective), None)
+        return compare(asked, self.card, found, objective, serial)
 
     def simulate(
         self,
@@ -244,7 +253,7 @@ class Advisor(Sources):
         """
         from advisor.plan.over_time import over_time
 
-        found = over_time(arrivals, _parsed(sharing), self.predictor, fleet, at_once)
+        found = over_time(arrivals, sharing_meant(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
         return replace(found, standing=self.standing(distinct))
 
@@ -263,29 +272,5 @@ class Advisor(Sources):
         from advisor.plan.forecast import Mixes, forecast
 
         predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
-        found = forecast(Mixes(asked := self.jobs(jobs), predictor), _parsed(sharing))
+        found = forecast(Mixes(asked := self.jobs(jobs), predictor), sharing_meant(sharing))
         return replace(found, standing=self.standing(asked))
-
-
-def _parsed(sharing: str | Sharing) -> Sharing:
-    return parse_sharing(sharing) if isinstance(sharing, str) else sharing
-
-
-def recommend(
-    jobs: JobsLike,
-    gpu: str = DEFAULT_GPU,
-    objective: ObjectiveName = "makespan",
-    *,
-    conditions: Conditions = UNCONDITIONAL,
-    level: "Level" = "p50",
-    **sources: Any,
-) -> Recommendation:
-    """As ``Advisor(gpu, **sources).recommend(jobs, objective, ...)``."""
-    return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
-
-
-def predict(
-    jobs: JobsLike, sharing: str | Sharing, gpu: str = DEFAULT_GPU, **sources: Any
-) -> Forecast:
-    """As ``Advisor(gpu, **sources).predict(jobs, sharing)``."""
-    return Advisor(gpu, **sources).predict(jobs, sharing)

@@ -3,7 +3,7 @@
 * AdvisorError             exit 1   something failed
   + InvalidInput           exit 2   wrong use, or a file or number that is not valid
     - UnknownName          exit 2   no such GPU, workload or profile; lists the near ones
-  + NothingFits            exit 3   no plan fits, or the one asked for is impossible on that GPU
+  + NothingFits            exit 3   no plan fits, or the one asked for does not fit on that GPU
   + GpuUnavailable         exit 4   no driver, no permission, or somebody else holds the GPU
   + OutsideInterval        exit 5   measured, and not where the prediction said
 

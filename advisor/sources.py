@@ -1,20 +1,19 @@
 """The data that advice is based on: profiles, the fitted model, and the machine it is for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from advisor.arguments import JobLike, JobsLike, jobs_meant, listed, of_kind
 from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import Gpu, gpu_meant
 from advisor.plan.recommendation import Predicts
 from advisor.workload.job import Job
-from advisor.workload.job_count import job_set
-from advisor.workload.job_words import parse_jobs
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.staleness import Present
 from advisor.workload.store import model_path
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
     from advisor.prediction.model_file import Model
     from advisor.prediction.own_pace import OwnPace
     from advisor.prediction.predictor import Predictor
-
-
-JobsLike = Iterable[str | Profile | Job]
-"""Jobs: ``"NAME[:COPIES][@EPOCHS]"``, or a profile file's path; or what these stand for."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +62,7 @@ class Sources:
     check_host: "HostCheckNow | None" = None
 
     def __post_init__(self) -> None:
+        of_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
         gpu_meant(self.gpu)
 
     @property
@@ -189,7 +185,7 @@ class Sources:
         if names and file:
             raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
         if names:
-            return parse_jobs(names, self.find_profile, gpus)
+            return self.jobs(names, gpus)
         from advisor.workload.job_file import read_jobs
 
         if file:
@@ -236,42 +232,30 @@ class Sources:
         return running_now(live, named, held_alone_mib(known.values())), refused
 
     def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
-        return parse_jobs(names, self.find_profile) if names else ()
+        return self.jobs(names) if names else ()
 
-    def at_measured_batches(self, names: Sequence[str]) -> tuple[Profile, ...]:
+    def at_measured_batches(self, asked: str | Sequence[str]) -> tuple[Profile, ...]:
         """Profiles of one job at each batch size measured; errors as of `find_profile`.
 
         Args:
-            names: The job's name, with or without a batch size; or names or files of its profiles.
+            asked: The job's name, with or without a batch size; or names or files of its profiles.
         """
         from advisor.prediction.estimated_profile import names_of_batches
 
+        names = [asked] if isinstance(asked, str) else listed("jobs", asked, "names")
+        for each in names:
+            of_kind("a job at its batch sizes", each, str, "its name")
         if len(names) == 1 and not names[0].endswith(".json"):
-            names = names_of_batches(names[0], self.card, self.profiles) or names
+            names = list(names_of_batches(names[0], self.card, self.profiles)) or names
         return tuple(self.find_profile(each) for each in names)
 
-    def jobs(self, asked: JobsLike) -> tuple[Job, ...]:
-        """The jobs that `asked` stands for; a profile stands for one epoch of it.
+    def jobs(self, asked: JobsLike, gpus: int = 1) -> tuple[Job, ...]:
+        """The jobs that `asked` stands for, on so many GPUs; errors as of `jobs_meant`."""
+        return jobs_meant(asked, self.find_profile, self.card.key, gpus)
 
-        Raises:
-            InvalidInput: A name, count or file is wrong, or a profile is of another GPU.
-        """
-        if isinstance(asked, str):
-            raise InvalidInput(f"jobs are a list of names, as [{asked!r}]")
-        found: list[Job] = []
-        for each in asked:
-            match each:
-                case Job():
-                    found.append(each)
-                case Profile():
-                    found.append(Job(each))
-                case str():
-                    found += parse_jobs([each], self.find_profile)
-        key = self.card.key
-        if strangers := {job.profile.gpu for job in found} - {key}:
-            raise InvalidInput(
-                f"profiles of {', '.join(sorted(strangers))} say nothing of {key}. Name the jobs, "
-                f"and they are estimated; measure them on {with_article(key)}; or ask about the "
-                f"other GPU."
-            )
-        return job_set(found)
+    def one_job(self, asked: JobLike) -> Job:
+        """The one job that `asked` stands for; errors as of `jobs_meant`, or it says how many."""
+        found = self.jobs([asked])
+        if len(found) > 1:
+            raise InvalidInput(f"{asked}: one job is asked about. Write it without :COPIES")
+        return found[0]

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from advisor.api import recommend
+from advisor import recommend
 from advisor.plan import ObjectiveName
 from advisor.plan.recommendation import Plan
 from advisor.sharing import Sharing, parse_sharing

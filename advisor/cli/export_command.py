@@ -1,6 +1,6 @@
 """``advisor export``: writes a plan as a file for the tool that applies it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +27,7 @@ from advisor.plan import MOST_GPUS
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan import ObjectiveName
     from advisor.prediction.mix_prediction import MixPrediction
     from advisor.workload.job import Job
@@ -60,15 +61,15 @@ class ExportOptions:
         ),
     ] = 1
 
-    def write(self, text: str) -> None:
-        """Write the plan `text` to the file, or to stdout."""
+    def write(self, text: str, *, runs: bool) -> None:
+        """Write the plan `text` to the file, or to stdout; `runs`: `advisor run` takes it."""
         from advisor.workload.writing import write_whole
 
         if self.out is None:
             show_text(text, end="")
             return
         write_whole(self.out, text)
-        run = f"; advisor run {self.out} shows what it would do" * (self.form == "json")
+        run = f"; advisor run {self.out} shows what it would do" * runs
         aside(f"{self.out}: written{run}")
 
 
@@ -89,12 +90,12 @@ def export(
     what mig-parted does; for MPS or time-slicing set up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported as exported_plan
+    from advisor.workload.secret_names import secrets_held
 
     given = given_in(context)
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
-    warn(_secrets(jobs, exported.form))
     if exported.gpus > 1:
         apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
         _export_of_all(advisor, jobs, objective, exported)
@@ -104,24 +105,23 @@ def export(
     else:
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
-    warn([file.note] if file.note else [])
-    exported.write(file.text)
+    as_json = exported.form == "json"
+    refused = _refused_by_run(jobs) if as_json else ()
+    # The other formats leave variables to whoever runs them.
+    secrets = secrets_held(jobs, variables=as_json, text=file.text)
+    warn([*file.notes, *secrets, *refused])
+    exported.write(file.text, runs=as_json and not refused)
 
 
-def _secrets(jobs: "Sequence[Job]", form: ExportFormat) -> Iterator[str]:
-    """A warning, where a plan written in this `form` holds secrets of `jobs`."""
-    from advisor.workload.secret_names import is_secret, secret_options
-
-    scripts = [job.profile.workload.script for job in jobs]
-    names = [name for each in scripts if each for name in secret_options(each.command)]
-    if form == "json":  # the other formats leave variables to whoever runs them
-        names += [name for each in scripts if each for name in filter(is_secret, each.environment)]
-    if names:
-        yield (
-            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
-            f"or take them out of the job file and set variables where the plan is run; jobs "
-            f"inherit them."
-        )
+def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
+    """Why `advisor run` would refuse a plan of `jobs`: a line for each that nothing can start."""
+    found = []
+    for job in jobs:
+        try:
+            job.profile.workload.check_startable()
+        except InvalidInput as error:
+            found.append(f"`advisor run` will refuse this plan: {error}")
+    return tuple(dict.fromkeys(found))
 
 
 def _export_of_all(
@@ -136,26 +136,36 @@ def _export_of_all(
     from advisor.launch.fleet_launch import fleet_launch_plans
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.plan.fleet_terms import FleetTerms
-    from advisor.workload.writing import write_whole
+    from advisor.workload.secret_names import secrets_held
 
     refuse_format(exported.form)
-    if exported.form == "json" and exported.out is None:
+    each = exported.form == "json"
+    if each and exported.out is None:
         raise InvalidInput(
             "--format json writes a plan for each GPU: say by --out FILE.json what they are called."
         )
     terms = FleetTerms(objective=objective, gpus=exported.gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    texts = json_texts(plans) if each else {0: WHOLE[exported.form](plans)}
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    if exported.out is None:
-        show_text(WHOLE[exported.form](plans), end="")
-    elif exported.form == "json":
-        for device, text in json_texts(plans).items():
-            file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
-            write_whole(file, text)
-            aside(f"{file}: written; advisor run {file} --device {device} shows what it would do")
+    refused = _refused_by_run(jobs) if each else ()
+    warn([*secrets_held(jobs, variables=each, text="".join(texts.values())), *refused])
+    if each and exported.out:
+        _write_each(exported.out, texts, plans)
     else:
-        write_whole(exported.out, WHOLE[exported.form](plans))
-        aside(f"{exported.out}: written")
+        exported.write(texts[0], runs=False)
+
+
+def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan]") -> None:
+    """Write plans by the index of their GPU, each to a file that is called after `out` and it."""
+    from advisor.workload.writing import write_whole
+
+    for plan, (device, text) in zip(plans, texts.items(), strict=True):
+        file = out.with_stem(f"{out.stem}-gpu{device}")
+        write_whole(file, text)
+        runs = not _refused_by_run(start.job for start in plan.starts)
+        run = f"; advisor run {file} --device {device} shows what it would do" * runs
+        aside(f"{file}: written{run}")
 
 
 def _planned(

@@ -38,6 +38,8 @@ def recommend(
     found in time. JOB:auto: how many copies of it fit, and how many pay. --running or --now: what
     may be added to what runs.
     """
+    from advisor.workload.secret_names import secrets_held
+
     log = mlflow_log(mlflow)
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
     answer = _answer(
@@ -45,6 +47,8 @@ def recommend(
     )
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
+    if as_json or shown.commands is not None:  # commands leave variables to whoever runs them
+        warn(secrets_held(answer.jobs, variables=shown.commands is None))
     if shown.commands is not None:
         show_text(answer.commands(shown.commands))
     elif as_json:
@@ -61,13 +65,14 @@ def _no_commands(_rank: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """An answer in each form in which it can be shown."""
+    """An answer in each form in which it can be shown; `jobs` are those that its plans start."""
 
     standing: "Standing"
     report: "Callable[[], RenderableType]"
     document: Callable[[], dict[str, Any]]
     commands: Callable[[int], str] = _no_commands
     refused: tuple[str, ...] = ()
+    jobs: "Sequence[Job]" = ()
 
 
 def _answer(asked: RecommendOptions) -> _Answer:
@@ -113,6 +118,7 @@ def _of_one_gpu(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
         document=document,
         commands=lambda rank: plan_commands(found, rank),
         refused=found.refused_variants,
+        jobs=jobs,
     )
 
 
@@ -144,6 +150,7 @@ def _of_fleet(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
         report=lambda: fleet_report(found, details=asked.shown.details),
         document=lambda: fleet_document(found, asked.device),
         commands=lambda rank: fleet_commands(found, rank, asked.device),
+        jobs=jobs,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from advisor.errors import NothingFits
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_layouts import profile_of
 from advisor.hardware.slice_packing import packed
@@ -50,7 +50,7 @@ def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
     If the offer of `gpu` is unknown, only the whole instance.
 
     Raises:
-        NothingFits: `gpu` has no MIG profile of that name.
+        UnknownName: `gpu` has no MIG profile of that name.
     """
     row = profile_of(gpu, profile)
     known = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
@@ -73,14 +73,15 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
         The first compute slice of each.
 
     Raises:
-        NothingFits: `gpu` has no such profile, or it cannot hold those at once.
+        InvalidInput: `gpu` has no such profile, or its instances are not cut into such sizes.
+        NothingFits: One cannot hold those at once.
     """
     starts = _starts(gpu, profile)
     asked = "+".join(f"{size}c" for size in sizes)
     if any(size not in starts for size in sizes):
         offers = ", ".join(f"{size}c" for size in starts)
         known = "" if "compute_instances" in gpu.sources else ", as far as is known"
-        raise NothingFits(
+        raise InvalidInput(
             f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}{known}."
         )
     places = packed([(starts[size], size) for size in sizes])
@@ -97,7 +98,7 @@ def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
     """The maximal sets of compute instances in a GPU instance, by sizes, the largest first.
 
     Raises:
-        NothingFits: `gpu` has no MIG profile of that name.
+        UnknownName: `gpu` has no MIG profile of that name.
     """
     return _maximal(tuple(_starts(gpu, profile).items()))
 
@@ -206,7 +207,7 @@ def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Pa
     share of the instance's.
 
     Raises:
-        NothingFits: `gpu` has no MIG profile of that name.
+        UnknownName: `gpu` has no MIG profile of that name.
     """
     if profile is None:
         return whole_gpu(gpu)

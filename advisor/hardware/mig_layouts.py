@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from advisor.errors import NothingFits, UnknownName
-from advisor.hardware.catalogue import Gpu, MigProfile, known_gpus
-from advisor.hardware.mig_rules import forbidden, refuse_without_mig
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.catalogue import Gpu, MigProfile
+from advisor.hardware.mig_rules import forbidden, profiles_named, refuse_without_mig
 from advisor.hardware.slice_packing import covered, packed
 from advisor.sharing import Instance
 
@@ -31,7 +31,9 @@ def place(
         driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
 
     Raises:
-        NothingFits: `gpu` has no such profile, or cannot hold all of them at once.
+        UnknownName: `gpu` has no such profile.
+        InvalidInput: None of that profile starts there.
+        NothingFits: `gpu` has no MIG, or cannot hold all of them at once.
     """
     return _placed(gpu, tuple(instances), driver_branch)
 
@@ -61,21 +63,16 @@ def _placed(
     )
 
 
+@cache  # a search asks thousands of times
 def profile_of(gpu: Gpu, name: str) -> MigProfile:
     """The MIG profile of `gpu` called `name`.
 
     Raises:
-        NothingFits: It has none of that name, but other GPUs have; the message lists those it has.
-        InvalidInput: No GPU has one of that name.
+        UnknownName: It has none of that name; the message lists those it has.
+        NothingFits: It has no MIG.
     """
-    for profile in gpu.mig:
-        if profile.name == name:
-            return profile
-    own = [profile.name for profile in gpu.mig]
-    offers = ", ".join(own) or "none: it has no MIG"
-    if any(name == profile.name for other in known_gpus().values() for profile in other.mig):
-        raise NothingFits(f"{gpu.key} has no MIG profile {name}. Its profiles: {offers}.")
-    raise UnknownName("MIG profile", name, own, f"{gpu.key} has {offers}.")
+    (found,) = profiles_named(gpu, [name])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +205,9 @@ def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
     profile = profile_of(gpu, instance.profile)
     if instance.start not in (None, *profile.starts):
         starts = ", ".join(map(str, profile.starts))
-        raise NothingFits(f"on {gpu.key}, {profile.name} starts at {starts}, not {instance.start}.")
+        raise InvalidInput(
+            f"on {gpu.key}, {profile.name} starts at {starts}, not {instance.start}."
+        )
     return profile
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from advisor.errors import InvalidInput
 from advisor.launch import mig_shell, shell
+from advisor.launch.gpu_shell import which_gpu, whole_wanted
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -17,14 +18,11 @@ from advisor.launch.launch_plan import (
 from advisor.plan.candidates import at_chosen_batches
 from advisor.plan.recommendation import Plan, Recommendation
 
-ORDER = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-"""Indices of ``nvidia-smi`` count GPUs by their places on the bus; with this set, CUDA does too."""
-
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
 
 def commands(plan: LaunchPlan) -> tuple[str, ...]:
-    """Shell lines that apply the plan on its GPU; each job is pinned to host cores of its own.
+    """Shell lines that apply the plan on a GPU; each job is pinned to host cores of its own.
 
     One shell runs them all and ends with the status of a job that failed. However it ends, it
     leaves no job, daemon or power cap behind.
@@ -38,30 +36,31 @@ def commands_on(plan: LaunchPlan, device: str) -> tuple[str, ...]:
     Raises:
         InvalidInput: `device` is neither an index nor a UUID.
     """
-    if not (by_index := re.fullmatch(r"\d{1,4}", device)) and not _UUID.fullmatch(device):
+    if not re.fullmatch(r"\d{1,4}", device) and not _UUID.fullmatch(device):
         raise InvalidInput(
             f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
             f"`nvidia-smi -L` lists them."
         )
-    return _in_own_shell(plan.on(device), *([ORDER] if by_index else []))
+    return _in_own_shell(plan, device)
 
 
-def _in_own_shell(plan: LaunchPlan, *first: str) -> tuple[str, ...]:
-    return (*head(plan), "(", *(f"  {line}" for line in (*first, *body(plan))), ")")
+def _in_own_shell(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
+    return (*head(plan), "(", *(f"  {line}" for line in body(plan, device)), ")")
 
 
-def body(plan: LaunchPlan) -> tuple[str, ...]:
-    """As `commands`, for a shell that exists already."""
-    limit = f"sudo nvidia-smi -i {plan.device} --power-limit"
+def body(plan: LaunchPlan, device: int | str | None = None) -> tuple[str, ...]:
+    """As `commands`, for a shell that exists already; `device` as `which_gpu` takes it."""
+    limit = 'sudo nvidia-smi -i "$GPU" --power-limit'
     capped = plan.power_cap_w is not None
     uncapped = [f'{limit}="$cap_was_w"'] if capped else []
     undo = (*mig_shell.undo(plan), *uncapped)
     # What a killed run of these lines left goes first.
-    first = [mig_shell.UNDONE] if plan.on_mig else []
+    first = [mig_shell.UNDONE] if plan.on_mig else whole_wanted()
     cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
-    asked = f"nvidia-smi -i {plan.device} --query-gpu=power.limit --format=csv,noheader,nounits"
+    asked = 'nvidia-smi -i "$GPU" --query-gpu=power.limit --format=csv,noheader,nounits'
     cap_was = [f"cap_was_w=$({asked}) || exit"] if capped else []
-    guard = shell.guard(plan.partitions, undo, (*mig_shell.definitions(plan), *cap_was))
+    gpu = which_gpu(device)
+    guard = shell.guard(plan.partitions, undo, (*gpu, *mig_shell.definitions(plan), *cap_was))
     return (*guard, *first, *cap, *_lines(plan), shell.STATUS)
 
 
@@ -162,14 +161,14 @@ def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
     heads = dict.fromkeys(line for plan in plans for line in head(plan))
     shells = (line for plan in plans for line in _on_own_gpu(plan))
-    inside = (*shell.guard(()), ORDER, *shells, "ended", shell.STATUS)
+    inside = (*shell.guard(()), *shells, "ended", shell.STATUS)
     return (*heads, "(", *(f"  {line}" for line in inside), ")")
 
 
 def _on_own_gpu(plan: LaunchPlan) -> Iterator[str]:
     numbers = ", ".join(str(start.number) for start in plan.starts)
     yield f"(  # GPU {plan.device}: job {numbers}"
-    yield from (f"  {line}" for line in body(plan))
+    yield from (f"  {line}" for line in body(plan, plan.device))
     yield ') & jobs="$jobs $!"'
 
 

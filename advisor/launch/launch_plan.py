@@ -1,7 +1,7 @@
 """A plan as it is applied: what starts when, where, and on which cores."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from advisor.errors import NothingFits
@@ -56,7 +56,7 @@ class LaunchPartition:
         instance: MIG GPU instance, with its start; None: the whole GPU.
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
-        device: Index or UUID of the GPU, as ``nvidia-smi -i`` takes it.
+        device: Index of the GPU, of several that a plan is for.
     """
 
     number: int
@@ -65,7 +65,7 @@ class LaunchPartition:
     instance: Instance | None = None
     slices: int | None = None
     profile: str | None = None
-    device: int | str = 0
+    device: int = 0
 
     @property
     def under_mps(self) -> bool:
@@ -93,8 +93,8 @@ class Stage:
         return self.partitions[0].instance is not None
 
     @property
-    def device(self) -> int | str:
-        """Index or UUID of the GPU."""
+    def device(self) -> int:
+        """Index of the GPU, of several that a plan is for."""
         return self.partitions[0].device
 
     @property
@@ -118,17 +118,9 @@ class LaunchPlan:
     power_cap_w: float | None
 
     @property
-    def device(self) -> int | str:
-        """Index or UUID of the GPU."""
+    def device(self) -> int:
+        """Index of the GPU, of several that a plan is for."""
         return self.stages[0].device
-
-    def on(self, device: str) -> "LaunchPlan":
-        """The same on the GPU `device` of the host."""
-        moved = (
-            Stage(tuple(replace(part, device=device) for part in stage.partitions))
-            for stage in self.stages
-        )
-        return replace(self, stages=tuple(moved))
 
     @property
     def partitions(self) -> tuple[LaunchPartition, ...]:

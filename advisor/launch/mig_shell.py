@@ -108,7 +108,6 @@ mig_back() {
   case $mig_was in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 0 ;; esac
 }
 """
-
 UNDONE = "mig_undo || exit"
 """Removes what `made` made."""
 
@@ -116,7 +115,6 @@ UNDONE = "mig_undo || exit"
 def definitions(plan: LaunchPlan) -> Iterator[str]:
     """Lines that define the functions for all others here, and lock out a second run."""
     if plan.on_mig:
-        yield f"GPU={plan.device}"
         yield from _WORDS.strip().splitlines()
         if _switches(plan):
             yield from _SWITCHING.strip().splitlines()

@@ -19,7 +19,13 @@ from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.files import located, read_bytes
 from advisor.workload.job import Job
-from advisor.workload.plan_document import DocumentedJob, DocumentedPlan, PlanDocument, StepRange
+from advisor.workload.plan_document import (
+    DocumentedJob,
+    DocumentedPlan,
+    PlanDocument,
+    StepRange,
+    workloads_by_name,
+)
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.records import parse_record
 from advisor.workload.spec import Workload
@@ -58,7 +64,7 @@ def plan_document(
         schema=1,
         gpu=plan.gpu.key,
         objective=None,
-        workloads={start.job.name: start.job.profile.workload for start in plan.starts},
+        workloads=workloads_by_name(start.job.profile.workload for start in plan.starts),
         plans=(
             DocumentedPlan(
                 rank=1,
@@ -85,7 +91,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
     with located(path):
         jobs = tuple(
-            _job(Job(planned_profile(each.job, load)), each, document.workloads[each.job])
+            _job(planned_profile(each.job, load), each, document.workloads[each.job])
             for each in plan.jobs
         )
         sharing = parse_sharing(plan.sharing)
@@ -147,15 +153,20 @@ def _planned(start: Start, step_s: StepRange | None) -> DocumentedJob:
     job = start.job
     return DocumentedJob(
         job=job.name,
-        examples_per_epoch=job.profile.workload.examples_per_epoch,
         cores=start.cores,
         mps_limit_percent=start.limit,
         mps_client_priority=start.priority,
         memory_cap_mib=start.memory_cap_mib,
-        script=job.profile.workload.script,
         step_s=step_s,
-        **_asked_of(job),
+        **asked_of(job),
     )
+
+
+def asked_of(job: Job) -> dict[str, Any]:
+    """What a file says of a job besides its name: how much of it, its constraints, its script."""
+    workload = job.profile.workload
+    own = {"examples_per_epoch": workload.examples_per_epoch, "script": workload.script}
+    return own | _asked_of(job)
 
 
 def _asked_of(job: Job | DocumentedJob) -> dict[str, Any]:
@@ -163,14 +174,20 @@ def _asked_of(job: Job | DocumentedJob) -> dict[str, Any]:
     return {name: getattr(job, name) for name in _ASKED}
 
 
-def _job(found: Job, planned: DocumentedJob, asked: Workload) -> Job:
-    """The job that was planned, from its profile; its script and its epoch are as in the file."""
+def _job(profile: Profile, planned: DocumentedJob, asked: Workload) -> Job:
+    """As `planned_job`, if `profile` is of the workload that was `asked` for."""
+    found = planned_job(profile, planned)
+    workload = found.profile.workload
+    if workload != replace(asked, examples_per_epoch=planned.examples_per_epoch):
+        raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
+    return found
+
+
+def planned_job(profile: Profile, planned: DocumentedJob) -> Job:
+    """The job that was planned, of `profile`; its script and its epoch are as in the file."""
     workload = replace(
-        found.profile.workload,
+        profile.workload,
         examples_per_epoch=planned.examples_per_epoch,
         script=planned.script,
     )
-    if workload != replace(asked, examples_per_epoch=planned.examples_per_epoch):
-        raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
-    profile = replace(found.profile, workload=workload)
-    return replace(found, profile=profile, **_asked_of(planned))
+    return Job(replace(profile, workload=workload), **_asked_of(planned))

@@ -12,9 +12,10 @@ from advisor.hardware.mps import CONTROL, client_variables
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
 from advisor.workload.secret_names import is_secret
 
+NOBODYS_MPS = 'unset "${!CUDA_MPS_@}"'
+"""Keeps the daemon, limits and priorities that the caller's environment names from all jobs."""
+
 MPS_WORDS = (
-    "unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT "
-    "CUDA_MPS_CLIENT_PRIORITY",
     f"mps_answers() {{ echo get_server_list | {CONTROL} > /dev/null 2>&1; }}",
     "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
     f"  {CONTROL} -d 9>&- && for _ in $(seq 50); do",
@@ -41,9 +42,13 @@ MPS_WORDS = (
     "  return 1",
     "}",
 )
-"""Lines that define what `daemon_started`, `daemon_answers` and `daemon_stopped` call, and keep
-limits and priorities that the caller's environment sets from jobs that are to have none."""
+"""Lines that define what `daemon_started`, `daemon_answers` and `daemon_stopped` call."""
 
+# Where jobs without MPS look for a daemon, so that they do not find the machine's own.
+_NO_MPS = (
+    "NO_MPS=$(mktemp -d) || exit",
+    'export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there',
+)
 
 _CORES = """
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
@@ -92,20 +97,24 @@ def guard(
         by_scheduler: Whether a scheduler assigns cores.
     """
     served = [part for part in partitions if part.under_mps]
+    no_mps = len(served) < len(partitions)
+    folders = [*map(folder, served), *["NO_MPS"] * no_mps]
     yield "set -euo pipefail"
+    yield NOBODYS_MPS
     yield from secrets(start for part in partitions for start in part.starts)
     yield from core_words(partitions, by_scheduler=by_scheduler)
-    yield " ".join(["jobs='' failed=0", *(f"{folder(part)}=''" for part in served)])
+    yield " ".join(["jobs='' failed=0", *(f"{name}=''" for name in folders)])
     # A session each, so that a job's own processes end with it.
     yield 'job() { setsid "$@" & jobs="$jobs $!"; }'
     yield 'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }'
-    yield from _stop(served, undo)
+    yield from _stop(served, [*undo, *['rm -rf "$NO_MPS"'] * no_mps])
     if served:
         yield from MPS_WORDS
     yield from definitions
     yield "trap stop EXIT"
     yield "trap 'exit 130' INT"
     yield "trap 'exit 143' HUP TERM"
+    yield from _NO_MPS if no_mps else ()
 
 
 def _stop(served: Sequence[LaunchPartition], undo: Iterable[str]) -> Iterator[str]:
@@ -132,8 +141,8 @@ def device(part: LaunchPartition) -> str:
 
     MIG devices get their UUIDs when they are made, so variables stand for them.
     """
-    name = str(part.device) if part.instance is None else f'"$MIG_{part.number}"'
-    return f"CUDA_VISIBLE_DEVICES={name}"
+    name = "GPU" if part.instance is None else f"MIG_{part.number}"
+    return f'CUDA_VISIBLE_DEVICES="${name}"'
 
 
 def device_of_job(part: LaunchPartition) -> str:

@@ -68,8 +68,8 @@ def apply_it(advised: Recommendation, plan: Plan) -> None:
     """The plan as a file, in one of the forms that others read; errors as of `exported`."""
     form = st.selectbox("As", list(EXPORTS), at_first(list(EXPORTS), linked().form), key="format")
     file = exported(advised.jobs, advised.gpu, plan.prediction, form)
-    if file.note:
-        st.warning(file.note)
+    for note in file.notes:
+        st.warning(note)
     language = "bash" if SUFFIXES[form].endswith("sh") else None
     st.code(file.text, language=language, wrap_lines=True)
     st.download_button("Download", file.text, f"plan.{SUFFIXES[form]}", "text/plain")

@@ -6,7 +6,9 @@ each set of jobs. `search.proposals.Solver` estimates what any set costs: of up 
 the predictor itself, and is then exact as far as MIG instances do not slow each other.
 """
 
-from typing import Literal
+from typing import Literal, get_args
+
+from advisor.errors import UnknownName
 
 START_S = 10.0
 """Seconds in which the process of a trial starts, and imports torch and CUDA: 9 to 11 in a study on
@@ -26,3 +28,13 @@ ObjectiveName = Literal[
 
 MOST_GPUS = 64
 """Equal GPUs that jobs are planned for at most."""
+
+
+def check_objective(name: str) -> None:
+    """Check that an objective is called `name`.
+
+    Raises:
+        UnknownName: None is.
+    """
+    if name not in (known := get_args(ObjectiveName)):
+        raise UnknownName("objective", str(name), known, f"Use one of {', '.join(known)}.")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from advisor.errors import InvalidInput
-from advisor.plan import ObjectiveName
+from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
 from advisor.prediction.interval import Level
@@ -34,6 +34,7 @@ class FleetTerms:
             raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
         if not (isfinite(self.limit_s) and self.limit_s > 0):
             raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
+        check_objective(self.objective)
         objective = OBJECTIVES[self.objective]
         if objective.of_steps:
             raise InvalidInput(

@@ -159,7 +159,8 @@ def placed(sharing: Sharing, gpu: Gpu) -> Sharing:
     """`sharing` with a start for each MIG instance; as it is where it has none.
 
     Raises:
-        NothingFits: `gpu` cannot hold these instances at once, or cannot cut them up so.
+        InvalidInput: `gpu` has no such instances, or they start elsewhere.
+        NothingFits: It cannot hold them at once.
     """
     starts: list[Instance] = []
     for hybrid in instance_sets(sharing):

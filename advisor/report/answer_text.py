@@ -183,7 +183,7 @@ def _how_sure(advised: Recommendation) -> str:
     cost, better = known_cost(best, advised.ranked_by), gain(advised, best)
     by = OBJECTIVES[advised.ranked_by]
     ranges = shown_cost(advised.ranked_by)(cost)
-    if by.unit == "ratio":
+    if advised.ranked_by != "makespan":  # which the first line calls "all done in"
         ranges = f"{by.measure} {ranges}"
     if better.p05 < better.p95:
         ranges += f", gain {units.times(better)}"

@@ -4,11 +4,13 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from advisor.launch.plan_file import asked_of
 from advisor.plan.bottlenecks import Binding
+from advisor.plan.candidates import at_chosen_batches
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.interval import Interval
@@ -18,6 +20,7 @@ from advisor.report import units
 from advisor.report.answer_text import answer
 from advisor.report.headline import basis, gain, host_note, plan_name
 from advisor.workload.job import Job
+from advisor.workload.plan_document import workloads_by_name
 
 SCHEMA = 1
 
@@ -31,7 +34,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
     """What ``advisor recommend --json`` prints.
 
     `workloads` says what each name stands for, so that ``python -m advisor.collocation`` can run
-    the plans on a machine without the profiles.
+    the plans on a machine without the profiles; what starts a job stands beside it in each plan.
 
     Args:
         advised: The recommendation.
@@ -45,17 +48,19 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "note": advised.note,
         **standing_document(advised.standing),
         "verdict": _verdict(advised),
-        "workloads": {
-            each.name: asdict(each.profile.workload)
-            for job in advised.jobs
-            for each in job.variants
-        },
+        "workloads": workloads_document(advised.jobs),
         "epochs": [job.epochs for job in advised.jobs],
-        "serial": _plan(advised.serial),
-        "plans": [_plan(plan) for plan in advised.plans[:top]],
+        "serial": _plan(advised, advised.serial),
+        "plans": [_plan(advised, plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out],
         "searched": advised.searched,
     }
+
+
+def workloads_document(jobs: Iterable[Job]) -> dict[str, Any]:
+    """What the name of each of `jobs`, at each acceptable batch size, stands for."""
+    every = (each.profile.workload for job in jobs for each in job.variants)
+    return {name: asdict(each) for name, each in workloads_by_name(every).items()}
 
 
 def binding_document(bound: Binding) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _plan(plan: Plan) -> dict[str, Any]:
+def _plan(advised: Recommendation, plan: Plan) -> dict[str, Any]:
     own = {
         "rank": plan.rank,
         "batches": list(plan.batches),
@@ -115,7 +120,12 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "commands": list(plan.commands),
         "why": plan.why,
     }
-    return own | _fields(plan)
+    asked = at_chosen_batches(advised.jobs, plan)
+    jobs = [
+        _job_document(job) | asked_document(each)
+        for job, each in zip(plan.prediction.jobs, asked, strict=True)
+    ]
+    return own | _fields(plan) | {"jobs": jobs}
 
 
 def _fields(forecast: Forecast) -> dict[str, Any]:
@@ -146,6 +156,12 @@ def _fields(forecast: Forecast) -> dict[str, Any]:
 
 def _job_document(job: JobPrediction) -> dict[str, Any]:
     return {key: each for key, each in asdict(job).items() if key != "slowdown_error"}
+
+
+def asked_document(job: Job) -> dict[str, Any]:
+    """What was asked of `job`, and what starts it, with the keys of an exported plan."""
+    script = job.profile.workload.script
+    return asked_of(job) | {"script": None if script is None else asdict(script)}
 
 
 def interval_document(value: Interval | None) -> dict[str, float] | None:

@@ -11,9 +11,11 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet_plan import FleetPlan
 from advisor.report.documents import (
     SCHEMA,
+    asked_document,
     forecast_document,
     interval_document,
     standing_document,
+    workloads_document,
 )
 from advisor.report.fleet_text import fleet_faster, fleet_words, search_line
 
@@ -36,7 +38,7 @@ def fleet_document(found: FleetPlan, device: str | None = None) -> dict[str, Any
         "ranked_by": found.ranked_by,
         "note": found.note,
         **standing_document(found.standing),
-        "workloads": {job.name: asdict(job.profile.workload) for job in found.jobs},
+        "workloads": workloads_document(found.jobs),
         "epochs": [job.epochs for job in found.jobs],
         "serial": {"sharing": "serial", "makespan_s": found.serial_s},
         "plans": [_plan(found, device)],
@@ -69,6 +71,7 @@ def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
         "mean_completion_s": found.mean_completion_s,
         "speedup_vs_serial": fleet_faster(found),
         "energy_j": interval_document(found.energy_j),
+        "power_cap_w": found.on[0].forecast.prediction.power_cap_w,  # of the question, so of all
         "late": list(found.late),
         "gpus": [
             {"number": each.number, "job_numbers": list(each.candidate.jobs)}
@@ -84,12 +87,19 @@ _OF_SEARCH = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complet
 
 
 def _jobs(found: FleetPlan) -> list[dict[str, Any]]:
-    """Each job in the order asked for: its prediction, GPU and end."""
+    """Each job in the order asked for: its prediction, what was asked of it, its GPU and end."""
     ends_s = found.ends_s or (None,) * len(found.jobs)
     lived = {
-        number: asdict(job) | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
+        number: asdict(job)
+        | asked_document(asked)
+        | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
         for on in found.on
-        for number, job in zip(on.candidate.jobs, on.forecast.prediction.jobs, strict=True)
+        for number, job, asked in zip(
+            on.candidate.jobs,
+            on.forecast.prediction.jobs,
+            on.candidate.chosen(found.jobs),
+            strict=True,
+        )
     }
     return [lived[number] for number in sorted(lived)]
 

@@ -1,6 +1,6 @@
 """Plans run on this machine as the command line asks: watched, and kept for the next fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from json import loads
 
@@ -8,7 +8,7 @@ from advisor.apply.mig_provider import MigProvider, refuse_switching
 from advisor.errors import GpuUnavailable
 from advisor.hardware.catalogue import gpu
 from advisor.launch.launch_plan import NOT_RUN
-from advisor.measure.execution.dry_run import dry_run, refuse_unfit
+from advisor.measure.execution.dry_run import capped, dry_run, refuse_unfit
 from advisor.measure.execution.execution_command import exit_code_of, origin_of
 from advisor.measure.execution.execution_plan import (
     ExecutionPlan,
@@ -21,7 +21,7 @@ from advisor.measure.execution.run_monitor import Expected, RunMonitor
 from advisor.measure.execution.run_view import RunView
 from advisor.measure.execution.watching import RunPlace, Watch, resume, start
 from advisor.measure.process.claimed_device import Device, device_at_hand
-from advisor.measure.process.cores import allowed_cores
+from advisor.measure.process.cores import allowed_cores, named_cores
 from advisor.measure.shared.strict_record import record
 from advisor.validate.advised import store_file
 from advisor.workload.plan_document import PlanDocument
@@ -85,7 +85,8 @@ def rehearsed_plan(document: str, ask: Ask) -> list[str]:
     """What running the plan would start, where there is its GPU or not.
 
     Raises:
-        InvalidInput: The device is another, there are too few cores, or MIG mode would be switched.
+        InvalidInput: The device is another, there are too few cores or they cannot be meant, or MIG
+            mode would be switched.
     """
     plan = _plan(document, ask)
     if plan.on_mig:
@@ -95,8 +96,21 @@ def rehearsed_plan(document: str, ask: Ask) -> list[str]:
         lines = dry_run(plan, device, allowed_cores(ask.cores))
     else:
         some = Device("cuda", "UUID-OF-THE-GPU", plan.gpu, plan.gpu, None)
-        lines = dry_run(plan, some, range(sum(job.core_count for job in plan.jobs)))
+        lines = [*_said_of_cap(plan), *dry_run(plan, some, _cores_elsewhere(plan, ask.cores))]
     return [NOT_RUN, *lines] if plan.on_mig else lines
+
+
+def _said_of_cap(plan: ExecutionPlan) -> list[str]:
+    """What stands in the way on the plan's GPU, which is not here."""
+    cap_w = plan.power_cap_w
+    return [] if cap_w is None else [f"On its GPU this is refused: {capped(cap_w)}."]
+
+
+def _cores_elsewhere(plan: ExecutionPlan, asked: str | None) -> Sequence[int]:
+    """Cores of the machine that has the plan's GPU: those asked for, or enough."""
+    if asked is None:
+        return range(sum(job.core_count for job in plan.jobs))
+    return named_cores(asked)
 
 
 def _device_meant(plan: ExecutionPlan, asked: str) -> Device | None:

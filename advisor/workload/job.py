@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 from math import isfinite
+from numbers import Real
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import (
@@ -72,6 +73,9 @@ class Job:
             raise InvalidInput(
                 f"Job takes a Profile: Advisor.find_profile({self.profile!r}) finds it"
             )
+        if not isinstance(self.profile, Profile):
+            raise InvalidInput(f"Job takes a Profile, got {type(self.profile).__name__}")
+        self._check_kinds()
         if not (isfinite(self.epochs) and self.epochs > 0):
             raise InvalidInput(f"{self.name}: epochs must be above 0, got {self.epochs:g}")
         check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
@@ -87,6 +91,13 @@ class Job:
             )
         self._check_limits()
         self._check_choices()
+
+    def _check_kinds(self) -> None:
+        for field in ("epochs", "validation_s", "checkpoint_s", "deadline_s", "protect"):
+            value = getattr(self, field)
+            optional = field in ("deadline_s", "protect")
+            if not isinstance(value, Real) and not (optional and value is None):
+                raise InvalidInput(f"{self.name}: {field} is a number, got {value!r:.60}")
 
     def _check_limits(self) -> None:
         """Check deadline and protection."""
@@ -152,6 +163,11 @@ class Arrival:
     arrival_s: float = 0.0
 
     def __post_init__(self) -> None:
+        if not isinstance(self.job, Job) or not isinstance(self.arrival_s, Real):
+            raise InvalidInput(
+                f"Arrival takes a Job and a number of seconds, got {type(self.job).__name__} and "
+                f"{self.arrival_s!r:.60}"
+            )
         if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
             raise InvalidInput(
                 f"{self.job.name}: arrival_s must be at least 0, got {self.arrival_s:g}"

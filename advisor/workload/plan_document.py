@@ -1,5 +1,6 @@
 """The form of an exported plan as a file: one plan, its jobs in order, and what each name means."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -63,10 +64,23 @@ class DocumentedPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanDocument:
-    """A whole file; `workloads` has each job's name."""
+    """A whole file; `workloads` has each job's name, as `workloads_by_name` has them."""
 
     schema: Literal[1]
     gpu: str
     objective: None
     workloads: dict[str, Workload]
     plans: tuple[DocumentedPlan]
+
+
+def workloads_by_name(workloads: Iterable[Workload]) -> dict[str, Workload]:
+    """What each name stands for, without a script where one of that name has none.
+
+    Jobs of one name may be started by different scripts, which stand beside each of them: a job
+    that has none must not be started by another's.
+    """
+    found: dict[str, Workload] = {}
+    for each in workloads:
+        if each.name not in found or each.script is None:
+            found[each.name] = each
+    return found

@@ -1,7 +1,11 @@
 """Which variables and options of a job nobody else is to see."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from advisor.workload.job import Job
 
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 # Whole words of an option: --max-tokens and --tokenizer are of every language model.
@@ -37,3 +41,27 @@ def masked_words(command: Sequence[str]) -> Iterator[str]:
         else:
             yield "***" if hides_next and not word.startswith("-") else word
         hides_next = secret and "=" not in word
+
+
+def secrets_held(
+    jobs: "Iterable[Job]", *, variables: bool, text: str | None = None
+) -> Iterator[str]:
+    """A line to warn with, where a plan of `jobs` holds secrets.
+
+    Args:
+        jobs: At each of their batch sizes.
+        variables: Whether the plan holds them; else they are left to whoever runs it.
+        text: Of the plan, where not every form of it holds the jobs' commands.
+    """
+    every = (each.profile.workload.script for job in jobs for each in job.variants)
+    scripts = [each for each in every if each]
+    options = (name for each in scripts for name in secret_options(each.command))
+    names = [name for name in options if text is None or name in text]
+    if variables:
+        names += [name for each in scripts for name in filter(is_secret, each.environment)]
+    if names:
+        yield (
+            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
+            f"or take them out of the job file and set variables where the plan is run; jobs "
+            f"inherit them."
+        )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api import predict
+from advisor import predict
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.workload.staleness import Present
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole

@@ -111,7 +111,8 @@ def test_commands_are_for_the_gpu_that_is_named(advisor):
     words = ("recommend", f"{BERT}:2", "--no-root")
     lines = advisor(*words, "--commands", 1, "--device", 3).out.splitlines()
     assert "  export CUDA_DEVICE_ORDER=PCI_BUS_ID" in lines
-    assert any("CUDA_VISIBLE_DEVICES=3 " in line for line in lines)
+    assert "  GPU=3" in lines
+    assert any('CUDA_VISIBLE_DEVICES="$GPU" ' in line for line in lines)
     document = json.loads(advisor(*words, "--json", "--device", "GPU-0a1b").out)
     for plan in [*document["plans"], document["serial"]]:
         assert "GPU-0a1b" in " ".join(plan["commands"])
@@ -119,7 +120,7 @@ def test_commands_are_for_the_gpu_that_is_named(advisor):
 
 def test_commands_for_many_jobs_are_for_the_gpu_that_is_named(advisor):
     words = ("recommend", f"{BERT}:9", "--time-limit", 1, "--device", 3)
-    assert "CUDA_VISIBLE_DEVICES=3 " in advisor(*words, "--commands", 1).out
+    assert "  GPU=3" in advisor(*words, "--commands", 1).out.splitlines()
     (plan,) = json.loads(advisor(*words, "--json").out)["plans"]
     assert all("CUDA_DEVICE_ORDER" in " ".join(each["commands"]) for each in plan["gpus"])
 

@@ -216,7 +216,45 @@ def test_of_a_plan_that_holds_secrets_is_said_which(form, held, advisor, tmp_pat
         f'[[job]]\nprofile = "{RESNET}"\ncommand = ["python", "train.py", "--token=hidden"]\n'
         '[job.environment]\nWANDB_API_KEY = "hidden"\n'
     )
-    said = advisor("export", "--jobs", jobs, "--format", form, "--sharing", "serial")
+    advice = ("--json",) if form == "json" else ("--commands", 1)
+    for words in (("export", "--format", form, "--sharing", "serial"), ("recommend", *advice)):
+        said = advisor(*words, "--jobs", jobs)
+        _check_held(said, held)
+    for words in (("recommend",), ("predict", "--sharing", "serial", "--json")):
+        assert "the plan holds" not in advisor(*words, "--jobs", jobs).err
+
+
+def _check_held(said, held):
     assert said.code == 0
     assert f"the plan holds the values of {held}: keep it to yourself" in said.err
     assert "hidden" not in said.err
+
+
+@pytest.mark.parametrize("form", ["mps", "mig-parted"])
+def test_a_file_without_commands_holds_no_secrets_and_nothing_is_said_of_them(
+    form, advisor, tmp_path
+):
+    jobs = tmp_path / "jobs.toml"
+    jobs.write_text(f'[[job]]\nprofile = "{RESNET}"\ncommand = ["python", "t.py", "--token=x"]\n')
+    said = advisor("export", "--jobs", jobs, "--format", form, "--sharing", "mps")
+    assert (said.code, said.err) == (0, "")
+
+
+def test_radt_is_given_scripts_and_words_and_secrets_among_them_are_named(advisor, tmp_path):
+    jobs = tmp_path / "jobs.toml"
+    entry = '[[job]]\nprofile = "{}"\ncommand = {}\n'
+    plain, wide = (
+        ["python3", "train.py", "--lr", "0.2", "--token", "hidden"],
+        ["python", "-u", "t.py"],
+    )
+    words = ["export", "--jobs", jobs, "--sharing", "mps", "--format", "radt"]
+    jobs.write_text(entry.format(RESNET, plain))
+    said = advisor(*words)
+    assert f"{tmp_path}/train.py,smi+top+dcgmi,--lr 0.2 --token hidden\n" in said.out
+    assert "the plan holds the values of --token" in said.err
+    assert "placeholder" not in said.err
+    jobs.write_text(entry.format(RESNET, [*wide, "--token", "hidden"]))
+    said = advisor(*words)
+    assert f"{RESNET}.py,smi+top+dcgmi,-\n" in said.out
+    assert f"warning: {RESNET}.py: placeholders" in said.err
+    assert "--token" not in said.err

@@ -68,6 +68,19 @@ def own(tmp_path):
     (folder / "my-job.json").write_text(minimal_text(KNOWN))
 
 
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_an_export_says_that_run_cannot_start_it_and_promises_nothing(job, advisor, tmp_path, gpus):
+    words = ("--gpus", gpus, "--format", "json", "--out", tmp_path / "plan.json")
+    said = advisor("export", f"{job}", f"{job}", *words)
+    assert said.code == 0
+    why = "`advisor run` will refuse this plan: my-job: its profile is bare numbers"
+    assert said.err.count(why) == 1
+    assert "written" in said.err
+    assert "shows what it would do" not in said.err
+    printed = advisor("export", job, RESNET, "--format", "json")
+    assert why in printed.err
+
+
 @pytest.mark.usefixtures("own")
 def test_it_is_listed_and_named_like_any_other(advisor):
     listed = json.loads(advisor("profiles", "--json").out)["profiles"]

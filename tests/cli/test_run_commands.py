@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from advisor.errors import GpuUnavailable
 from advisor.measure.execution.run_folder import run_folders
 from tests.cli.test_export_command import BOTH, exported
 
@@ -14,6 +15,16 @@ __all__ = ["exported"]
 @pytest.fixture(autouse=True)
 def own_state(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    """As on a machine without one."""
+
+    def none_at_hand(*_asked, **_how):
+        raise GpuUnavailable("there is none")
+
+    monkeypatch.setattr("advisor.validate.execute.device_at_hand", none_at_hand)
 
 
 @pytest.fixture
@@ -60,6 +71,48 @@ def test_the_plan_of_a_rank_that_was_recommended_is_run(advisor, tmp_path):
     assert said.code == 0
     assert "CUDA_MPS_PIPE_DIRECTORY" in said.out
     assert advisor("run", tmp_path / "advice.json", "--rank", 999).code == 2
+
+
+def test_an_exported_plan_is_the_only_one_in_its_file(advisor, exported):
+    path = exported("mps=43,57")
+    said = advisor("run", path, "--rank", 99)
+    assert (said.code, said.out) == (2, "")
+    assert f"{path}: it has no plan of rank 99" in said.err
+    assert "Leave --rank out" in said.err
+    assert advisor("run", path, "--rank", 1).code == 0
+
+
+@pytest.mark.usefixtures("no_gpu")
+@pytest.mark.parametrize(
+    ("cores", "said"),
+    [
+        ("foo", "write cores as 0-15 or 0,2,4-7"),
+        ("", "write cores as 0-15 or 0,2,4-7"),
+        ("5-2", "that is no core at all"),
+        ("1", "2 cores would be needed for 2 tenants"),
+    ],
+)
+def test_cores_are_checked_where_the_gpu_is_not_at_hand(advisor, exported, cores, said):
+    found = advisor("run", exported("naive"), "--cores", cores)
+    assert (found.code, found.out) == (2, "")
+    assert said in found.err
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_rehearsal_shows_the_cores_asked_for_also_those_of_another_machine(advisor, exported):
+    said = advisor("run", exported("naive"), "--cores", "900,902-903")
+    assert said.code == 0
+    assert [line for line in said.out.splitlines() if "cores:" in line] == [
+        "  cores: 900", "  cores: 902",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_rehearsal_says_under_which_power_cap_the_plan_is(advisor, exported):
+    said = advisor("run", exported("naive", "--power-cap", 400))
+    assert said.code == 0
+    assert "On its GPU this is refused: the plan is under a power cap of 400 W" in said.out
+    assert "power cap" not in advisor("run", exported("naive")).out
 
 
 def test_scripts_run_and_their_run_is_listed_with_its_logs(advisor, scripts):

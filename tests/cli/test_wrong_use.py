@@ -81,13 +81,14 @@ def test_a_file_of_runs_without_any_is_refused(advisor, tmp_path):
         (["predict", BERT, "--sharing", "mpss"], 2, "'mpss' is not a sharing"),
         (["predict", BERT, "--sharing", "mps=50,50"], 2, "2 limits for 1 job"),
         (["predict", BERT, "--sharing", "mig=9g.71gb"], 2, "Near: 4g.71gb, 3g.71gb"),
-        (["predict", BERT, "--sharing", "mig=3g.20gb"], 3, "no MIG profile 3g.20gb"),
+        (["predict", BERT, "--sharing", "mig=3g.20gb"], 2, "is called '3g.20gb'. Near: 3g"),
         (["predict", f"{BERT}:2", "--sharing", "mig=4g.71gb,4g.71gb"], 3, "at most 1 of 4g.71gb"),
         (["predict", BERT, "--sharing", "mig=4g.71gb[1]/mps=50,50"], 2, "2 limits for 1 job"),
         (["predict", BERT, "--sharing", "mig=4g.71gb[1]+3g.71gb[2]"], 2, "job 1, 2 of 1 job"),
         (["predict", BERT, "--sharing", "naive[1]"], 2, "is not a sharing"),
         (["predict", BERT, "--sharing", "naive[1];mps[1]"], 2, "job 1 is named twice"),
-        (["predict", BERT, "--sharing", "mig=4g.71gb@1[1]"], 3, "starts at 0"),
+        (["predict", BERT, "--sharing", "mig=4g.71gb@1[1]"], 2, "starts at 0, not 1"),
+        (["predict", BERT, "--sharing", "7g.141gb/ci=5c[1]"], 2, "cannot be cut into 5c"),
         (["predict", f"{BERT}:2", "--sharing", "7g.141gb/ci=4c[1]+4c[2]"], 3, "cannot hold"),
         (["predict", BERT, "--power-cap", "800"], 2, "Use 234 W to 700 W"),
         (
@@ -181,7 +182,7 @@ def test_an_interrupt_ends_quietly_with_130(advisor, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("advisor.sources.parse_jobs", interrupted)
+    monkeypatch.setattr("advisor.arguments.parse_jobs", interrupted)
     answer = advisor("recommend", BERT)
     assert (answer.code, answer.out, answer.err) == (130, "", "")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.errors import NothingFits
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import catalogue, gpu
 from advisor.hardware.gpu_partition import compute_profiles, compute_sets, place_compute
 from tests.hardware.test_mig_layouts import FACTS, PUBLISHED, outside
@@ -71,11 +71,8 @@ def test_sms_that_nobody_counted_are_unknown():
         ("7g.141gb", (4, 4), "share one of its 7 compute slices"),
         ("7g.141gb", (3, 3, 2), "share one of its 7 compute slices"),
         ("7g.141gb", (7, 1), "share one of its 7 compute slices"),
-        ("4g.71gb", (3, 1), r"cannot be cut into 3c\+1c. It offers 1c, 2c, 4c"),
         ("3g.71gb", (2, 2), "share one of its 3 compute slices"),
         ("1g.18gb", (1, 1), "share one of its 1 compute slices"),
-        ("7g.141gb", (5, 2), "cannot be cut into"),
-        ("3g.20gb", (1, 2), "has no MIG profile"),
     ],
 )
 def test_what_no_instance_holds_is_refused_with_a_reason(profile, sizes, said):
@@ -83,9 +80,22 @@ def test_what_no_instance_holds_is_refused_with_a_reason(profile, sizes, said):
         place_compute(gpu("h200-141gb"), profile, sizes)
 
 
+@pytest.mark.parametrize(
+    ("profile", "sizes", "said"),
+    [
+        ("4g.71gb", (3, 1), r"cannot be cut into 3c\+1c. It offers 1c, 2c, 4c"),
+        ("7g.141gb", (5, 2), "cannot be cut into"),
+        ("3g.20gb", (1, 2), "no MIG profile of h200-141gb"),
+    ],
+)
+def test_what_the_gpu_has_in_no_layout_is_wrong_use(profile, sizes, said):
+    with pytest.raises(InvalidInput, match=said):
+        place_compute(gpu("h200-141gb"), profile, sizes)
+
+
 def test_where_nobody_has_said_what_there_is_only_the_whole_is_offered():
     assert compute_sets(gpu("rtx-pro-6000-96gb"), "4g.96gb") == ((4,),)
-    with pytest.raises(NothingFits, match="as far as is known"):
+    with pytest.raises(InvalidInput, match="as far as is known"):
         place_compute(gpu("rtx-pro-6000-96gb"), "4g.96gb", (2, 2))
 
 
@@ -116,6 +126,9 @@ def test_compute_instances_are_placed_wherever_they_can_be_and_never_overlap(pro
     )
     try:
         at = place_compute(gpu("h200-141gb"), profile, sizes)
+    except InvalidInput:
+        assert not {*sizes} <= {*starts}
+        return
     except NothingFits:
         assert not possible
         return

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.errors import NothingFits, UnknownName
+from advisor.errors import InvalidInput, NothingFits, UnknownName
 from advisor.hardware.catalogue import Gpu, catalogue, gpu
 from advisor.hardware.mig_layouts import layouts, place, placement_sets
 from advisor.sharing import Instance
@@ -166,7 +166,7 @@ def test_only_one_instance_has_the_media_engines_whatever_its_size():
 
 
 def test_a_profile_of_another_gpu_is_refused_and_the_right_ones_are_listed():
-    with pytest.raises(NothingFits, match=r"h200-141gb has no MIG profile 3g\.20gb.*3g\.71gb"):
+    with pytest.raises(UnknownName, match=r"of h200-141gb is called '3g\.20gb'.*It has.*3g\.71gb"):
         place(gpu("h200-141gb"), instances("3g.20gb"))
 
 
@@ -176,7 +176,7 @@ def test_a_profile_that_no_gpu_has_is_a_slip_of_the_pen_and_the_near_ones_are_na
 
 
 def test_a_start_that_the_profile_does_not_have_is_refused():
-    with pytest.raises(NothingFits, match=r"3g\.71gb starts at 0, 4, not 2"):
+    with pytest.raises(InvalidInput, match=r"3g\.71gb starts at 0, 4, not 2"):
         place(gpu("h200-141gb"), instances("3g.71gb@2"))
 
 

@@ -9,7 +9,7 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import catalogue
 from advisor.hardware.mig_layouts import layouts, profile_of
-from advisor.launch.commands import commands, side_by_side
+from advisor.launch.commands import commands, commands_on, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.launch.launch_plan import launch_plan
 from advisor.sharing import Mig
@@ -67,6 +67,12 @@ def script(plan):
     return "\n".join(commands(plan))
 
 
+def after_the_look_at_mig_mode(lines):
+    assert lines[0].startswith("nvidia-smi -i ")
+    assert " --query-gpu=mig.mode.current " in lines[0]
+    return lines[1:]
+
+
 def job_lines(lines):
     return sorted(line for line in lines if ".sh " in line)
 
@@ -80,6 +86,7 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
         f"bert-base-finetune-bs16-loader2.sh  device=0 pipes=set limit=57.5 cap=0={cap}M",
         f"resnet50-imagenet64-bs128.sh  device=0 pipes=set limit=43 cap=0={cap}M",
     ]
+    lines = after_the_look_at_mig_mode(lines)
     assert lines[0].startswith("nvidia-cuda-mps-control -d device=0 pipes=set")
     assert lines[1].startswith("nvidia-cuda-mps-control  device=")  # asked before any job
     assert lines[-1].startswith("nvidia-cuda-mps-control  device=")
@@ -88,6 +95,7 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
 
 def test_serial_jobs_run_in_their_order_and_may_have_the_same_cores(shell):
     _, lines = shell(script(handed("serial")))
+    lines = after_the_look_at_mig_mode(lines)
     assert [line.split()[0] for line in lines] == [
         "cores", "resnet50-imagenet64-bs128.sh", "cores", "bert-base-finetune-bs16-loader2.sh",
     ]  # fmt: skip
@@ -123,7 +131,8 @@ def test_a_power_cap_is_set_first_and_what_it_was_before_comes_back_last(shell, 
     ended, lines = shell(script(handed("naive", cap_w=350.0)))
     assert ended.returncode == 0
     assert lines[0].startswith("nvidia-smi -i 0 --query-gpu=power.limit ")
-    assert lines[1].startswith("nvidia-smi -i 0 --power-limit=350 ")
+    lines = after_the_look_at_mig_mode(lines[1:])
+    assert lines[0].startswith("nvidia-smi -i 0 --power-limit=350 ")
     assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=450.00 ")
 
 
@@ -202,10 +211,20 @@ def beside():
 
 
 def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
-    (plan,) = side_by_side({2: handed("mps")}, {2: (1, 2)})
-    _, lines = shell(script(plan))
-    assert lines[0].startswith("nvidia-cuda-mps-control -d device=2 ")
+    text = "\n".join(commands_on(handed("mps"), "2"))
+    _, lines = shell(text, GPU="1")
+    assert after_the_look_at_mig_mode(lines)[0].startswith("nvidia-cuda-mps-control -d device=2 ")
     assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
+
+
+@pytest.mark.parametrize("gpu", ["3", "GPU-0a1b"])
+def test_where_no_gpu_was_named_the_variable_says_which(shell, gpu):
+    _, lines = shell(script(handed("naive", cap_w=350.0)), GPU=gpu)
+    assert {line.split()[2] for line in lines if line.startswith("nvidia-smi")} == {gpu}
+    assert {line.split()[1] for line in job_lines(lines)} == {f"device={gpu}"}
+    for form in ("commands", "mps"):
+        _, lines = shell(EXPORTS[form](handed("mps")), "start", GPU=gpu)
+        assert f"nvidia-cuda-mps-control -d device={gpu} " in "\n".join(lines)
 
 
 def test_several_gpus_share_neither_cores_nor_numbers():

@@ -7,99 +7,20 @@ import subprocess
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
 from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
-from advisor.measure.process.process_ends import end_mps_within, mps_within
+from advisor.measure.process.process_ends import mps_within
 from advisor.workload.job import Job
 from tests.handed import BERT, JOBS, RESNET, handed
-from tests.measure.process import mps_stand_in
+from tests.launch.script_node import ended, put, script, seen_by, tools_without_mps
 from tests.waiting import PATIENCE_S, until
 
 PLAN = handed("mps=43,57.5")
 
-# Writes down whether MPS answers where its settings say, then does what the test asks of it.
-_JOB = """\
-#!/usr/bin/env bash
-name=${0##*/}
-echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1 && on=on || on=off
-echo "$on device=$CUDA_VISIBLE_DEVICES limit=$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" > "$name.seen"
-[ -z "$ENDLESS" ] || { sleep 600 & echo $! > "$name.pid"; wait; }
-[ "$name" != "$FAILS" ] || exit 3
-"""
 _BROKEN = "#!/bin/sh\necho no permission >&2\nexit 1\n"
-# Gives the third GPU of its node to each job, which it runs at once and whole.
-_SBATCH = """\
-#!/usr/bin/env bash
-while [ $# -gt 0 ] && [ "$1" != --wrap ]; do shift; done
-export CUDA_VISIBLE_DEVICES=2
-if [ "$1" = --wrap ]; then sh -c "$2"; else bash; fi
-echo $? >> submitted
-"""
-
-
-def put(path, text):
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-@pytest.fixture
-def sockets():
-    """Where daemons have their pipes: a short path, since they are sockets, with a space."""
-    with TemporaryDirectory(dir="/tmp", prefix="mps ") as path:
-        yield Path(path)
-        end_mps_within(Path(path))
-
-
-@pytest.fixture
-def node(tmp_path, sockets, monkeypatch):
-    """A folder with a space in its name, where jobs and tools lie."""
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    mps_stand_in.install(folder)
-    put(folder / "sbatch", _SBATCH)
-    put(folder / "taskset", '#!/usr/bin/env bash\nshift 2\nexec "$@"\n')
-    put(folder / "mktemp", f'#!/bin/sh\nexec /usr/bin/mktemp -d "{sockets}/XXXXXX"\n')
-    for job in JOBS:
-        put(folder / f"{job.name}.sh", _JOB)
-    environment = {
-        "PATH": f"{folder}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(sockets), "ENDLESS": "",
-        "FAILS": "", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "7",
-    }  # fmt: skip
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def tools_without_mps(folder):
-    """What this machine has, but for MPS, if it has that."""
-    folder.mkdir()
-    for tool in Path("/usr/bin").iterdir():
-        if not tool.name.startswith("nvidia-"):
-            (folder / tool.name).symlink_to(tool)
-    return folder
-
-
-def script(form, plan):
-    put(Path("plan.sh"), EXPORTS[form](plan))
-    return ["bash", "./plan.sh"]
-
-
-def ended(form, plan, *words, **variables):
-    return subprocess.run(
-        [*script(form, plan), *words], env=os.environ | variables,
-        capture_output=True, text=True, check=False, timeout=PATIENCE_S,
-    )  # fmt: skip
-
-
-def seen_by(job):
-    """The settings that the job got, and what it saw of MPS; None where it never ran."""
-    file = Path(f"{job.name}.sh.seen")
-    return file.read_text().strip() if file.exists() else None
 
 
 def until_gone(sockets):

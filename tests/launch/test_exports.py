@@ -1,6 +1,5 @@
 """Plans as files for other tools: as the golden files have them, and read back by their readers."""
 
-import csv
 import json
 import re
 import subprocess
@@ -69,19 +68,16 @@ def test_a_mig_parted_file_of_a_plan_under_mps_says_what_starts_mps(name):
     assert (said in WRITTEN[name]) == (script in WRITTEN)
 
 
+@pytest.mark.parametrize("form", ["mps", "mig-parted", "slurm"])
+def test_a_file_that_does_not_set_the_power_cap_of_its_plan_says_how_to(form):
+    said = "s root[^#]*: nvidia-smi -i 0 --power-limit=350$"
+    assert re.search(f"^# .*{said}", EXPORTS[form](handed("mps", cap_w=350.0)), re.MULTILINE)
+    assert "power" not in EXPORTS[form](handed("mps"))
+
+
 @pytest.mark.parametrize("name", of("slurm"))
 def test_a_slurm_script_says_that_no_cluster_ran_it(name):
     assert "# Untested: this script has not run on a cluster yet." in WRITTEN[name]
-
-
-@pytest.mark.parametrize("name", of("radt"))
-def test_radt_finds_a_row_for_each_job_and_a_workload_for_what_runs_at_once(name):
-    rows = list(csv.DictReader(WRITTEN[name].splitlines()))
-    plan = PLANS[name.partition(".")[0]]
-    assert sorted(row["File"] for row in rows) == sorted(f"{s.job.name}.py" for s in plan.starts)
-    workloads = [int(row["Workload"]) for row in rows]
-    assert workloads == sorted(workloads)
-    assert all(row["Status"] == row["Run"] == "" for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,14 @@ def test_each_job_sees_its_own_device_and_nothing_is_left(machine):
     assert machine.daemons == {}
 
 
+def test_jobs_on_instances_are_no_clients_of_the_callers_mps(machine):
+    for job in JOBS[:2]:
+        Path(f"{job.name}.sh").write_text("#!/bin/bash\nset | grep ^CUDA_MPS_ >> seen\n")
+    theirs = {"CUDA_MPS_PIPE_DIRECTORY": "/theirs", "CUDA_MPS_CLIENT_PRIORITY": "1"}
+    begun(machine, handed("mig=4g.71gb[1]+3g.71gb[2]"), **theirs).communicate(timeout=PATIENCE_S)
+    assert ["/pipes " in line for line in seen()] == [True, True]
+
+
 def test_it_can_be_run_twice(machine):
     for _ in range(2):
         assert ended(machine, DIVIDED) == (0, "")

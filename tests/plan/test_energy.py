@@ -77,8 +77,8 @@ def test_every_plan_under_a_cap_is_compared_with_serial_under_the_same_cap():
         advised
     )
     lines = "\n".join(advised.best.commands)
-    assert "sudo nvidia-smi -i 0 --power-limit=240 || exit" in lines
-    assert 'sudo nvidia-smi -i 0 --power-limit="$cap_was_w"' in lines, "which was there before"
+    assert 'sudo nvidia-smi -i "$GPU" --power-limit=240 || exit' in lines
+    assert 'sudo nvidia-smi -i "$GPU" --power-limit="$cap_was_w"' in lines, "which was there before"
     serial = cost(advised.serial, "throughput")
     assert serial.p50 == pytest.approx(1 / advised.serial.prediction.weighted_speedup)
     assert serial.p50 > 1

@@ -150,9 +150,10 @@ def test_each_of_several_gpus_may_choose_a_cap_that_saves_joules_of_all():
     assert [each.candidate.sharing for each in capped.on] == [
         each.candidate.sharing for each in free.on
     ]
-    lines = fleet_commands(capped, 1)
-    for each in capped.on:
-        assert f"-i {each.number} --power-limit={each.candidate.power_cap_w:g} || exit\n" in lines
+    scripts = fleet_commands(capped, 1).split(" GPU=")[1:]
+    for each, lines in zip(capped.on, scripts, strict=True):
+        assert lines.startswith(f"{each.number}\n")
+        assert f' -i "$GPU" --power-limit={each.candidate.power_cap_w:g} || exit\n' in lines
 
 
 def test_gpus_that_draw_little_are_not_capped():

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api import Advisor, recommend
+from advisor import Advisor, recommend
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
@@ -85,7 +85,7 @@ def test_capped_plans_stand_beside_uncapped_ones_and_say_what_they_are():
     for plan in capped:
         watts = f"{plan.prediction.power_cap_w:g}"
         assert f"power cap of {watts} W, not measured" in plan.why
-        assert f"  sudo nvidia-smi -i 0 --power-limit={watts} || exit" in plan.commands
+        assert f'  sudo nvidia-smi -i "$GPU" --power-limit={watts} || exit' in plan.commands
         assert not plan.prediction.confirmed_on_hardware
         assert plan.speedup_vs_serial == pytest.approx(advised.serial.makespan_s / plan.makespan_s)
     document = recommendation_document(advised)

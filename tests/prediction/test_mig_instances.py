@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.errors import NothingFits
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.gpu_partition import partition_of, whole_gpu
 from advisor.prediction.memory import pools
@@ -128,13 +128,18 @@ def test_mates_take_their_memory_from_one_instance():
 @pytest.mark.parametrize(
     "text",
     [
-        "mig=4g.20gb[1]", "mig=4g.71gb[1]+4g.71gb[2]", "mig=3g.71gb@1[1]",
-        "mig=7g.141gb[1]+1g.18gb[2]",
-        "mig=7g.141gb/ci=4c[1]+4c[2]", "mig=7g.141gb/ci=5c[1]", "mig=3g.71gb/ci=2c[1]+2c[2]",
+        "mig=4g.71gb[1]+4g.71gb[2]", "mig=7g.141gb[1]+1g.18gb[2]",
+        "mig=7g.141gb/ci=4c[1]+4c[2]", "mig=3g.71gb/ci=2c[1]+2c[2]",
     ],
 )  # fmt: skip
 def test_what_the_gpu_cannot_hold_is_refused(text):
     with pytest.raises(NothingFits):
+        placed(parse_sharing(text), H200)
+
+
+@pytest.mark.parametrize("text", ["mig=4g.20gb[1]", "mig=3g.71gb@1[1]", "mig=7g.141gb/ci=5c[1]"])
+def test_what_the_gpu_has_in_no_layout_is_wrong_use(text):
+    with pytest.raises(InvalidInput):
         placed(parse_sharing(text), H200)
 
 

@@ -84,6 +84,16 @@ def test_every_objective_has_its_own_outcome(objective, said):
     assert said in answer(advised([HOST_BOUND, due], objective=objective))
 
 
+def test_a_range_of_anything_but_when_all_is_done_says_of_what_it_is():
+    for objective, of in (
+        ("makespan", ""), ("energy", "energy until all are done "),
+        ("mean-completion", "until a job ends, on average "),
+    ):  # fmt: skip
+        first, sure, *_ = paragraphs(advised([GPU_BOUND] * 3, Hurting(wide=0.01), objective))
+        assert "all done in " in first
+        assert re.match(f"How sure: {of}[0-9]", sure)
+
+
 def test_a_plan_as_good_that_treats_a_job_better_is_named():
     found = advised([GPU_BOUND, HOST_BOUND], StandIn(wide=0.5), "throughput")
     best = next(each for each in found.plans if each.sharing == Mps())

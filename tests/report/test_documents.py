@@ -19,6 +19,10 @@ JOB = {
     "job", "step_s", "epoch_s", "slowdown", "memory_mib", "memory_min_mib",
     "memory_interval_mib", "oom_probability", "energy_step_j", "energy_epoch_j", "energy_example_j",
 }  # fmt: skip
+ASKED = {
+    "examples_per_epoch", "script", "epochs", "validation_s", "checkpoint_s", "user",
+    "data_parallel", "isolated", "protect",
+}  # fmt: skip
 PREDICTION = {
     "gpu", "sharing", "jobs", "memory_total_mib", "memory_capacity_mib", "oom_probability",
     "weighted_speedup", "makespan_s", "makespan_interval_s", "speedup_vs_serial", "power_w",
@@ -76,6 +80,7 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     assert verdict["runner_up"].keys() == {"rank", "sharing", "behind", "within_error"}
     for plan in (document["serial"], *document["plans"]):
         assert plan.keys() == OWN | PREDICTION
+        assert [job.keys() for job in plan["jobs"]] == [JOB | ASKED] * 2
     assert document["serial"] in document["plans"]
 
 

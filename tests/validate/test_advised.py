@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.api import Advisor, recommend
+from advisor import Advisor, recommend
 from advisor.errors import GpuUnavailable, InvalidInput, OutsideInterval
 from advisor.measure.shared.planned_run import PlannedRun, mixes_of
 from advisor.measure.shared.run_list_file import read_plans

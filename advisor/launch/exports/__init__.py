@@ -7,7 +7,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.launch import ExportFormat
 from advisor.launch.commands import body, head
 from advisor.launch.exports.gpu_setup import mig_parted_text, mps_text
-from advisor.launch.exports.radt import radt_text
+from advisor.launch.exports.radt import radt_text, radt_wants
 from advisor.launch.exports.slurm import slurm_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, check_memory, launch_plan
 from advisor.launch.plan_file import plan_text
@@ -42,10 +42,10 @@ SUFFIXES: dict[ExportFormat, str] = {
 
 
 class ExportedPlans(NamedTuple):
-    """A plan as a file; `note`: what to know before applying it, None if nothing."""
+    """A plan as a file; `notes`: what to know before applying it, and the file does not say."""
 
     text: str
-    note: str | None
+    notes: tuple[str, ...]
 
 
 def exported(
@@ -59,4 +59,6 @@ def exported(
     """
     plan = launch_plan(jobs, gpu, prediction)
     check_memory(plan, prediction)
-    return ExportedPlans(EXPORTS[form](plan), NOT_RUN if plan.on_mig else None)
+    text = EXPORTS[form](plan)
+    wanted = radt_wants(plan) if form == "radt" else ()
+    return ExportedPlans(text, (*[NOT_RUN] * plan.on_mig, *wanted))

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from advisor.errors import InvalidInput
 from advisor.launch import shell
+from advisor.launch.gpu_shell import which_gpu, whole_wanted
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan
 
 _HEAD = """\
 #!/usr/bin/env bash
-# MPS for {sharing} on GPU 0, one {gpu}.
+# MPS for {sharing} on one {gpu}.
 #   bash FILE start            starts the daemons
 #   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
 #   bash FILE stop             ends the daemons; the jobs must have ended
@@ -33,13 +34,23 @@ def mps_text(plan: LaunchPlan) -> str:
             f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
         )
     head = _HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
-    return head + "\n".join([*_places(partitions), *_verbs(partitions), ""])
+    script = [*_cap_wanted(plan), *_places(partitions), *_verbs(partitions), ""]
+    return head + "\n".join(script)
+
+
+def _cap_wanted(plan: LaunchPlan) -> Iterator[str]:
+    """A comment, where somebody else has to set the power cap of `plan`."""
+    if plan.power_cap_w is not None:
+        cap = f"nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
+        yield f"# It does not set the plan's power cap. As root: {cap}"
 
 
 def _places(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     if any(part.instance for part in partitions):
         yield f"# {NOT_RUN}"
     yield "set -euo pipefail"
+    yield shell.NOBODYS_MPS
+    yield from which_gpu(None)
     yield from shell.core_words(partitions, by_scheduler=False)
     for part in partitions:
         if part.instance:
@@ -68,6 +79,8 @@ def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
 
 def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     """Starts all daemons or none; daemons that run already, maybe with jobs, are left alone."""
+    if not any(part.instance for part in partitions):
+        yield from whole_wanted()
     for part in partitions:
         said = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
         yield f"! {shell.daemon_answers(part)} || {{ {said}; exit 1; }}"
@@ -102,6 +115,7 @@ def _configurations(plan: LaunchPlan) -> Iterator[str]:
         yield "# Places are left to mig-parted: the file has no word for them."
     if any(part.under_mps for part in plan.partitions):
         yield "# It does not start MPS: the script of `advisor export --format mps` does."
+    yield from _cap_wanted(plan)
     yield "# Apply: nvidia-mig-parted apply -f FILE -c " + ("advisor-1" if several else "advisor")
     yield "version: v1"
     yield "mig-configs:"

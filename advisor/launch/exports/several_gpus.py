@@ -11,7 +11,13 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.launch import ExportFormat, shell
 from advisor.launch.commands import commands_at_once, run
-from advisor.launch.exports.slurm import ASKED, asked_time, from_first_core, unknown_cores
+from advisor.launch.exports.slurm import (
+    ASKED,
+    asked_time,
+    from_first_core,
+    node_wanted,
+    unknown_cores,
+)
 from advisor.launch.launch_plan import LaunchPlan, Stage
 from advisor.launch.plan_file import plan_text
 
@@ -39,7 +45,7 @@ def slurm_text_of_all(plans: Plans) -> str:
     return "\n".join([*_head(plans), "set -euo pipefail", *unknown, *map(_submitted, plans), ""])
 
 
-def json_texts(plans: Plans) -> dict[int | str, str]:
+def json_texts(plans: Plans) -> dict[int, str]:
     """A plan file for each GPU, by its index."""
     return {plan.device: plan_text(plan) for plan in plans}
 
@@ -76,8 +82,7 @@ def _head(plans: Plans) -> Iterator[str]:
     yield "#   GresTypes=gpu"
     yield "#   NodeName=NODE Gres=gpu:N"
     yield "# N: all GPUs that the node has. Keep what else that line lists."
-    if any(part.under_mps for plan in plans for part in plan.partitions):
-        yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
+    yield from node_wanted([part for plan in plans for part in plan.partitions])
     yield ASKED
     yield from dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan))
 

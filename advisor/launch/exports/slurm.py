@@ -44,7 +44,8 @@ def slurm_text(plan: LaunchPlan) -> str:
             f"export each group as a plan of its own."
         )
     refuse_alike(plan)
-    return "\n".join([*_node(plan), "set -euo pipefail", *_unknown(plan), *_jobs(plan), ""])
+    first = ("set -euo pipefail", shell.NOBODYS_MPS)
+    return "\n".join([*_node(plan), *first, *_unknown(plan), *_jobs(plan), ""])
 
 
 def _node(plan: LaunchPlan) -> Iterator[str]:
@@ -69,10 +70,19 @@ def _node(plan: LaunchPlan) -> Iterator[str]:
     count = "" if plan.on_mig else "N: all GPUs that the node has. "
     yield f"# {count}Keep what else that line lists: other GPUs of the node are lost without it."
     yield from _types(plan)
-    if any(part.under_mps for part in plan.partitions):
-        yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
+    yield from node_wanted(plan.partitions)
     yield ASKED
     yield from shell.own_commands_wanted(plan)
+
+
+def node_wanted(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    """Comments on what else decides how jobs share the GPU of their node."""
+    if not any(part.instance for part in partitions):
+        yield "# Switch MIG mode off on the node: Slurm would give each job one instance of a GPU."
+    if any(part.under_mps for part in partitions):
+        yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
+    else:
+        yield "# Start no MPS daemon on the node: jobs would share by it."
 
 
 def _by_hand(plan: LaunchPlan) -> Iterator[str]:

@@ -16,7 +16,7 @@ def slurm_type(gpu: Gpu, profile: str) -> str | None:
     """The type of a GPU instance of `profile`; None if no driver was known to report its memory.
 
     Raises:
-        NothingFits: `gpu` has no MIG profile of that name.
+        UnknownName: `gpu` has no MIG profile of that name.
     """
     row = profile_of(gpu, profile)
     return None if row.memory_estimated else _named(row, round(row.memory_mib / _MIB_IN_GIB))

@@ -99,9 +99,10 @@ def _cores(host: HostHealth) -> Iterator[Said]:
 
 
 def _load(host: HostHealth) -> Iterator[Said]:
-    if host.busy_cores > max(1.0, host.online / 4):
+    if host.wanting > max(1.0, host.online / 4):
         yield (
-            "spoils", f"{host.busy_cores:.1f} of {host.online} cores were busy in the last minute",
+            "spoils",
+            f"{host.wanting:.1f} processes wanted {host.online} cores in the last minute",
             "jobs that wait for their host wait for others too",
             "measure when the host is idle, or give each its cores with --cores",
         )  # fmt: skip

@@ -34,7 +34,7 @@ class HostHealth:
         governors: How each core chooses its clock, by core.
         siblings: Cores of ours that are threads of one physical core, a group each.
         stolen: Share of time that the hypervisor gave to others while this was read, 0..1.
-        busy_cores: Cores' worth of work on the host, mean of the last minute.
+        wanting: Processes on the host that ran or waited for a core, mean of the last minute.
         shm_mib: Shared memory, through which loaders hand over batches.
         core_s: Seconds of the same work on each of `cores`.
         mps: Its MPS processes.
@@ -50,7 +50,7 @@ class HostHealth:
     governors: Mapping[int, str]
     siblings: tuple[tuple[int, ...], ...]
     stolen: float | None
-    busy_cores: float
+    wanting: float
     shm_mib: float | None
     core_s: Mapping[int, float]
     mps: tuple[MpsProcess, ...]
@@ -79,7 +79,7 @@ def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = sibling
         governors={core: said for core in cores if (said := _governor(system, core))},
         siblings=_shared(cores, siblings),
         stolen=_stolen(before, _ticks(proc)),
-        busy_cores=float((_text(proc / "loadavg") or "0").split()[0]),
+        wanting=float((_text(proc / "loadavg") or "0").split()[0]),
         shm_mib=_size_mib(_SHM),
         core_s=core_s,
         mps=mps_processes(proc),

@@ -19,10 +19,7 @@ def refuse_unfit(plan: ExecutionPlan, device: Device) -> None:
         InvalidInput: It is for another, a CPU cannot run it, or it is under a power cap.
     """
     if plan.power_cap_w is not None:
-        raise InvalidInput(
-            f"the plan is under a power cap of {plan.power_cap_w:g} W, which is not set here. Set "
-            f"it by `nvidia-smi --power-limit`, or ask for a plan without one"
-        )
+        raise InvalidInput(capped(plan.power_cap_w))
     if device.kind == "cpu":
         if plan.on_mig or any(part.under_mps for each in plan.stages for part in each.partitions):
             raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
@@ -31,6 +28,15 @@ def refuse_unfit(plan: ExecutionPlan, device: Device) -> None:
             f"the plan is for {plan.gpu}, and this device is {device.key}. Run it on the GPU that "
             f"it was made for, or ask anew: `advisor recommend`"
         )
+
+
+def capped(power_cap_w: float) -> str:
+    """Why a plan under that power cap is not run."""
+    return (
+        f"the plan is under a power cap of {power_cap_w:g} W, which is not set here. `advisor "
+        f"export --power-cap {power_cap_w:g}` writes shell lines that set it; or ask for a plan "
+        f"without one"
+    )
 
 
 def dry_run(plan: ExecutionPlan, device: Device, allowed: Sequence[int]) -> list[str]:

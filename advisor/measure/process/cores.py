@@ -24,14 +24,27 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
     ours = sorted(os.sched_getaffinity(0))
     if text is None:
         return tuple(ours)
+    wanted = named_cores(text)
+    if foreign := sorted(set(wanted) - set(ours)):
+        raise InvalidInput(
+            f"--cores {text}: core {foreign[0]} is not ours to use. Choose among {_short(ours)}."
+        )
+    return wanted
+
+
+def named_cores(text: str) -> tuple[int, ...]:
+    """The cores in `text`, e.g. ``"0-5,8"``, whether this machine has them or not.
+
+    Raises:
+        InvalidInput: `text` is not a list of cores.
+    """
     matches = [_RANGE.fullmatch(part) for part in text.split(",")]
     if not all(matches):
         raise InvalidInput(f"--cores {text!r}: write cores as 0-15 or 0,2,4-7")
     bounds = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
     wanted = sorted({core for first, last in bounds for core in range(first, last + 1)})
-    if not wanted or (foreign := sorted(set(wanted) - set(ours))):
-        lacking = f"core {foreign[0]} is not ours to use" if wanted else "that is no core at all"
-        raise InvalidInput(f"--cores {text}: {lacking}. Choose among {_short(ours)}.")
+    if not wanted:
+        raise InvalidInput(f"--cores {text}: that is no core at all. Write the lower core first.")
     return tuple(wanted)
 
 

@@ -143,5 +143,10 @@ def _can_be_run(plan: Mapping[str, Any]) -> bool:
     return simple and plan.get("power_cap_w") is None
 
 
-def _jobs(document: Mapping[str, Any]) -> list[list[str]]:
-    return [[plan["sharing"], *(job["job"] for job in plan["jobs"])] for plan in document["plans"]]
+def _jobs(document: Mapping[str, Any]) -> list[list[Any]]:
+    return [[plan["sharing"], *map(_named, plan["jobs"])] for plan in document["plans"]]
+
+
+def _named(job: Mapping[str, Any]) -> Any:
+    """The name of `job`, and its own script, if it has one."""
+    return [job["job"], job["script"]] if job.get("script") else job["job"]

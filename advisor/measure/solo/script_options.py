@@ -74,8 +74,8 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
         throughput=asked.throughput,
         to_end=asked.to_end,
     )
-    name = asked.name or Path(script.file or script.command[0]).stem
-    batch = asked.batch or 1
+    name = Path(script.file or script.command[0]).stem if asked.name is None else asked.name
+    batch = 1 if asked.batch is None else asked.batch
     steps = 1 if script.to_end else asked.steps_per_epoch
     return [
         Workload(

@@ -2,6 +2,7 @@
 # Untested on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -18,7 +19,7 @@ cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_C
       for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
     }' /proc/self/status
 }
-jobs='' failed=0 MPS_2=''
+jobs='' failed=0 MPS_2='' NO_MPS=''
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
 stop() {  # also when interrupted, and whatever fails
@@ -30,8 +31,8 @@ stop() {  # also when interrupted, and whatever fails
   wait
   [ -z "$MPS_2" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_stop && rm -rf "$MPS_2"; }
   mig_undo
+  rm -rf "$NO_MPS"
 }
-unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
@@ -57,7 +58,8 @@ mps_stop() {  # asks again and again, and waits for its servers too, which hold 
   echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
   return 1
 }
-GPU=0
+GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
 made=${XDG_RUNTIME_DIR:-$HOME}/.advisor-mig-$GPU-$(< /proc/sys/kernel/random/boot_id)
 exec 9>> "$made"  # jobs inherit it: what they run on is not removed
 flock -n 9 || { echo "GPU $GPU: this runs already, or its jobs do. See $made" >&2; exit 1; }
@@ -143,6 +145,8 @@ mig_undo() {  # removes what was made; again and again, since that fails for a m
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
+NO_MPS=$(mktemp -d) || exit
+export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there
 mig_undo || exit
 mig_is Enabled 1 || exit
 mig_make -C 9:4 || exit

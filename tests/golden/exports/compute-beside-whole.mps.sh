@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# MPS for mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3] on GPU 0, one h200-141gb.
+# MPS for mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3] on one h200-141gb.
 #   bash FILE start            starts the daemons
 #   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
 #   bash FILE stop             ends the daemons; the jobs must have ended
 # Untested on MIG hardware: written from NVIDIA's documentation.
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
+GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -24,7 +27,6 @@ cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_C
 : "${MIG_2:?set it to the UUID of 2c in 4g.71gb@0: nvidia-smi -L}"
 folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps
 MPS_2=$folder/2
-unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -29,7 +30,6 @@ stop() {  # also when interrupted, and whatever fails
   wait
   [ -z "$MPS_1" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop && rm -rf "$MPS_1"; }
 }
-unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
@@ -55,11 +55,19 @@ mps_stop() {  # asks again and again, and waits for its servers too, which hold 
   echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
   return 1
 }
+GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
+mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :
+[ "$mode" != Enabled ] || {
+  echo "GPU $GPU is in MIG mode: jobs planned for all of it would share its first instance. While" \
+    "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
+  exit 1
+}
 MPS_1=$(mktemp -d /tmp/mps.XXXXXX) || exit
-CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
+CUDA_VISIBLE_DEVICES="$GPU" CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
 ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
 ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" job taskset -c "$(cores 1 3)" ./bert-base-finetune-bs16-loader2.sh
 ended

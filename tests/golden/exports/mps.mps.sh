@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
-# MPS for mps on GPU 0, one h200-141gb.
+# MPS for mps on one h200-141gb.
 #   bash FILE start            starts the daemons
 #   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
 #   bash FILE stop             ends the daemons; the jobs must have ended
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
+GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -22,7 +25,6 @@ cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_C
 }
 folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps
 MPS_1=$folder/1
-unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
@@ -54,9 +56,15 @@ stop() {
 usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }
 case ${1:-} in
 start)
+  mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :
+  [ "$mode" != Enabled ] || {
+    echo "GPU $GPU is in MIG mode: jobs planned for all of it would share its first instance. While" \
+      "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
+    exit 1
+  }
   ! CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_answers || { echo "MPS runs already, in $MPS_1: bash $0 stop" >&2; exit 1; }
   mkdir -p "$MPS_1"
-  CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || { stop; exit 1; }
+  CUDA_VISIBLE_DEVICES="$GPU" CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || { stop; exit 1; }
   ;;
 stop)
   stop

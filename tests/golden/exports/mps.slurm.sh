@@ -7,14 +7,17 @@
 #   GresTypes=gpu
 #   NodeName=NODE Gres=gpu:N
 # N: all GPUs that the node has. Keep what else that line lists: other GPUs of the node are lost without it.
+# Switch MIG mode off on the node: Slurm would give each job one instance of a GPU.
 # Jobs under MPS start its daemon and stop it again: do not start one on the node.
 # --time is the upper end of what is predicted, rounded up; a job is ended then. Add --mem=...: how
 # much host memory a job takes is not known.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 job_1_2=$(sbatch --parsable --job-name resnet50-imagenet64-bs128+bert-base-finetune-bs16-loader2 --output=%x-%j.log --gres=gpu:1 --cpus-per-task=4 --time=180 <<'EOF'
 #!/bin/bash
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 FIRST_CORE=0
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -43,7 +46,6 @@ stop() {  # also when interrupted, and whatever fails
   wait
   [ -z "$MPS_1" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop && rm -rf "$MPS_1"; }
 }
-unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do

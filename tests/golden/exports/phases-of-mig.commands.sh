@@ -2,6 +2,7 @@
 # Untested on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -18,7 +19,7 @@ cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_C
       for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
     }' /proc/self/status
 }
-jobs='' failed=0
+jobs='' failed=0 NO_MPS=''
 job() { setsid "$@" & jobs="$jobs $!"; }
 ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
 stop() {  # also when interrupted, and whatever fails
@@ -30,8 +31,10 @@ stop() {  # also when interrupted, and whatever fails
   wait
   mig_undo
   mig_back
+  rm -rf "$NO_MPS"
 }
-GPU=0
+GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
 made=${XDG_RUNTIME_DIR:-$HOME}/.advisor-mig-$GPU-$(< /proc/sys/kernel/random/boot_id)
 exec 9>> "$made"  # jobs inherit it: what they run on is not removed
 flock -n 9 || { echo "GPU $GPU: this runs already, or its jobs do. See $made" >&2; exit 1; }
@@ -124,6 +127,8 @@ mig_back() {
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
+NO_MPS=$(mktemp -d) || exit
+export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there
 mig_undo || exit
 # Group 1 of 3: job 1, 2.
 mig_switch Enabled 1 || exit
@@ -143,6 +148,6 @@ ended
 mig_undo || exit
 # Group 3 of 3: job 4.
 mig_switch Disabled 0 || exit
-ADVISOR_JOB=4 CUDA_VISIBLE_DEVICES=0 job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
+ADVISOR_JOB=4 CUDA_VISIBLE_DEVICES="$GPU" job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
 ended
 exit "$failed"

@@ -18,10 +18,12 @@
 # much host memory a job takes is not known.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --output=%x-%j.log --gres=gpu:4g.70gb:1 --cpus-per-task=1 --time=180 --wrap 'ADVISOR_JOB=1 ./resnet50-imagenet64-bs128.sh')
 job_2_3=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2+gpt2-small-pretrain-bs8 --output=%x-%j.log --gres=gpu:3g.70gb:1 --cpus-per-task=4 --time=225 <<'EOF'
 #!/bin/bash
 set -euo pipefail
+unset "${!CUDA_MPS_@}"
 FIRST_CORE=0
 cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
   # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
@@ -50,7 +52,6 @@ stop() {  # also when interrupted, and whatever fails
   wait
   [ -z "$MPS_2" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_2" mps_stop && rm -rf "$MPS_2"; }
 }
-unset CUDA_MPS_ACTIVE_THREAD_PERCENTAGE CUDA_MPS_PINNED_DEVICE_MEM_LIMIT CUDA_MPS_CLIENT_PRIORITY
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do

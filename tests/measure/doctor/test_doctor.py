@@ -26,7 +26,7 @@ from tests.hardware.nvml import FakeGpu, FakeLibrary
 HOST = HostHealth(
     administrator=True, container=None, cores=tuple(range(16)), online=16,
     quota_cores=None, governors=dict.fromkeys(range(16), "performance"), siblings=(), stolen=0.0,
-    busy_cores=0.5, shm_mib=64_000.0, core_s=dict.fromkeys(range(16), 0.003), mps=(),
+    wanting=0.5, shm_mib=64_000.0, core_s=dict.fromkeys(range(16), 0.003), mps=(),
     has_mps=True, variables=(),
 )  # fmt: skip
 SOUND = {"compute_mode": 0, "default_limit_mw": 700_000}
@@ -82,7 +82,7 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(looked_at):
         ("spoils", {"governors": {0: "performance", 1: "powersave"}}, "by powersave"),
         ("spoils", {"core_s": HOST.core_s | {3: 0.006}}, "cores 3 are up to 2.0 times as slow"),
         ("spoils", {"stolen": 0.2}, "took 20% of the cores' time"),
-        ("spoils", {"busy_cores": 9.0}, "9.0 of 16 cores were busy"),
+        ("spoils", {"wanting": 21.0}, "21.0 processes wanted 16 cores in the last minute"),
         ("spoils", {"quota_cores": 4.0}, "allows 4 cores' time, and 16"),
         ("spoils", {"shm_mib": 64.0}, "/dev/shm holds 64 MiB"),
         ("note", {"siblings": ((0, 8), (1, 9))}, "share a physical core: 0,8; 1,9"),
@@ -206,7 +206,7 @@ def test_a_host_is_read_from_the_kernel(kernel):
         "sys__fs__cgroup__cpu.max": "150000 100000\n",
         f"sys__devices__system__cpu__cpu{core}__cpufreq__scaling_governor": "powersave\n",
     })  # fmt: skip
-    assert (found.administrator, found.container, found.busy_cores) == (True, "kubepods", 3.25)
+    assert (found.administrator, found.container, found.wanting) == (True, "kubepods", 3.25)
     assert found.quota_cores == 1.5
     assert found.governors == {core: "powersave"}
     assert found.stolen is None  # nothing was counted meanwhile

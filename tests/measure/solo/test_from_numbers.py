@@ -115,3 +115,11 @@ def test_more_power_than_the_card_draws_is_refused(home, capsys):
     assert code == 2
     assert "power_w is 900, and an a100-40gb draws at most 400 W" in said
     assert not home.exists()
+
+
+def test_less_power_than_the_card_draws_at_idle_is_refused(home, capsys):
+    code, said = refused(run, [*WORDS, "--power-w", "10"], capsys)
+    assert code == 2
+    assert "power_w is 10, and an a100-40gb draws more than 20 W at idle" in said
+    assert not home.exists()
+    assert run([*WORDS, "--power-w", "40"]) == 0

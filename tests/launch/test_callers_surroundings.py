@@ -1,0 +1,74 @@
+"""Exported scripts where their caller has MPS of its own, or a GPU in MIG mode."""
+
+import os
+import subprocess
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.handed import BERT, JOBS, RESNET, handed
+from tests.launch.script_node import ended, put, seen_by, tools_without_mps
+from tests.waiting import until
+
+
+@pytest.fixture
+def callers_mps(sockets):
+    """The caller's own MPS, to which its environment leads, with settings for all its clients."""
+    (folder := sockets / "own").mkdir()
+    settings = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder),
+        "CUDA_MPS_CLIENT_PRIORITY": "1", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1M",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10",
+    }  # fmt: skip
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=os.environ | settings, check=True)
+    asked = "echo get_server_list | nvidia-cuda-mps-control"
+    answers = partial(subprocess.run, ["bash", "-c", asked], env=os.environ | settings)
+    until(lambda: answers(check=False, capture_output=True).returncode == 0)
+    return settings
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("sharing", ["naive", "serial", "naive[2,1];mps[3]", "mps[3,1];serial[2]"])
+def test_jobs_without_mps_are_no_clients_of_the_callers_own(sharing, sockets, callers_mps):
+    plan = handed(sharing, JOBS)
+    done = ended("commands", plan, **callers_mps)
+    assert (done.returncode, done.stderr) == (0, "")
+    for part in plan.partitions:
+        on = "on" if part.under_mps else "off"
+        for start in part.starts:
+            assert seen_by(start.job) == f"{on} device=0 limit="
+            named = Path(f"{start.job.name}.sh.named").read_text()
+            assert named == "CUDA_MPS_PIPE_DIRECTORY\n"
+    assert [each.name for each in sockets.iterdir()] == ["own"]
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("sharing", ["naive", "serial"])
+def test_slurm_takes_no_mps_settings_of_who_submits(sharing, callers_mps):
+    ended("slurm", handed(sharing), **callers_mps)
+    assert Path(f"{RESNET.name}.sh.named").read_text() == "\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "sharing"),
+    [("commands", "mps"), ("commands", "naive"), ("commands", "serial"), ("mps", "mps")],
+)
+def test_on_a_gpu_in_mig_mode_nothing_planned_for_all_of_it_starts(node, form, sharing):
+    put(node / "nvidia-smi", '#!/bin/sh\n[ "$2" = 3 ] || exit 6\necho Enabled\n')
+    done = ended(form, handed(sharing), "start", GPU="3")
+    assert done.returncode == 1
+    assert "GPU 3 is in MIG mode" in done.stderr
+    assert "sudo nvidia-smi -i 3 -mig 0" in done.stderr
+    assert not seen_by(RESNET)
+
+
+@pytest.mark.parametrize("says", ["echo Disabled", "echo '[N/A]'", "exit 9", None])
+def test_jobs_start_on_a_gpu_that_is_not_in_mig_mode_or_does_not_say(node, says, monkeypatch):
+    if says is None:
+        monkeypatch.setenv("PATH", f"{node}:{tools_without_mps(node.parent / 'tools')}")
+    else:
+        put(node / "nvidia-smi", f"#!/bin/sh\n{says}\n")
+    done = ended("commands", handed("mps=43,57.5"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert seen_by(BERT) == "on device=0 limit=57.5"
