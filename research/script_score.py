@@ -21,6 +21,7 @@ from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.plan.paced_predictor import PacedPredictor
 from advisor.plan.recommendation import Predicts
 from advisor.prediction.fit.own_pace_fit import own_paces
+from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.validate.predicted_and_measured import RunComparison
@@ -143,6 +144,11 @@ def unsteady_in(folder: Path) -> list[str]:
     return [name for name, each in profiles_in(folder).items() if each.unsteady is not None]
 
 
+def gpu_bound_in(folder: Path) -> list[str]:
+    """The scripts in the folder that fill the GPU."""
+    return [name for name, each in profiles_in(folder).items() if is_gpu_bound(each)]
+
+
 def by_runs_before(folder: Path) -> dict[str, list[ScriptStep]]:
     """Each script of each run, from the profiles alone and with what the runs before it taught.
 
@@ -167,6 +173,7 @@ def by_commands(folder: Path) -> dict[str, Any]:
         "by_plan": _scored(by_plan(folder)),
         "by_runs_before": {name: _scored(iter(steps)) for name, steps in before.items()},
         "unsteady": unsteady_in(folder / "profiles"),
+        "gpu_bound": gpu_bound_in(folder / "profiles"),
     }
 
 

@@ -1,7 +1,7 @@
 """What docs/your-own-train-py.md says of scripts that were measured, from committed scores."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
@@ -12,6 +12,9 @@ from research.script_score import COMMANDS
 from research.sections import joined
 
 Scores = Sequence[Mapping[str, Any]]
+
+Ours = Mapping[tuple[str, str], float]
+"""MAPE of the advisor's own workloads by mode, and by whether the GPU or the host paces a job."""
 
 _ALONE = (
     "script", "hook, us a step", "share of a step", "step over its own clock",
@@ -27,7 +30,10 @@ _TURNS = (
     "two processes of it",
     "of the zoo's",
 )
-_TOGETHER = ("measured on an H200, or as said", "steps", "MAPE", "median", "in 90 % interval")
+_TOGETHER = (
+    "measured on an H200, or as said", "steps", "MAPE", "median", "in 90 % interval",
+    "our workloads alike",
+)  # fmt: skip
 _MIXES = "mixes of these scripts"
 _OF_ZOO = "scripts-z"
 _CASES = {
@@ -47,14 +53,14 @@ def committed(study: str) -> Any:
     return json.loads((BENCHMARKS / study / "score.json").read_text())
 
 
-def script_tables() -> str:
-    """All tables in Markdown, from the committed scores."""
+def script_tables(ours: Ours) -> str:
+    """All tables in Markdown, from the committed scores, beside the errors of `ours`."""
     scripts = committed("scripts")
     rows = [
         *mixes(scripts["together"], _MIXES),
         *mixes(scripts["by_plan"], "the same by `advisor run`, predicted before"),
         *(line for name, found in scripts["by_commands"].items()
-          for line in by_commands(found, COMMANDS[name])),
+          for line in by_commands(found, COMMANDS[name], ours)),
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]  # fmt: skip
@@ -97,21 +103,34 @@ def turns(scripts: Scores) -> str:
     return markdown(_TURNS, rows)
 
 
-def mixes(steps: Scores, words: str) -> Iterator[tuple[str, ...]]:
+def mixes(
+    steps: Scores, words: str, alike: Callable[[Scores], str] = lambda _: "-"
+) -> Iterator[tuple[str, ...]]:
     """Mixes of scripts, each way of sharing a line; then those of the zoo that do the same."""
     scripts = [each for each in steps if not each["run"].startswith(_OF_ZOO)]
     modes = [parse_sharing(each["sharing"]).mode for each in scripts]
     for mode in dict.fromkeys(modes):
         those = [each for each, own in zip(scripts, modes, strict=True) if own == mode]
-        yield _line(f"{words}, {MODE_WORDS[mode]}", those, _inside(those))
+        yield _line(f"{words}, {MODE_WORDS[mode]}", those, _inside(those), alike(those))
     if zoo := [each for each in steps if each["run"].startswith(_OF_ZOO)]:
         yield _line("two of the zoo that do the same as two of them, all ways", zoo, _inside(zoo))
 
 
-def by_commands(found: Mapping[str, Any], where: str) -> Iterator[tuple[str, ...]]:
-    """Mixes by the commands alone on one host; steady ones of them; and what runs taught."""
-    steps, unsteady = found["by_plan"], found["unsteady"]
-    yield from mixes(steps, f"drawn mixes by the commands alone, on {where}")
+def by_commands(found: Mapping[str, Any], where: str, ours: Ours) -> Iterator[tuple[str, ...]]:
+    """Mixes by the commands alone on one host; steady ones of them; and what runs taught.
+
+    Beside them what our own workloads would be off by, were as many of them paced by the GPU.
+    """
+    steps, unsteady, filling = (found[name] for name in ("by_plan", "unsteady", "gpu_bound"))
+
+    def alike(those: Scores) -> str:
+        kinds = [
+            (parse_sharing(each["sharing"]).mode, "gpu" if each["script"] in filling else "host")
+            for each in those
+        ]
+        return percent(mean(ours[kind] for kind in kinds))
+
+    yield from mixes(steps, f"drawn mixes by the commands alone, on {where}", alike)
     spoiled = {each["run"] for each in steps if each["script"] in unsteady}
     steady = [each for each in steps if each["run"] not in spoiled]
     if spoiled and steady:
@@ -134,16 +153,16 @@ def batches(scores: Scores) -> Iterator[tuple[str, ...]]:
         if each["source"] == "whole profiles, batch-sizes" and each["number"] == "step":
             figures = (each["mape"], each["median"], each["inside"])
             words = f"other batch sizes, {_SIZES[each['where']]}"
-            yield (words, str(each["sizes"]), *map(percent, figures))
+            yield (words, str(each["sizes"]), *map(percent, figures), "-")
 
 
 def _inside(steps: Scores) -> str:
     return percent(mean(each["inside"] for each in steps))
 
 
-def _line(words: str, steps: Scores, inside: str) -> tuple[str, ...]:
+def _line(words: str, steps: Scores, inside: str, alike: str = "-") -> tuple[str, ...]:
     errors = [abs(each["error"]) for each in steps]
-    return (words, str(len(steps)), percent(mean(errors)), percent(median(errors)), inside)
+    return (words, str(len(steps)), percent(mean(errors)), percent(median(errors)), inside, alike)
 
 
 def _signed(share: float | None) -> str:

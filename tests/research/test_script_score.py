@@ -4,6 +4,7 @@ from statistics import mean
 
 import pytest
 
+from advisor.sharing import SHARED_MODES
 from research.files import BENCHMARKS
 from research.script_score import COMMANDS, score
 from research.script_table import alone, by_commands, committed, loaders, mixes, script_tables
@@ -16,7 +17,8 @@ def test_the_committed_score_follows_from_the_committed_runs():
         assert found[part] == said[part]
     parts = [(found["together"], said["together"])]
     for now, then in zip(found["by_commands"].values(), said["by_commands"].values(), strict=True):
-        assert (now["by_plan"], now["unsteady"]) == (then["by_plan"], then["unsteady"])
+        for part in ("by_plan", "unsteady", "gpu_bound"):
+            assert now[part] == then[part]
         parts += [(steps, then["by_runs_before"][name])
                   for name, steps in now["by_runs_before"].items()]  # fmt: skip
     for now, then in (each for part in parts for each in zip(*part, strict=True)):
@@ -57,8 +59,8 @@ def test_each_way_of_sharing_is_a_line_and_what_was_not_compared_a_dash():
     step = {"run": "scripts-a", "sharing": "naive", "error": -0.1, "inside": True}
     zoo = step | {"run": "scripts-z-mps", "sharing": "mps"}
     line, other = mixes([step, step | {"error": 0.3, "inside": False}, zoo], "mixes")
-    assert line == ("mixes, naive", "2", "20.0 %", "20.0 %", "50.0 %")
-    assert other[1:] == ("1", "10.0 %", "10.0 %", "100.0 %")
+    assert line == ("mixes, naive", "2", "20.0 %", "20.0 %", "50.0 %", "-")
+    assert other[1:] == ("1", "10.0 %", "10.0 %", "100.0 %", "-")
     names = ("own_clock", "step", "on_gpu", "memory")
     nothing = dict.fromkeys(names) | {"script": "own", "hook_us": 99.6, "hook_share": 0.004}
     assert alone([nothing]).splitlines()[-1] == "| own | 100 | 0.40 % | - | - | - | - |"
@@ -69,12 +71,15 @@ def test_mixes_with_an_unsteady_profile_are_left_out_of_a_line_of_their_own():
     noisy = step | {"run": "plan-m2-mps", "error": 0.3, "inside": False}
     spoiled = [noisy, noisy | {"script": "b"}]
     learnt = {"profiles alone": spoiled, "runs before": [step]}
-    found = {"by_plan": [step, *spoiled], "unsteady": ["b"], "by_runs_before": learnt}
-    every, steady, before, after = by_commands(found, "an H100")
+    found = {"by_plan": [step, *spoiled], "unsteady": ["b"], "by_runs_before": learnt,
+             "gpu_bound": ["b"]}  # fmt: skip
+    ours = {("mps", "gpu"): 0.04, ("mps", "host"): 0.07}
+    every, steady, before, after = by_commands(found, "an H100", ours)
+    assert every[-1] == "6.0 %"
     assert (every[1], steady[1], before[1], after[1]) == ("3", "1", "2", "1")
-    assert steady[2:] == ("10.0 %", "10.0 %", "100.0 %")
-    assert len([*by_commands(found | {"by_plan": spoiled}, "an H100")]) == 3
-    assert len([*by_commands(found | {"unsteady": []}, "an H100")]) == 3
+    assert steady[2:] == ("10.0 %", "10.0 %", "100.0 %", "-")
+    assert len([*by_commands(found | {"by_plan": spoiled}, "an H100", ours)]) == 3
+    assert len([*by_commands(found | {"unsteady": []}, "an H100", ours)]) == 3
 
 
 def test_each_case_of_loaders_is_a_line():
@@ -83,6 +88,7 @@ def test_each_case_of_loaders_is_a_line():
 
 
 def test_the_document_has_all_tables():
-    assert "plain_loop" in script_tables()
-    assert "% apart" in script_tables()
-    assert "other batch sizes" in script_tables()
+    ours = {(mode, bound): 0.05 for mode in SHARED_MODES for bound in ("gpu", "host")}
+    text = script_tables(ours)
+    for part in ("plain_loop", "% apart", "other batch sizes", "| 5.0 % |"):
+        assert part in text
