@@ -31,6 +31,9 @@ FAILED = 1
 holds on to both, so the next trial has a fresh one."""
 
 
+_END = {signal.SIGTERM}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOrder:
     """What a process of a study does.
@@ -92,9 +95,12 @@ def _one_trial(study: "Study", objective: Callable[["Trial"], Any], run: str) ->
 
     def owned(trial: "Trial") -> Any:
         trial.set_user_attr(RUN, run)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _END)
         numbers.append(trial.number)
         return objective(trial)
 
+    # Ended before it says whose it is, a trial would be taken to go on for ever.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _END)
     study.optimize(owned, n_trials=1, catch=(Exception,), gc_after_trial=True)
     return study.get_trials(deepcopy=False)[numbers[0]].state
 
