@@ -32,6 +32,9 @@ def main_module_kept(monkeypatch):
 def filled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
+    # The page remembers answers for minutes, by what is asked and not by where profiles lie: one
+    # that another folder gave could end in the middle of a test.
+    st.cache_resource.clear()
     return folder
 
 
