@@ -63,8 +63,10 @@ def in_the_ring(page):
 
 
 def choose_plan(page, words):
-    """The first plan that has `words` in it."""
-    plan = next(name for name in page.selectbox(key="plan").options if words in name)
+    """The first plan that is called `words`, or else has them in it."""
+    names = page.selectbox(key="plan").options
+    called = [name for name in names if name.partition("  ")[2] == words]
+    plan = next(iter(called or [name for name in names if words in name]))
     return page.selectbox(key="plan").set_value(plan).run()
 
 

@@ -40,7 +40,7 @@ def test_plans_without_energy_are_named_and_not_drawn(page, elsewhere):
 
 def test_the_notation_of_the_plan_in_view_and_of_all_others_is_explained(page):
     page.run()
-    choose_plan(page, "  serial")
+    choose_plan(page, "serial")
     assert "This plan: one after another." in captions(page)
     assert "mps=: per cent of the SMs" in captions(page)
 
