@@ -6,6 +6,10 @@ Each script is profiled by `advisor profile`; each mix of them, drawn by a seed,
 `advisor recommend`, and planned by `advisor export` and run by `advisor run` in every way, in
 shuffled order. What OUT has is not done again. ``python -m research.script_score`` reads it.
 
+    python benchmarks/whole_way.py --waiting --devices 0,1 --out OUT
+
+does so with scripts that read their loss in every step, and so wait for the GPU.
+
     python benchmarks/whole_way.py --twins --devices 0,1 --out OUT
 
 profiles each script that does what a workload of the zoo does, and that workload, by turns:
@@ -17,7 +21,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,11 +31,11 @@ from time import monotonic
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 KEPT = "/benchmarks/scripts"
-SEED, MIXES, TWINS = 1125, 7, 3
+SEED, TWINS = 1125, 3
 RUN_S = 36.0
 
 # What is profiled: the script's arguments, and options of `profile`.
-NAMES = {
+DRAWN = {
     "plain_loop": (["plain_loop.py"], ["--batch", "32"]),
     "plain_loop_256": (["plain_loop.py", "--batch", "256"], ["--batch", "256"]),
     "timm_style": (["timm_style.py"], ["--batch", "32"]),
@@ -41,6 +45,18 @@ NAMES = {
     "trainer": (["trainer.py"], []),
     "evolution": (["evolution.py"], ["--throughput", r"([0-9.]+) candidates/s", "--batch", "80"]),
 }
+WAITING = {
+    "plain_loop_read": (["plain_loop.py", "--read-loss"], ["--batch", "32"]),
+    "plain_loop_256_read": (
+        ["plain_loop.py", "--batch", "256", "--read-loss"], ["--batch", "256"]
+    ),
+    "timm_style_read": (["timm_style.py", "--log-interval", "1"], ["--batch", "32"]),
+    "timm_style_128_read": (
+        ["timm_style.py", "-b", "128", "--log-interval", "1"], ["--batch", "128"]
+    ),
+    "trainer": DRAWN["trainer"],
+}  # fmt: skip
+NAMES = DRAWN | WAITING
 ALIKE = {
     "plain_loop": "resnet50-imagenet64-bs32",
     "timm_style": "vit_small_patch16_224-imagenet-bs32-amp",
@@ -85,13 +101,16 @@ class Place:
         print(f"[{self.device} {self.until - monotonic():4.0f} s left] {line}", flush=True)
 
 
-def mixes() -> dict[str, tuple[str, ...]]:
+def mixes(prefix: str, names: Collection[str], count: int) -> dict[str, tuple[str, ...]]:
     """Of two and three scripts, drawn."""
     drawn = random.Random(SEED)  # a draw, no secret
     return {
-        f"m{number}": tuple(drawn.sample(sorted(NAMES), 2 + number % 2))
-        for number in range(1, MIXES + 1)
+        f"{prefix}{number}": tuple(drawn.sample(sorted(names), 2 + number % 2))
+        for number in range(1, count + 1)
     }
+
+
+MIXES = mixes("m", DRAWN, 7) | mixes("w", WAITING, 5)
 
 
 def profile(name: str, place: Place, folder: Path, options: Sequence[str] = ()) -> None:
@@ -109,7 +128,7 @@ def profile(name: str, place: Place, folder: Path, options: Sequence[str] = ()) 
 
 
 def _paths(mix: str, profiles: Path) -> list[str]:
-    return [str(profiles / f"{name}.json") for name in mixes()[mix]]
+    return [str(profiles / f"{name}.json") for name in MIXES[mix]]
 
 
 def recommended(mix: str, place: Place, profiles: Path) -> None:
@@ -123,7 +142,7 @@ def recommended(mix: str, place: Place, profiles: Path) -> None:
 def run(mix: str, way: str, place: Place, profiles: Path) -> None:
     """Plan the mix in a way, with the host as it is now, and run it."""
     plan, runs = (place.out / f"{kind}-{mix}-{way}.json" for kind in ("plan", "run"))
-    sharing = LIMITS[len(mixes()[mix])] if way == "limits" else way
+    sharing = LIMITS[len(MIXES[mix])] if way == "limits" else way
     if runs.exists():
         return
     words = ["export", *_paths(mix, profiles), "--sharing", sharing, "--format", "json"]
@@ -154,9 +173,11 @@ def tasks(asked: argparse.Namespace) -> list[list[Callable[[Place], None]]]:
         pairs = [(name, turn) for turn in range(TWINS) for name in [*ALIKE, *ALIKE.values()]]
         drawn.shuffle(pairs)
         return [[partial(twin, name, turn) for name, turn in pairs]]
-    first = [partial(profile, name, folder=profiles) for name in NAMES]
-    advice = [partial(recommended, mix, profiles=profiles) for mix in mixes()]
-    ways = [(mix, way) for mix in mixes() for way in ("naive", "mps", "limits")]
+    names, prefix = (WAITING, "w") if asked.waiting else (DRAWN, "m")
+    chosen = [mix for mix in MIXES if mix.startswith(prefix)]
+    first = [partial(profile, name, folder=profiles) for name in names]
+    advice = [partial(recommended, mix, profiles=profiles) for mix in chosen]
+    ways = [(mix, way) for mix in chosen for way in ("naive", "mps", "limits")]
     drawn.shuffle(ways)
     return [first, advice, [partial(run, mix, way, profiles=profiles) for mix, way in ways]]
 
@@ -205,6 +226,7 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, default=550.0)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--twins", action="store_true")
+    parser.add_argument("--waiting", action="store_true")
     parser.add_argument("--turn", type=int, default=0, help="another order")
     asked = parser.parse_args()
     asked.out = asked.out.resolve()

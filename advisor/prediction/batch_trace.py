@@ -32,8 +32,7 @@ def trace_at_batch(
     blocks = np.asarray(trace.blocks, dtype=np.float64)
     grown = np.where(alike | (blocks == 0), blocks, np.clip(np.rint(blocks * more), 1, MOST_BLOCKS))
     return replace(
-        trace,
+        trace.launched(host.middle / near.host_s),
         duration_us=tuple(map(float, there)),
         blocks=tuple(map(int, grown)),
-        launch_us=tuple(each * host.middle / near.host_s for each in trace.launch_us),
     )

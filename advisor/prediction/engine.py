@@ -25,6 +25,7 @@ from advisor.prediction.engine_layout import (
     NEVER,
     READY,
     STEPS,
+    WAIT,
 )
 
 WARM_UP = 0.25  # share of the replay after which counting begins
@@ -41,6 +42,8 @@ def lean(function):
 @lean
 def advance(i, now, starts, kernels, paces, at, state):
     """Tenant `i` has finished its kernel: point it at the next one."""
+    # A host that waited for it is no further than where it waits.
+    state[HOST_START, i] = max(state[HOST_START, i], now - kernels[WAIT, at[i]])
     at[i] += 1
     if at[i] == starts[i + 1]:
         at[i] = starts[i]
@@ -218,7 +221,7 @@ def mps(
 ):  # fmt: skip
     """`_side_by_side` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _side_by_side(
-        carray(starts, tenants + 1), carray(kernels, (6, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
         ceded, horizon_s, max_events, carray(log, (rows, 4)), carray(at, tenants),
         carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(current, (5, tenants)),
         carray(done, (2, tenants)),
@@ -231,7 +234,7 @@ def naive(
 ):  # fmt: skip
     """`_in_turn` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _in_turn(
-        carray(starts, tenants + 1), carray(kernels, (6, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
         (slice_s, patience_s, switch_s), horizon_s, max_events, carray(log, (rows, 4)),
         carray(at, tenants), carray(state, (4, tenants)), carray(done, (2, tenants)),
     )  # fmt: skip

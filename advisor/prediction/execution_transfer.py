@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from advisor.prediction.host_transfer import on_host
 from advisor.prediction.stretched_profile import at_pace
+from advisor.prediction.trace import waiting_step
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
@@ -102,7 +103,9 @@ def executed(profile: Profile, effect: Effect) -> Profile:
     job = on_host(profile, effect.of_host(profile.workload))
     gpu_s, host_s = job.gpu_s or 0.0, job.host_s or 0.0
     after_s = gpu_s * _share_left(job.trace, effect)
-    if host_s >= gpu_s:
+    if gpu_s and (waiting := waiting_step(job)) is not None:
+        step_s = waiting.changed(gpu=after_s / gpu_s).seconds()
+    elif host_s >= gpu_s:
         step_s = max(job.step_s, after_s)
     else:
         step_s = max(job.step_s + after_s - gpu_s, host_s)

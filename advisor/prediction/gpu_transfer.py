@@ -22,7 +22,7 @@ from advisor.measure.solo.traced_step import sm_limits
 from advisor.prediction.kernel_pace import exponent_alone
 from advisor.prediction.kernel_transfer import RatedGpu, arithmetic, scaled_us, tflops
 from advisor.prediction.stretched_profile import engine_growth, stretched
-from advisor.prediction.trace import Floats
+from advisor.prediction.trace import Floats, waiting_step
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.measured import Counters, Memory
@@ -109,8 +109,11 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
 def _stretch(profile: Profile, slower: float) -> float:
     """How much longer a step takes: the slower of host and GPU sets the pace, before and after.
 
-    What of a step is neither, as the gaps between kernels, grows with it.
+    What of a step is neither, as the gaps between kernels, grows with it. Where the host waits for
+    the GPU, both set the pace.
     """
+    if (waiting := waiting_step(profile)) is not None:
+        return waiting.changed(gpu=slower, gap=slower).seconds() / profile.step_s
     gpu_s, host_s = profile.gpu_s or profile.step_s, profile.host_s or 0.0
     return max(host_s, gpu_s * slower) / max(host_s, gpu_s)
 

@@ -13,6 +13,7 @@ from advisor.hardware.catalogue import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.stretched_profile import at_pace
+from advisor.prediction.trace import waiting_step
 from advisor.workload.host_side import HostSide
 from advisor.workload.plausible import check_number
 from advisor.workload.profile import Profile
@@ -69,9 +70,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     """
     if profile.host_s is None or slowdown == 1:
         return profile
-    trace = profile.trace and replace(
-        profile.trace, launch_us=tuple([us * slowdown for us in profile.trace.launch_us])
-    )
+    trace = profile.trace and profile.trace.launched(slowdown)
     return replace(
         at_pace(profile, _step_s(profile, slowdown) / profile.step_s),
         host_s=profile.host_s * slowdown,
@@ -114,7 +113,12 @@ def log_beyond_host(profile: Profile, step_s: float) -> float:
 
 
 def _step_s(profile: Profile, slowdown: float) -> float:
-    """The slower side sets the pace; a host that was the slower one may become the faster."""
+    """The slower side sets the pace; a host that was the slower one may become the faster.
+
+    Where the host waits for the GPU, both set it.
+    """
+    if (waiting := waiting_step(profile)) is not None:
+        return waiting.changed(host=slowdown).seconds()
     host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
     if host_s >= gpu_s:
         return max(profile.step_s * slowdown, min(gpu_s, profile.step_s))

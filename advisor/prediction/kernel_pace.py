@@ -86,17 +86,18 @@ def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
     off = _FIRMNESS * (_EXPONENTS - _USUAL_EXPONENT) ** 2
     for run in profile.mps.limited:
         share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
-        told = np.maximum(1.0, _kernels_s(played, share) / profile.step_s)
+        kernels_s = _kernels_s(played, share)
+        told = np.array([played.alone_s(profile.step_s, each) for each in kernels_s])
+        told /= profile.step_s
         off += np.log(told / max(1.0, run.step_s / profile.mps.unlimited.step_s)) ** 2
     return float(_EXPONENTS[int(np.argmin(off))])
 
 
 def _kernels_s(played: ReplayTrace, share: float) -> Floats:
-    """Seconds of a step's kernels on a share of the SMs, with the gaps, by each of `_EXPONENTS`."""
+    """Seconds of a step's kernels on a share of the SMs, by each of `_EXPONENTS`."""
     demand, kind = np.unique(played.demand, return_inverse=True)  # most kernels are like others
     alike_s = np.bincount(kind, played.duration_s)
-    busy_s = [(alike_s / sm_pace(demand, share, each)).sum() for each in _EXPONENTS]
-    return np.array(busy_s) + played.gap_s * len(played.demand)
+    return np.array([(alike_s / sm_pace(demand, share, each)).sum() for each in _EXPONENTS])
 
 
 def slowdowns(demand: Floats, profile: Profile, partition: Partition, exponent: float) -> Floats:

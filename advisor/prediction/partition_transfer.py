@@ -15,6 +15,7 @@ from advisor.prediction.kernel_pace import exponent_alone, measured_exponent, sl
 from advisor.prediction.physics import Physics
 from advisor.prediction.stretched_profile import at_pace, engine_growth, longer, thinned
 from advisor.prediction.trace import Floats, demand, replay_trace
+from advisor.prediction.waiting_step import WaitingStep
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
@@ -68,12 +69,14 @@ class _Work(NamedTuple):
         duration_s: On the whole GPU, shape (kernels,).
         demand: SMs that each can use, as a share of the GPU's, shape (kernels,).
         gaps_s: Seconds between them, together.
+        waiting: The step where the host waits for them; else None.
         exponent: As of `exponent_alone`.
     """
 
     duration_s: Floats
     demand: Floats
     gaps_s: float
+    waiting: WaitingStep | None
     exponent: float
 
     def busy_s(self, profile: Profile, partition: Partition) -> float:
@@ -87,7 +90,8 @@ def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work | None:
     if played is None:
         return None
     exponent = exponent_alone(profile, gpu)
-    return _Work(played.duration_s, played.demand, played.gap_s * len(played.demand), exponent)
+    gaps_s = played.gap_s * len(played.demand)
+    return _Work(played.duration_s, played.demand, gaps_s, played.waiting, exponent)
 
 
 def _busier(profile: Profile, partition: Partition, physics: Physics) -> float:
@@ -116,13 +120,20 @@ def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
 
 
 def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
-    """Seconds of a step there: the slower of host and GPU sets the pace, but not all of it."""
+    """Seconds of a step there: the slower of host and GPU sets the pace, but not all of it.
+
+    Where the host waits for the GPU, both do.
+    """
     work = _work(profile, partition.gpu, physics)
     if work is None:
         return slowdown_on(profile, partition).scaled(profile.step_s)
     busy_s, alone_s = work.busy_s(profile, partition), float(work.duration_s.sum())
     doubt = _DOUBT_WITHOUT_PROBE if profile.mps is None else _DOUBT
     end = doubt * log(busy_s / alone_s) if alone_s else 0.0
+    if (waiting := work.waiting) is not None:
+        slower = busy_s / alone_s
+        return Interval(*(waiting.changed(gpu=slower * exp(away)).seconds()
+                          for away in (-end, 0.0, end)))  # fmt: skip
     before = (alone_s + work.gaps_s) / profile.step_s
     there = [(busy_s * exp(away) + work.gaps_s) / profile.step_s for away in (-end, 0.0, end)]
     return Interval(*(profile.step_s * longer_step(before, each) for each in there))

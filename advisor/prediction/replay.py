@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from advisor.prediction import replay_loops
+from advisor.prediction.engine_layout import NEVER
 from advisor.prediction.kernel_pace import sm_pace
 from advisor.prediction.trace import QUEUED_GAP_S, Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
@@ -80,14 +81,14 @@ _BRIEF_S = 10e-6
 # Copies of a job have the same, and so do most of the mixes of one question.
 @lru_cache(maxsize=128)
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
-    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (6, kernels)."""
+    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (7, kernels)."""
     pace = sm_pace(script.demand, limit, exponent)
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
     drain_s = np.where((waves > 1) & (wave_s >= _BRIEF_S), wave_s, 0.0)
     return np.stack([
         script.launch_s, duration_s, np.minimum(script.demand, limit),
-        limit * np.minimum(1, waves), drain_s, wave_s,
+        limit * np.minimum(1, waves), drain_s, wave_s, np.minimum(NEVER, script.waits_s),
     ])  # fmt: skip
 
 

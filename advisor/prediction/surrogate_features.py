@@ -96,12 +96,11 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
 def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) -> Floats:
     """`LIMITED` at each limit, shape (limits, columns)."""
     exponent = limit_exponent(profile, gpu, physics.bandwidth)
-    gaps_s = played.gap_s * len(played.duration_s)
     rows = []
     for share in limit_shares(LIMIT_GRID, gpu.sms):
         seconds = played.duration_s / sm_pace(played.demand, share, exponent)
         busy_s = float(seconds.sum())
-        alone_s = max(profile.step_s, busy_s + gaps_s)
+        alone_s = played.alone_s(profile.step_s, busy_s)
         sms_s = float((seconds * np.minimum(played.demand, share)).sum())
         rows.append((np.log(alone_s / profile.step_s), busy_s / alone_s, sms_s / alone_s))
     return np.array(rows)

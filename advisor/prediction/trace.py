@@ -7,13 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.prediction.cache import once_a_profile
+from advisor.prediction.waiting_step import Floats, WaitingStep, waits_for
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import Profile
 
 # A CUDA stream queues about this many launches before the host has to wait.
 LAUNCH_QUEUE = 1024
-
-Floats = NDArray[np.float64]
 
 # Processors differ in the last digit of a power, after which a replay would diverge: so powers are
 # rounded to this many decimals.
@@ -39,6 +38,8 @@ class ReplayTrace:
         host_s: Seconds between the starts of two steps on a host that never waits.
         gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
         lead_s: How far the host can run ahead of the GPU.
+        waits_s: How far the host is while it waits for the end of each kernel, from the step's
+            start, shape (kernels,); infinite where it does not.
     """
 
     launch_s: Floats
@@ -48,6 +49,25 @@ class ReplayTrace:
     host_s: float
     gap_s: float
     lead_s: float
+    waits_s: Floats
+
+    @property
+    def waiting(self) -> WaitingStep | None:
+        """The step where the host waits for the GPU; None if it never does."""
+        if not np.isfinite(self.waits_s).any():
+            return None
+        return WaitingStep(self.launch_s, self.duration_s, self.waits_s, self.host_s, self.gap_s)
+
+    def alone_s(self, step_s: float, kernels_s: float) -> float:
+        """Seconds of a step alone once its kernels take `kernels_s` together.
+
+        Args:
+            step_s: Seconds of a step alone as measured.
+            kernels_s: At least as long as they take now.
+        """
+        if (waiting := self.waiting) is None:
+            return max(step_s, kernels_s + self.gap_s * len(self.duration_s))
+        return waiting.changed(gpu=kernels_s / float(self.duration_s.sum())).seconds()
 
 
 def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
@@ -75,13 +95,22 @@ def waves(trace: KernelTrace, sms: int) -> Floats:
     return np.asarray(np.asarray(trace.blocks, dtype=np.float64) / (sms * resident))
 
 
+def waiting_step(profile: Profile) -> WaitingStep | None:
+    """The step of a job whose host waits for the GPU; None of any other, and without a trace."""
+    if profile.trace is None or not profile.trace.waits_us:
+        return None
+    played = replay_trace(profile, 1, 0.0)  # of how many SMs makes no difference here
+    return None if played is None else played.waiting
+
+
 @once_a_profile
 def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | None:
     """The trace of `profile` for replay, such that alone it takes the step time measured alone.
 
     If the host is the slower side, its launches are stretched over the measured step; if the GPU
     is, the rest of the step is spread as gaps between the kernels. Kernels of a host-bound job
-    queue up while mates hold it back, and then follow each other as closely as the GPU starts them.
+    queue up while mates hold it back, and then follow each other as closely as the GPU starts them;
+    so do those of a job whose host waits for the GPU, and the rest of the step is the host's.
 
     Returns:
         None if the profile has no trace.
@@ -93,6 +122,14 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
     columns = np.stack([*(1e-6 * times_us), demand(trace, sms, packing), waves(trace, sms)])
     launch_s, duration_s, demanded, waved = _in_turn(columns, profile.gpu_s or 0.0, trace.stream_of)
     kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
+    if trace.waits_us:
+        waits_s = waits_for(launch_s, 1e-6 * np.array(trace.waits_us), profile.host_s)
+        return _waiting(
+            columns=(launch_s, duration_s, demanded, waved),
+            waits_s=waits_s,
+            host_s=profile.host_s,
+            step_s=step_s,
+        )
     host_bound = profile.host_s >= busy_s
     stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
     host_s = profile.host_s * stretch
@@ -104,8 +141,26 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
         waves=waved,
         host_s=host_s,
         gap_s=min(QUEUED_GAP_S, idle_s) if host_bound else idle_s,
-        lead_s=host_s * max(1.0, LAUNCH_QUEUE / kernels),
+        lead_s=_lead_s(host_s, kernels),
+        waits_s=np.full(kernels, np.inf),
     )
+
+
+def _waiting(
+    columns: Sequence[Floats], waits_s: Floats, host_s: float, step_s: float
+) -> ReplayTrace:
+    """The trace of these launches, durations, demands and waves, whose step takes `step_s`."""
+    launch_s, duration_s, demanded, waved = columns
+    step = WaitingStep(launch_s, duration_s, waits_s, host_s, QUEUED_GAP_S).taking(step_s)
+    return ReplayTrace(
+        launch_s=step.launch_s, duration_s=step.duration_s, demand=demanded, waves=waved,
+        host_s=step.host_s, gap_s=step.gap_s, lead_s=_lead_s(step.host_s, len(duration_s)),
+        waits_s=step.waits_s,
+    )  # fmt: skip
+
+
+def _lead_s(host_s: float, kernels: int) -> float:
+    return host_s * max(1.0, LAUNCH_QUEUE / kernels)
 
 
 def _in_turn(columns: Floats, gpu_s: float, stream_of: Sequence[int] | None) -> Floats:

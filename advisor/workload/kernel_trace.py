@@ -1,6 +1,6 @@
 """The kernels of one step, as a profiler recorded them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from operator import gt
 
@@ -34,6 +34,9 @@ class KernelTrace:
             threads and block slots; 0 for a copy.
         stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, or in
             profiles from before this was recorded.
+        waits_us: When the host waits until the GPU has done all that was launched, as to read a
+            loss, on the clock of `launch_us`, shape (waits,); never decreasing. None in profiles
+            from before this was recorded.
 
     Raises:
         InvalidInput: The columns differ in length, or a number is impossible.
@@ -47,27 +50,37 @@ class KernelTrace:
     threads: tuple[int, ...]
     resident_blocks: tuple[int, ...]
     stream_of: tuple[int, ...] | None = None
+    waits_us: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         columns = {
             name: len(column)
             for name in self.__slots__
-            if name != "classes" and (column := getattr(self, name)) is not None
+            if name not in {"classes", "waits_us"} and (column := getattr(self, name)) is not None
         }
         if len(set(columns.values())) != 1 or not self.class_of:
             raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
         # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
         if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
             raise InvalidInput("a trace names a kernel class that it does not list")
-        times_us = self.launch_us + self.duration_us
+        times_us = self.launch_us + self.duration_us + (self.waits_us or ())
         if not all(map(isfinite, times_us)) or min(times_us) < 0:
-            raise InvalidInput("a kernel's launch and duration are finite and at least 0 us")
-        check_number("a kernel's launch or duration in us", max(times_us), most_of("duration_us"))
+            raise InvalidInput("a launch, a duration and a wait are finite and at least 0 us")
+        check_number("a launch, duration or wait in us", max(times_us), most_of("duration_us"))
         if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
             raise InvalidInput("the kernels of a trace take time together")
-        if any(map(gt, self.launch_us, self.launch_us[1:])):
-            raise InvalidInput("a trace's launch times must not decrease")
+        for column in (self.launch_us, self.waits_us or ()):
+            if any(map(gt, column, column[1:])):
+                raise InvalidInput("a trace's launch times and waits must not decrease")
         self._check_grids()
+
+    def launched(self, slowdown: float) -> "KernelTrace":
+        """The same on a host that takes `slowdown` times as long."""
+        return replace(
+            self,
+            launch_us=tuple([us * slowdown for us in self.launch_us]),
+            waits_us=self.waits_us and tuple([us * slowdown for us in self.waits_us]),
+        )
 
     def _check_grids(self) -> None:
         if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:

@@ -11,6 +11,7 @@ from torch import nn
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--read-loss", action="store_true", help="in every step")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
@@ -29,6 +30,8 @@ def main():
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if asked.read_loss:
+            loss.item()
         pace.step()
         if step == asked.steps:
             break

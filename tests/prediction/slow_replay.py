@@ -10,6 +10,7 @@ class SlowTenant:
 
     launch: list
     duration: list
+    waits: list  # how far the host is when it waits for each kernel
     demand: list
     waves: list
     host: float
@@ -31,6 +32,7 @@ class SlowTenant:
         self.left -= amount
         if self.left > 1e-9:
             return
+        self.host_start = max(self.host_start, now - self.waits[self.at])
         self.at += 1
         if self.at == len(self.duration):
             self.at, self.steps = 0, self.steps + 1

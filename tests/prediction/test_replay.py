@@ -25,7 +25,7 @@ LONG = Effort(steps=60, events=400_000)
 EAGER = TimeSlicing(slice_s=1e-3, patience_s=0.0, switch_s=0.0)
 
 
-def script(duration, demand, host=0, launch=None, waves=None):
+def script(duration, demand, host=0, launch=None, *, waves=None, waits=None):
     """A tenant whose times are in ticks of a microsecond; by default its blocks share no SMs."""
     launch = launch or [0] * len(duration)
     return ReplayTrace(
@@ -36,6 +36,7 @@ def script(duration, demand, host=0, launch=None, waves=None):
         host_s=host * TICK_S,
         gap_s=0.0,
         lead_s=2 * host * TICK_S,
+        waits_s=np.full(len(duration), np.inf) if waits is None else np.array(waits) * TICK_S,
     )
 
 
@@ -43,7 +44,7 @@ def slow(tenants):
     """The same tenants for the plain replay, each where in its step the fast one begins."""
     found = []
     for index, one in enumerate(tenants):
-        ticks = [list(column / TICK_S) for column in (one.launch_s, one.duration_s)]
+        ticks = [list(column / TICK_S) for column in (one.launch_s, one.duration_s, one.waits_s)]
         made = SlowTenant(*ticks, list(one.demand), list(one.waves), one.host_s / TICK_S,
                           one.lead_s / TICK_S, one.gap_s / TICK_S)  # fmt: skip
         made.start_at(len(one.demand) * index // len(tenants))
@@ -67,7 +68,8 @@ def scripts(draw, most=4, grids=GRIDS):
         demand, waves = (list(column) for column in zip(*grid, strict=True))
         host = draw(st.integers(0, 900))
         launch = sorted(draw(st.lists(st.integers(0, host), min_size=kernels, max_size=kernels)))
-        found.append(script(duration, demand, host, launch, waves))
+        waits = [draw(st.sampled_from((np.inf, np.inf, after))) for after in [*launch[1:], host]]
+        found.append(script(duration, demand, host, launch, waves=waves, waits=waits))
     return found
 
 

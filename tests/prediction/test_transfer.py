@@ -14,6 +14,7 @@ from advisor.prediction.kernel_pace import exponent_alone, slowdowns
 from advisor.prediction.partition_transfer import on_partition, step_on
 from advisor.prediction.physics import Physics, replay_mix
 from advisor.prediction.replay import TimeSlicing
+from advisor.prediction.stretched_profile import at_pace
 from advisor.prediction.tenant_hosts import on_like_core, profiles_on_host
 from advisor.sharing import Mps
 from tests import synthetic
@@ -49,6 +50,14 @@ def test_the_work_of_the_gpu_in_a_step_stays_what_it_was(host_s, gpu_s, slowdown
     assert there.gpu_s == job.gpu_s
     assert there.trace.duration_us == job.trace.duration_us
     assert there.counters.gract <= 1
+
+
+def test_of_a_job_that_waits_for_the_gpu_the_host_and_the_gpu_both_count():
+    job = synthetic.profile(host_s=0.005, gpu_s=0.020)
+    waiting = at_pace(replace(job, trace=replace(job.trace, waits_us=(5000.0,))), 1.2)
+    assert on_host(waiting, 2.0).step_s > 1.1 * waiting.step_s
+    assert on_host(job, 2.0).step_s == job.step_s
+    assert on_host(on_host(waiting, 2.0), 0.5).step_s == pytest.approx(waiting.step_s)
 
 
 def test_a_host_bound_step_follows_its_host_and_a_gpu_bound_one_does_not():

@@ -8,6 +8,7 @@ launch of the graph.
 
 import json
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
@@ -135,18 +136,29 @@ def _step(
     for number, (span, events) in enumerate(zip(spans, found, strict=True)):
         launched = [(launch or Launch(span.begin_us, 0.0), event) for event, launch in events]
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
-        *before_us, waited_us = _waited_us(launches)
-        waited_before = dict(zip(launches, before_us, strict=True))
         its = [each for each in waits if span.begin_us <= each.at_us < span.end_us]
+        host = _HostTime(span, launches, its)
         for launch, event in launched:
-            earlier_us = sum(each.duration_us for each in its if each.at_us < launch.at_us)
-            at_us = launch.at_us - span.begin_us - waited_before[launch] - earlier_us
-            work.append(_work(event, number, max(0.0, at_us), limits))
-        waited_us += sum(each.duration_us for each in its)
-        host_us = max(0.0, span.end_us - span.begin_us - waited_us)
-        phases.append(Phase(host_us, len(launches), waits=bool(its)))
+            work.append(_work(event, number, host.until(launch.at_us), limits))
+        waits_us = tuple(host.until(each.at_us) for each in its)
+        phases.append(Phase(host.until(span.end_us), len(launches), waits_us))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
+
+
+class _HostTime:
+    """The time of the host in a phase, less that in which it waited for the GPU."""
+
+    def __init__(self, span: Span, launches: Sequence[Launch], waits: Sequence[Launch]) -> None:
+        self._begin_us, self._waits = span.begin_us, waits
+        self._launched_us = [each.at_us for each in launches]
+        self._queued_us = _waited_us(launches)
+
+    def until(self, at_us: float) -> float:
+        """Microseconds from the phase's start to `at_us`, without waits before that."""
+        queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
+        waited_us = sum(each.duration_us for each in self._waits if each.at_us < at_us)
+        return max(0.0, at_us - self._begin_us - queued_us - waited_us)
 
 
 def _waited_us(launches: Sequence[Launch]) -> list[float]:

@@ -1,6 +1,6 @@
 """A profiled training step, what the host issued and the GPU did, and its compact kernel trace."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -118,17 +118,17 @@ class Phase:
     Attributes:
         host_us: How long the host issued work, without waits for the launch queue.
         launches: Number of kernels, copies and memsets launched; a whole CUDA graph counts as one.
-        waits: Whether the host asked for the GPU to be done.
+        waits_us: When the host asked for the GPU to be done, from the phase's start, without waits.
     """
 
     host_us: float
     launches: int
-    waits: bool = False
+    waits_us: tuple[float, ...] = ()
 
     @property
     def timed(self) -> bool:
         """Whether the host can be timed from outside, since it never waited for the GPU."""
-        return self.launches <= QUEUE_FREE_LAUNCHES and not self.waits
+        return self.launches <= QUEUE_FREE_LAUNCHES and not self.waits_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +169,9 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
         step: With at least one piece of work.
         phases_s: Seconds that an unprofiled host takes for each phase, shape (phases,).
     """
-    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
-    paces = [
-        1e6 * seconds / phase.host_us if phase.host_us else 0.0
-        for seconds, phase in zip(phases_s, step.phases, strict=True)
-    ]
-    launched = [begins_us[w.phase] + min(w.launch_us * paces[w.phase], 1e6 * phases_s[w.phase])
-                for w in step.work]  # fmt: skip
+    at_pace = _at_pace(step.phases, phases_s)
+    launched = [at_pace(work.phase, work.launch_us) for work in step.work]
+    waits = [at_pace(at, us) for at, phase in enumerate(step.phases) for us in phase.waits_us]
     classes = tuple(dict.fromkeys(work.kind for work in step.work))
     index = {kind: number for number, kind in enumerate(classes)}
     return KernelTrace(
@@ -188,7 +184,21 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
         threads=tuple(work.threads for work in step.work),
         resident_blocks=tuple(work.resident_blocks for work in step.work),
         stream_of=_streams(step),
+        waits_us=tuple(round(us, 2) for us in sorted(waits)),
     )
+
+
+def _at_pace(phases: Sequence[Phase], phases_s: Sequence[float]) -> Callable[[int, float], float]:
+    """A function of a phase and microseconds in it, as profiled: the same from the step's start.
+
+    At the pace of an unprofiled host, that takes `phases_s`.
+    """
+    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
+    paces = [
+        1e6 * seconds / phase.host_us if phase.host_us else 0.0
+        for seconds, phase in zip(phases_s, phases, strict=True)
+    ]
+    return lambda at, us: begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
 
 
 def _streams(step: TracedStep) -> tuple[int, ...] | None:

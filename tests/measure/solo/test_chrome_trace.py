@@ -103,6 +103,7 @@ def test_a_trace_names_streams_where_there_are_several():
 def test_launches_are_told_from_the_steps_start_without_the_pauses_between_its_parts():
     (step,) = one_step().steps()
     assert kernel_trace(step, (100e-6, 200e-6)).launch_us == (10, 40, 110, 200)
+    assert kernel_trace(step, (100e-6, 200e-6)).waits_us == (), "it was looked for"
 
 
 def test_launches_keep_the_pace_of_a_host_that_nothing_profiles():
@@ -246,8 +247,10 @@ def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
     recording.launch(900, "k", at=910, dur=5).mark("backward", 2000, 50)
     (step,) = recording.steps()
     assert step.phases[0].host_us == pytest.approx(400)
+    assert step.phases[0].waits_us == (200,)
     assert [work.launch_us for work in step.work] == pytest.approx([100, 300])
     assert phases_without_waits((9e-4, 5e-5), step.phases) == pytest.approx((4e-4, 5e-5))
+    assert kernel_trace(step, (2e-4, 5e-5)).waits_us == (100,)
 
 
 def test_a_part_with_few_launches_counts_as_measured():

@@ -49,7 +49,7 @@ def test_a_wait_across_two_steps_is_counted_in_each_as_far_as_it_lies_there():
     steps = window(rounds(14, 500.0), 1.04e-3)  # a twenty-fifth more than a round
     hosts_us = [step.phases[0].host_us for step in steps]
     assert all(50 <= host_us <= 90 for host_us in hosts_us)
-    assert all(step.phases[0].waits for step in steps)
+    assert all(step.phases[0].waits_us for step in steps)
 
 
 def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():

@@ -152,7 +152,7 @@ def test_without_a_trace_the_host_path_is_still_told(answer, capsys):
 
 def test_a_program_without_steps_is_traced_through_a_window_as_long_as_one():
     whole = replace(STEP, work=tuple(replace(each, phase=0) for each in STEP.work),
-                    phases=(Phase(200.0, 2, waits=True),))  # fmt: skip
+                    phases=(Phase(200.0, 2, waits_us=(150.0,)),))  # fmt: skip
     tenant = Replayed(record={"step": asdict(whole)})
     inside = _recorded_parts(tenant, at_pace(0.001), H200, Stopwatch())
     assert inside.host_s == pytest.approx(2e-4), "the host waited for the rest"
