@@ -7,12 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.waiting_step import Floats, WaitingStep, waits_for
+from advisor.prediction.waiting_step import WaitingStep, waits_for
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import Profile
 
 # A CUDA stream queues about this many launches before the host has to wait.
 LAUNCH_QUEUE = 1024
+
+Floats = NDArray[np.float64]
 
 # Processors differ in the last digit of a power, after which a replay would diverge: so powers are
 # rounded to this many decimals.
