@@ -198,7 +198,7 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
             if i != owner:
                 waiting = min(waiting, state[READY, i])
         start = max(now, state[READY, owner])
-        idle = start - now > patience_s and waiting < start
+        idle = start - now > max(patience_s, paces[GAP, owner] + DUST) and waiting < start
         evicted = max(now + patience_s if idle else max(now, slice_end), waiting)
         if start + state[LEFT, owner] <= evicted:
             now = start + state[LEFT, owner]
@@ -209,7 +209,7 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
                 row = note(log, row, owner, at[owner] - starts[owner], start, evicted)
             state[LEFT, owner] -= max(0.0, evicted - start)
             owner = _next_owner(owner, evicted, state)
-            now = evicted if idle else evicted + switch_s
+            now = evicted + switch_s
             slice_end = now + slice_s
     count(starts, kernels, at, state, done[1])
     return now - began

@@ -165,7 +165,7 @@ def slow_naive(tenants, slice_ticks, switch_ticks, ticks):
         waiting = [i for i in others if tenants[i].ready <= now]
         idle = tenants[owner].ready > now
         if waiting and (idle or held >= slice_ticks):
-            owner, held, switching = waiting[0], 0, 0 if idle else switch_ticks
+            owner, held, switching = waiting[0], 0, switch_ticks
             if switching:
                 switching -= 1
                 continue

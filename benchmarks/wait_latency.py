@@ -1,0 +1,147 @@
+"""What a process that waits for its kernels loses under time slicing, beside mates of several kinds.
+
+    python benchmarks/wait_latency.py --out benchmarks/wait-latency/h100-sxm-80gb.json
+
+Kernels only pass time (`torch.cuda._sleep`), on a host that launches them at a set pace. Each loop
+launches some and then waits for them, or does not; how long loops took is written.
+"""
+
+import argparse
+import json
+import multiprocessing as mp
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import quantiles
+from time import perf_counter, sleep
+
+MEASURE_S, LEAD_S = 1.6, 0.4
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Kernels of `us` each, launched every `every_us` by a host that waits after `count`."""
+
+    count: int
+    us: float
+    every_us: float
+    waits: bool
+
+
+WAITERS = {
+    "sparse, waits": Kind(200, 20, 60, True),
+    "sparse": Kind(200, 20, 60, False),
+    "dense, waits": Kind(200, 45, 60, True),
+    "one kernel, waits": Kind(1, 20, 60, True),
+}
+MATES = {
+    "none": (),
+    "long kernels": (Kind(50, 100, 0, False),),
+    "short kernels": (Kind(400, 12, 0, False),),
+    "sparse": (Kind(200, 30, 90, False),),
+    "sparse, waits": (Kind(200, 30, 90, True),),
+    "long kernels twice": (Kind(50, 100, 0, False),) * 2,
+    "sparse twice": (Kind(200, 30, 90, False),) * 2,
+}
+
+
+def loops(kind: Kind, until: float, cycles_per_us: float) -> list[float]:
+    """Seconds of each loop until then, by when its host was done with it."""
+    import torch
+
+    found, cycles = [], int(kind.us * cycles_per_us)
+    queued: list[torch.cuda.Event] = []
+    torch.cuda.synchronize()
+    began = perf_counter()
+    while began < until:
+        for number in range(kind.count):
+            while perf_counter() < began + number * kind.every_us * 1e-6:
+                pass
+            torch.cuda._sleep(cycles)
+        if kind.waits:
+            torch.cuda.synchronize()
+        else:
+            queued.append(torch.cuda.Event())
+            queued[-1].record()
+            if len(queued) > 2:
+                queued.pop(0).synchronize()
+        while perf_counter() < began + kind.count * kind.every_us * 1e-6:
+            pass
+        now = perf_counter()
+        found.append(now - began)
+        began = now
+    torch.cuda.synchronize()
+    return found
+
+
+def cycles_per_us() -> float:
+    import torch
+
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    for _ in range(3):
+        begin.record()
+        torch.cuda._sleep(20_000_000)
+        end.record()
+        torch.cuda.synchronize()
+    return 20_000_000 / (1e3 * begin.elapsed_time(end))
+
+
+def serve(pipe) -> None:
+    """Answer each kind with the loops that ran until the time said."""
+    import torch
+
+    torch.cuda.init()
+    pace = cycles_per_us()
+    pipe.send("ready")
+    while (asked := pipe.recv()) is not None:
+        kind, until = asked
+        found = loops(kind, until, pace)
+        pipe.send(found[len(found) // 5 :])
+
+
+def measured(pipes, waiter: Kind, mates) -> dict:
+    # perf_counter is the system's monotonic clock: all processes have the same.
+    until = perf_counter() + LEAD_S + MEASURE_S
+    chosen = list(zip(pipes, (waiter, *mates)))
+    for pipe, kind in chosen:
+        pipe.send((kind, until))
+    answers = [pipe.recv() for pipe, _ in chosen]
+    return {
+        "loops_s": [sum(each) / len(each) for each in answers],
+        "waiter_s": quantiles(answers[0], n=20),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    context = mp.get_context("spawn")
+    pipes = []
+    for _ in range(3):
+        here, there = context.Pipe()
+        context.Process(target=serve, args=(there,), daemon=True).start()
+        pipes.append(here)
+    for pipe in pipes:
+        pipe.recv()
+    sleep(1)
+    rows = []
+    for turn in range(2):
+        for mate, mates in MATES.items():
+            for name, waiter in WAITERS.items():
+                found = measured(pipes, waiter, mates)
+                rows.append({
+                    "turn": turn, "waiter": name, "mates": mate, **found,
+                    "kinds": [asdict(each) for each in (waiter, *mates)],
+                })  # fmt: skip
+                print(
+                    name, "|", mate, [round(1e3 * each, 2) for each in found["loops_s"]], flush=True
+                )
+    for pipe in pipes:
+        pipe.send(None)
+    asked.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
