@@ -1,4 +1,4 @@
-"""What a process that waits for its kernels loses under time slicing, beside mates of several kinds.
+"""What waiting for its kernels costs a process under time slicing, beside mates of several kinds.
 
     python benchmarks/wait_latency.py --out benchmarks/wait-latency/h100-sxm-80gb.json
 
@@ -10,10 +10,13 @@ import argparse
 import json
 import multiprocessing as mp
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter, sleep
+from typing import Any
 
 MEASURE_S, LEAD_S = 1.6, 0.4
 
@@ -86,7 +89,7 @@ def cycles_per_us() -> float:
     return 20_000_000 / (1e3 * begin.elapsed_time(end))
 
 
-def serve(pipe) -> None:
+def serve(pipe: Connection) -> None:
     """Answer each kind with the loops that ran until the time said."""
     import torch
 
@@ -99,10 +102,11 @@ def serve(pipe) -> None:
         pipe.send(found[len(found) // 5 :])
 
 
-def measured(pipes, waiter: Kind, mates) -> dict:
+def measured(pipes: Sequence[Connection], waiter: Kind, mates: Sequence[Kind]) -> dict[str, Any]:
+    """Seconds of a loop of each, and a quantile for each twentieth of the waiter's loops."""
     # perf_counter is the system's monotonic clock: all processes have the same.
     until = perf_counter() + LEAD_S + MEASURE_S
-    chosen = list(zip(pipes, (waiter, *mates)))
+    chosen = list(zip(pipes, (waiter, *mates), strict=False))
     for pipe, kind in chosen:
         pipe.send((kind, until))
     answers = [pipe.recv() for pipe, _ in chosen]
@@ -134,9 +138,8 @@ def main() -> int:
                     "turn": turn, "waiter": name, "mates": mate, **found,
                     "kinds": [asdict(each) for each in (waiter, *mates)],
                 })  # fmt: skip
-                print(
-                    name, "|", mate, [round(1e3 * each, 2) for each in found["loops_s"]], flush=True
-                )
+                loops_ms = [round(1e3 * each, 2) for each in found["loops_s"]]
+                print(name, "|", mate, loops_ms, flush=True)
     for pipe in pipes:
         pipe.send(None)
     asked.out.write_text(json.dumps({"rows": rows}, indent=1) + "\n")

@@ -11,7 +11,7 @@ and what `script_twins` reads of scripts beside workloads of the zoo that do the
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -38,6 +38,7 @@ COMMANDS = {
     "commands-h200": "H200s of an unsteady host",
     "commands-h200-later": "an H200",
     "commands-h100-later": "H100s of a slow, unsteady host",
+    "commands-h100-waiting": "H100s, of scripts that read their loss in every step",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.
@@ -152,18 +153,25 @@ def gpu_bound_in(folder: Path) -> list[str]:
 def by_runs_before(folder: Path) -> dict[str, list[ScriptStep]]:
     """Each script of each run, from the profiles alone and with what the runs before it taught.
 
-    By the shipped model, which has seen none of them, on a host that nobody checked.
+    By the shipped model, which has seen none of them, on a host that nobody checked. Where traces
+    tell when hosts wait for the GPU, also as if they did not.
     """
     runs = [run for path in sorted(folder.glob("runs-*.jsonl")) for run in read_runs(path)]
     runs.sort(key=lambda run: run.provenance.date)
     profiles, card = profiles_in(folder / "profiles"), gpu(runs[0].gpu)
     plain = Predictor(card, load_model(model_path(None)))
-    found: dict[str, list[ScriptStep]] = {"profiles alone": [], "runs before": []}
+    found = {"profiles alone": [*_steps(compared(runs, profiles, plain, card))], "runs before": []}
     for at, run in enumerate(runs):
         paced = PacedPredictor(plain, own_paces(profiles, runs[:at], plain))
-        for name, predictor in (("profiles alone", plain), ("runs before", paced)):
-            found[name] += _steps(compared([run], profiles, predictor, card))
+        found["runs before"] += _steps(compared([run], profiles, paced, card))
+    if any(each.trace and each.trace.waits_us for each in profiles.values()):
+        silent = {name: _without_waits(each) for name, each in profiles.items()}
+        found["no waits"] = [*_steps(compared(runs, silent, plain, card))]
     return found
+
+
+def _without_waits(profile: Profile) -> Profile:
+    return replace(profile, trace=profile.trace and replace(profile.trace, waits_us=None))
 
 
 def by_commands(folder: Path) -> dict[str, Any]:

@@ -43,6 +43,7 @@ _CASES = {
 }
 _LEARNT = {
     "profiles alone": "these from the profiles alone, host not checked",
+    "no waits": "the same, were it not known when scripts wait for the GPU",
     "runs before": "the same once `advisor fit` knows the runs before each",
 }
 _SIZES = {"between": "between sizes that were measured", "beyond": "beyond them, up to 4 times"}
@@ -137,8 +138,8 @@ def by_commands(found: Mapping[str, Any], where: str, ours: Ours) -> Iterator[tu
         words = "of these, mixes without a profile marked as unsteady, all ways"
         yield _line(words, steady, _inside(steady))
     for name, words in _LEARNT.items():
-        before = found["by_runs_before"][name]
-        yield _line(words, before, _inside(before))
+        if before := found["by_runs_before"].get(name):
+            yield _line(words, before, _inside(before))
 
 
 def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:
