@@ -19,7 +19,9 @@ _WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
 _FAR = 2 / 3
 # A variant whose step takes less than this share of the job's is shown: a choice.
 _FASTER = 0.95
-RemedyKind = Literal["loader workers", "shared loading", "CUDA graph", "torch.compile", "fusing"]
+RemedyKind = Literal[
+    "loader workers", "shared loading", "no waits", "CUDA graph", "torch.compile", "fusing"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Changes to jobs that make them faster in any sharing, each with its predicted gain.
 
-A job waits for its loader, for its own kernel launches or for the GPU, and what helps against one
-does not help against the other. A remedy changes the profile of a job; then the mix is predicted
-again.
+A job waits for its loader, for its own kernel launches or for the GPU, or host and GPU wait for each
+other, and what helps against one does not help against the other. A remedy changes the profile of a
+job; then the mix is predicted again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +18,8 @@ from advisor.prediction.execution_transfer import CAPTURED, COMPILED, Effects, e
 from advisor.prediction.host_loader import with_loader, with_workers
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.running_ahead import running_ahead
+from advisor.prediction.trace import waiting_step
 from advisor.sharing import Arrangement, Naive
 from advisor.sharing.traversal import running_together, without_phases
 from advisor.workload.job import Job
@@ -93,7 +95,8 @@ def _of_job(  # noqa: PLR0913 - what a prediction needs
     """What is worth it for the job at `at`, which `waits` for its host or for the GPU."""
     mates = next(run for run in running_together(sharing, len(profiles)) if at in run)
     step = partial(_step, predictor, sharing, at)
-    found = _for_host(profiles, at, mates) if waits else _for_gpu(profiles, at)
+    found = [*_for_both(profiles, at)]
+    found += _for_host(profiles, at, mates) if waits else _for_gpu(profiles, at)
     for each in (_as_measured(candidate, profiles[at], variants) for candidate in found):
         gain = _gain(each, profiles, step, mix.jobs[at].step_s)
         if gain.p50 >= _WORTH or (waits and each.kind == "torch.compile"):
@@ -136,6 +139,12 @@ def _step(
     predictor: Predicts, sharing: Arrangement, at: int, profiles: Sequence[Profile]
 ) -> Interval:
     return predictor.predict(profiles, sharing).jobs[at].step_s
+
+
+def _for_both(profiles: Sequence[Profile], at: int) -> Iterator[_Candidate]:
+    """What helps the job at `at` and its copies if host and GPU wait for each other."""
+    if waiting_step(profiles[at]) is not None:
+        yield _Candidate(kind="no waits", where=_copies(profiles, at), by=running_ahead)
 
 
 def _for_host(profiles: Sequence[Profile], at: int, mates: Sequence[int]) -> Iterator[_Candidate]:

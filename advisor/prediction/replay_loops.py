@@ -84,7 +84,7 @@ def naive(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
 ) -> Floats:
     """Seconds of a step when one tenant owns the GPU at a time.
 
-    `slicing` holds the seconds of a slice, of the wait for an idle owner, and of passing the GPU on.
+    `slicing` holds the seconds of a slice, of the wait for an idle owner, and of a change.
     """
     at, state = _begin(starts, kernels)
     return _steps_s(

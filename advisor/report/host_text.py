@@ -34,6 +34,11 @@ def _remedy(found: Remedy, compiled: Sequence[Remedy], *, brief: bool) -> str:
                 f"{job} waits for its loader, and its mates read the same: one loader for all "
                 f"(TensorSocket) makes it {by}."
             )
+        case "no waits":
+            return (
+                f"{job} waits in every step until the GPU is done, as loss.item() does: reading "
+                f"such numbers every few dozen steps makes it {by}."
+            )
         case "CUDA graph":
             return (
                 f"{job} waits for its kernels to be launched: its whole step captured as a CUDA "

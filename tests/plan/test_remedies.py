@@ -9,6 +9,7 @@ from advisor.plan.bottlenecks import HOST_BOUND
 from advisor.plan.remedies import remedies
 from advisor.plan.shared_cores import SharedCores
 from advisor.prediction.execution_transfer import COMPILED
+from advisor.prediction.stretched_profile import at_pace
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.host_side import HostSide
 from advisor.workload.job import Job
@@ -70,6 +71,21 @@ def test_beside_mates_a_captured_job_gains_less_than_alone():
                  if (each.job, each.kind) == (LAUNCHES.name, "CUDA graph"))  # fmt: skip
     assert found.alone.p50 == pytest.approx(0.010 / (1.09 * 0.002))
     assert found.gain.p50 == pytest.approx(0.010 / (2 * 1.09 * 0.002))
+
+
+def test_a_job_that_reads_its_loss_in_every_step_is_told_what_that_costs():
+    late = (4000.0,) * len(BUSY.trace.launch_us)
+    reads = replace(BUSY, trace=replace(BUSY.trace, launch_us=late, waits_us=(0.0,)))
+    found = found_for(at_pace(reads, 1.4))[0]
+    assert found.kind == "no waits"
+    assert found.gain.p50 == pytest.approx(1.4, rel=0.02), "the kernels set the pace then"
+    silent = replace(reads, trace=replace(reads.trace, waits_us=()))
+    assert found_for(at_pace(silent, 1.4)) == (), "nobody knows what else it waits for"
+
+
+def test_a_job_whose_waits_cost_nothing_is_told_nothing():
+    waits = replace(BUSY, trace=replace(BUSY.trace, waits_us=(1.0,)))
+    assert found_for(waits) == ()
 
 
 def test_products_that_the_gpu_holds_back_need_nothing():

@@ -140,6 +140,7 @@ def test_notation_is_explained_for_the_jobs_at_hand(words, said):
             "torch.compile makes mine 2.00x (1.50-2.50) as fast, predicted; its",
         ),
         ("fusing", None, "fused into one process (as HFTA does) are 2.00x"),
+        ("no waits", None, "as loss.item() does: reading such numbers every few dozen steps"),
     ],
 )
 def test_what_helps_a_host_is_said_with_its_predicted_gain(kind, workers, said):
