@@ -177,7 +177,7 @@ def tasks(asked: argparse.Namespace) -> list[list[Callable[[Place], None]]]:
     chosen = [mix for mix in MIXES if mix.startswith(prefix)]
     first = [partial(profile, name, folder=profiles) for name in names]
     advice = [partial(recommended, mix, profiles=profiles) for mix in chosen]
-    ways = [(mix, way) for mix in chosen for way in ("naive", "mps", "limits")]
+    ways = [(mix, way) for mix in chosen for way in asked.ways.split(",")]
     drawn.shuffle(ways)
     return [first, advice, [partial(run, mix, way, profiles=profiles) for mix, way in ways]]
 
@@ -227,6 +227,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--twins", action="store_true")
     parser.add_argument("--waiting", action="store_true")
+    parser.add_argument("--ways", default="naive,mps,limits")
     parser.add_argument("--turn", type=int, default=0, help="another order")
     asked = parser.parse_args()
     asked.out = asked.out.resolve()

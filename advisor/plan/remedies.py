@@ -1,8 +1,8 @@
 """Changes to jobs that make them faster in any sharing, each with its predicted gain.
 
-A job waits for its loader, for its own kernel launches or for the GPU, or host and GPU wait for each
-other, and what helps against one does not help against the other. A remedy changes the profile of a
-job; then the mix is predicted again.
+A job waits for its loader, for its own kernel launches or for the GPU, or host and GPU wait for
+each other, and what helps against one does not help against the other. A remedy changes the profile
+of a job; then the mix is predicted again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
