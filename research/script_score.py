@@ -38,7 +38,8 @@ COMMANDS = {
     "commands-h200": "H200s of an unsteady host",
     "commands-h200-later": "an H200",
     "commands-h100-later": "H100s of a slow, unsteady host",
-    "commands-h100-waiting": "H100s, of scripts that read their loss in every step",
+    "commands-h100-quieter": "H100s, by traces that know of waits",
+    "commands-h100-waiting": "H100s, scripts that read their loss in every step",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.
