@@ -49,6 +49,8 @@ def host_slowdown_at(profile: Profile, gract: float) -> float:
             f"utilisation tells nothing of the host. Leave it out."
         )
     longer = profile.counters.gract / gract
+    if (waiting := waiting_step(profile)) is not None:
+        return waiting.host_slowdown(longer * profile.step_s)
     if profile.host_s >= (profile.gpu_s or 0.0):
         return longer
     return longer * profile.step_s / profile.host_s if longer > 1 else 1.0

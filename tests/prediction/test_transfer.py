@@ -60,6 +60,15 @@ def test_of_a_job_that_waits_for_the_gpu_the_host_and_the_gpu_both_count():
     assert on_host(on_host(waiting, 2.0), 0.5).step_s == pytest.approx(waiting.step_s)
 
 
+def test_of_a_job_that_waits_for_the_gpu_its_activity_tells_how_slow_the_host_is():
+    job = synthetic.profile(host_s=0.005, gpu_s=0.020)
+    waiting = at_pace(replace(job, trace=replace(job.trace, waits_us=(5000.0,))), 1.2)
+    slow = on_host(waiting, 1.7)
+    assert host_slowdown_at(waiting, slow.counters.gract) == pytest.approx(1.7)
+    assert host_slowdown_at(waiting, waiting.counters.gract) == pytest.approx(1)
+    assert 0 < host_slowdown_at(waiting, 1.0) < 1, "as far as a faster host can help"
+
+
 def test_a_host_bound_step_follows_its_host_and_a_gpu_bound_one_does_not():
     host_bound = synthetic.profile(host_s=0.02, gpu_s=0.005)
     gpu_bound = synthetic.profile(host_s=0.005, gpu_s=0.02)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import sleep
 
+from advisor.english import counted
 from advisor.errors import AdvisorError
 from advisor.measure.process.claimed_device import Meter
 from advisor.measure.process.cores import cores_of_each, leave_to_tenants
@@ -208,5 +209,7 @@ def _report(pace: SoloPace, parts: StepParts) -> None:
         for name, each in (("host", parts.host_s), ("GPU", parts.gpu_s))
     )
     say(f"  {step_s * 1e3:.2f} ms a step{host}{on_gpu}")
+    if parts.trace is not None and parts.trace.waits_us:
+        say(f"  its host waits for the GPU {counted(len(parts.trace.waits_us), 'time')} a step")
     if parts.gpu_s is not None and parts.gpu_s > _TRACE_MAY_EXCEED * step_s:
         say("  its kernels add up to more than the step measured without a profiler")

@@ -15,12 +15,14 @@ from advisor.measure.process.worker import TenantState
 from advisor.measure.solo.mps_probe import ProbedJob, mps_probe
 from advisor.measure.solo.profiling_verbs import issue, train
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, _host_side, is_steady
-from advisor.measure.solo.step_parts import _recorded_parts, _traced_parts
+from advisor.measure.solo.solo_run import _report
+from advisor.measure.solo.step_parts import StepParts, _recorded_parts, _traced_parts
 from advisor.measure.solo.traced_step import GpuWork, Phase, TracedStep
 from advisor.workload.host_side import HostSide
 from advisor.workload.measured import Counters, Memory, Window
 from advisor.workload.named_workloads import workload
 from advisor.zoo.task import build
+from tests import synthetic
 
 H200 = Device("cuda", "GPU-0", "h200-141gb", "NVIDIA H200", "580.0")
 
@@ -185,3 +187,11 @@ def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
     job = ProbedJob(workload=task, cores=(0,), starting_cores=(0,), step_s=0.01, held_mib=None)
     assert mps_probe(job, session, Stopwatch()) is None
     assert "no MPS probe: nvidia-cuda-mps-control is not installed" in capsys.readouterr().err
+
+
+def test_how_often_a_host_waits_for_the_gpu_is_said(capsys):
+    known = synthetic.trace(2, 0.001, 0.001, 100)
+    for waits_us, said in (((5.0, 9.0), "waits for the GPU 2 times a step"), ((), None)):
+        _report(at_pace(0.002), StepParts(0.001, 0.001, replace(known, waits_us=waits_us)))
+        heard = capsys.readouterr().err
+        assert said in heard if said else "waits" not in heard
