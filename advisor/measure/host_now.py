@@ -2,7 +2,7 @@
 
 Hosts differ by half, and so does one virtual host from minute to minute; steps that wait for their
 host follow. Of 1,065 drawn runs, such a check beforehand told as much as the speed of each core
-during the run.
+during the run; of scripts that commands start some seconds later, about half as much.
 """
 
 import json
@@ -46,7 +46,7 @@ def host_now(gpu: str) -> Calibration:
     origin = Origin(cpu, "a check before advice", len(allowed_cores()))
     return Calibration(
         gpu=gpu, host=checks, contexts=None, switching=(), idle_power_w=None,
-        provenance=origin.provenance({"torch": torch}, (None, None)),
+        provenance=origin.provenance({"torch": torch}, (None, None)), in_passing=True,
     )  # fmt: skip
 
 

@@ -58,7 +58,8 @@ def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float 
     """
     if not profile.host_check_s:
         return None
-    return host_slowdown(profile.host_check_s, calibration.host_check_s(busy))
+    here_s = calibration.host_check_s(busy)
+    return host_slowdown(profile.host_check_s, here_s, in_passing=calibration.in_passing)
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:

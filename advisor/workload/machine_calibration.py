@@ -111,6 +111,7 @@ class Calibration:
         idle_power_w: Least power while nothing ran; None if not metered.
         provenance: Clocks are those under the kernels of `switching`.
         gpu_side: Rates that the GPU attains; None if they were not asked for.
+        in_passing: Whether its host checks took no more than a second, before advice.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -123,6 +124,7 @@ class Calibration:
     idle_power_w: float | None
     provenance: Provenance
     gpu_side: GpuSide | None = None
+    in_passing: bool = False
     schema: int = 1
 
     def __post_init__(self) -> None:

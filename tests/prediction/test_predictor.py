@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.calibrated_predictor import calibrated_predictor
+from advisor.prediction.calibrated_predictor import calibrated_predictor, slowdown_of
 from advisor.prediction.host_transfer import on_host
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial
@@ -29,6 +29,14 @@ def plain():
     return Predictor(
         gpu("h200-141gb"), fit({each.name: each for each in jobs}, runs, gpu(shelf.GPU))
     )
+
+
+def test_a_check_in_passing_counts_about_half():
+    known = calibration(2e-3, contexts=None)
+    brief = replace(known, in_passing=True)
+    whole, half = (slowdown_of(HOST_BOUND, each, 1) for each in (known, brief))
+    assert half == pytest.approx(whole**0.56)
+    assert half != 1
 
 
 def test_a_host_bound_job_takes_most_of_what_its_host_check_takes_longer(plain):
