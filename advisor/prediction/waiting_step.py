@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-
 _LEAST = 0.1  # of what a host takes, be it much faster
 
 
@@ -78,7 +77,9 @@ class WaitingStep(NamedTuple):
     def seconds(self) -> float:
         """Seconds of a step alone, from the end of its last wait to the same in the next step."""
         last = int(np.flatnonzero(np.isfinite(self.waits_s))[-1])
-        launch_s, waits_s = _from(last + 1, self.launch_s, self.host_s), self._waits_from(last + 1)
+        launch_s, waits_s = (
+            _from(last + 1, column, self.host_s) for column in (self.launch_s, self.waits_s)
+        )
         duration_s = np.roll(self.duration_s, -last - 1)
         began_s = -float(self.waits_s[last])  # when the host began this step, if it never waited
         free_s = 0.0
@@ -90,9 +91,6 @@ class WaitingStep(NamedTuple):
             free_s = max(free_s, float(ready_s.max())) + float(taken_s.sum())
             began_s = max(began_s, free_s - self.gap_s - float(waits_s[end - 1]))
         return began_s + float(waits_s[-1])
-
-    def _waits_from(self, first: int) -> Floats:
-        return _from(first, self.waits_s, self.host_s)
 
 
 def _from(first: int, column: Floats, host_s: float) -> Floats:
