@@ -38,6 +38,7 @@ from advisor.measure.solo.traced_step import (
     TracedStep,
     resident_blocks,
 )
+from advisor.workload.kernel_trace import HOST_COPY
 
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
@@ -177,9 +178,14 @@ def _waited_us(launches: Sequence[Launch]) -> list[float]:
     return list(accumulate(waits_us, initial=0.0))
 
 
+_HOST_COPY = re.compile(r"HtoD|DtoH")  # as CUPTI names the directions of copies
+
+
 def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
     kind, launched = _GPU[event["cat"]], event["args"]
     blocks = threads = resident = 0
+    if kind == "copy" and _HOST_COPY.search(str(event["name"])):
+        kind = HOST_COPY
     if kind == "kernel":
         kind = kernel_class(str(event["name"]))
         blocks, threads = prod(launched["grid"]), prod(launched["block"])

@@ -81,12 +81,22 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     (step,) = one_step().steps()
     trace = kernel_trace(step, (100e-6, 200e-6))
     assert [trace.classes[index] for index in trace.class_of] == [
-        "copy", "gemm", "memset", "reduce"
+        "host copy", "gemm", "memset", "reduce"
     ]  # fmt: skip
     assert trace.duration_us == (10, 30, 1.23, 300)
     assert trace.blocks == (0, 80, 0, 80)
     assert trace.threads == (0, 256, 0, 256)
     assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
+
+
+def test_a_copy_within_the_gpu_is_told_from_one_to_or_from_the_host():
+    copies = ("HtoD (Pageable -> Device)", "DtoD (Device -> Device)", "DtoH (Device -> Pinned)")
+    recording = one_step()
+    for number, each in enumerate(copies):
+        at = 1700 + number
+        recording.launch(at, f"Memcpy {each}", at=2000 + 10 * number, dur=2, cat="gpu_memcpy")
+    (step,) = recording.steps()
+    assert [work.kind for work in step.work[-3:]] == ["host copy", "copy", "host copy"]
 
 
 def test_a_trace_names_streams_where_there_are_several():
