@@ -263,6 +263,18 @@ def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
     assert kernel_trace(step, (2e-4, 5e-5)).waits_us == (100,)
 
 
+def test_of_waits_that_a_window_cuts_only_what_lies_inside_is_no_work_of_the_host():
+    recording = Recording().mark("forward", 1000, 1000).launch(1300, "k", at=1310, dur=900)
+    for begin, duration in ((500, 600), (1700, 5000)):
+        recording.events.append(
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": begin,
+             "dur": duration}
+        )  # fmt: skip
+    (step,) = recording.mark("backward", 9000, 50).launch(9010, "k", at=9020, dur=5).steps()
+    assert step.phases[0].host_us == pytest.approx(1000 - 100 - 300)
+    assert step.phases[0].waits_us == (600,), "one that began before is for work from before"
+
+
 def test_a_part_with_few_launches_counts_as_measured():
     profiled = (Phase(200.0, 50), Phase(400.0, 700))
     assert phases_without_waits((1e-4, 3e-4), profiled) == (1e-4, 3e-4)
