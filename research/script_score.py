@@ -41,6 +41,7 @@ COMMANDS = {
     "commands-h100-quieter": "H100s, by traces that know of waits",
     "commands-h100-waiting": "H100s, scripts that read their loss in every step",
     "commands-h200-copies": "H200s, by traces that tell copies from the host",
+    "commands-h200-again": "H200s 20 minutes later, from the same profiles",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.
