@@ -220,7 +220,7 @@ def document(asked: argparse.Namespace) -> dict[str, Any]:
             cores = cores_of_each((1,) * 9, allowed_cores(), share=on_cpu)
             setups = session.setups(sharing, cores)
             with tenants_on(setups, folder, verbs) as tenants:
-                sms = [living(each.ask("load", LOAD_S))["sms"] for each in tenants][0]
+                sms = min(living(each.ask("load", LOAD_S))["sms"] or 0 for each in tenants)
                 found = rows(tenants[:5], tenants[5:], asked.turns)
     return {
         "gpu": device.name, "sms": sms, "resident_blocks": RESIDENT,

@@ -140,7 +140,7 @@ def brief_steps(
     with one_thread():
         for sharing, replayed_s in zip(sharings, replays, strict=True):
             assert replayed_s is not None, "only profiles with traces are estimated"
-            rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
+            rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 4))
             log_correction = correction.log_correction(correction.near(rows))
             found.append(corrected(replayed_s, log_correction, alone_s))
     return np.array(found)
