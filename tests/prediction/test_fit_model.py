@@ -105,9 +105,11 @@ def _off_by(predictor, runs):
 
 def test_what_runs_with_priorities_took_is_learnt_for_these_and_not_for_others(model, runs):
     slower = [
-        replace(run, tenants=tuple(replace(t, step_s=1.4 * t.step_s) for t in run.tenants))
+        replace(run, tenants=tuple(
+            replace(each, windows=(Window(1.4 * each.step_s, 1.0),) * 3) for each in run.tenants
+        ))
         for run in _as_with_priorities(runs, 12)
-    ]
+    ]  # fmt: skip
     taught = fit([MeasuredGpu(H200, PROFILES, [*runs, *slower])])
     before, after = Predictor(H200, model), Predictor(H200, taught)
     assert abs(_off_by(after, slower)) < 0.5 * abs(_off_by(before, slower))
