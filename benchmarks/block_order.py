@@ -6,12 +6,10 @@
 Kernels only pass time, so mates can slow each other in nothing but the wait for block slots. Each
 process launches loops of them; how long a loop took, in the mean, is written for every mix.
 
-On an H200 blocks start strictly in order: first those of the processes that come first, then of
-the kernel that became ready first. A block that runs is not taken off, and the last wave of a
-kernel holds only as many slots as it has blocks. Replayed so (`advisor/prediction/
-block_order_engine.py`), the loops of all mixes are off by 1.6 % in the mean without priorities and
-by 2.9 % with them; shared out as a fluid, which suits the kernels of real jobs better, by 10 and
-13 %.
+On an H200 blocks start strictly in order: by priority, then in the order in which kernels became
+ready. Blocks that run are not taken off, and the last wave of a kernel holds only as many slots as
+it has blocks. Replayed so, as `block_order_engine` does, loops are off by 1.6 % in the mean without
+priorities and 2.9 % with them; by the replay that suits real kernels better, by 10 and 13 %.
 """
 
 import argparse
