@@ -85,6 +85,7 @@ def script(kind: Mapping[str, Any], alone_us: float, physics: Physics) -> Replay
         launch_s=np.zeros(len(kernels)), duration_s=duration_s,
         demand=demand(trace, kind["sms"], physics.packing), waves=waves(trace, kind["sms"]),
         host_s=0.0, gap_s=gap_s, lead_s=0.0, waits_s=np.full(len(kernels), np.inf),
+        in_turns=np.ones(len(kernels)),
     )  # fmt: skip
 
 

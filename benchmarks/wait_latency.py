@@ -1,17 +1,21 @@
 """What waiting for its kernels costs a process under time slicing, beside mates of several kinds.
 
     python benchmarks/wait_latency.py --out benchmarks/wait-latency/h100-sxm-80gb.json
+    python benchmarks/wait_latency.py --copies --out benchmarks/wait-latency/copies-h200-141gb.json
 
 Kernels only pass time (`torch.cuda._sleep`), on a host that launches them at a set pace. Each loop
-launches some and then waits for them, or does not; how long loops took is written.
+launches some and then waits for them, or does not; how long loops took is written. With `--copies`
+some loops begin with a copy from pinned memory: it costs its owner the rest of its slice, be it
+long or short, and runs while others have the GPU.
 """
 
 import argparse
 import json
 import multiprocessing as mp
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import quantiles
@@ -23,12 +27,16 @@ MEASURE_S, LEAD_S = 1.6, 0.4
 
 @dataclass(frozen=True)
 class Kind:
-    """Kernels of `us` each, launched every `every_us` by a host that waits after `count`."""
+    """Kernels of `us` each, launched every `every_us` by a host that waits after `count`.
+
+    Before them it copies `mib` to the GPU, and goes on meanwhile.
+    """
 
     count: int
     us: float
     every_us: float
     waits: bool
+    mib: int = 0
 
 
 WAITERS = {
@@ -46,17 +54,44 @@ MATES = {
     "long kernels twice": (Kind(50, 100, 0, False),) * 2,
     "sparse twice": (Kind(200, 30, 90, False),) * 2,
 }
+COPIERS = {
+    "dense": Kind(200, 45, 60, False),
+    "dense, copy": Kind(200, 45, 60, False, 6),
+    "dense, big copy": Kind(200, 45, 60, False, 74),
+    "full": Kind(200, 60, 0, False),
+    "full, copy": Kind(200, 60, 0, False, 6),
+    "full, big copy": Kind(200, 60, 0, False, 74),
+    "sparse, copy": Kind(200, 20, 60, False, 6),
+}
+MATES_OF_COPIERS = {
+    "none": (),
+    "long kernels": (Kind(50, 100, 0, False),),
+    "sparse": (Kind(200, 30, 90, False),),
+    "full, copy": (Kind(200, 60, 0, False, 6),),
+}
+
+
+def copy_of(mib: int) -> Callable[[], Any]:
+    """Copies so much from pinned memory, and does not wait for it."""
+    import torch
+
+    if not mib:
+        return lambda: None
+    here = torch.empty(mib << 20, dtype=torch.uint8, pin_memory=True)
+    return partial(torch.empty_like(here, device="cuda").copy_, here, non_blocking=True)
 
 
 def loops(kind: Kind, until: float, cycles_per_us: float) -> list[float]:
     """Seconds of each loop until then, by when its host was done with it."""
     import torch
 
-    found, cycles = [], int(kind.us * cycles_per_us)
+    found, copied = [], copy_of(kind.mib)
+    cycles = int(kind.us * cycles_per_us)
     queued: list[torch.cuda.Event] = []
     torch.cuda.synchronize()
     began = perf_counter()
     while began < until:
+        copied()
         for number in range(kind.count):
             while perf_counter() < began + number * kind.every_us * 1e-6:
                 pass
@@ -118,8 +153,10 @@ def measured(pipes: Sequence[Connection], waiter: Kind, mates: Sequence[Kind]) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--copies", action="store_true", help="loops that begin with a copy")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+    waiters, company = (COPIERS, MATES_OF_COPIERS) if asked.copies else (WAITERS, MATES)
     context = mp.get_context("spawn")
     pipes = []
     for _ in range(3):
@@ -131,8 +168,8 @@ def main() -> int:
     sleep(1)
     rows = []
     for turn in range(2):
-        for mate, mates in MATES.items():
-            for name, waiter in WAITERS.items():
+        for mate, mates in company.items():
+            for name, waiter in waiters.items():
                 found = measured(pipes, waiter, mates)
                 rows.append({
                     "turn": turn, "waiter": name, "mates": mate, **found,

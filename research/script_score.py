@@ -40,6 +40,7 @@ COMMANDS = {
     "commands-h100-later": "H100s of a slow, unsteady host",
     "commands-h100-quieter": "H100s, by traces that know of waits",
     "commands-h100-waiting": "H100s, scripts that read their loss in every step",
+    "commands-h200-copies": "H200s, by traces that tell copies from the host",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.

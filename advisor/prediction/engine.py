@@ -25,6 +25,7 @@ from advisor.prediction.engine_layout import (
     NEVER,
     READY,
     STEPS,
+    TURN,
     WAIT,
 )
 
@@ -183,11 +184,23 @@ def _next_owner(owner, now, state):
 
 
 @lean
+def _past_copies(i, row, starts, kernels, paces, log, at, state):
+    """Let tenant `i` do what comes next and needs no turn; returns the next free row of `log`."""
+    while kernels[TURN, at[i]] == 0.0:
+        end = state[READY, i] + state[LEFT, i]
+        row = note(log, row, i, at[i] - starts[i], state[READY, i], end)
+        advance(i, end, starts, kernels, paces, at, state)
+    return row
+
+
+@lean
 def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
     """The loop of `naive`: the seconds between its two counts, the rows of `done`."""
     slice_s, patience_s, switch_s = slicing
     tenants = len(at)
     now, began, events, owner, slice_end, row = 0.0, -1.0, 0, 0, slice_s, 0
+    for i in range(tenants):
+        row = _past_copies(i, row, starts, kernels, paces, log, at, state)
     while now < horizon_s and events < max_events:
         if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
             began = now
@@ -204,6 +217,7 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
             now = start + state[LEFT, owner]
             row = note(log, row, owner, at[owner] - starts[owner], start, now)
             advance(owner, now, starts, kernels, paces, at, state)
+            row = _past_copies(owner, row, starts, kernels, paces, log, at, state)
         else:
             if evicted > start:
                 row = note(log, row, owner, at[owner] - starts[owner], start, evicted)
@@ -221,7 +235,7 @@ def mps(
 ):  # fmt: skip
     """`_side_by_side` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _side_by_side(
-        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
         ceded, horizon_s, max_events, carray(log, (rows, 4)), carray(at, tenants),
         carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(current, (5, tenants)),
         carray(done, (2, tenants)),
@@ -234,7 +248,7 @@ def naive(
 ):  # fmt: skip
     """`_in_turn` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _in_turn(
-        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
         (slice_s, patience_s, switch_s), horizon_s, max_events, carray(log, (rows, 4)),
         carray(at, tenants), carray(state, (4, tenants)), carray(done, (2, tenants)),
     )  # fmt: skip

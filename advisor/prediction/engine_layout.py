@@ -3,8 +3,8 @@
 Times are in seconds. Arrays have a column for each tenant, but `kernels` one for each kernel.
 """
 
-# Rows of `kernels`, shape (7, kernels).
-LAUNCH, DURATION, DEMAND, HELD, DRAIN, WAVE, WAIT = 0, 1, 2, 3, 4, 5, 6
+# Rows of `kernels`, shape (8, kernels).
+LAUNCH, DURATION, DEMAND, HELD, DRAIN, WAVE, WAIT, TURN = 0, 1, 2, 3, 4, 5, 6, 7
 # Rows of `paces`, shape (3, tenants).
 HOST, GAP, LEAD = 0, 1, 2
 # Rows of `state`, shape (4, tenants).

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from advisor.prediction.host_transfer import on_host
 from advisor.prediction.stretched_profile import at_pace
 from advisor.prediction.trace import waiting_step
-from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 
@@ -32,7 +32,8 @@ class Effect:
     Attributes:
         host: Its host path.
         cast_host: The same where autocast casts.
-        kernels: GPU seconds of every kernel, on top of the following.
+        kernels: GPU seconds of every kernel, on top of the following; copies between host and
+            GPU stay as they are.
         norms: GPU seconds in kernels of the classes `NORMS`.
         fusible: The same of `FUSIBLE`.
         convolutions: The same of `CONVOLUTIONS`.
@@ -47,6 +48,8 @@ class Effect:
 
     def of_kernel(self, kind: str) -> float:
         """What becomes of the GPU seconds of a kernel of the class `kind`."""
+        if kind == HOST_COPY:
+            return 1.0
         for kinds, factor in (
             (NORMS, self.norms), (FUSIBLE, self.fusible), (CONVOLUTIONS, self.convolutions)
         ):  # fmt: skip

@@ -18,6 +18,7 @@ from advisor.hardware.attained_rates import tensor_share
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_rates import GpuRates
 from advisor.prediction.trace import Floats
+from advisor.workload.kernel_trace import HOST_COPY
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Precision
 
@@ -106,11 +107,12 @@ def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
     kernels = _kernels(profile)
     start_us = np.minimum(kernels.us, START_US)
     rest_us = kernels.us - start_us
-    is_product = np.isin(kernels.kinds, _PRODUCTS)
+    is_product, is_of_host = np.isin(kernels.kinds, _PRODUCTS), kernels.kinds == HOST_COPY
     moved = _moved(kernels, rest_us, source, target)
     computed = _computed(profile, kernels, rest_us, source, target)
     clock = source.rates.clock_mhz / target.rates.clock_mhz
-    return np.asarray(start_us * clock + rest_us * np.where(is_product, computed, moved))
+    there_us = start_us * clock + rest_us * np.where(is_product, computed, moved)
+    return np.where(is_of_host, kernels.us, there_us)
 
 
 def _kernels(profile: Profile) -> _Kernels:

@@ -177,7 +177,7 @@ def mps_by_priority(
 ):  # fmt: skip
     """`_side_by_side` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _side_by_side(
-        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
         carray(late, tenants), ceded, horizon_s, max_events, carray(log, (rows, 4)),
         carray(at, tenants), carray(state, (4, tenants)), carray(queues, (2, tenants)),
         carray(current, (8, tenants)), carray(done, (2, tenants)),

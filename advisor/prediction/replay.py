@@ -7,7 +7,8 @@ of its own end. Kernels that are on the SMs together share, in proportion, what 
 tenants differ in priority, blocks of the lower start last, and run to their end once started;
 there `Effort.in_order` asks for the order of blocks alone, in which nobody leaves room for others.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
-nothing to run soon yields. In both the hosts launch on, each at its own pace.
+nothing to run soon yields; copies between host and GPU need no slice, and their owner is idle
+meanwhile. In both the hosts launch on, each at its own pace.
 
 `engine`, `priority_engine` and `block_order_engine` are compiled, once for many processes (see
 `engine_file`); `tests/prediction/slow_replay.py` says it plainly.
@@ -87,7 +88,7 @@ _BRIEF_S = 10e-6
 # Copies of a job have the same, and so do most of the mixes of one question.
 @lru_cache(maxsize=128)
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
-    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (7, kernels)."""
+    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (8, kernels)."""
     pace = sm_pace(script.demand, limit, exponent)
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
@@ -95,6 +96,7 @@ def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     return np.stack([
         script.launch_s, duration_s, np.minimum(script.demand, limit),
         limit * np.minimum(1, waves), drain_s, wave_s, np.minimum(NEVER, script.waits_s),
+        script.in_turns,
     ])  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.waiting_step import WaitingStep, waits_for
-from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
 from advisor.workload.profile import Profile
 
 # A CUDA stream queues about this many launches before the host has to wait.
@@ -42,6 +42,8 @@ class ReplayTrace:
         lead_s: How far the host can run ahead of the GPU.
         waits_s: How far the host is while it waits for the end of each kernel, from the step's
             start, shape (kernels,); infinite where it does not.
+        in_turns: Whether time slices let each run, 1, or a copy engine does it meanwhile, 0, shape
+            (kernels,); 1 for at least one.
     """
 
     launch_s: Floats
@@ -52,6 +54,7 @@ class ReplayTrace:
     gap_s: float
     lead_s: float
     waits_s: Floats
+    in_turns: Floats
 
     @property
     def waiting(self) -> WaitingStep | None:
@@ -121,13 +124,14 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
     if trace is None or profile.host_s is None:
         return None
     times_us = np.array([trace.launch_us, trace.duration_us])
-    columns = np.stack([*(1e-6 * times_us), demand(trace, sms, packing), waves(trace, sms)])
-    launch_s, duration_s, demanded, waved = _in_turn(columns, profile.gpu_s or 0.0, trace.stream_of)
+    shares = demand(trace, sms, packing), waves(trace, sms), _in_turns(trace)
+    columns = _one_by_one(np.stack([*(1e-6 * times_us), *shares]), profile.gpu_s or 0.0, trace)
+    launch_s, duration_s, demanded, waved, in_turns = columns
     kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
     if trace.waits_us:
         waits_s = waits_for(launch_s, 1e-6 * np.array(trace.waits_us), profile.host_s)
         return _waiting(
-            columns=(launch_s, duration_s, demanded, waved),
+            columns=columns,
             waits_s=waits_s,
             host_s=profile.host_s,
             step_s=step_s,
@@ -145,19 +149,18 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
         gap_s=min(QUEUED_GAP_S, idle_s) if host_bound else idle_s,
         lead_s=_lead_s(host_s, kernels),
         waits_s=np.full(kernels, np.inf),
+        in_turns=in_turns,
     )
 
 
-def _waiting(
-    columns: Sequence[Floats], waits_s: Floats, host_s: float, step_s: float
-) -> ReplayTrace:
-    """The trace of these launches, durations, demands and waves, whose step takes `step_s`."""
-    launch_s, duration_s, demanded, waved = columns
+def _waiting(columns: Floats, waits_s: Floats, host_s: float, step_s: float) -> ReplayTrace:
+    """The trace of these `columns`, as of `_one_by_one`, whose step takes `step_s`."""
+    launch_s, duration_s, demanded, waved, in_turns = columns
     step = WaitingStep(launch_s, duration_s, waits_s, host_s, QUEUED_GAP_S).taking(step_s)
     return ReplayTrace(
         launch_s=step.launch_s, duration_s=step.duration_s, demand=demanded, waves=waved,
         host_s=step.host_s, gap_s=step.gap_s, lead_s=_lead_s(step.host_s, len(duration_s)),
-        waits_s=step.waits_s,
+        waits_s=step.waits_s, in_turns=in_turns,
     )  # fmt: skip
 
 
@@ -165,30 +168,37 @@ def _lead_s(host_s: float, kernels: int) -> float:
     return host_s * max(1.0, LAUNCH_QUEUE / kernels)
 
 
-def _in_turn(columns: Floats, gpu_s: float, stream_of: Sequence[int] | None) -> Floats:
-    """Launch, duration, demand and waves of kernels in turn, shape (4, kernels), as is `columns`.
+def _in_turns(trace: KernelTrace) -> Floats:
+    """`ReplayTrace.in_turns` of each kernel; 1 for all if they are all copies."""
+    of_host = np.array([kind == HOST_COPY for kind in trace.classes])[list(trace.class_of)]
+    return np.where(of_host & ~of_host.all(), 0.0, 1.0)
 
-    Kernels that ran in parallel on streams of one job, merged to fewer that run in turn.
+
+def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
+    """Launch, duration, demand, waves and turns of kernels in turn, shape (5, kernels).
+
+    `columns` are the same of kernels that ran in parallel on streams of one job, which are merged.
 
     If kernels add up to more than the time in which any ran, neighbours on different streams are
     merged, for as long as they took, with all the SMs and slots that they used: they wait for mates
     at the same time. If streams are not known, as many are merged as ran at once on average.
     """
-    launch_s, duration_s, demanded, waved = columns
+    launch_s, duration_s, demanded, waved, in_turns = columns
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:
         return columns
-    if stream_of is None:
+    if trace.stream_of is None:
         group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
     else:
-        group = _side_by_side(stream_of)
+        group = _side_by_side(trace.stream_of)
     together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
     used, held = (
         np.minimum(1.0, np.bincount(group, duration_s * share) / together_s)
         for share in (demanded, np.minimum(1.0, waved))
     )
     first = np.searchsorted(group, np.arange(group[-1] + 1))
-    return np.stack([launch_s[first], together_s, used, held])
+    turns = np.minimum(1.0, np.bincount(group, in_turns))
+    return np.stack([launch_s[first], together_s, used, held, turns])
 
 
 def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:

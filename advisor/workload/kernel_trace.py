@@ -15,6 +15,9 @@ from advisor.workload.plausible import (
     most_of,
 )
 
+HOST_COPY = "host copy"
+"""The class of copies between the host's memory and the GPU's, which need no SM."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTrace:
@@ -23,7 +26,8 @@ class KernelTrace:
     The columns have shape (kernels,).
 
     Attributes:
-        classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``.
+        classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``;
+            profiles from before `HOST_COPY` have all copies as ``"copy"``.
         class_of: Index of its class in `classes`.
         launch_us: When the host launched it, from the step's start, at the pace of an unprofiled
             host; never decreasing.

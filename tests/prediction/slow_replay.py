@@ -16,6 +16,7 @@ class SlowTenant:
     host: float
     lead: float
     gap: float = 0.0
+    in_turns: list | None = None
     at: int = 0
     host_start: float = 0.0
     ready: float = 0.0
@@ -39,6 +40,9 @@ class SlowTenant:
             self.host_start = max(self.host_start + self.host, now - self.lead)
         self.left, self.kept = self.duration[self.at], 0.0
         self.ready = max(now + self.gap, self.host_start + self.launch[self.at])
+
+    def copies(self):
+        return self.in_turns is not None and not self.in_turns[self.at]
 
     def drains(self, limit):
         waves = self.waves[self.at] / limit
@@ -152,24 +156,34 @@ def _filled(tenants, queue, limits, ceded, late):
     return filled, still_held, lost
 
 
+def _copied(tenants, now):
+    """Who copies from or to the host in this tick, which needs no turn."""
+    copying = [tenant.copies() and tenant.ready <= now for tenant in tenants]
+    for tenant, copies in zip(tenants, copying, strict=True):
+        if copies:
+            tenant.work(1, now + 1)
+    return copying
+
+
 def slow_naive(tenants, slice_ticks, switch_ticks, ticks):
     """Likewise, when one tenant at a time owns the whole GPU."""
     owner, held, switching = 0, 0, 0
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
+        copying = _copied(tenants, now)
         if switching:
             switching -= 1
             continue
         others = [(owner + k) % len(tenants) for k in range(1, len(tenants))]
-        waiting = [i for i in others if tenants[i].ready <= now]
-        idle = tenants[owner].ready > now
+        waiting = [i for i in others if tenants[i].ready <= now and not tenants[i].copies()]
+        idle = tenants[owner].ready > now or copying[owner]
         if waiting and (idle or held >= slice_ticks):
             owner, held, switching = waiting[0], 0, switch_ticks
             if switching:
                 switching -= 1
                 continue
-        if tenants[owner].ready <= now:
+        if tenants[owner].ready <= now and not copying[owner]:
             tenants[owner].work(1, now + 1)
         held += 1
     return _ticks_a_step(tenants, before, ticks)

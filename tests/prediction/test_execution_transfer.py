@@ -31,7 +31,8 @@ def test_no_step_is_shorter_than_its_gpu_part_or_its_host_path(profile, effect):
 
 
 @pytest.mark.parametrize(
-    ("kind", "share"), [("norm", 0.2), ("copy", 0.6), ("conv", 0.8), ("gemm", 1.0)]
+    ("kind", "share"),
+    [("norm", 0.2), ("copy", 0.6), ("conv", 0.8), ("gemm", 1.0), ("host copy", 1.0)],
 )
 def test_kernels_shrink_by_their_class(kind, share):
     compiled = replace(SAME, norms=0.2, fusible=0.6, convolutions=0.8)

@@ -51,6 +51,11 @@ def test_a_few_blocks_cannot_ask_for_all_of_the_bandwidth():
     assert slower("norm", 5000, A100, blocks=8) == pytest.approx(1980 / 1410, rel=0.05)
 
 
+def test_a_copy_from_the_host_takes_what_the_host_makes_it_take():
+    assert slower("host copy", 500, A100, blocks=0) == pytest.approx(1)
+    assert slower("copy", 500, A100, blocks=0) > 1.3
+
+
 def test_products_in_fp32_follow_the_rate_of_fp32():
     expected = H200.rates.fp32_tflops / A100.rates.fp32_tflops
     assert slower("gemm", 1000, A100) == pytest.approx(expected, rel=0.01)

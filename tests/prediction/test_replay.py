@@ -37,7 +37,15 @@ def script(duration, demand, host=0, launch=None, *, waves=None, waits=None):
         gap_s=0.0,
         lead_s=2 * host * TICK_S,
         waits_s=np.full(len(duration), np.inf) if waits is None else np.array(waits) * TICK_S,
+        in_turns=np.ones(len(duration)),
     )
+
+
+def with_a_copy(tenant):
+    """The same, its second kernel, if it has one, being a copy from the host."""
+    in_turns = np.ones(len(tenant.duration_s))
+    in_turns[1:2] = 0
+    return replace(tenant, in_turns=in_turns)
 
 
 def slow(tenants):
@@ -46,7 +54,8 @@ def slow(tenants):
     for index, one in enumerate(tenants):
         ticks = [list(column / TICK_S) for column in (one.launch_s, one.duration_s, one.waits_s)]
         made = SlowTenant(*ticks, list(one.demand), list(one.waves), one.host_s / TICK_S,
-                          one.lead_s / TICK_S, one.gap_s / TICK_S)  # fmt: skip
+                          one.lead_s / TICK_S, one.gap_s / TICK_S,
+                          in_turns=list(one.in_turns))  # fmt: skip
         made.start_at(len(one.demand) * index // len(tenants))
         found.append(made)
     return found
@@ -214,8 +223,10 @@ def test_the_fast_replay_of_priorities_agrees_with_the_plain_one(tenants, limit,
 
 
 @settings(derandomize=True, phases=[Phase.explicit, Phase.generate])
-@given(scripts(), st.sampled_from([0, 50]))
-def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switch):
+@given(scripts(), st.sampled_from([0, 50]), st.booleans())
+def test_the_fast_replay_of_time_slices_agrees_with_the_plain_one(tenants, switch, copies):
+    if copies:
+        tenants = [with_a_copy(each) for each in tenants]
     slicing = TimeSlicing(slice_s=200 * TICK_S, patience_s=0.0, switch_s=switch * TICK_S)
     fast = replay_naive(tenants, slicing, LONG)
     plain = slow_naive(slow(tenants), 200, switch, 60_000)

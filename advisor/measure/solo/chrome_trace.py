@@ -38,6 +38,7 @@ from advisor.measure.solo.traced_step import (
     TracedStep,
     resident_blocks,
 )
+from advisor.workload.kernel_trace import HOST_COPY
 
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
@@ -137,7 +138,7 @@ def _step(
         launched = [(launch or Launch(span.begin_us, 0.0), event) for event, launch in events]
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
         its = [each for each in waits if span.begin_us <= each.at_us < span.end_us]
-        host = _HostTime(span, launches, its)
+        host = _HostTime(span, launches, waits)
         for launch, event in launched:
             work.append(_work(event, number, host.until(launch.at_us), limits))
         waits_us = tuple(host.until(each.at_us) for each in its)
@@ -157,8 +158,13 @@ class _HostTime:
     def until(self, at_us: float) -> float:
         """Microseconds from the phase's start to `at_us`, without waits before that."""
         queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
-        waited_us = sum(each.duration_us for each in self._waits if each.at_us < at_us)
+        waited_us = sum(self._inside_us(each, at_us) for each in self._waits)
         return max(0.0, at_us - self._begin_us - queued_us - waited_us)
+
+    def _inside_us(self, wait: Launch, until_us: float) -> float:
+        """Of `wait` what lies in the phase before `until_us`: a window may cut it at both ends."""
+        end_us = min(wait.at_us + wait.duration_us, until_us)
+        return max(0.0, end_us - max(wait.at_us, self._begin_us))
 
 
 def _waited_us(launches: Sequence[Launch]) -> list[float]:
@@ -177,9 +183,14 @@ def _waited_us(launches: Sequence[Launch]) -> list[float]:
     return list(accumulate(waits_us, initial=0.0))
 
 
+_HOST_COPY = re.compile(r"HtoD|DtoH")  # as CUPTI names the directions of copies
+
+
 def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
     kind, launched = _GPU[event["cat"]], event["args"]
     blocks = threads = resident = 0
+    if kind == "copy" and _HOST_COPY.search(str(event["name"])):
+        kind = HOST_COPY
     if kind == "kernel":
         kind = kernel_class(str(event["name"]))
         blocks, threads = prod(launched["grid"]), prod(launched["block"])

@@ -89,7 +89,8 @@ class GpuWork:
     """A kernel, copy or memset.
 
     Attributes:
-        kind: Its class: of a kernel by its name, else ``"copy"`` or ``"memset"``.
+        kind: Its class: of a kernel by its name, else ``"copy"``, `HOST_COPY` or
+            ``"memset"``.
         phase: Index of the step's part that launched it.
         launch_us: When the host launched it, from that part's start, without waits.
         start_us: When it started, by the profiler's clock.

@@ -81,12 +81,22 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     (step,) = one_step().steps()
     trace = kernel_trace(step, (100e-6, 200e-6))
     assert [trace.classes[index] for index in trace.class_of] == [
-        "copy", "gemm", "memset", "reduce"
+        "host copy", "gemm", "memset", "reduce"
     ]  # fmt: skip
     assert trace.duration_us == (10, 30, 1.23, 300)
     assert trace.blocks == (0, 80, 0, 80)
     assert trace.threads == (0, 256, 0, 256)
     assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
+
+
+def test_a_copy_within_the_gpu_is_told_from_one_to_or_from_the_host():
+    copies = ("HtoD (Pageable -> Device)", "DtoD (Device -> Device)", "DtoH (Device -> Pinned)")
+    recording = one_step()
+    for number, each in enumerate(copies):
+        at = 1700 + number
+        recording.launch(at, f"Memcpy {each}", at=2000 + 10 * number, dur=2, cat="gpu_memcpy")
+    (step,) = recording.steps()
+    assert [work.kind for work in step.work[-3:]] == ["host copy", "copy", "host copy"]
 
 
 def test_a_trace_names_streams_where_there_are_several():
@@ -251,6 +261,18 @@ def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
     assert [work.launch_us for work in step.work] == pytest.approx([100, 300])
     assert phases_without_waits((9e-4, 5e-5), step.phases) == pytest.approx((4e-4, 5e-5))
     assert kernel_trace(step, (2e-4, 5e-5)).waits_us == (100,)
+
+
+def test_of_waits_that_a_window_cuts_only_what_lies_inside_is_no_work_of_the_host():
+    recording = Recording().mark("forward", 1000, 1000).launch(1300, "k", at=1310, dur=900)
+    for begin, duration in ((500, 600), (1700, 5000)):
+        recording.events.append(
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": begin,
+             "dur": duration}
+        )  # fmt: skip
+    (step,) = recording.mark("backward", 9000, 50).launch(9010, "k", at=9020, dur=5).steps()
+    assert step.phases[0].host_us == pytest.approx(1000 - 100 - 300)
+    assert step.phases[0].waits_us == (600,), "one that began before is for work from before"
 
 
 def test_a_part_with_few_launches_counts_as_measured():
