@@ -161,7 +161,7 @@ def mps_in_order(
 ):  # fmt: skip
     """`_in_order` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _in_order(
-        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
         carray(late, tenants), horizon_s, max_events, carray(at, tenants),
         carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(blocks, (2, tenants)),
         carray(cohorts, tenants), carray(ends, (tenants, COHORTS)),

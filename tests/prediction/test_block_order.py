@@ -32,7 +32,7 @@ def loop(name):
     return ReplayTrace(
         launch_s=np.arange(count) * LAUNCH_S, duration_s=duration_s, demand=np.full(count, 1e-3),
         waves=np.full(count, waves), host_s=host_s, gap_s=1e-6, waits_s=np.full(count, np.inf),
-        lead_s=2 * max(host_s, float(duration_s.sum())),
+        lead_s=2 * max(host_s, float(duration_s.sum())), in_turns=np.ones(count),
     )  # fmt: skip
 
 
