@@ -3,9 +3,10 @@
 import llvmlite.binding as llvm
 from numba import njit, types
 
-from advisor.prediction import engine, priority_engine
+from advisor.prediction import block_order_engine, engine, priority_engine
 from advisor.prediction.engine_layout import LOOPS
 
+_HOMES = {"mps_by_priority": priority_engine, "mps_in_order": block_order_engine}
 _TYPES = {
     "F": types.CPointer(types.float64),
     "I": types.CPointer(types.int64),
@@ -35,11 +36,10 @@ def machine_code() -> bytes:
 
 def _module(name):
     """The loop called `name`, which alone can be seen from outside."""
-    home = priority_engine if name in vars(priority_engine) else engine
     given = tuple(_TYPES[kind] for kind in LOOPS[name])
     loop = njit(
         types.float64(*given), error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(getattr(home, name))
+    )(getattr(_HOMES.get(name, engine), name))
     module = llvm.parse_assembly(loop.inspect_llvm(given))
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration:

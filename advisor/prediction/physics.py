@@ -112,11 +112,14 @@ class Replayed:
         steps_s: With the fitted constants, shape (jobs,).
         ceding_s: With more SMs ceded, shape (jobs,).
         packing_s: With blocks packed more closely, shape (jobs,).
+        in_order_s: With blocks strictly in order, shape (jobs,); `steps_s` where no job differs in
+            priority.
     """
 
     steps_s: Floats
     ceding_s: Floats
     packing_s: Floats
+    in_order_s: Floats
 
 
 # Divisors of the effort of replays with moved constants, of which only the change is used.
@@ -134,20 +137,26 @@ def replay_variants(
     physics: Physics,
     effort: Effort = Effort(),  # noqa: B008 - frozen
 ) -> list[tuple[Physics, Effort]]:
-    """The replays that `combined_variants` takes: as fitted, then with each constant moved."""
+    """The replays that `combined_variants` takes.
+
+    As fitted, with each constant moved, and with blocks in order where jobs differ in priority.
+    """
     if not sharing.under_mps:  # time slicing has no such constants
         return [(physics, effort)]
     briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
-    return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
+    moved = [(each, briefly) for each in _doubts(physics)]
+    if sharing.mode == "mps-priority":
+        moved.append((physics, replace(effort, in_order=True)))
+    return [(physics, effort), *moved]
 
 
 def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
     """The results of all `replay_variants` in their order as one value; None if the first is."""
-    steps_s, *moved = replays
+    steps_s, *others = replays
     if steps_s is None:
         return None
-    ceding_s, packing_s = (steps_s if each is None else each for each in moved or (None, None))
-    return Replayed(steps_s, ceding_s, packing_s)
+    played = [steps_s if each is None else each for each in others]
+    return Replayed(steps_s, *played, *[steps_s] * (3 - len(played)))
 
 
 def mean_of_copies(

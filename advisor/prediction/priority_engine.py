@@ -98,7 +98,7 @@ def _share_out(left, late, ceded, queue, active, current):
 
 
 @lean
-def _wake(now, ready, late, queue, active, asleep, sleeping):
+def wake(now, ready, late, queue, active, asleep, sleeping):
     """As of `engine`, with those who come late behind the others."""
     next_ready, still = NEVER, 0
     for place in range(sleeping):
@@ -135,7 +135,7 @@ def _side_by_side(
         if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
             began = now
             count(starts, kernels, at, state, done[0])
-        active, sleeping, next_ready = _wake(now, ready, late, queue, active, asleep, sleeping)
+        active, sleeping, next_ready = wake(now, ready, late, queue, active, asleep, sleeping)
         pause, load = _share_out(left, late, ceded, queue, active, current)
         pause = min(pause, next_ready - now)
         running = 0

@@ -4,13 +4,14 @@
 their blocks start on SMs with room for them, up to their tenants' limits. A grid of several waves
 makes later kernels wait until its last blocks have started, but for a few that start where blocks
 of its own end. Kernels that are on the SMs together share, in proportion, what these do. Where
-tenants differ in priority, blocks of the lower start last, and run to their end once started.
+tenants differ in priority, blocks of the lower start last, and run to their end once started;
+there `Effort.in_order` asks for the order of blocks alone, in which nobody leaves room for others.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
 nothing to run soon yields; copies between host and GPU need no slice, and their owner is idle
 meanwhile. In both the hosts launch on, each at its own pace.
 
-`engine` and `priority_engine` are compiled, once for many processes (see `engine_file`);
-`tests/prediction/slow_replay.py` says it plainly.
+`engine`, `priority_engine` and `block_order_engine` are compiled, once for many processes (see
+`engine_file`); `tests/prediction/slow_replay.py` says it plainly.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from advisor.prediction import replay_loops
-from advisor.prediction.engine_layout import NEVER
+from advisor.prediction.engine_layout import BLOCKS, GAP, NEVER
 from advisor.prediction.kernel_pace import sm_pace
 from advisor.prediction.trace import QUEUED_GAP_S, Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
@@ -29,7 +30,7 @@ from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to replay: until the first of two bounds is reached.
+    """How to replay, and how long: until the first of two bounds is reached.
 
     Eight jobs of long steps need most of the events: with a quarter of them, in which some jobs do
     not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.8 points worse, and
@@ -37,11 +38,13 @@ class Effort:
 
     Attributes:
         steps: Steps of the slowest tenant, counted at its pace alone times the tenants.
-        events: Kernel starts and ends, over all tenants.
+        events: Kernel starts and ends, over all tenants; in order, moments at which blocks end.
+        in_order: Where tenants differ in priority, let blocks start strictly in order.
     """
 
     steps: float = 4.0
     events: int = 80_000
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +111,9 @@ _ROUNDS = 12
 # off at both ends leave steps of 2,313 jobs 0.1 points further from those measured.
 _NAIVE_EFFORT = 5
 
+# Times the events where blocks start in order, since each wave of a kernel has some of its own.
+_IN_ORDER_EFFORT = 4
+
 # The log for a caller that does not need one.
 UNLOGGED = np.zeros((0, 4))
 
@@ -138,14 +144,15 @@ def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it go
             runs, shape (rows, 4), in seconds.
     """
     columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
-    steps: Floats
-    if len(set(priorities)) > 1:
-        order = np.array(priorities)
-        columns[2][1] = np.maximum(columns[2][1], QUEUED_GAP_S)  # in it blocks of others start
-        steps = replay_loops.mps_by_priority(*columns, order, ceded, horizon_s, effort.events, log)
-    else:
-        steps = replay_loops.mps(*columns, ceded, horizon_s, effort.events, log)
-    return steps
+    if len(set(priorities)) < 2:
+        return replay_loops.mps(*columns, ceded, horizon_s, effort.events, log)
+    late = np.array(priorities)
+    columns[2][GAP] = np.maximum(columns[2][GAP], QUEUED_GAP_S)  # in it blocks of others start
+    if effort.in_order:
+        columns[1][BLOCKS] = np.concatenate([each.waves for each in scripts])
+        ends = _IN_ORDER_EFFORT * effort.events
+        return replay_loops.mps_in_order(*columns, late, horizon_s, ends, log)
+    return replay_loops.mps_by_priority(*columns, late, ceded, horizon_s, effort.events, log)
 
 
 def replay_naive(

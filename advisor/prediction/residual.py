@@ -26,10 +26,10 @@ from advisor.workload.profile import Profile
 # A short replay suffices to choose among mixes; see `benchmarks/distilled_regret.py`.
 _TO_CHOOSE = Effort(events=4_000)
 
-# Factor on the log of an interval's ends over its middle with priorities, which have the correction
-# of MPS without them. Chosen on the first six such runs, on an H100, where intervals so wide hold
-# 17 of 18 jobs; of the 137 in 44 runs on an H200 they hold 90 %.
-_BORROWED = 1.7
+# Factor on the log of an interval's ends over its middle with priorities, which have the doubts of
+# MPS without them. Intervals so wide hold 90 % of 160 jobs with priorities on an H200, families
+# left out, for a model of runs on it alone, and 95 % of 320 on it and an H100 for one of both.
+_BORROWED = 1.2
 
 # `physics.replay_mix`, or what remembers its answers.
 ReplayFunction = Callable[[Sequence[Profile], Concurrent, Gpu, Physics, Effort], Floats | None]
@@ -58,8 +58,8 @@ def by_replay(
     Args:
         mixes: At least one.
         gpu: The GPU that all share.
-        model: Its physics and corrections by mode; mixes with priorities use the corrections
-            without.
+        model: Its physics and corrections by mode; mixes with priorities use that of the mode
+            without, which has learnt from both.
         play: Replays a mix.
 
     Returns:
@@ -140,7 +140,7 @@ def brief_steps(
     with one_thread():
         for sharing, replayed_s in zip(sharings, replays, strict=True):
             assert replayed_s is not None, "only profiles with traces are estimated"
-            rows = features(profiles, sharing, gpu, Replayed(replayed_s, replayed_s, replayed_s))
+            rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 4))
             log_correction = correction.log_correction(correction.near(rows))
             found.append(corrected(replayed_s, log_correction, alone_s))
     return np.array(found)

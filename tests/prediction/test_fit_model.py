@@ -1,102 +1,29 @@
 import json
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
 from advisor.prediction.fit.fit_model import fit
 from advisor.prediction.fit.observation import MeasuredGpu, shared_runs
 from advisor.prediction.fit.replay_cache import ReplayCache
 from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.physics import replay_mix
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.utilisation_model import seen_by_driver
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.measured import Window
 from tests import synthetic
-
-H200 = gpu("h200-141gb")
-TRUTH = 1.2  # how much slower than replayed these made-up runs are
-NAMES = (
-    "resnet26-cifar10-bs128",
-    "resnet50-imagenet64-bs128",
-    "cait_xxs24_224-cifar10-bs128",
-    "vit_small_patch16_224-imagenet64-bs128",
-    "bert-base-finetune-bs16",
-    "gpt2-small-finetune-bs2",
-    "mlp-toy-bs128",
-)
-PROFILES = {
-    name: synthetic.profile(
-        name, gpu_s=0.002 + 0.004 * number, host_s=0.008, blocks=40 + 60 * number
-    )
-    for number, name in enumerate(NAMES)
-}
+from tests.prediction.made_up_runs import H200, NAMES, PROFILES, TRUTH, made_up_runs
 
 
 @pytest.fixture(scope="module")
-def physics():
-    from advisor.prediction.fit.physics_fit import _START
-
-    return _START
-
-
-@pytest.fixture(scope="module")
-def runs(physics):
-    random, made = Random(7), []
-    for number in range(45):
-        degree = random.choice((2, 3))
-        chosen = [PROFILES[name] for name in random.sample(NAMES, degree)]
-        sharing = ("naive", "mps", "mps=" + ",".join(["43"] * degree))[number % 3]
-        steps = TRUTH * replay_mix(chosen, parse_sharing(sharing), H200, physics)
-        run = synthetic.run(chosen, sharing, run_id=f"r{number}")
-        tenants = tuple(
-            replace(tenant, windows=(Window(step, 1.0),) * 3)
-            for tenant, step in zip(run.tenants, steps, strict=True)
-        )
-        made.append(replace(run, tenants=tenants))
-    alone = [PROFILES[name] for name in NAMES for _ in range(3)]
-    solo = [synthetic.run([each], "naive", 1.0, f"s{n}") for n, each in enumerate(alone)]
-    return [*made, *solo]
+def runs():
+    return made_up_runs()
 
 
 @pytest.fixture(scope="module")
 def model(runs):
     return fit([MeasuredGpu(H200, PROFILES, runs)])
-
-
-def _as_with_priorities(runs, count):
-    """So many of the runs under MPS once more, in which the first job came before the others."""
-    served = [run for run in runs if run.sharing == "mps"]
-    for number in range(count):
-        run = served[number % len(served)]
-        order = ",".join(["0", *["1"] * (len(run.tenants) - 1)])
-        yield replace(run, id=f"p{number}", sharing=f"mps/priority={order}")
-
-
-def test_runs_with_priorities_change_nothing_that_is_learnt_of_other_modes(model, runs):
-    few = fit([MeasuredGpu(H200, PROFILES, [*runs, *_as_with_priorities(runs, 6)])])
-    assert replace(few, data=model.data) == model
-    assert few.data["h200-141gb"].runs["mps-priority"] == 6
-
-
-def test_priorities_borrow_the_correction_of_mps_and_count_as_confirmed_once_they_ran(model, runs):
-    pair, order = [PROFILES[name] for name in NAMES[:2]], parse_sharing("mps/priority=0,1")
-    borrowed = Predictor(H200, model).predict(pair, order)
-    assert not borrowed.confirmed_on_hardware
-    ran = fit([MeasuredGpu(H200, PROFILES, [*runs, *_as_with_priorities(runs, 6)])])
-    confirmed = Predictor(H200, ran).predict(pair, order)
-    assert confirmed.confirmed_on_hardware
-    assert [job.step_s for job in confirmed.jobs] == [job.step_s for job in borrowed.jobs]
-
-
-def test_equal_priorities_are_predicted_as_none_are(model):
-    pair, predictor = [PROFILES[name] for name in NAMES[:2]], Predictor(H200, model)
-    plain, alike = (predictor.predict(pair, parse_sharing(s)) for s in ("mps", "mps/priority=1,1"))
-    assert replace(alike, sharing=plain.sharing) == plain
 
 
 def test_a_fit_finds_what_replay_misses(model, runs):

@@ -46,7 +46,7 @@ def test_traits_are_finite_also_of_a_profile_with_the_least_that_a_profile_has()
 def test_the_order_of_the_mates_says_nothing():
     def seen(jobs):
         steps_s = np.array([0.03 if job is JOB else 0.05 for job in jobs])
-        return features(jobs, Mps((50.0,) * 3), H200, Replayed(steps_s, steps_s, steps_s))
+        return features(jobs, Mps((50.0,) * 3), H200, Replayed(*[steps_s] * 4))
 
     first, second = seen([JOB, MATE, JOB]), seen([JOB, JOB, MATE])
     assert first.shape == (3, len(FEATURES))
@@ -56,7 +56,7 @@ def test_the_order_of_the_mates_says_nothing():
 
 def test_copies_of_a_job_look_the_same():
     steps_s = np.array([0.03, 0.03])
-    rows = features([JOB, JOB], Naive(), H200, Replayed(steps_s, steps_s, steps_s))
+    rows = features([JOB, JOB], Naive(), H200, Replayed(*[steps_s] * 4))
     assert rows[0] == pytest.approx(rows[1])
 
 

@@ -37,6 +37,7 @@ from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode
+from advisor.sharing.traversal import plain_mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
@@ -84,10 +85,12 @@ def fit(
     # Those with the most runs first: the others take from them what they were not asked.
     shared = sorted(((each, each.shared) for each in measured), key=lambda pair: -len(pair[1]))
     modes = _modes([run for _, usable in shared for run in usable])
-    # Priorities change when blocks run, not what they take: that is learnt without them. A
-    # correction of their own, learnt from 46 runs, was no nearer to these than that of MPS.
+    # Priorities change when blocks run, not what they take: that is learnt without them.
     seen = [(each, [run for run in usable if run.mode in SHARED_MODES]) for each, usable in shared]
     physics = physics_by_gpu(modes, playback)
+    prioritised = _by_plain_mode(
+        [run for each, usable in shared for run in usable if each.gpu.key in physics]
+    )
     solo = _Solo([pair for each, _ in seen for pair in _solo(each)])
     own = _constants(seen, physics, playback)
     held = [log_memory(shared, _nearest(shared.gpu, own).context)
@@ -95,7 +98,7 @@ def fit(
     return Model(
         data={each.gpu.key: _data(each, usable) for each, usable in shared if usable},
         constants=own,
-        corrections={mode: _correction(chosen, physics, playback, solo)
+        corrections={mode: _correction(chosen, prioritised[mode], physics, playback, solo)
                      for mode, chosen in modes.items()},
         capacity={mode: found for mode, chosen in modes.items()
                   if (found := fit_utilisation(chosen)) is not None},
@@ -124,6 +127,13 @@ def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
             f"one GPU are needed. Measure some: `advisor campaign PLAN`."
         )
     return enough
+
+
+def _by_plain_mode(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
+    """The runs with priorities, by the mode in which they would be without."""
+    return {mode: [each for each in usable
+                   if each.mode != mode and plain_mode(each.sharing) == mode]
+            for mode in SHARED_MODES}  # fmt: skip
 
 
 def _data(measured: MeasuredGpu, usable: Sequence[ObservedRun]) -> Data:
@@ -178,11 +188,17 @@ class _Solo:
 
 def _correction(
     runs: Sequence[ObservedRun],
+    prioritised: Sequence[ObservedRun],
     physics: Mapping[str, Physics],
     playback: ReplayCache,
     solo: _Solo,
 ) -> Correction:
-    """The correction of one mode, with its doubts."""
+    """The correction of one mode, with its doubts.
+
+    It is fitted to the runs that are `prioritised` too: a correction learnt from these alone, or
+    from the others alone, was further from them. Its doubts are those of the others, which are
+    predicted better.
+    """
     checked = [each for each in runs if each.cores_known]
     raw = [replace(each, profiles=each.as_measured) for each in runs]
     elsewhere = Elsewhere(
@@ -193,8 +209,9 @@ def _correction(
             _host_sigma(solo.on_known_cores, _KNOWN_HOST),
         ),
     )
-    telling = rows_by_gpu(runs, lambda some, key: playback.telling_rows(some, physics[key]))
-    return fit_correction(telling, runs, elsewhere)
+    taught = [*runs, *prioritised]
+    telling = rows_by_gpu(taught, lambda some, key: playback.telling_rows(some, physics[key]))
+    return fit_correction(telling, taught, elsewhere)
 
 
 def _log_errors(pairs: Sequence[tuple[Profile, Run]]) -> Floats:

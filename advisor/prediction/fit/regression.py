@@ -54,7 +54,7 @@ def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere
     Args:
         rows: Jobs whose steps show the effect of sharing.
         runs: The runs of these jobs.
-        elsewhere: All jobs of the same runs.
+        elsewhere: All jobs of those of the runs that show how uncertain it is.
     """
     with fitting_in_one_thread():
         kernel = _tuned(rows, tuple(blocks_of(rows, runs)))
