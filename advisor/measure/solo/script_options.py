@@ -87,12 +87,17 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
 
 
 def _refuse_script_options(asked: Namespace) -> None:
-    given = [name for name in _OF_SCRIPTS if getattr(asked, name)]
+    given = [name for name in _OF_SCRIPTS if _is_said(getattr(asked, name))]
     if given:
         flag = "--" + given[0].replace("_", "-")
         raise InvalidInput(
             f"{flag} describes a script: give its command after --, e.g. -- python train.py"
         )
+
+
+def _is_said(value: object) -> bool:
+    """Whether an option was given, also where it says nothing, as an empty word or 0."""
+    return value is not None and value is not False and value != []
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -54,6 +54,8 @@ def test_what_is_not_pytorch_is_measured_by_what_it_prints_or_by_its_end(command
     ("words", "said"),
     [
         (("--name", "a"), "give its command after --"),
+        (("mlp-toy", "--name", ""), "--name describes a script"),
+        (("mlp-toy", "--steps-per-epoch", "0"), "--steps-per-epoch describes a script"),
         (("mlp-toy-bs32", "--", "python"), "a script is profiled by itself"),
         (("--env", "A", "--", "python"), "write NAME=VALUE"),
         (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
