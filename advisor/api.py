@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.arguments import JobLike, JobsLike, listed, of_kind, sharing_meant
+from advisor.arguments import (
+    JobLike,
+    JobsLike,
+    check_ranking,
+    listed,
+    number_meant,
+    of_kind,
+    sharing_meant,
+)
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.recommendation import Forecast, Recommendation
@@ -100,6 +108,7 @@ class Advisor(Sources):
         from advisor.plan.ranking import ranked
 
         check_objective(objective)
+        check_ranking(conditions, level)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
         return ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
@@ -125,6 +134,7 @@ class Advisor(Sources):
         """How many copies of `job` fit on the GPU, and how many pay; see `copies_that_pay`."""
         from advisor.plan.copies_search import copies_that_pay
 
+        check_ranking(conditions, level)
         asked = self.one_job(job)
         found = copies_that_pay(asked, self.card, self.predictor, conditions, level)
         return replace(found, standing=self.standing([asked]))
@@ -147,6 +157,9 @@ class Advisor(Sources):
         """
         from advisor.plan.trials import trials_that_pay
 
+        number_meant("count", count)
+        number_meant("steps", steps)
+        number_meant("start_s", start_s)
         copies = self.recommend_copies(job, conditions, level)
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
