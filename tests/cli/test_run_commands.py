@@ -139,7 +139,7 @@ def test_a_job_that_fails_makes_the_command_fail_and_names_its_log(advisor, scri
     ("words", "said"),
     [
         ([], "name a PLAN"),
-        (["--resume", "nobody"], "no run is called nobody"),
+        (["--resume", "nobody"], "no run is called 'nobody'"),
         (["nowhere.json"], "No such file"),
     ],
 )
