@@ -174,7 +174,7 @@ class Sources:
         profiles = {job.name: job.profile for job in jobs}
         known = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
         paced = tuple((name, found) for name, found in known if found is not None)
-        return replace(self.machine.standing(jobs), own_paces=paced)
+        return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
         """The same sources under another power cap; both share what was read and predicted.
