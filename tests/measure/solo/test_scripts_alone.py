@@ -61,6 +61,7 @@ def test_what_is_not_pytorch_is_measured_by_what_it_prints_or_by_its_end(command
         (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
         (("--name", "a b", "--", "python"), "names no workload"),
         (("--name", "", "--", "python"), "names no workload"),
+        (("--", "python", "trän 1.py"), "say --name NAME"),
         (("--batch", "0", "--", "python"), "batch must be at least 1, got 0"),
         (("--throughput", "(", "--", "python"), "no regular expression"),
     ],
