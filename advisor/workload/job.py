@@ -191,6 +191,6 @@ class Arrival:
         if self.arrival_s > MOST_WAIT_S:
             raise InvalidInput(
                 f"{self.job.name}: arrival_s counts seconds from the first job on, at most "
-                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:,.0f}. Of times since 1970, or in "
+                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:.12g}. Of times since 1970, or in "
                 f"nanoseconds, take away the first, and divide"
             )
