@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.arguments import (
     JobLike,
     JobsLike,
+    check_fleet,
     check_ranking,
     listed,
     number_meant,
@@ -157,9 +158,8 @@ class Advisor(Sources):
         """
         from advisor.plan.trials import trials_that_pay
 
-        number_meant("count", count)
-        number_meant("steps", steps)
-        number_meant("start_s", start_s)
+        for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
+            number_meant(what, number)
         copies = self.recommend_copies(job, conditions, level)
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
@@ -191,7 +191,9 @@ class Advisor(Sources):
     ) -> "Additions":
         """Which of the jobs `offered` may join the running ones; see `additions`."""
         from advisor.plan.admission import additions
+        from advisor.plan.running_jobs import Running
 
+        of_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
         asked = self.jobs(offered)
         found = additions(running, asked, self.card, self.predictor, limits)
         return replace(found, standing=self.standing([*running.jobs, *asked]))
@@ -266,6 +268,9 @@ class Advisor(Sources):
         """
         from advisor.plan.over_time import over_time
 
+        check_fleet(fleet, self.card.key)
+        number_meant("at_once", at_once)
+        arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
         found = over_time(arrivals, sharing_meant(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
         return replace(found, standing=self.standing(distinct))

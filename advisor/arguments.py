@@ -8,10 +8,11 @@ from typing import Any
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import gpu_meant
 from advisor.plan.rules import Conditions
 from advisor.prediction.interval import LEVELS
 from advisor.sharing import Sharing, parse_sharing
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job
 from advisor.workload.job_count import job_set
 from advisor.workload.job_words import parse_jobs
 from advisor.workload.profile import FindsProfiles, Profile
@@ -75,7 +76,7 @@ def listed(what: str, asked: Any, of: str) -> list[Any]:
     Raises:
         InvalidInput: It is no list, or a word that would be taken letter by letter.
     """
-    if isinstance(asked, str | Profile | Job) or not isinstance(asked, Iterable):
+    if isinstance(asked, str | Profile | Job | Arrival) or not isinstance(asked, Iterable):
         raise InvalidInput(f"{what} are a list of {of}, as [{_shown(asked)}]")
     return list(asked)
 
@@ -119,6 +120,19 @@ def path_meant(what: str, asked: object) -> Path | None:
     if asked is not None and not isinstance(asked, Path):
         raise InvalidInput(f"{what} is a path, e.g. 'mine'; got {_shown(asked)}")
     return asked
+
+
+def check_fleet(fleet: object, key: str) -> None:
+    """Check that `fleet` is one, of the GPU called `key`.
+
+    Raises:
+        InvalidInput: It is not: what is known of the one GPU says nothing of another.
+    """
+    from advisor.timeline.simulate import Fleet
+
+    of_kind("a fleet", fleet, Fleet, f"Fleet({key!r}, 1, 'first-come')")
+    if isinstance(fleet, Fleet) and gpu_meant(fleet.gpu).key != key:
+        raise InvalidInput(f"a fleet of {fleet.gpu} is asked about by Advisor({fleet.gpu!r})")
 
 
 def check_ranking(conditions: object, level: object) -> None:

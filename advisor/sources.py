@@ -261,6 +261,8 @@ class Sources:
         from advisor.prediction.estimated_profile import names_of_batches
 
         names = [asked] if isinstance(asked, str) else listed("jobs", asked, "names")
+        if not names:
+            raise InvalidInput("no job is given. Name one, with or without a batch size")
         for each in names:
             of_kind("a job at its batch sizes", each, str, "its name")
         if len(names) == 1 and not names[0].endswith(".json"):
