@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from advisor.arguments import JobLike, JobsLike, listed, of_kind, sharing_meant
+from advisor.arguments import (
+    JobLike,
+    JobsLike,
+    check_fleet,
+    check_ranking,
+    listed,
+    number_meant,
+    of_kind,
+    sharing_meant,
+)
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.recommendation import Forecast, Recommendation
@@ -100,6 +109,7 @@ class Advisor(Sources):
         from advisor.plan.ranking import ranked
 
         check_objective(objective)
+        check_ranking(conditions, level)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
         return ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
@@ -125,6 +135,7 @@ class Advisor(Sources):
         """How many copies of `job` fit on the GPU, and how many pay; see `copies_that_pay`."""
         from advisor.plan.copies_search import copies_that_pay
 
+        check_ranking(conditions, level)
         asked = self.one_job(job)
         found = copies_that_pay(asked, self.card, self.predictor, conditions, level)
         return replace(found, standing=self.standing([asked]))
@@ -147,6 +158,8 @@ class Advisor(Sources):
         """
         from advisor.plan.trials import trials_that_pay
 
+        for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
+            number_meant(what, number)
         copies = self.recommend_copies(job, conditions, level)
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
@@ -178,7 +191,9 @@ class Advisor(Sources):
     ) -> "Additions":
         """Which of the jobs `offered` may join the running ones; see `additions`."""
         from advisor.plan.admission import additions
+        from advisor.plan.running_jobs import Running
 
+        of_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
         asked = self.jobs(offered)
         found = additions(running, asked, self.card, self.predictor, limits)
         return replace(found, standing=self.standing([*running.jobs, *asked]))
@@ -253,6 +268,9 @@ class Advisor(Sources):
         """
         from advisor.plan.over_time import over_time
 
+        check_fleet(fleet, self.card.key)
+        number_meant("at_once", at_once)
+        arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
         found = over_time(arrivals, sharing_meant(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
         return replace(found, standing=self.standing(distinct))

@@ -2,12 +2,17 @@
 
 from collections.abc import Iterable
 from functools import cache
+from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from advisor.english import with_article
 from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import gpu_meant
+from advisor.plan.rules import Conditions
+from advisor.prediction.interval import LEVELS
 from advisor.sharing import Sharing, parse_sharing
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job
 from advisor.workload.job_count import job_set
 from advisor.workload.job_words import parse_jobs
 from advisor.workload.profile import FindsProfiles, Profile
@@ -71,7 +76,7 @@ def listed(what: str, asked: Any, of: str) -> list[Any]:
     Raises:
         InvalidInput: It is no list, or a word that would be taken letter by letter.
     """
-    if isinstance(asked, str | Profile | Job) or not isinstance(asked, Iterable):
+    if isinstance(asked, str | Profile | Job | Arrival) or not isinstance(asked, Iterable):
         raise InvalidInput(f"{what} are a list of {of}, as [{_shown(asked)}]")
     return list(asked)
 
@@ -84,6 +89,61 @@ def of_kind(what: str, asked: object, kind: Any, example: str) -> None:
     """
     if not isinstance(asked, kind):
         raise InvalidInput(f"{what} is written as {example}; got {_shown(asked)}")
+
+
+def number_meant(what: str, asked: object, *, counts: bool = False) -> None:
+    """Check that `asked` is a number, or None, which says nothing.
+
+    Args:
+        what: What messages call it.
+        asked: As a caller wrote it.
+        counts: Whether it is to be a whole number of at least 1.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if asked is None or (isinstance(asked, int) and asked >= 1):
+        return
+    if counts or not isinstance(asked, Real):
+        kind = "whole number of at least 1" if counts else "number"
+        raise InvalidInput(f"{what} is a {kind}; got {_shown(asked)}")
+
+
+def path_meant(what: str, asked: object) -> Path | None:
+    """The path that `asked` stands for, which may be a word, or None.
+
+    Raises:
+        InvalidInput: It is no path; the message calls it `what`.
+    """
+    if isinstance(asked, str):
+        return Path(asked)
+    if asked is not None and not isinstance(asked, Path):
+        raise InvalidInput(f"{what} is a path, e.g. 'mine'; got {_shown(asked)}")
+    return asked
+
+
+def check_fleet(fleet: object, key: str) -> None:
+    """Check that `fleet` is one, of the GPU called `key`.
+
+    Raises:
+        InvalidInput: It is not: what is known of the one GPU says nothing of another.
+    """
+    from advisor.timeline.simulate import Fleet
+
+    of_kind("a fleet", fleet, Fleet, f"Fleet({key!r}, 1, 'first-come')")
+    if isinstance(fleet, Fleet) and gpu_meant(fleet.gpu).key != key:
+        raise InvalidInput(f"a fleet of {fleet.gpu} is asked about by Advisor({fleet.gpu!r})")
+
+
+def check_ranking(conditions: object, level: object) -> None:
+    """Check what else plans are ranked by than an objective.
+
+    Raises:
+        InvalidInput: These are no conditions, or no point of an interval.
+    """
+    of_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
+    if level not in LEVELS:
+        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {_shown(level)}")
 
 
 def _shown(value: object) -> str:

@@ -7,7 +7,15 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from advisor.arguments import JobLike, JobsLike, jobs_meant, listed, of_kind
+from advisor.arguments import (
+    JobLike,
+    JobsLike,
+    jobs_meant,
+    listed,
+    number_meant,
+    of_kind,
+    path_meant,
+)
 from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
@@ -48,7 +56,7 @@ class Sources:
             not for it, and profiles stay as on the hosts on which they were measured.
 
     Raises:
-        InvalidInput: There is no such GPU, or the name may mean several.
+        InvalidInput: There is no such GPU, the name may mean several, or a number or path is none.
     """
 
     gpu: str = DEFAULT_GPU
@@ -64,6 +72,10 @@ class Sources:
     def __post_init__(self) -> None:
         of_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
         gpu_meant(self.gpu)
+        number_meant("power_cap_w", self.power_cap_w)
+        number_meant("host_cores", self.host_cores, counts=True)
+        for name in ("profiles", "models", "calibration"):
+            object.__setattr__(self, name, path_meant(name, getattr(self, name)))
 
     @property
     def card(self) -> Gpu:
@@ -100,7 +112,13 @@ class Sources:
         """
         from advisor.prediction.estimated_profile import profile_finder
 
-        return profile_finder(self.card, self.profiles, self.calibration)
+        found = profile_finder(self.card, self.profiles, self.calibration)
+
+        def find(name: str) -> Profile:
+            of_kind("a profile", name, str, "its name")
+            return found(name)
+
+        return find
 
     @cached_property
     def uncalibrated(self) -> "Predictor":
@@ -156,7 +174,7 @@ class Sources:
         profiles = {job.name: job.profile for job in jobs}
         known = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
         paced = tuple((name, found) for name, found in known if found is not None)
-        return replace(self.machine.standing(jobs), own_paces=paced)
+        return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
         """The same sources under another power cap; both share what was read and predicted.
@@ -243,6 +261,8 @@ class Sources:
         from advisor.prediction.estimated_profile import names_of_batches
 
         names = [asked] if isinstance(asked, str) else listed("jobs", asked, "names")
+        if not names:
+            raise InvalidInput("no job is given. Name one, with or without a batch size")
         for each in names:
             of_kind("a job at its batch sizes", each, str, "its name")
         if len(names) == 1 and not names[0].endswith(".json"):

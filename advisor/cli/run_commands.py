@@ -86,7 +86,7 @@ def run(
     from advisor.validate.executed_plan import document_of, expected_by, saved_plan
 
     if (plan is None) == (terms.resume is None):
-        raise InvalidInput("name a PLAN, or a run by --resume")
+        raise InvalidInput("name a PLAN, or a run by --resume, and not both")
     log = mlflow_log(mlflow)
     with live() as show:
         ask = terms.ask(show, None if log is None else log.run)

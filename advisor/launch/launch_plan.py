@@ -160,8 +160,8 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
     for start, job in zip(plan.starts, prediction.jobs, strict=True):
         if start.memory_cap_mib is None and job.oom_probability > MAX_OOM_PROBABILITY:
             raise NothingFits(
-                f"{plan.sharing}: {job.job} runs out of memory with a chance of "
-                f"{job.oom_probability:.0%}. Export another plan: `advisor recommend`."
+                f"{plan.sharing}: some job, such as {job.job}, runs out of memory with a chance of "
+                f"{prediction.oom_probability:.0%}. Export another plan: `advisor recommend`."
             )
 
 

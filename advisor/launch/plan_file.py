@@ -17,6 +17,7 @@ from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
 from advisor.prediction.estimated_profile import profile_finder
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.traversal import check_count
+from advisor.workload.documents import read_json
 from advisor.workload.files import located, read_bytes
 from advisor.workload.job import Job
 from advisor.workload.plan_document import (
@@ -84,6 +85,12 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         InvalidInput: It holds no plan, or a job has no profile, or the profile is of another
             workload.
     """
+    found = read_json(path, _REMEDY)
+    if isinstance(found, dict) and found.get("objective") is not None:
+        raise InvalidInput(
+            f"{path}: it is advice, of several plans. `advisor export --format json` writes one of "
+            f"them, by --rank; `advisor run` takes advice too."
+        )
     document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)

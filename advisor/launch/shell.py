@@ -215,6 +215,15 @@ def command(start: Start) -> str:
     return " ".join([*first, shlex.join(script.command)])
 
 
+def without_mps(start: Start) -> str:
+    """A line of plain sh that runs a job which finds no MPS daemon, not even its machine's own."""
+    settings = f'CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" {numbered(start)}'
+    return (
+        f"NO_MPS=$(mktemp -d) && {settings} {command(start)}; failed=$?; "
+        f'rm -rf "$NO_MPS"; exit "$failed"'
+    )
+
+
 def secrets(starts: Iterable[Start]) -> Iterator[str]:
     """Lines that stop a script, before it starts anything, where a secret of a job is not set."""
     scripts = (start.job.profile.workload.script for start in starts)

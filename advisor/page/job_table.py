@@ -63,6 +63,10 @@ def job_table(
     rows = edited.astype(object).where(edited.notna(), None).to_dict("records")
     rows = tuple(row for row in rows if row["name"] is not None)
     st.session_state["job table"] = replace(table, now=rows)
+    strangers = [row.name for row in linked if row.name not in offered]
+    if strangers and rows == table.first:
+        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(strangers))
+        st.info(f"The link also asks about {unknown}, of which there is no profile here.")
     return tuple(map(wanted_job, rows))
 
 

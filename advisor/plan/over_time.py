@@ -33,6 +33,8 @@ def over_time(
     """Simulate `arrivals`; arguments and errors as of `advisor.api.Advisor.simulate`."""
     if not all(isinstance(each, Arrival) for each in arrivals):
         raise InvalidInput("arrivals are a list of Arrival(Job(...), arrival_s)")
+    if not arrivals:
+        raise InvalidInput("no job arrives: simulate at least one")
     gpu = gpu_meant(fleet.gpu)
     if at_once is not None and at_once < 1:
         raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")

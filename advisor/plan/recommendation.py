@@ -77,6 +77,8 @@ class Standing:
         estimated: Profiles that were not measured on this GPU or at this batch size, but estimated
             from others that were.
         own_paces: Jobs by name, and what the user's own runs say of their pace.
+        power_cap_w: Power cap in watts of all that was predicted; None: the GPU's own limit, or
+            plans that have caps of their own.
     """
 
     calibrated: Calibrated | None = None
@@ -85,6 +87,7 @@ class Standing:
     unsteady: tuple[str, ...] = ()
     estimated: tuple[Profile, ...] = ()
     own_paces: tuple[tuple[str, OwnPace], ...] = ()
+    power_cap_w: float | None = None
 
     @property
     def doubts(self) -> "tuple[Stale | str, ...]":

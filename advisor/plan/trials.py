@@ -105,7 +105,7 @@ def trials_that_pay(
         return Trials(
             copies=copies, steps=length, start_s=start_s, at_once=copies.pay, study=None
         )  # fmt: skip
-    if not 1 <= count <= MAX_TRIALS:
+    if not 1 <= count <= MAX_TRIALS or count % 1:
         raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
     walls = [
         _wall_s(copies, row, predictor, length, count).later(start_s * ceil(count / row.copies))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.plan.admission import Addition, Additions
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
-from advisor.report.headline import estimated, host_note, with_estimates_named
+from advisor.report.headline import basis_notes, estimated, with_estimates_named
 from advisor.report.table_layout import answer_above_table, plain_table
 from advisor.workload.job import Job
 
@@ -146,4 +146,4 @@ def notes_on_additions(found: Additions) -> Iterator[str]:
         yield "Deadlines are judged as if all epochs of every job were still to come."
     if not found.found[0].prediction.confirmed_on_hardware:
         yield f"This is {estimated(found.found[0].prediction)}."
-    yield host_note(found.standing)
+    yield from basis_notes(found.standing)

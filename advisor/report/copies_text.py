@@ -8,7 +8,7 @@ from advisor.english import counted
 from advisor.plan.copies_search import PAYS, Copies, CopiesRow
 from advisor.report import units
 from advisor.report.documents import SCHEMA, memory_document, standing_document
-from advisor.report.headline import host_note, with_estimates_named
+from advisor.report.headline import basis_notes, with_estimates_named
 from advisor.report.table_layout import answer_above_table, fits, plain_table
 from advisor.sharing import Sharing
 
@@ -31,7 +31,7 @@ def copies_report(found: Copies, *, details: bool = False) -> "RenderableType":
         details: Whether to show every number of copies.
     """
     advice = with_estimates_named(found.standing, _advised_copies(found))
-    notes = [*notes_on_numbers(found, "copies"), host_note(found.standing)]
+    notes = [*notes_on_numbers(found, "copies"), *basis_notes(found.standing)]
     return numbers_on_a_screen(
         found.rows, found.pay, details,
         lambda rows, more: answer_above_table(advice, _copies_table(rows), [*notes, *more]),

@@ -98,6 +98,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),
         "host": host_note(standing),
+        "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale],
         "unsteady": list(standing.unsteady),

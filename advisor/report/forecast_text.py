@@ -84,25 +84,41 @@ def _energy(job: JobPrediction) -> str:
     )
 
 
-Letters = dict[str, tuple[str, Job]]
+Letters = dict[str, tuple[str, str]]
 
 
 def letters_of(jobs: Sequence[Job]) -> Letters:
-    """A letter for each workload, by name."""
-    first = {job.name: job for job in reversed(jobs)}
-    names = list(dict.fromkeys(job.name for job in jobs))
-    return {name: (_letter(index), first[name]) for index, name in enumerate(names)}
+    """A letter for each workload, and what is to be done of it, by name."""
+    of_name: dict[str, list[Job]] = {}
+    for job in jobs:
+        of_name.setdefault(job.name, []).append(job)
+    return {
+        name: (_letter(index), _described(alike))
+        for index, (name, alike) in enumerate(of_name.items())
+    }
 
 
 def _letter(index: int) -> str:
     return chr(ord("A") + index) if index < 26 else f"A{index}"
 
 
-def described(job: Job) -> str:
-    extras = [counted(job.epochs, "epoch")] * (job.epochs != 1)
-    extras += [f"{job.validation_s:g} s of validation an epoch"] * (job.validation_s > 0)
-    extras += [f"{job.checkpoint_s:g} s of checkpoints an epoch"] * (job.checkpoint_s > 0)
-    return ", ".join([job.name, *extras])
+def _described(alike: Sequence[Job]) -> str:
+    """Jobs of one workload: its name, and how much of it they are to do."""
+    said = [
+        *_least_to_most([job.epochs for job in alike], 1, "epochs"),
+        *_least_to_most([job.validation_s for job in alike], 0, "s of validation an epoch"),
+        *_least_to_most([job.checkpoint_s for job in alike], 0, "s of checkpoints an epoch"),
+    ]
+    return ", ".join([alike[0].name, *said])
+
+
+def _least_to_most(amounts: Sequence[float], usual: float, unit: str) -> Iterator[str]:
+    """So much of a `unit`, or from so much to so much, unless it is what is `usual` of all."""
+    least, most = min(amounts), max(amounts)
+    if least < most:
+        yield f"{least:g} to {most:g} {unit}"
+    elif least != usual:
+        yield f"{least:g} {unit}"
 
 
 def epoch(job: JobPrediction) -> str:

@@ -11,7 +11,7 @@ from advisor.plan.recommendation import Plan, Recommendation
 from advisor.prediction.mix_prediction import JobPrediction
 from advisor.prediction.profile_gaps import briefly
 from advisor.report import units
-from advisor.report.forecast_text import Letters, described, epoch, equal_jobs, memory_held
+from advisor.report.forecast_text import Letters, epoch, equal_jobs, memory_held
 from advisor.report.headline import gain, plan_name, shown_cost
 from advisor.report.sharing_words import explained, words_of
 from advisor.report.table_layout import fits, plain_table
@@ -90,10 +90,10 @@ def _jobs_table(jobs: Sequence[JobPrediction], letters: "Letters") -> "FittedTab
     table = plain_table("", "job", "epoch while all run", "step vs alone")
     table.abreast, table.columns[1].no_wrap = 2, True
     for same in equal_jobs(jobs):
-        letter, job = letters[same[0].job]
+        letter, what = letters[same[0].job]
         slower = f"{units.number(same[0].slowdown)}x"
         copies = units.collapsed([letter] * len(same))
-        table.add_row(copies, described(job), epoch(same[0]), slower)
+        table.add_row(copies, what, epoch(same[0]), slower)
     return table
 
 

@@ -35,6 +35,13 @@ def cap_note(cap_w: float) -> str:
     return f"Under a power cap of {units.number(cap_w)} W: {CAP_NOTE}."
 
 
+def basis_notes(standing: Standing) -> Iterator[str]:
+    """As `cap_note` where all is under one cap, and as `host_note`."""
+    if standing.power_cap_w is not None:
+        yield cap_note(standing.power_cap_w)
+    yield host_note(standing)
+
+
 def host_note(standing: Standing) -> str:
     """How fast a host the advice assumes, and how that is known."""
     return " ".join([_checked(standing), *_paced(standing)])

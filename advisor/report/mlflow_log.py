@@ -2,7 +2,8 @@
 
 Each becomes a run of the experiment ``advisor``: the question as parameters, the answer as metrics,
 and the document as an artifact. Variables of a job's environment, and the shell lines that set
-them, are left out, since they may be secrets. The tag ``advisor.kind`` says what was logged, and
+them, are left out, since they may be secrets, and values of options that are secret by name are
+hidden. The tag ``advisor.kind`` says what was logged, and
 ``advisor.basis`` whether its figures were measured or predicted.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.errors import AdvisorError
+from advisor.workload.secret_names import masked_line, masked_words
 
 if TYPE_CHECKING:
     from advisor.workload.profile import Profile
@@ -26,8 +28,9 @@ _BASIS: dict[Kind, str] = {
     "run": "measured",
 }  # fmt: skip
 
-# Keys under which variables of the environment may be.
+# Keys under which variables of the environment may be, and those of commands.
 _SECRET = ("environment", "commands")
+_COMMAND = "command"
 # What MLflow does not allow in names of parameters and metrics.
 _NO_NAME = re.compile(r"[^\w./ -]+")
 # MLflow's longest value of a parameter.
@@ -126,10 +129,20 @@ class MlflowLog:
 def _without_secrets(found: Any) -> Any:
     if isinstance(found, Mapping):
         kept = {key: each for key, each in found.items() if key not in _SECRET}
-        return {key: _without_secrets(each) for key, each in kept.items()}
+        return {
+            key: _masked(each) if key == _COMMAND else _without_secrets(each)
+            for key, each in kept.items()
+        }
     if isinstance(found, list | tuple):
         return [_without_secrets(each) for each in found]
     return found
+
+
+def _masked(command: Any) -> Any:
+    """A job's command, which is words, or where a figure comes from, which is a line."""
+    if isinstance(command, str):
+        return masked_line(command)
+    return list(masked_words(command)) if command else command
 
 
 def _numbers(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, float]]:

@@ -10,7 +10,6 @@ from advisor.report import units
 from advisor.report.answer_text import paragraphs
 from advisor.report.forecast_text import (
     Letters,
-    described,
     epoch,
     equal_jobs,
     letters_of,
@@ -66,7 +65,7 @@ def _in_full(
     from rich.padding import Padding
     from rich.text import Text
 
-    yield from (Text(f"{letter}  {described(job)}") for letter, job in letters.values())
+    yield from (Text(f"{letter}  {what}") for letter, what in letters.values())
     yield Text()
     yield _row()
     for plan in shown:

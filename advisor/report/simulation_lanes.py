@@ -46,7 +46,8 @@ def lanes(simulation: Simulation) -> Iterator[Lane]:
     column_s = simulation.makespan_s.p50 / _COLUMNS
     unit, size_s = units.time_unit(simulation.makespan_s.p50)
     yield Lane(
-        f"over time, {units.number(column_s / size_s)} {unit} a character; "
+        f"over time, {units.number(column_s / size_s)} {unit} a character, of which curves are "
+        f"means; "
         f"{_RUNS} runs, {_WAITS} waits",
         "dim",
     )

@@ -9,7 +9,7 @@ from advisor.plan.over_time import OverTime
 from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import estimated, host_note, with_estimates_named
+from advisor.report.headline import basis_notes, estimated, with_estimates_named
 from advisor.report.simulation_lanes import lanes
 from advisor.timeline.outcome import SimulatedJob, Simulation
 
@@ -23,7 +23,7 @@ def simulation_report(found: OverTime) -> "RenderableType":
     from rich.text import Text
 
     facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
-    lines = [*facts, host_note(found.standing)]
+    lines = [*facts, *basis_notes(found.standing)]
     chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
     return Group(
         Text(simulation_heading(found), style="bold"),

@@ -8,7 +8,7 @@ from advisor.plan.slice_batches import WHOLE, BatchOnSlice, OfAnExample, SliceBa
 from advisor.prediction.interval import Interval
 from advisor.report import units
 from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.headline import NOT_CONFIRMED, host_note, with_estimates_named
+from advisor.report.headline import NOT_CONFIRMED, basis_notes, with_estimates_named
 from advisor.report.table_layout import answer_above_table, plain_table
 
 if TYPE_CHECKING:
@@ -156,4 +156,4 @@ def _notes(found: SlicesForJob) -> Iterator[str]:
     yield "time and energy of the whole GPU over the examples of all of them."
     if not found.confirmed_on_hardware:
         yield f"This is {NOT_CONFIRMED}."
-    yield host_note(found.standing)
+    yield from basis_notes(found.standing)

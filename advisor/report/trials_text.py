@@ -17,7 +17,7 @@ from advisor.report.copies_text import (
     way_of,
 )
 from advisor.report.documents import SCHEMA, standing_document
-from advisor.report.headline import host_note, with_estimates_named
+from advisor.report.headline import basis_notes, with_estimates_named
 from advisor.report.table_layout import answer_above_table, plain_table
 
 if TYPE_CHECKING:
@@ -133,4 +133,4 @@ def _notes(found: Trials) -> Iterator[str]:
         )
     else:
         yield "Counted are training steps; that processes start and models are built comes on top."
-    yield host_note(found.standing)
+    yield from basis_notes(found.standing)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import get_args
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
@@ -31,7 +32,7 @@ class Fleet:
         price_eur_per_gpu_hour: None: costs are not computed.
 
     Raises:
-        InvalidInput: There is no GPU, or the price is below 0.
+        InvalidInput: There is no GPU, no such policy, or the price is below 0.
     """
 
     gpu: str
@@ -42,6 +43,8 @@ class Fleet:
     def __post_init__(self) -> None:
         if self.gpus < 1:
             raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        if self.policy not in (known := get_args(Policy)):
+            raise InvalidInput(f"a policy is one of {', '.join(known)}; got {self.policy!r:.60}")
         price = self.price_eur_per_gpu_hour
         if price is not None and not (isfinite(price) and price >= 0):
             raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")

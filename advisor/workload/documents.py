@@ -68,7 +68,7 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
     import tomllib  # not at the top: a script that is measured may run on Python 3.10
 
     try:
-        document = tomllib.loads(text.decode())
+        document = tomllib.loads(text.decode("utf-8-sig"))
         _refuse_deep(document)
     except RecursionError:
         raise InvalidInput(f"{where}: {_TOO_DEEP}. Correct the file.") from None

@@ -144,6 +144,18 @@ def is_file(path: Path) -> bool:
     return False
 
 
+def present_folder() -> Path:
+    """The folder that this process is in, which other processes are started in too.
+
+    Raises:
+        InvalidInput: It was removed meanwhile.
+    """
+    try:
+        return Path.cwd()
+    except OSError:
+        raise InvalidInput("the folder that you are in is gone. Change into another.") from None
+
+
 def kind_of(found: os.stat_result) -> str:
     """The kind of file that `found` describes, in words."""
     return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")

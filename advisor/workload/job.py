@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from math import isfinite
 from numbers import Real
+from types import NoneType
 
 from advisor.errors import InvalidInput
 from advisor.workload.plausible import (
@@ -18,6 +19,13 @@ from advisor.workload.profile import Profile
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
 
+# Fields that are no numbers: what each holds, and that in words.
+_OTHER_KINDS = (
+    ("user", (str, NoneType), "a name"),
+    ("data_parallel", bool, "True or False"),
+    ("isolated", bool, "True or False"),
+    ("choices", (tuple, list), "a tuple of Profiles"),
+)
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
 _MOST_LONGER = 5.0
@@ -98,6 +106,9 @@ class Job:
             optional = field in ("deadline_s", "protect")
             if not isinstance(value, Real) and not (optional and value is None):
                 raise InvalidInput(f"{self.name}: {field} is a number, got {value!r:.60}")
+        for field, kinds, said in _OTHER_KINDS:
+            if not isinstance(value := getattr(self, field), kinds):
+                raise InvalidInput(f"{self.name}: {field} is {said}, got {value!r:.60}")
 
     def _check_limits(self) -> None:
         """Check deadline and protection."""
@@ -108,6 +119,11 @@ class Job:
             check_hurt(f"{self.name}: protect", self.protect)
 
     def _check_choices(self) -> None:
+        if wrong := [each for each in self.choices if not isinstance(each, Profile)]:
+            raise InvalidInput(
+                f"{self.name}: choices are Profiles, as Advisor.find_profile finds them, got "
+                f"{wrong[0]!r:.60}"
+            )
         batches = [self.batch, *(each.workload.batch for each in self.choices)]
         if len(set(batches)) < len(batches):
             raise InvalidInput(
@@ -175,6 +191,6 @@ class Arrival:
         if self.arrival_s > MOST_WAIT_S:
             raise InvalidInput(
                 f"{self.job.name}: arrival_s counts seconds from the first job on, at most "
-                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:,.0f}. Of times since 1970, or in "
+                f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:.12g}. Of times since 1970, or in "
                 f"nanoseconds, take away the first, and divide"
             )

@@ -109,6 +109,8 @@ def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
             f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "
             f"from."
         )
+    if isinstance(document["job"], dict):
+        raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
     return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
 
 

@@ -4,6 +4,7 @@ The only importer of pydantic, and only when something is read.
 """
 
 import re
+from codecs import BOM_UTF8
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +50,7 @@ def parse_record(
     """
     from pydantic import ValidationError
 
+    text = text.removeprefix(BOM_UTF8) if isinstance(text, bytes) else text  # as editors write it
     try:
         record: _Record | None = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
     except ValidationError as error:

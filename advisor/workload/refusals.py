@@ -15,6 +15,7 @@ Found = Mapping[str, Any]
 """One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``."""
 
 _UNKNOWN, _MISSING = "unexpected_keyword_argument", "missing"
+_NO_LIST = ("tuple_type", "list_type")
 # Of all that a file lacks, more than these are counted.
 _NAMED = 3
 _WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
@@ -49,6 +50,8 @@ def _said(kind: type, found: Found) -> str:
         *places, name = found["loc"]
         near = get_close_matches(str(name), sorted(_fields_at(kind, places)), n=1)
         return f"{field} is no known field" + "".join(f"; did you mean {each}?" for each in near)
+    if found["type"] in _NO_LIST:
+        return f"{field}: write a list, as [...]"
     return f"{field} is missing" if found["type"] == _MISSING else f"{field}: {found['msg']}"
 
 

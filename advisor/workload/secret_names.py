@@ -43,6 +43,11 @@ def masked_words(command: Sequence[str]) -> Iterator[str]:
         hides_next = secret and "=" not in word
 
 
+def masked_line(line: str) -> str:
+    """A command in one line for others to see, as `masked_words` has it."""
+    return " ".join(masked_words(line.split(" ")))
+
+
 def secrets_held(
     jobs: "Iterable[Job]", *, variables: bool, text: str | None = None
 ) -> Iterator[str]:

@@ -25,6 +25,11 @@ _SET_BY_US = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_")
 _LONGEST_WORD, _MOST_WORDS = 2**17 - 1, 10_000
 
 
+def is_name(name: str) -> bool:
+    """Whether a workload can have that `name`, which is also that of its profile's file."""
+    return _NAME.fullmatch(name) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """How a training job of the user's is started.
@@ -165,8 +170,11 @@ class Workload:
     script: Script | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise InvalidInput(f"{self.name!r} names no workload: letters, digits and ._+- only")
+        if not is_name(self.name):
+            raise InvalidInput(
+                f"{self.name!r} names no workload: up to 120 of a-z, A-Z, 0-9 and ._+-, first a "
+                f"letter or digit"
+            )
         if f"{self.name}.json" == EVALUATION:
             raise InvalidInput(
                 f"{EVALUATION} lies next to profiles and is not one: choose another name"

@@ -58,6 +58,14 @@ def test_a_plan_beside_itself_is_compared_without_and_with_a_power_cap(advisor):
     assert document["power_w"]["change"] < 0 < document["cost"]["change"]
 
 
+@pytest.mark.parametrize("words", [["explain", "FILE", "mps"], ["simulate", "--plan", "FILE"]])
+def test_advice_in_the_place_of_a_plan_is_told_what_writes_one(advisor, tmp_path, words):
+    (file := tmp_path / "advice.json").write_text(advisor("recommend", *BOTH, "--json").out)
+    said = advisor(*(str(file) if word == "FILE" else word for word in words))
+    assert said.code == 2
+    assert "it is advice, of several plans. `advisor export --format json` writes one" in said.err
+
+
 def test_a_plan_file_keeps_its_power_cap(advisor, exported):
     path = exported("capped", "mps", *BOTH, "--power-cap", 400)
     document = json.loads(advisor("explain", "mps", path, "--json").out)

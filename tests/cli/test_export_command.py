@@ -57,6 +57,17 @@ def test_of_many_jobs_the_groups_are_exported_that_recommend_found(advisor):
     assert [each["sharing"] for each in exported] == [each["sharing"] for each in recommended]
 
 
+def test_of_a_plan_under_a_power_cap_it_is_said_that_run_does_not_take_it(advisor, tmp_path):
+    words = ("export", *BOTH, "--power-cap", 400, "--format", "json", "--out", tmp_path / "p.json")
+    for more in ((), ("--gpus", 2)):
+        said = advisor(*words, *more)
+        assert said.code == 0
+        assert (
+            "`advisor run` will refuse this plan: the plan is under a power cap of 400" in said.err
+        )
+        assert "shows what it would do" not in said.err
+
+
 def test_for_several_gpus_a_plan_is_written_for_each_that_run_takes(advisor, tmp_path):
     words = ("export", *BOTH, "--gpus", 2, "--format", "json")
     said = advisor(*words, "--out", tmp_path / "plan.json")

@@ -206,3 +206,21 @@ def test_now_on_a_gpu_that_is_cut_asks_for_the_instances(advisor, on_gpu):
 
 def test_now_without_such_a_gpu_has_its_own_exit_code(advisor):
     assert advisor("recommend", BERT, "--now", "--device", "99").code == 4
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("recommend", f"{RESNET}:auto"),
+        ("recommend", SMALL, "--running", RESNET, "--hurt", 3),
+        ("trials", RESNET),
+        ("batch", RESNET),
+        ("simulate", f"{RESNET}:2"),
+    ],
+)
+def test_an_answer_under_a_power_cap_says_so_and_what_it_is_translated_from(advisor, asked):
+    capped = (*asked, "--power-cap", 400)
+    note = "Under a power cap of 400 W: not measured on this GPU: translated from"
+    assert note in " ".join(advisor(*capped).out.split())
+    assert json.loads(advisor(*capped, "--json").out)["power_cap_w"] == 400
+    assert "power cap" not in advisor(*asked).out

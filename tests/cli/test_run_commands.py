@@ -138,8 +138,8 @@ def test_a_job_that_fails_makes_the_command_fail_and_names_its_log(advisor, scri
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name a PLAN"),
-        (["--resume", "nobody"], "no run is called nobody"),
+        ([], "name a PLAN, or a run by --resume, and not both"),
+        (["--resume", "nobody"], "no run is called 'nobody'"),
         (["nowhere.json"], "No such file"),
     ],
 )

@@ -158,3 +158,23 @@ def test_no_message_commands_a_terminal(advisor, words):
     assert said.code == 2
     assert not set("\x1b\a\u202e") & set(said.err)
     assert "\nerror: c" not in said.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("profile", "--device", "cpu", "--to-end", "--", "true"),
+        ("calibrate", "--device", "cpu"),
+        ("run", "PLAN", "--device", "cpu"),
+    ],
+)
+def test_from_a_folder_that_is_gone_nothing_is_started_and_it_is_said(tmp_path, words):
+    plan, root = tmp_path / "plan.json", Path(__file__).parents[2]
+    environment = os.environ | {"XDG_DATA_HOME": str(tmp_path), "PYTHONPATH": str(root)}
+    written = ("export", "bert-base-finetune-bs16", "--format", "json", "--out", str(plan))
+    assert ran(*written, env=environment, stdout=subprocess.DEVNULL).returncode == 0
+    (gone := tmp_path / "gone").mkdir()
+    asked = (str(plan) if word == "PLAN" else word for word in words)
+    done = ran(*asked, env=environment, cwd=gone, preexec_fn=lambda: os.rmdir(gone))  # noqa: PTH106
+    assert done.returncode == 2
+    assert done.stderr.strip() == b"error: the folder that you are in is gone. Change into another."

@@ -45,9 +45,15 @@ def test_jobs_without_mps_are_no_clients_of_the_callers_own(sharing, sockets, ca
 
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("sharing", ["naive", "serial"])
-def test_slurm_takes_no_mps_settings_of_who_submits(sharing, callers_mps):
-    ended("slurm", handed(sharing), **callers_mps)
-    assert Path(f"{RESNET.name}.sh.named").read_text() == "\n"
+def test_jobs_of_slurm_without_mps_find_no_daemon_of_who_submits_or_of_the_node(
+    sharing, sockets, callers_mps
+):
+    ended("slurm", handed(sharing), FAILS=f"{RESNET.name}.sh", **callers_mps)
+    for job in (RESNET, BERT):
+        assert seen_by(job) == "off device=2 limit="
+        assert Path(f"{job.name}.sh.named").read_text() == "CUDA_MPS_PIPE_DIRECTORY\n"
+    assert sorted(Path("submitted").read_text().split()) == ["0", "3"], "as the jobs ended"
+    assert [each.name for each in sockets.iterdir()] == ["own"]
 
 
 @pytest.mark.parametrize(

@@ -280,8 +280,11 @@ def test_a_link_restores_what_was_asked(page):
     assert jobs(page)["bert-base-finetune-bs16"]["copies"] == 2
     assert jobs(page)["bert-base-finetune-bs16"]["epochs"] == 3
     assert len(jobs_of_plan(page)) == 3
+    unknown = "The link also asks about `nobody-knows`, of which there is no profile here."
+    assert unknown in [each.value for each in page.info]
     fill_in(page, "bert-base-finetune-bs16", copies=1)
     assert not page.exception
+    assert unknown not in [each.value for each in page.info]
     assert page.query_params["job"] == ["bert-base-finetune-bs16:1:3", "resnet26-cifar10-bs128:1:1"]
     assert "throughput" in page.query_params["objective"]
 

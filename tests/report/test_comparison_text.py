@@ -67,6 +67,7 @@ def test_a_document_has_the_keys_that_others_script_against():
     assert document.keys() == {
         "schema", "gpu", "compared_by", "note", "calibrated", "host", "own_paces",
         "stale", "unsteady", "estimated_profiles", "estimated_batches", "text",
+        "power_cap_w",
         "better", "cost", "serial", "plans", "power_w", "jobs",
     }  # fmt: skip
     assert document["better"] == "mps"

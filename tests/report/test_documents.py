@@ -43,6 +43,7 @@ def test_a_prediction_has_the_keys_that_others_script_against():
     document = as_read(forecast_document(forecast(Mixes(JOBS, StandIn()), Mps((43, 57)))))
     standing = {
         "calibrated",
+        "power_cap_w",
         "host",
         "own_paces",
         "stale",
@@ -67,9 +68,9 @@ def test_what_was_not_measured_is_null():
 def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
-        "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "own_paces",
-        "stale", "unsteady", "estimated_profiles", "estimated_batches", "verdict", "workloads",
-        "epochs", "serial", "plans", "left_out",
+        "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "power_cap_w",
+        "own_paces", "stale", "unsteady", "estimated_profiles", "estimated_batches", "verdict",
+        "workloads", "epochs", "serial", "plans", "left_out",
         "searched",
     }  # fmt: skip
     verdict = document["verdict"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.errors import AdvisorError
+from advisor.measure.process.provenance import command_line
 from advisor.report.mlflow_log import EXPERIMENT, MlflowLog
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Script
@@ -79,6 +80,25 @@ def test_what_a_user_put_into_the_environment_of_a_job_is_not_logged(store):
     assert "t.py" in str(store.runs[0].files)
     for each in store.runs:
         assert "hidden" not in f"{each.params} {each.metrics} {each.files} {each.tags}"
+
+
+@pytest.mark.parametrize(
+    "given", [["--api-key", "hidden"], ["--token=hidden"], ["--password=hidden"]]
+)
+def test_the_value_of_a_secret_option_of_a_command_is_not_logged(store, given):
+    command = ["python", "t.py", *given, "--lr", "0.1"]
+    secret = Script(command=tuple(command), folder="/here", environment={})
+    workload = replace(PROFILE.workload, source="script", script=secret)
+    made = replace(PROFILE.provenance, command=command_line("advisor.profiling", ["--", *command]))
+    log = MlflowLog("sqlite:///x.db")
+    log.profile(replace(PROFILE, workload=workload, provenance=made))
+    log.run(replace(RUN, tenants=(replace(RUN.tenants[0], workload=workload),), provenance=made))
+    log.plans(PLANS | {"workloads": [{"script": {"command": command}}]})
+    assert len(store.runs) == 3
+    for each in store.runs:
+        assert "hidden" not in f"{each.params} {each.metrics} {each.files} {each.tags}"
+        assert "'t.py', '--" in str(each.files)
+        assert "'--lr', '0.1'" in str(each.files)
 
 
 def test_a_validation_is_logged_as_both(store):

@@ -61,6 +61,14 @@ def test_equal_copies_are_one_line_and_are_counted():
     assert "B  resnet152-imagenet-bs128\n" in text
 
 
+@pytest.mark.parametrize("details", [True, False])
+def test_jobs_of_one_workload_that_are_to_do_different_amounts_say_from_what_to_what(details):
+    short = replace(SMALL, epochs=2.5, checkpoint_s=3)
+    text = printed(plans_report(advised(SMALL, short, LARGE), 1, details=details), 120)
+    assert "resnet26-cifar10-bs128, 2.5 to 150 epochs, 0 to 3 s of checkpoints an epoch" in text
+    assert "resnet152-imagenet-bs128 " in text.replace("\n", " ")
+
+
 def test_serial_is_always_shown_and_the_rest_is_counted():
     found = advised(SMALL, LARGE)
     text = printed(plans_report(found, 1))

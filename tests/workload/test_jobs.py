@@ -169,6 +169,11 @@ def test_a_job_file_says_what_is_to_run(folder, tmp_path):
             "no profile is called 'bert-base-finetune-bs64'",
         ),
         ("[[job]]\nprofile = 'P'\nbatches = [0]", "no profile is called"),
+        ("[job]\nprofile = 'P'", r"in single brackets: write \[\[job\]\] before each"),
+        (
+            "[[job]]\nprofile = 'P'\ncommand = 'python t.py'",
+            r"command: write a list, as \[\.\.\.\]",
+        ),
         ("job = 1979-05-27", "job"),
         ("job = []", "it has no .*job.* table"),
         ("[[job]", "Correct the file"),
@@ -180,6 +185,13 @@ def test_a_job_file_that_is_wrong_is_refused_with_file_and_field(folder, tmp_pat
     with pytest.raises(InvalidInput, match=said) as refusal:
         read_jobs(file, measured(folder))
     assert str(file) in str(refusal.value)
+
+
+def test_a_job_file_may_begin_as_windows_writes_it(folder, tmp_path):
+    file = tmp_path / "jobs.toml"
+    file.write_text(f"[[job]]\nprofile = '{BERT}'", encoding="utf-8-sig")
+    (job,) = read_jobs(file, measured(folder))
+    assert job.name == BERT
 
 
 def test_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():

@@ -123,6 +123,12 @@ def test_numbers_that_cannot_be_or_have_another_unit_are_refused(changes, said, 
     assert said in refused(tmp_path, **changes)
 
 
+def test_numbers_may_be_written_as_windows_writes_them(tmp_path):
+    path = written(tmp_path)
+    path.write_text(path.read_text(), encoding="utf-8-sig")
+    assert read_profile(path).step_s == WATCHED.step_s
+
+
 def test_a_number_that_is_there_twice_is_refused(tmp_path):
     path = tmp_path / "my-job.json"
     path.write_text(minimal_text(WATCHED).replace("}", ', "step_s": 0.2}'))

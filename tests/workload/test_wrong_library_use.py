@@ -64,8 +64,33 @@ def test_a_name_is_a_job_in_every_question():
         (lambda _: Job(None), "Job takes a Profile, got NoneType"),
         (lambda one: Job(one.find_profile(RESNET), epochs="x"), "epochs is a number, got 'x'"),
         (lambda one: Job(one.find_profile(RESNET), epochs=None), "epochs is a number, got None"),
+        (lambda one: Job(one.find_profile(RESNET), choices="x"), "choices is a tuple of Profiles"),
+        (lambda one: Job(one.find_profile(RESNET), choices=[RESNET]), "choices are Profiles, as"),
+        (lambda one: Job(one.find_profile(RESNET), user=3), "user is a name, got 3"),
+        (lambda one: Job(one.find_profile(RESNET), isolated="no"), "isolated is True or False"),
+        (lambda one: one.find_profile(None), "a profile is written as its name; got None"),
+        (lambda one: one.recommend([RESNET], conditions=3), r"conditions is written as .*; got 3"),
+        (lambda one: one.recommend([RESNET], level="p99"), "level is one of p05, p50, p95; got"),
+        (lambda one: one.trials(RESNET, count="x"), "count is a number; got 'x'"),
+        (lambda one: one.trials(RESNET, count=1.5), "a search has 1 to 100,000 trials, got 1.5"),
+        (lambda one: one.trials(RESNET, steps="x"), "steps is a number; got 'x'"),
+        (lambda one: one.simulate([], "mps", Fleet(one.gpu, 1, "first-come")), "no job arrives"),
+        (lambda one: one.simulate([], "mps", None), r"written as Fleet\('h200-141gb', 1"),
+        (lambda one: one.simulate([], "mps", Fleet("a100-40gb", 1, "first-come")), "a fleet of "),
+        (lambda one: Fleet(one.gpu, 1, "x"), "a policy is one of first-come, .*; got 'x'"),
+        (lambda one: one.admit(3, [RESNET], AdmissionLimits()), "what runs is .*; got 3"),
+        (lambda one: one.batches([]), "no job is given"),
+        (lambda _: Advisor(power_cap_w="400"), "power_cap_w is a number; got '400'"),
+        (lambda _: Advisor(host_cores=0), "host_cores is a whole number of at least 1; got 0"),
+        (lambda _: Advisor(profiles=3), "profiles is a path, e.g. 'mine'; got 3"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_with_what_to_write(asked, said):
     with pytest.raises(InvalidInput, match=said):
         asked(Advisor())
+
+
+def test_a_calibration_may_be_named_by_a_word_as_folders_may(tmp_path):
+    with pytest.raises(InvalidInput, match=r"nowhere\.json: No such file"):
+        Advisor(calibration=f"{tmp_path}/nowhere.json").predict([RESNET], "naive")
+    assert Advisor(calibration="none").predict([RESNET], "naive").prediction.jobs

@@ -81,8 +81,6 @@ def node_wanted(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
         yield "# Switch MIG mode off on the node: Slurm would give each job one instance of a GPU."
     if any(part.under_mps for part in partitions):
         yield "# Jobs under MPS start its daemon and stop it again: do not start one on the node."
-    else:
-        yield "# Start no MPS daemon on the node: jobs would share by it."
 
 
 def _by_hand(plan: LaunchPlan) -> Iterator[str]:
@@ -189,8 +187,7 @@ def _words(gpu: Gpu, part: LaunchPartition, starts: tuple[Start, ...]) -> str:
         f"--cpus-per-task={_cores(starts)}{_time(starts)}"
     )
     if not _together(part):
-        started = f"{shell.numbered(starts[0])} {shell.command(starts[0])}"
-        return f"{asked} --wrap {shlex.quote(started)}"
+        return f"{asked} --wrap {shlex.quote(shell.without_mps(starts[0]))}"
     own = from_first_core(replace(part, starts=starts))
     given = shell.guard([own], by_scheduler=True)
     script = [*given, *run([own], by_scheduler=True), shell.STATUS]

@@ -20,6 +20,7 @@ from advisor.measure.process.hook_folder import hooked
 from advisor.measure.process.printed_output import telling_line
 from advisor.measure.process.progress_file import PROGRESS, blank, progress_in, record_in
 from advisor.measure.process.worker import lacks_memory
+from advisor.workload.files import present_folder
 
 JOB_MARK = "ADVISOR_JOB"
 """The variable whose value is the job's number."""
@@ -87,7 +88,7 @@ def command_of(job: ExecutedJob, device_kind: str) -> JobCommand:
     if job.steps is not None:
         words += ["--steps", str(job.steps)]
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    return JobCommand(tuple(words), Path.cwd(), threads)
+    return JobCommand(tuple(words), present_folder(), threads)
 
 
 @dataclass(frozen=True, slots=True)

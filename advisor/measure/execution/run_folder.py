@@ -176,5 +176,5 @@ def run_named(asked: str | None) -> RunFolder:
     names = ", ".join(each.path.name for each in found)
     if found:
         raise InvalidInput(f"several runs are meant: {names}. Name one of them.")
-    what = "no run is under way" if asked is None else f"no run is called {asked}"
+    what = "no run is under way" if asked is None else f"no run is called {asked!r}"
     raise InvalidInput(f"{what}. `advisor status --all` lists them.")

@@ -107,7 +107,7 @@ def predicted_word(job: JobView) -> str:
     low, middle, high = (1e3 * each for each in
                          (job.predicted.p05, job.predicted.p50, job.predicted.p95))  # fmt: skip
     beyond = ": outside" if job.outside else ""
-    return f"predicted {middle:,.1f}, {low:,.1f} to {high:,.1f}{beyond}"
+    return f"predicted {middle:,.1f} ms, {low:,.1f} to {high:,.1f}{beyond}"
 
 
 def left_word(job: JobView) -> str:

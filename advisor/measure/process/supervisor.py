@@ -20,6 +20,7 @@ from types import FrameType
 from advisor.errors import AdvisorError
 from advisor.measure.process.run_locks import sweep
 from advisor.terminal import clean
+from advisor.workload.files import present_folder
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -97,6 +98,7 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
     module, _, function = entry.partition(":")
     run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
     try:
+        present_folder()
         return run(argv)
     except AdvisorError as error:
         say(clean(f"error: {error}"))

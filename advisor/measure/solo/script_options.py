@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.spec import Script, Workload
+from advisor.workload.spec import Script, Workload, is_name
 
 # What a command begins with; no workload is called so.
 _STARTS = re.compile(r"(.*/)?(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh)|.*\.(py|sh)")
@@ -74,7 +74,7 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
         throughput=asked.throughput,
         to_end=asked.to_end,
     )
-    name = Path(script.file or script.command[0]).stem if asked.name is None else asked.name
+    name = _name_of_file(script) if asked.name is None else asked.name
     batch = 1 if asked.batch is None else asked.batch
     steps = 1 if script.to_end else asked.steps_per_epoch
     return [
@@ -87,12 +87,24 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
 
 
 def _refuse_script_options(asked: Namespace) -> None:
-    given = [name for name in _OF_SCRIPTS if getattr(asked, name)]
+    given = [name for name in _OF_SCRIPTS if _is_said(getattr(asked, name))]
     if given:
         flag = "--" + given[0].replace("_", "-")
         raise InvalidInput(
             f"{flag} describes a script: give its command after --, e.g. -- python train.py"
         )
+
+
+def _name_of_file(script: Script) -> str:
+    found = Path(script.file or script.command[0]).stem
+    if not is_name(found):
+        raise InvalidInput(f"{found!r} cannot be what its profile is called: say --name NAME")
+    return found
+
+
+def _is_said(value: object) -> bool:
+    """Whether an option was given, also where it says nothing, as an empty word or 0."""
+    return value is not None and value is not False and value != []
 
 
 def _variable(text: str) -> tuple[str, str]:

@@ -85,4 +85,4 @@ MPS_1=''
 exit "$failed"
 EOF
 )
-job_3=$(sbatch --parsable --dependency=afterany:$job_2_1 --job-name gpt2-small-pretrain-bs8 --output=%x-%j.log --gres=gpu:1 --cpus-per-task=1 --time=225 --wrap 'ADVISOR_JOB=3 ./gpt2-small-pretrain-bs8.sh')
+job_3=$(sbatch --parsable --dependency=afterany:$job_2_1 --job-name gpt2-small-pretrain-bs8 --output=%x-%j.log --gres=gpu:1 --cpus-per-task=1 --time=225 --wrap 'NO_MPS=$(mktemp -d) && CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" ADVISOR_JOB=3 ./gpt2-small-pretrain-bs8.sh; failed=$?; rm -rf "$NO_MPS"; exit "$failed"')

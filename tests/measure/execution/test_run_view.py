@@ -4,6 +4,7 @@ import pytest
 
 from advisor.measure.execution.run_status import status_lines
 from advisor.measure.execution.run_view import JobView, job_line
+from advisor.workload.plan_document import StepRange
 
 
 def line(**changed):
@@ -20,6 +21,8 @@ def line(**changed):
     [
         ({}, "running, 30 of 100 steps (30%), 20.0 ms a step (not predicted with these others), "
              "about 0:01 left"),
+        ({"step_s": None, "left_s": None, "predicted": StepRange(0.01, 0.02, 0.03)},
+         "running, 30 of 100 steps (30%), not known yet (predicted 20.0 ms, 10.0 to 30.0)"),
         ({"done": 130, "left_s": None, "step_s": None}, "running, 130 steps, 100 planned"),
         ({"steps": None, "left_s": None, "step_s": None}, "running, 30 steps"),
         ({"done": None, "left_s": None, "step_s": None}, "running, no step seen"),
