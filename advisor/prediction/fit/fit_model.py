@@ -33,11 +33,11 @@ from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import FEWEST_RUNS, Data, Model, UnseenGpu
 from advisor.prediction.physics import Physics
+from advisor.prediction.residual import mode_of_correction
 from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.sharing.traversal import plain_mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
@@ -88,7 +88,7 @@ def fit(
     # Priorities change when blocks run, not what they take: that is learnt without them.
     seen = [(each, [run for run in usable if run.mode in SHARED_MODES]) for each, usable in shared]
     physics = physics_by_gpu(modes, playback)
-    prioritised = _by_plain_mode(
+    prioritised = _with_priorities(
         [run for each, usable in shared for run in usable if each.gpu.key in physics]
     )
     solo = _Solo([pair for each, _ in seen for pair in _solo(each)])
@@ -129,10 +129,10 @@ def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
     return enough
 
 
-def _by_plain_mode(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
-    """The runs with priorities, by the mode in which they would be without."""
+def _with_priorities(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
+    """The runs with priorities, by the mode whose correction is taught by them."""
     return {mode: [each for each in usable
-                   if each.mode != mode and plain_mode(each.sharing) == mode]
+                   if each.mode != mode and mode_of_correction(each.mode) == mode]
             for mode in SHARED_MODES}  # fmt: skip
 
 
