@@ -2,7 +2,7 @@
 
 Hosts differ by half, and so does one virtual host from minute to minute; steps that wait for their
 host follow. Of 1,065 drawn runs, such a check beforehand told as much as the speed of each core
-during the run; of scripts that commands start some seconds later, about half as much.
+during the run; of scripts that commands start some seconds later, six tenths of it.
 """
 
 import json

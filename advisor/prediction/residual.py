@@ -19,7 +19,7 @@ from advisor.prediction.physics import (
 )
 from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
-from advisor.sharing import Concurrent, Mode, Mps
+from advisor.sharing import Concurrent, Mps
 from advisor.workload.profile import Profile
 
 # A short replay suffices to choose among mixes; see `benchmarks/distilled_regret.py`.
@@ -49,15 +49,6 @@ class Mix:
     effort: Effort = Effort()  # noqa: RUF009 - frozen
 
 
-def mode_of_correction(mode: Mode) -> Mode:
-    """The mode whose correction mixes of `mode` have.
-
-    With priorities that is MPS, with limits too: runs with priorities are too few to be parted, and
-    what limits do stands in columns of its own.
-    """
-    return "mps" if mode == "mps-priority" else mode
-
-
 def by_replay(
     mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction = replay_mix
 ) -> list[Floats] | None:
@@ -66,8 +57,7 @@ def by_replay(
     Args:
         mixes: At least one.
         gpu: The GPU that all share.
-        model: Its physics and corrections by mode; mixes with priorities use that of the mode
-            without, which has learnt from both.
+        model: Its physics and corrections by mode.
         play: Replays a mix.
 
     Returns:
@@ -88,7 +78,7 @@ def _of_one_mode(
     mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Floats] | None:
     sharing = mixes[0].sharing
-    correction = model.corrections.get(mode_of_correction(sharing.mode))
+    correction = model.corrections.get(sharing.mode)
     replays = _replays(mixes, gpu, model.of(gpu).physics, play)
     if correction is None or replays is None:
         return None
@@ -101,7 +91,7 @@ def _of_one_mode(
         near, alone_s = correction.near(asked), np.array([each.step_s for each in jobs])
         middle = corrected(replayed_s, correction.log_correction(near), alone_s)
         low, high = correction.log_bounds(jobs, near, middle)
-        if sharing.mode != mode_of_correction(sharing.mode):
+        if sharing.mode == "mps-priority":
             low, high = _BORROWED * low, _BORROWED * high
         if sharing.mode == "naive":
             of_mates = [

@@ -31,15 +31,16 @@ def _as_with_priorities(runs, count):
 
 def test_runs_with_priorities_change_nothing_that_is_learnt_of_other_modes(model):
     few = fit([MeasuredGpu(H200, PROFILES, [*RUNS, *_as_with_priorities(RUNS, 6)])])
-    joined = model.corrections | {"mps": few.corrections["mps"]}
+    joined = model.corrections | {"mps-priority": few.corrections["mps-priority"]}
     assert replace(few, data=model.data) == replace(model, corrections=joined)
     assert few.data["h200-141gb"].runs["mps-priority"] == 6
 
 
-def test_priorities_borrow_the_correction_of_mps_and_count_as_confirmed_once_they_ran(model):
+def test_priorities_have_the_correction_of_mps_and_count_as_confirmed_once_they_ran(model):
     pair, order = [PROFILES[name] for name in NAMES[:2]], parse_sharing("mps/priority=0,1")
     borrowed = Predictor(H200, model).predict(pair, order)
     assert not borrowed.confirmed_on_hardware
+    assert model.corrections["mps-priority"] == model.corrections["mps"]
     ran = fit([MeasuredGpu(H200, PROFILES, [*RUNS, *_as_with_priorities(RUNS, 6)])])
     assert Predictor(H200, ran).predict(pair, order).confirmed_on_hardware
 
@@ -72,7 +73,7 @@ def test_what_runs_with_priorities_took_is_learnt_for_these_and_not_for_others(m
 def test_runs_with_priorities_alone_make_no_mode():
     naive = [run for run in RUNS if run.sharing != "mps"]
     model = fit([MeasuredGpu(H200, PROFILES, [*naive, *_as_with_priorities(RUNS, 12)])])
-    assert "mps" not in model.corrections
+    assert not model.corrections.keys() & {"mps", "mps-priority"}
 
 
 def test_equal_priorities_are_predicted_as_none_are(model):

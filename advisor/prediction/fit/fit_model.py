@@ -33,7 +33,6 @@ from advisor.prediction.gpu_constants import GpuConstants, nearest_constants
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import FEWEST_RUNS, Data, Model, UnseenGpu
 from advisor.prediction.physics import Physics
-from advisor.prediction.residual import mode_of_correction
 from advisor.prediction.residual_bounds import ResidualBounds
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.prediction.trace import Floats
@@ -88,9 +87,8 @@ def fit(
     # Priorities change when blocks run, not what they take: that is learnt without them.
     seen = [(each, [run for run in usable if run.mode in SHARED_MODES]) for each, usable in shared]
     physics = physics_by_gpu(modes, playback)
-    prioritised = _with_priorities(
-        [run for each, usable in shared for run in usable if each.gpu.key in physics]
-    )
+    prioritised = {"mps-priority": _with_priorities(shared, physics)}
+    corrected = modes | ({"mps-priority": modes["mps"]} if "mps" in modes else {})
     solo = _Solo([pair for each, _ in seen for pair in _solo(each)])
     own = _constants(seen, physics, playback)
     held = [log_memory(shared, _nearest(shared.gpu, own).context)
@@ -98,8 +96,8 @@ def fit(
     return Model(
         data={each.gpu.key: _data(each, usable) for each, usable in shared if usable},
         constants=own,
-        corrections={mode: _correction(chosen, prioritised[mode], physics, playback, solo)
-                     for mode, chosen in modes.items()},
+        corrections={mode: _correction(chosen, prioritised.get(mode, []), physics, playback, solo)
+                     for mode, chosen in corrected.items()},
         capacity={mode: found for mode, chosen in modes.items()
                   if (found := fit_utilisation(chosen)) is not None},
         alone=_alone(solo.raw, _UNKNOWN_HOST),
@@ -129,11 +127,10 @@ def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
     return enough
 
 
-def _with_priorities(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
-    """The runs with priorities, by the mode whose correction is taught by them."""
-    return {mode: [each for each in usable
-                   if each.mode != mode and mode_of_correction(each.mode) == mode]
-            for mode in SHARED_MODES}  # fmt: skip
+def _with_priorities(seen: "_Seen", physics: Mapping[str, Physics]) -> list[ObservedRun]:
+    """The runs with priorities on GPUs of which the physics are known."""
+    return [run for each, usable in seen for run in usable
+            if run.mode == "mps-priority" and each.gpu.key in physics]  # fmt: skip
 
 
 def _data(measured: MeasuredGpu, usable: Sequence[ObservedRun]) -> Data:
@@ -195,9 +192,8 @@ def _correction(
 ) -> Correction:
     """The correction of one mode, with its doubts.
 
-    It is fitted to the runs that are `prioritised` too: a correction learnt from these alone, or
-    from the others alone, was further from them. Its doubts are those of the others, which are
-    predicted better.
+    That of mixes with priorities is taught by all runs under MPS: learnt from those with or those
+    without priorities alone, it was further off. Those with are too few to tell its doubts.
     """
     checked = [each for each in runs if each.cores_known]
     raw = [replace(each, profiles=each.as_measured) for each in runs]

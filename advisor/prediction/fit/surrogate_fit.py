@@ -27,7 +27,7 @@ from advisor.prediction.surrogate_features import (
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.sharing import Mode
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 
 # Number of mixes that the predictor answers for: some 10 ms each.
@@ -73,7 +73,9 @@ def with_surrogate(
         return model
     taught = []
     for gpu, some in usable.items():
-        drawn = draw(lessons // len(usable), len(some), sorted(model.corrections))
+        drawn = draw(
+            lessons // len(usable), len(some), sorted(model.corrections.keys() & SHARED_MODES)
+        )
         ask = partial(_answers, some, gpu, model, replay_mix)
         taught.append(_Lessons(some, gpu, drawn, _asked(drawn, ask, processes)))
     return _taught(model, taught)
