@@ -2,11 +2,13 @@
 
     python benchmarks/wait_latency.py --out benchmarks/wait-latency/h100-sxm-80gb.json
     python benchmarks/wait_latency.py --copies --out benchmarks/wait-latency/copies-h200-141gb.json
+    python benchmarks/wait_latency.py --reads --out benchmarks/wait-latency/reads-h200-141gb.json
 
 Kernels only pass time (`torch.cuda._sleep`), on a host that launches them at a set pace. Each loop
 launches some and then waits for them, or does not; how long loops took is written. With `--copies`
 some loops begin with a copy from pinned memory: it costs its owner the rest of its slice, be it
-long or short, and runs while others have the GPU.
+long or short, and runs while others have the GPU. With `--reads` some end by reading a value from
+the GPU, which costs what waiting costs: the GPU is passed on before the host launches more.
 """
 
 import argparse
@@ -14,7 +16,7 @@ import json
 import multiprocessing as mp
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +31,8 @@ MEASURE_S, LEAD_S = 1.6, 0.4
 class Kind:
     """Kernels of `us` each, launched every `every_us` by a host that waits after `count`.
 
-    Before them it copies `mib` to the GPU, and goes on meanwhile.
+    Before them it copies `mib` to the GPU, and goes on meanwhile. If it `reads`, it waits as a
+    training script does, for the value of a tensor.
     """
 
     count: int
@@ -37,6 +40,7 @@ class Kind:
     every_us: float
     waits: bool
     mib: int = 0
+    reads: bool = False
 
 
 WAITERS = {
@@ -69,6 +73,28 @@ MATES_OF_COPIERS = {
     "sparse": (Kind(200, 30, 90, False),),
     "full, copy": (Kind(200, 60, 0, False, 6),),
 }
+_READ = {
+    "dense": Kind(200, 45, 60, True),
+    "sparse": Kind(200, 20, 60, True),
+    "short": Kind(40, 45, 60, True),
+    "long kernel": Kind(1, 2750, 100, True),
+    "a kernel of half a slice": Kind(1, 1000, 100, True),
+}
+READERS = {f"{name}, {how}": replace(kind, reads=how == "reads")
+           for name, kind in _READ.items() for how in ("waits", "reads")}  # fmt: skip
+MATES_OF_READERS = {
+    "none": (),
+    "long kernels": (Kind(50, 100, 0, False),),
+    "sparse": (Kind(200, 30, 90, False),),
+    "long kernels twice": (Kind(50, 100, 0, False),) * 2,
+    "sparse twice": (Kind(200, 30, 90, False),) * 2,
+}
+# What each option measures.
+MEASURED = {
+    None: (WAITERS, MATES),
+    "copies": (COPIERS, MATES_OF_COPIERS),
+    "reads": (READERS, MATES_OF_READERS),
+}
 
 
 def copy_of(mib: int) -> Callable[[], Any]:
@@ -85,9 +111,8 @@ def loops(kind: Kind, until: float, cycles_per_us: float) -> list[float]:
     """Seconds of each loop until then, by when its host was done with it."""
     import torch
 
-    found, copied = [], copy_of(kind.mib)
+    found, copied, settled = [], copy_of(kind.mib), settling(kind)
     cycles = int(kind.us * cycles_per_us)
-    queued: list[torch.cuda.Event] = []
     torch.cuda.synchronize()
     began = perf_counter()
     while began < until:
@@ -96,13 +121,7 @@ def loops(kind: Kind, until: float, cycles_per_us: float) -> list[float]:
             while perf_counter() < began + number * kind.every_us * 1e-6:
                 pass
             torch.cuda._sleep(cycles)
-        if kind.waits:
-            torch.cuda.synchronize()
-        else:
-            queued.append(torch.cuda.Event())
-            queued[-1].record()
-            if len(queued) > 2:
-                queued.pop(0).synchronize()
+        settled()
         while perf_counter() < began + kind.count * kind.every_us * 1e-6:
             pass
         now = perf_counter()
@@ -110,6 +129,25 @@ def loops(kind: Kind, until: float, cycles_per_us: float) -> list[float]:
         began = now
     torch.cuda.synchronize()
     return found
+
+
+def settling(kind: Kind) -> Callable[[], Any]:
+    """What the host does after the kernels of a loop: waits, or lets two loops queue up at most."""
+    import torch
+
+    if kind.reads:
+        return torch.zeros((), device="cuda").item
+    if kind.waits:
+        return torch.cuda.synchronize
+    queued: list[torch.cuda.Event] = []
+
+    def settled() -> None:
+        queued.append(torch.cuda.Event())
+        queued[-1].record()
+        if len(queued) > 2:
+            queued.pop(0).synchronize()
+
+    return settled
 
 
 def cycles_per_us() -> float:
@@ -153,10 +191,12 @@ def measured(pipes: Sequence[Connection], waiter: Kind, mates: Sequence[Kind]) -
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--copies", action="store_true", help="loops that begin with a copy")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--copies", action="store_const", const="copies", dest="what")
+    which.add_argument("--reads", action="store_const", const="reads", dest="what")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    waiters, company = (COPIERS, MATES_OF_COPIERS) if asked.copies else (WAITERS, MATES)
+    waiters, company = MEASURED[asked.what]
     context = mp.get_context("spawn")
     pipes = []
     for _ in range(3):

@@ -3,10 +3,13 @@
 import llvmlite.binding as llvm
 from numba import njit, types
 
-from advisor.prediction import block_order_engine, engine, priority_engine
+from advisor.prediction import block_order_engine, engine, priority_engine, time_slice_engine
 from advisor.prediction.engine_layout import LOOPS
 
-_HOMES = {"mps_by_priority": priority_engine, "mps_in_order": block_order_engine}
+_HOMES = {
+    "mps": engine, "naive": time_slice_engine, "mps_by_priority": priority_engine,
+    "mps_in_order": block_order_engine,
+}  # fmt: skip
 _TYPES = {
     "F": types.CPointer(types.float64),
     "I": types.CPointer(types.int64),
@@ -39,7 +42,7 @@ def _module(name):
     given = tuple(_TYPES[kind] for kind in LOOPS[name])
     loop = njit(
         types.float64(*given), error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-    )(getattr(_HOMES.get(name, engine), name))
+    )(getattr(_HOMES[name], name))
     module = llvm.parse_assembly(loop.inspect_llvm(given))
     for each in (*module.functions, *module.global_variables):
         if not each.is_declaration:

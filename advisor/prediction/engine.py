@@ -5,7 +5,8 @@ of the other arrays are. Steps are counted with the part of the last one that wa
 warm-up, so that a short replay is not biased by its ends. Rows of `log` are filled with tenant,
 kernel, start and end of what runs, in the order of the ends, up to its length; shape (rows, 4).
 
-`mps` and `naive` are what `replay_loops` calls, by addresses of arrays; they make no array.
+`mps` is what `replay_loops` calls, by addresses of arrays; it makes no array. What is not of MPS
+alone serves `time_slice_engine`, `priority_engine` and `block_order_engine` too.
 """
 
 from numba import carray, njit
@@ -25,7 +26,6 @@ from advisor.prediction.engine_layout import (
     NEVER,
     READY,
     STEPS,
-    TURN,
     WAIT,
 )
 
@@ -169,66 +169,6 @@ def _side_by_side(
     return now - began
 
 
-@lean
-def _next_owner(owner, now, state):
-    """The next tenant in turn that can run now, or else the one that can run first."""
-    tenants = state.shape[1]
-    soonest = (owner + 1) % tenants
-    for step in range(1, tenants):
-        i = (owner + step) % tenants
-        if state[READY, i] <= now:
-            return i
-        if state[READY, i] < state[READY, soonest]:
-            soonest = i
-    return soonest
-
-
-@lean
-def _past_copies(i, row, starts, kernels, paces, log, at, state):
-    """Let tenant `i` do what comes next and needs no turn; returns the next free row of `log`."""
-    while kernels[TURN, at[i]] == 0.0:
-        end = state[READY, i] + state[LEFT, i]
-        row = note(log, row, i, at[i] - starts[i], state[READY, i], end)
-        advance(i, end, starts, kernels, paces, at, state)
-    return row
-
-
-@lean
-def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
-    """The loop of `naive`: the seconds between its two counts, the rows of `done`."""
-    slice_s, patience_s, switch_s = slicing
-    tenants = len(at)
-    now, began, events, owner, slice_end, row = 0.0, -1.0, 0, 0, slice_s, 0
-    for i in range(tenants):
-        row = _past_copies(i, row, starts, kernels, paces, log, at, state)
-    while now < horizon_s and events < max_events:
-        if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
-            began = now
-            count(starts, kernels, at, state, done[0])
-        events += 1
-        waiting = NEVER  # when the first of the others can run
-        for i in range(tenants):
-            if i != owner:
-                waiting = min(waiting, state[READY, i])
-        start = max(now, state[READY, owner])
-        idle = start - now > max(patience_s, paces[GAP, owner] + DUST) and waiting < start
-        evicted = max(now + patience_s if idle else max(now, slice_end), waiting)
-        if start + state[LEFT, owner] <= evicted:
-            now = start + state[LEFT, owner]
-            row = note(log, row, owner, at[owner] - starts[owner], start, now)
-            advance(owner, now, starts, kernels, paces, at, state)
-            row = _past_copies(owner, row, starts, kernels, paces, log, at, state)
-        else:
-            if evicted > start:
-                row = note(log, row, owner, at[owner] - starts[owner], start, evicted)
-            state[LEFT, owner] -= max(0.0, evicted - start)
-            owner = _next_owner(owner, evicted, state)
-            now = evicted + switch_s
-            slice_end = now + slice_s
-    count(starts, kernels, at, state, done[1])
-    return now - began
-
-
 def mps(
     starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
     ceded, queues, current,
@@ -239,16 +179,4 @@ def mps(
         ceded, horizon_s, max_events, carray(log, (rows, 4)), carray(at, tenants),
         carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(current, (5, tenants)),
         carray(done, (2, tenants)),
-    )  # fmt: skip
-
-
-def naive(
-    starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
-    slice_s, patience_s, switch_s,
-):  # fmt: skip
-    """`_in_turn` of arrays at these addresses: of `tenants`, with `total` kernels."""
-    return _in_turn(
-        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
-        (slice_s, patience_s, switch_s), horizon_s, max_events, carray(log, (rows, 4)),
-        carray(at, tenants), carray(state, (4, tenants)), carray(done, (2, tenants)),
     )  # fmt: skip

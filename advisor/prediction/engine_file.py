@@ -23,8 +23,8 @@ from advisor.prediction.engine_layout import LOOPS
 from advisor.workload.files import cache_folder
 
 _SOURCES = (
-    "engine_layout.py", "engine.py", "priority_engine.py", "block_order_engine.py",
-    "compiled_engine.py",
+    "engine_layout.py", "engine.py", "time_slice_engine.py", "priority_engine.py",
+    "block_order_engine.py", "compiled_engine.py",
 )  # fmt: skip
 _HERE = Path(__file__).parent
 _CHECKSUM_BYTES = sha256().digest_size

@@ -7,11 +7,12 @@ of its own end. Kernels that are on the SMs together share, in proportion, what 
 tenants differ in priority, blocks of the lower start last, and run to their end once started;
 there `Effort.in_order` asks for the order of blocks alone, in which nobody leaves room for others.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
-nothing to run soon yields; copies between host and GPU need no slice, and their owner is idle
-meanwhile. In both the hosts launch on, each at its own pace.
+nothing to run soon yields, and so does one whose host waited for what it ran; copies between host
+and GPU need no slice, and their owner is idle meanwhile. In both the hosts launch on, each at its
+own pace.
 
-`engine`, `priority_engine` and `block_order_engine` are compiled, once for many processes (see
-`engine_file`); `tests/prediction/slow_replay.py` says it plainly.
+`engine`, `time_slice_engine`, `priority_engine` and `block_order_engine` are compiled, once for
+many processes (see `engine_file`); `tests/prediction/slow_replay.py` says it plainly.
 """
 
 from collections.abc import Sequence

@@ -24,8 +24,10 @@ def measured(name):
 
 ROWS = measured("h100-sxm-80gb.json")
 COPIES = measured("copies-h200-141gb.json")
+READS = measured("reads-h200-141gb.json")
 H100 = gpu("h100-sxm-80gb")
 SLICING = load_model(model_path(None)).of(H100).physics.slicing
+ALONE = 2.46 / 2.75  # of the long kernel of `READS`, measured over what was asked
 LAUNCH_US = 5  # as fast as a host launches
 COPIED_MIB_S = 50e3
 # Kernels that only pass time have no caches to fill, and this driver changes owners sooner.
@@ -101,6 +103,26 @@ def test_a_long_copy_runs_in_the_slices_of_others_and_costs_no_more_than_a_short
     for long_over_short in (each[1] / each[0] for each in (measured_s, replayed_s)):
         assert long_over_short == pytest.approx(1, abs=0.01)
     assert as_kernels_s[1] > 1.05 * as_kernels_s[0]
+
+
+def of_reads(row):
+    """`row` with the first one's kernels as long as they were alone: its clock was set too fast."""
+    first, *mates = row["kinds"]
+    return row | {"kinds": [first | {"us": ALONE * first["us"]}, *mates]}
+
+
+def test_the_gpu_is_passed_on_before_a_host_that_waited_launches_more():
+    errors = [off(of_reads(each), OF_COPIES) for each in READS]
+    assert np.abs(np.concatenate(errors)).mean() < 0.05
+    assert max(np.abs(each).max() for each in errors) < 0.2
+
+
+def test_reading_a_value_costs_what_waiting_costs():
+    by_way = {
+        way: np.array([each["loops_s"][0] for each in READS if each["waiter"].endswith(way)])
+        for way in ("waits", "reads")
+    }
+    assert by_way["reads"] == pytest.approx(by_way["waits"], rel=0.02)
 
 
 def test_a_queue_with_gaps_between_its_kernels_is_not_taken_for_an_idle_one():
