@@ -1,6 +1,7 @@
 """In what order blocks of several processes start under MPS, with and without priorities.
 
     PYTHONPATH=. python benchmarks/block_order.py --device 0 --out h100-sxm-80gb.json
+    PYTHONPATH=. python benchmarks/block_order.py --device 0 --shapes --out shapes-h200-141gb.json
     PYTHONPATH=. python benchmarks/block_order.py --device cpu --out try.json
 
 Kernels only pass time, so mates can slow each other in nothing but the wait for block slots. Each
@@ -10,6 +11,10 @@ On an H200 blocks start strictly in order: by priority, then in the order in whi
 ready. Blocks that run are not taken off, and the last wave of a kernel holds only as many slots as
 it has blocks. Replayed so, as `block_order_engine` does, loops are off by 1.6 % in the mean without
 priorities and 2.9 % with them; by the replay that suits real kernels better, by 10 and 13 %.
+
+With `--shapes` a block asks for all, half or a quarter of an SM's shared memory, or for its threads
+alone. Pairs of such kernels are off by 7 % then: what limits how many blocks an SM holds matters
+little beside how many it holds, which profiles say.
 """
 
 import argparse
@@ -19,6 +24,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations_with_replacement
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -39,7 +45,8 @@ from advisor.sharing import Mps
 NOTICE_S, LEAD_S, WINDOW_S = 0.01, 0.08, 0.4
 LOAD_S, ANSWER_S = 300.0, 60.0
 QUEUED = 2  # loops, so that the GPU never waits for the host
-THREADS, RESIDENT = 1024, 2  # of a block; blocks that an SM holds
+RESIDENT = 2  # blocks that an SM holds, of kinds that have no shape of their own
+MOST_SHARED_KIB = 227
 SPREAD = 0.3  # of the log of durations, so that mates do not fall into step
 
 SOURCE = """
@@ -55,13 +62,17 @@ extern "C" __global__ void pass_time(int cycles) {
 class Kind:
     """A loop of `count` kernels of `waves` times the slots in blocks, each of which takes `us`.
 
-    The host launches a loop each `every_us`; 0: as fast as it can.
+    The host launches a loop each `every_us`; 0: as fast as it can. A block has so many `threads`
+    and asks for `shared_kib`; an SM holds so many as `resident_blocks`.
     """
 
     waves: float
     us: float
     count: int
     every_us: float = 0.0
+    threads: int = 1024
+    shared_kib: int = 0
+    resident_blocks: int = RESIDENT
 
 
 KINDS = {
@@ -91,17 +102,38 @@ SEVERAL = (
     (("one wave",) * 4, ("one wave",)),
     (("short blocks",), ("short blocks",) * 4),
 )
+# What limits how many blocks an SM holds: threads, or the 227 KiB of shared memory (a KiB of each
+# block is the driver's).
+SHAPES = {
+    "threads": {},
+    "whole SM": {"threads": 384, "shared_kib": 200, "resident_blocks": 1},
+    "half SM": {"threads": 256, "shared_kib": 100, "resident_blocks": 2},
+    "quarter SM": {"threads": 128, "shared_kib": 48, "resident_blocks": 4},
+    "small": {"threads": 128, "resident_blocks": 16},
+}
+SIZES = {"few short": (0.5, 10, 40), "short": (3.5, 10, 25), "long": (3.5, 100, 3)}
+SHAPED = {
+    f"{shape}, {size}": Kind(*SIZES[size], **SHAPES[shape]) for shape in SHAPES for size in SIZES
+}
+ALL = KINDS | SHAPED
 _Names = tuple[str, ...]
+_Mix = tuple[_Names, _Names]
 
 
-def mixes() -> list[tuple[_Names, _Names]]:
+def mixes() -> list[_Mix]:
     """Names of the kinds that come first, and of those that come late."""
     pairs = [((first,), (late,)) for first in FIRSTS for late in LATES]
     return [*(((name,), ()) for name in KINDS), *pairs, *SEVERAL]
 
 
+def mixes_of_shapes() -> list[_Mix]:
+    """Each kind of `SHAPED` alone and beside each; none comes late."""
+    alone: list[_Mix] = [((name,), ()) for name in SHAPED]
+    return [*alone, *((pair, ()) for pair in combinations_with_replacement(SHAPED, 2))]
+
+
 def durations_us(name: str) -> list[float]:
-    kind, dice = KINDS[name], Random(name)
+    kind, dice = ALL[name], Random(name)
     return [kind.us * dice.lognormvariate(0, SPREAD) for _ in range(kind.count)]
 
 
@@ -116,21 +148,24 @@ def load(state: TenantState) -> dict[str, Any]:
     sms = torch.cuda.get_device_properties(0).multi_processor_count
     stream = torch.cuda.current_stream()._as_parameter_
 
-    def launch(blocks: int, arguments: Any) -> None:
+    kernel.set_shared_memory_config(MOST_SHARED_KIB * 1024)
+
+    def launch(kind: Kind, blocks: int, arguments: Any) -> None:
         failed = runtime.cuLaunchKernel(
-            kernel.func, blocks, 1, 1, THREADS, 1, 1, 0, stream, arguments, None
-        )
+            kernel.func, blocks, 1, 1, kind.threads, 1, 1, kind.shared_kib * 1024, stream,
+            arguments, None,
+        )  # fmt: skip
         if failed:
             raise RuntimeError(f"cuLaunchKernel: {failed}")
 
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     for _ in range(3):
         begin.record()
-        launch(1, _arguments(20_000_000)[0])
+        launch(KINDS["few short"], 1, _arguments(20_000_000)[0])
         end.record()
         torch.cuda.synchronize()
     state.notes["cycles_per_us"] = 20_000_000 / (1e3 * begin.elapsed_time(end))
-    state.notes["launch"], state.notes["slots"] = launch, sms * RESIDENT
+    state.notes["launch"], state.notes["sms"] = launch, sms
     return {"sms": sms}
 
 
@@ -141,23 +176,23 @@ def _arguments(cycles: int) -> tuple[Any, Any]:
 
 
 def one_loop(state: TenantState, name: str) -> Callable[[], None]:
-    kind = KINDS[name]
+    kind = ALL[name]
     if state.device == "cpu":
         return lambda: None
     pace, launch = state.notes["cycles_per_us"], state.notes["launch"]
-    blocks = round(kind.waves * state.notes["slots"])
+    blocks = round(kind.waves * state.notes["sms"] * kind.resident_blocks)
     given = [_arguments(int(us * pace)) for us in durations_us(name)]
 
     def call() -> None:
         for arguments, _ in given:
-            launch(blocks, arguments)
+            launch(kind, blocks, arguments)
 
     return call
 
 
 def loop(state: TenantState, name: str, start_at: float) -> dict[str, Any]:
     """Mean seconds of a loop of the kind `name`, and how many ended in the window."""
-    call, every_s = one_loop(state, name), 1e-6 * KINDS[name].every_us
+    call, every_s = one_loop(state, name), 1e-6 * ALL[name].every_us
     window = start_at + LEAD_S, start_at + LEAD_S + WINDOW_S
     ends: list[float] = []
     queued: deque[Any] = deque()
@@ -195,11 +230,13 @@ def measured(tenants: Sequence[TenantHandle], names: Sequence[str]) -> list[dict
     return [living(tenant.receive(ANSWER_S)) for tenant in tenants]
 
 
-def rows(first: Sequence[TenantHandle], late: Sequence[TenantHandle], turns: int) -> list[Any]:
+def rows(
+    first: Sequence[TenantHandle], late: Sequence[TenantHandle], wanted: Sequence[_Mix], turns: int
+) -> list[Any]:
     """Each mix with the late ones behind, and with all alike, in shuffled order."""
     found = []
     for turn in range(turns):
-        planned = [(*mix, behind) for mix in mixes() for behind in ((1, 0) if mix[1] else (0,))]
+        planned = [(*mix, behind) for mix in wanted for behind in ((1, 0) if mix[1] else (0,))]
         Random(turn).shuffle(planned)
         for firsts, lates, behind in planned:
             names = (*firsts, *lates)
@@ -214,6 +251,7 @@ def rows(first: Sequence[TenantHandle], late: Sequence[TenantHandle], turns: int
 
 
 def document(asked: argparse.Namespace) -> dict[str, Any]:
+    kinds, wanted = (SHAPED, mixes_of_shapes()) if asked.shapes else (KINDS, mixes())
     device, sharing = device_at_hand(asked.device), Mps(priorities=(0,) * 5 + (1,) * 4)
     command = command_line("block_order", sys.argv[1:])
     with claimed(device, command), scratch_folder() as folder:
@@ -226,11 +264,11 @@ def document(asked: argparse.Namespace) -> dict[str, Any]:
             setups = session.setups(sharing, cores)
             with tenants_on(setups, folder, verbs) as tenants:
                 loaded = [living(each.ask("load", LOAD_S)) for each in tenants]
-                found = rows(tenants[:5], tenants[5:], asked.turns)
+                found = rows(tenants[:5], tenants[5:], wanted, asked.turns)
     return {
         "gpu": device.name, "sms": loaded[0]["sms"], "resident_blocks": RESIDENT,
-        "kinds": {name: asdict(each) for name, each in KINDS.items()},
-        "durations_us": {name: durations_us(name) for name in KINDS}, "rows": found,
+        "kinds": {name: asdict(each) for name, each in kinds.items()},
+        "durations_us": {name: durations_us(name) for name in kinds}, "rows": found,
     }  # fmt: skip
 
 
@@ -238,6 +276,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="0", help="an index, or cpu [0]")
     parser.add_argument("--turns", type=int, default=1, help="of each mix [1]")
+    parser.add_argument("--shapes", action="store_true", help="pairs of kinds of several shapes")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
     asked = parser.parse_args()
     sweep()

@@ -16,17 +16,21 @@ from advisor.prediction.trace import ReplayTrace
 from tests.prediction.slow_blocks import slow_in_order
 from tests.prediction.test_replay import LONG, TICK_S, hardly_other, script, scripts, slow
 
-MEASURED = json.loads(Path("benchmarks/block-order/h200-141gb.json").read_text())
-SLOTS = MEASURED["sms"] * MEASURED["resident_blocks"]
+FOLDER = Path("benchmarks/block-order")
+MEASURED, SHAPES = (
+    json.loads((FOLDER / name).read_text())
+    for name in ("h200-141gb.json", "shapes-h200-141gb.json")
+)
 WINDOW_S = 0.4  # in which fewer than two loops ended where none is written
 LAUNCH_S = 3e-6  # as fast as a host launches
 IN_ORDER = replace(LONG, in_order=True)
 
 
-def loop(name):
+def loop(name, measured):
     """The kernels of a kind, of which the host queues two loops at most."""
-    kind, block_s = MEASURED["kinds"][name], 1e-6 * np.array(MEASURED["durations_us"][name])
-    waves, count = round(kind["waves"] * SLOTS) / SLOTS, kind["count"]
+    kind, block_s = measured["kinds"][name], 1e-6 * np.array(measured["durations_us"][name])
+    slots = measured["sms"] * kind.get("resident_blocks", measured["resident_blocks"])
+    waves, count = round(kind["waves"] * slots) / slots, kind["count"]
     duration_s = block_s * np.ceil(waves)
     host_s = max(1e-6 * kind["every_us"], count * LAUNCH_S)
     return ReplayTrace(
@@ -36,9 +40,9 @@ def loop(name):
     )  # fmt: skip
 
 
-def predicted(row):
+def predicted(row, measured=MEASURED):
     """Seconds of a loop of each; with all alike too, which products never ask of this replay."""
-    loops, whole = [loop(each) for each in row["kinds"]], [1.0] * len(row["kinds"])
+    loops, whole = [loop(each, measured) for each in row["kinds"]], [1.0] * len(row["kinds"])
     starts, kernels, paces = _columns(loops, whole, whole)
     kernels[BLOCKS] = np.concatenate([each.waves for each in loops])
     horizon_s, late = _horizon_s(loops, LONG), np.array(row["priorities"])
@@ -61,9 +65,19 @@ def test_loops_take_what_was_measured_and_starve_where_they_did(late):
     assert bool(starved) == bool(late)
 
 
+def test_what_limits_the_blocks_of_an_sm_matters_little_beside_how_many_it_holds():
+    pairs = [row for row in SHAPES["rows"] if len(row["kinds"]) == 2]
+    errors = np.abs([np.log(predicted(row, SHAPES) / row["loops_s"]) for row in pairs])
+    shapes = [{name.split(", ")[0] for name in row["kinds"]} for row in pairs]
+    unlike = np.array([len(each) > 1 for each in shapes])
+    assert errors.mean() < 0.09
+    assert errors[unlike].mean() < 0.10
+    assert unlike.sum() > 50
+
+
 def test_a_mix_with_priorities_is_replayed_in_order_where_that_is_asked():
     row = next(each for each in MEASURED["rows"] if max(each["priorities"]))
-    loops, whole = [loop(each) for each in row["kinds"]], [1.0] * len(row["kinds"])
+    loops, whole = [loop(each, MEASURED) for each in row["kinds"]], [1.0] * len(row["kinds"])
     asked = replay_mps(loops, whole, whole, 0.05, IN_ORDER, priorities=row["priorities"])
     assert asked == pytest.approx(predicted(row))
     alike = replay_mps(loops, whole, whole, 0.05, IN_ORDER)
