@@ -1,10 +1,11 @@
 """A script and the workload of the zoo that does the same, by turns of a second on one core.
 
-    PYTHONPATH=. python benchmarks/twin_turns.py plain_loop timm_style --device 0 --core 2 --out OUT
+    PYTHONPATH=. python benchmarks/twin_turns.py plain_loop timm_style --device 0 --out OUT
 
-Two processes of each live side by side, and all but one are stopped. So what a host does from one
-minute to the next falls on all of them alike, and two processes of one kind tell how far two
-differ for no reason. Writes a file ``NAME.json`` of each: seconds a step, by turn, of each process.
+Two processes of each live side by side, and all but one are stopped; each round is on the next
+core. So what a host does from one minute to the next falls on all of them alike, and two processes
+of one kind tell how far two differ for no reason. Writes a file ``NAME.json`` of each: seconds a
+step, by turn, of each process.
 """
 
 import argparse
@@ -83,14 +84,17 @@ class Job:
         return median(inside) if inside else None
 
 
-def by_turns(jobs: Mapping[str, Job], core: int, rounds: int) -> dict[str, list[float | None]]:
+def by_turns(jobs: Mapping[str, Job], rounds: int) -> dict[str, list[float | None]]:
     until = monotonic() + START_S
     while min(len(job.paces()) for job in jobs.values()) < 3 and monotonic() < until:
         sleep(0.5)
     for job in jobs.values():
-        job.pin(core)
         job.signal(signal.SIGSTOP)
-    turns = [{name: jobs[name].turn() for name in order(jobs, at)} for at in range(rounds)]
+    cores, turns = sorted(os.sched_getaffinity(0)), []
+    for at in range(rounds):
+        for job in jobs.values():
+            job.pin(cores[at % len(cores)])
+        turns.append({name: jobs[name].turn() for name in order(jobs, at)})
     return {name: [job.pace_in(*turn[name]) for turn in turns] for name, job in jobs.items()}
 
 
@@ -109,7 +113,7 @@ def compare(name: str, asked: argparse.Namespace) -> None:
             for kind, command in commands.items():
                 key = f"{kind} {turn}"
                 jobs[key] = Job(command, asked.device, asked.out / f"{name}-{kind}-{turn}.log")
-        found = by_turns(jobs, asked.core, asked.rounds)
+        found = by_turns(jobs, asked.rounds)
     finally:
         for job in jobs.values():
             job.signal(signal.SIGKILL)
@@ -121,7 +125,6 @@ def main() -> None:
     parser.add_argument("names", nargs="+")
     parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--device", default="0")
-    parser.add_argument("--core", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--arguments", nargs="*", default=(), help="of the scripts")

@@ -42,6 +42,7 @@ COMMANDS = {
     "commands-h100-waiting": "H100s, scripts that read their loss in every step",
     "commands-h200-copies": "H200s, by traces that tell copies from the host",
     "commands-h200-again": "H200s 20 minutes later, from the same profiles",
+    "commands-h200-turns": "H200s of a slower host, by replay in which a wait ends a turn",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.
@@ -198,11 +199,12 @@ def score(scripts: Path) -> dict[str, Any]:
         "gpu": of_gpu.name,
         "alone": [asdict(each) for each in alone(folder, profiles)],
         "twins": [*twins(scripts / "twins-h200")],
-        "turns": [*turns(scripts / "twin-turns")],
+        "turns": [*turns(scripts / "twin-turns", "one core"),
+                  *turns(scripts / "twin-turns-over-cores", "core by core")],
         "together": _scored(together(folder, profiles, predictor, of_gpu.name)),
         "by_plan": _scored(by_plan(scripts / "run")),
         "by_commands": {name: by_commands(scripts / name) for name in COMMANDS},
-    }
+    }  # fmt: skip
 
 
 def _scored(steps: Iterator[ScriptStep]) -> list[dict[str, Any]]:

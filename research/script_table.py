@@ -27,6 +27,7 @@ _TWINS = (
 _TURNS = (
     "script beside the zoo, by turns of a second",
     "step",
+    "on the fastest tenth of turns",
     "two processes of it",
     "of the zoo's",
 )
@@ -97,7 +98,7 @@ def twins(scripts: Scores) -> str:
 def turns(scripts: Scores) -> str:
     """Each script beside the zoo's twin, and how far two processes of one kind differ."""
     rows = [
-        (each["script"], _signed(each["step"]),
+        (f"{each['script']}, {each['how']}", *(_signed(each[n]) for n in ("step", "undisturbed")),
          *(f"{100 * each[name]:.1f} % apart" for name in ("scripts", "zoos")))
         for each in scripts
     ]  # fmt: skip

@@ -1,14 +1,16 @@
 """Scripts beside workloads of the zoo that do the same: by turns of a profile, and of a second.
 
 `benchmarks/whole_way.py --twins` profiled both by turns, some minutes each. Where
-`benchmarks/twin_turns.py` measured, two processes of each took turns of a second on one core, so
-that hosts that change from minute to minute fall on all alike.
+`benchmarks/twin_turns.py` measured, two processes of each took turns of a second on one core, or on
+the next in each round, so that hosts that change from minute to minute fall on all alike. Cores of
+these hosts are now fast and now 1.6 times as slow, since somebody else's thread may share them: the
+fastest turns are those that nobody disturbed.
 """
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from advisor.workload.profile import Profile
@@ -43,17 +45,20 @@ def twins(folder: Path) -> Iterator[dict[str, Any]]:
         }
 
 
-def turns(folder: Path) -> Iterator[dict[str, Any]]:
+def turns(folder: Path, how: str) -> Iterator[dict[str, Any]]:
     """Of each file of turns: the script's steps over the zoo's, and two processes of one kind.
 
-    Each figure is the median over rounds in which both said a pace, less 1.
+    Each is the median over rounds in which both said a pace, less 1; ``undisturbed`` is the bound
+    of the fastest tenth of the script's turns over that of the zoo's, less 1. `how` cores changed.
     """
     for path in sorted(folder.glob("*.json")):
         step_s: dict[str, Paces] = json.loads(path.read_text())["step_s"]
         script, zoo = ([step_s[f"{kind} {turn}"] for turn in (1, 2)] for kind in ("script", "zoo"))
         yield {
             "script": path.stem,
+            "how": how,
             "step": _over(_mean(*script), _mean(*zoo)),
+            "undisturbed": _fastest(script) / _fastest(zoo) - 1,
             "scripts": abs(_over(*script)),
             "zoos": abs(_over(*zoo)),
         }
@@ -61,6 +66,10 @@ def turns(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _mean(one: Paces, other: Paces) -> Paces:
     return [a and b and (a + b) / 2 for a, b in zip(one, other, strict=True)]
+
+
+def _fastest(processes: Sequence[Paces]) -> float:
+    return quantiles([each for paces in processes for each in paces if each], n=10)[0]
 
 
 def _over(one: Paces, other: Paces) -> float:
