@@ -34,8 +34,8 @@ class Finding:
     remedy: str
 
 
-# A core that takes so many times as long as the median one.
-_SLOW_CORE = 1.15
+# A core that takes so many times as long as the median one; or as itself, a moment before or after.
+_SLOW_CORE, _UNSTEADY_CORE = 1.15, 1.3
 _MUCH_STOLEN = 0.02
 # Below this, loaders of a few workers run out of it: docker's default is 64 MiB.
 _LITTLE_SHM_MIB = 1024
@@ -87,15 +87,33 @@ def _cores(host: HostHealth) -> Iterator[Said]:
             "the same step takes longer on a core that has just been idle",
             "sudo cpupower frequency-set -g performance",
         )  # fmt: skip
-    middle_s = median(host.core_s.values()) if host.core_s else 0.0
-    slow = [core for core, each_s in host.core_s.items() if each_s > _SLOW_CORE * middle_s]
+    apart = _apart(host)
+    changing = [core for core, times in apart.items() if times > _UNSTEADY_CORE]
+    if changing:
+        yield (
+            "spoils",
+            f"cores {_listed(changing)} take up to {max(apart.values()):.1f} times as long from "
+            f"one moment to the next",
+            "threads of others, of another virtual machine even, may share their physical cores; "
+            "steps that wait for the host vary with them",
+            "profile such jobs more than once, or where the cores are yours alone",
+        )  # fmt: skip
+    best_s = {core: min(each_s, host.core_later_s[core]) for core, each_s in host.core_s.items()}
+    middle_s = median(best_s.values()) if best_s else 0.0
+    slow = [core for core, each_s in best_s.items() if each_s > _SLOW_CORE * middle_s]
     if slow:
-        worst = max(host.core_s[core] for core in slow) / middle_s
+        worst = max(best_s[core] for core in slow) / middle_s
         yield (
             "spoils", f"cores {_listed(slow)} are up to {worst:.1f} times as slow as the others",
             "a job that is pinned there runs slower than predicted",
             "leave them out with --cores, or look again: they may have been busy",
         )  # fmt: skip
+
+
+def _apart(host: HostHealth) -> dict[int, float]:
+    """How many times as long each core took at one moment as at the other."""
+    both_s = {core: (each_s, host.core_later_s[core]) for core, each_s in host.core_s.items()}
+    return {core: max(times_s) / min(times_s) for core, times_s in both_s.items()}
 
 
 def _load(host: HostHealth) -> Iterator[Said]:

@@ -37,6 +37,7 @@ class HostHealth:
         wanting: Processes on the host that ran or waited for a core, mean of the last minute.
         shm_mib: Shared memory, through which loaders hand over batches.
         core_s: Seconds of the same work on each of `cores`.
+        core_later_s: The same, a moment later.
         mps: Its MPS processes.
         has_mps: Whether MPS is installed.
         variables: Names of variables set here that change how CUDA shares.
@@ -53,6 +54,7 @@ class HostHealth:
     wanting: float
     shm_mib: float | None
     core_s: Mapping[int, float]
+    core_later_s: Mapping[int, float]
     mps: tuple[MpsProcess, ...]
     has_mps: bool
     variables: tuple[str, ...]
@@ -70,6 +72,7 @@ def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = sibling
     before = _ticks(proc)
     core_s = _core_times(cores)
     sleep(_TICKING_S)
+    core_later_s = _core_times(cores)
     return HostHealth(
         administrator=bool(_capabilities(proc) & _CAP_SYS_ADMIN),
         container=_container(root),
@@ -82,6 +85,7 @@ def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = sibling
         wanting=float((_text(proc / "loadavg") or "0").split()[0]),
         shm_mib=_size_mib(_SHM),
         core_s=core_s,
+        core_later_s=core_later_s,
         mps=mps_processes(proc),
         has_mps=which(CONTROL) is not None,
         variables=tuple(sorted(name for name in os.environ if name.startswith(_TELLING))),

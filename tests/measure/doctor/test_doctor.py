@@ -26,8 +26,8 @@ from tests.hardware.nvml import FakeGpu, FakeLibrary
 HOST = HostHealth(
     administrator=True, container=None, cores=tuple(range(16)), online=16,
     quota_cores=None, governors=dict.fromkeys(range(16), "performance"), siblings=(), stolen=0.0,
-    wanting=0.5, shm_mib=64_000.0, core_s=dict.fromkeys(range(16), 0.003), mps=(),
-    has_mps=True, variables=(),
+    wanting=0.5, shm_mib=64_000.0, core_s=dict.fromkeys(range(16), 0.003),
+    core_later_s=dict.fromkeys(range(16), 0.003), mps=(), has_mps=True, variables=(),
 )  # fmt: skip
 SOUND = {"compute_mode": 0, "default_limit_mw": 700_000}
 # As driver 580.159.04 prints it on an H200.
@@ -80,7 +80,16 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(looked_at):
         ("blocks", {"mps": (STRANGER,)}, "an MPS control of ada runs"),
         ("blocks", {"has_mps": False}, "nvidia-cuda-mps-control is not installed"),
         ("spoils", {"governors": {0: "performance", 1: "powersave"}}, "by powersave"),
-        ("spoils", {"core_s": HOST.core_s | {3: 0.006}}, "cores 3 are up to 2.0 times as slow"),
+        (
+            "spoils",
+            {name: HOST.core_s | {3: 0.006} for name in ("core_s", "core_later_s")},
+            "cores 3 are up to 2.0 times as slow",
+        ),
+        (
+            "spoils",
+            {"core_s": HOST.core_s | {3: 0.0045}, "core_later_s": HOST.core_s | {7: 0.0057}},
+            "cores 3,7 take up to 1.9 times as long from one moment to the next",
+        ),
         ("spoils", {"stolen": 0.2}, "took 20% of the cores' time"),
         ("spoils", {"wanting": 21.0}, "21.0 processes wanted 16 cores in the last minute"),
         ("spoils", {"quota_cores": 4.0}, "allows 4 cores' time, and 16"),
