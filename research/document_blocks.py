@@ -28,6 +28,7 @@ from research.figures import Figures
 from research.own_pace_score import own_pace_table
 from research.own_step_score import own_step_table
 from research.pinning_score import pinning_table
+from research.priority_score import priority_table
 from research.script_table import script_tables
 from research.sections import joined, noise_text
 from research.slice_table import slice_tables
@@ -58,6 +59,7 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "data": measured,
             "accuracy": _accuracy(found),
             "left-out": gpu_left_out.tables(found.left_out),
+            "priorities": priority_table(),
             "validation": _advice(found),
             "executions": execution_table(),
             "pinning": pinning_table(),
