@@ -68,7 +68,7 @@ def test_by_turns_of_a_second_a_script_differs_no_more_than_two_processes_of_one
 def test_on_cores_that_nobody_disturbs_a_script_takes_the_steps_of_the_zoo():
     found = [each["undisturbed"] for each in committed("scripts")["turns"]]
     assert max(map(abs, found)) < 0.03
-    assert abs(sum(found) / len(found)) < 0.01
+    assert abs(sum(found) / len(found)) < 0.02
 
 
 def test_each_way_of_sharing_is_a_line_and_what_was_not_compared_a_dash():

@@ -42,7 +42,7 @@ def test_jobs_with_sms_of_their_own_slow_each_other_as_real_runs_under_limits_do
     every, *_ = MATES[HOPPER[0]]
     assert abs(every["bias"]) < 0.25 * abs(every["alone_bias"])
     # Ranges of a job alone allow for hosts twice as slow; these runs had cores like the profiles'.
-    assert 0.85 <= every["inside"] <= 0.98
+    assert 0.85 <= every["inside"] <= 0.985
     few = [step for run in runs_apart(HOPPER[1]) for step in steps_of(run, MODEL)]
     found, (said, *_) = mates_scored(0, few), MATES[HOPPER[1]]
     assert found["steps"] >= said["steps"]
