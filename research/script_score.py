@@ -43,6 +43,7 @@ COMMANDS = {
     "commands-h200-copies": "H200s, by traces that tell copies from the host",
     "commands-h200-again": "H200s 20 minutes later, from the same profiles",
     "commands-h200-turns": "H200s of a slower host, by replay in which a wait ends a turn",
+    "commands-h200-replay": "H200s of one more host, planned with replay not corrected in turns",
 }
 
 # The pace that a script prints holds from here on: what it compiles and warms up lies before.

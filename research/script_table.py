@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import permutations
 from statistics import mean, median
 from typing import Any
 
@@ -47,6 +48,11 @@ _LEARNT = {
     "no waits": "the same, were it not known when scripts wait for the GPU",
     "runs before": "the same once `advisor fit` knows the runs before each",
 }
+# Folders of the same plans on hosts of H200s, each another.
+_HOSTS = (
+    "commands-h200", "commands-h200-later", "commands-h200-copies", "commands-h200-turns",
+    "commands-h200-replay",
+)  # fmt: skip
 _SIZES = {"between": "between sizes that were measured", "beyond": "beyond them, up to 4 times"}
 
 
@@ -63,6 +69,7 @@ def script_tables(ours: Ours) -> str:
         *mixes(scripts["by_plan"], "the same by `advisor run`, predicted before"),
         *(line for name, found in scripts["by_commands"].items()
           for line in by_commands(found, COMMANDS[name], ours)),
+        *another_host([scripts["by_commands"][name]["by_plan"] for name in _HOSTS]),
         *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]  # fmt: skip
@@ -141,6 +148,20 @@ def by_commands(found: Mapping[str, Any], where: str, ours: Ours) -> Iterator[tu
     for name, words in _LEARNT.items():
         if before := found["by_runs_before"].get(name):
             yield _line(words, before, _inside(before))
+
+
+def another_host(hosts: Sequence[Scores]) -> Iterator[tuple[str, ...]]:
+    """What a real run on each of `hosts` is off by, taken as what each other will do."""
+    apart = [
+        {"mode": parse_sharing(here["sharing"]).mode,
+         "error": there["measured_s"] / here["measured_s"] - 1}
+        for first, second in permutations(hosts, 2) for here in first for there in second
+        if (here["run"], here["script"]) == (there["run"], there["script"])
+    ]  # fmt: skip
+    for mode in dict.fromkeys(each["mode"] for each in apart):
+        those = [each for each in apart if each["mode"] == mode]
+        words = "such mixes on H200s, by a real run on another host instead of a prediction"
+        yield _line(f"{words}, {MODE_WORDS[mode]}", those, "-")
 
 
 def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:

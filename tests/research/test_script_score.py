@@ -7,7 +7,15 @@ import pytest
 from advisor.sharing import SHARED_MODES
 from research.files import BENCHMARKS
 from research.script_score import COMMANDS, score
-from research.script_table import alone, by_commands, committed, loaders, mixes, script_tables
+from research.script_table import (
+    alone,
+    another_host,
+    by_commands,
+    committed,
+    loaders,
+    mixes,
+    script_tables,
+)
 from research.script_twins import ALIKE
 
 
@@ -96,6 +104,14 @@ def test_mixes_with_an_unsteady_profile_are_left_out_of_a_line_of_their_own():
     assert steady[2:] == ("10.0 %", "10.0 %", "100.0 %", "-")
     assert len([*by_commands(found | {"by_plan": spoiled}, "an H100", ours)]) == 3
     assert len([*by_commands(found | {"unsteady": []}, "an H100", ours)]) == 3
+
+
+def test_a_real_run_on_another_host_is_compared_as_if_it_were_a_prediction():
+    step = {"run": "plan-m1-mps", "sharing": "mps", "script": "a", "measured_s": 0.02}
+    other = step | {"script": "b", "measured_s": 9.0}
+    (line,) = another_host([[step, other], [step | {"measured_s": 0.03}]])
+    assert line[1:] == ("2", "41.7 %", "41.7 %", "-", "-")  # half more, and a third less
+    assert line[0].endswith("another host instead of a prediction, MPS")
 
 
 def test_each_case_of_loaders_is_a_line():
