@@ -140,7 +140,7 @@ class Advisor(Sources):
         found = copies_that_pay(asked, self.card, self.predictor, conditions, level)
         return replace(found, standing=self.standing([asked]))
 
-    def trials(  # noqa: PLR0913 - each says one thing
+    def trials(
         self,
         job: JobLike,
         *,

@@ -91,7 +91,7 @@ def margin_of(all_cases: Cases, scaled: Floats) -> float:
     )
 
 
-def entry(  # noqa: PLR0913, PLR0917 - an answer, and how wide its intervals are
+def entry(
     all_cases: Cases,
     chosen: Chosen,
     by: str,

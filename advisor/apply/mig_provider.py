@@ -28,7 +28,7 @@ class MigProvider:
         InvalidInput: A part of `plan` is on the whole GPU, for which MIG mode would be switched.
     """
 
-    def __init__(  # noqa: PLR0913 - what a run is, each once
+    def __init__(
         self,
         plan: ExecutionPlan,
         gpu: Gpu,

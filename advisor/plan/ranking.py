@@ -100,7 +100,7 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
     return [*tried, *found.sharings, *ordered], left_out, passed_over
 
 
-def ranked(  # noqa: PLR0913, PLR0917 - each says one thing
+def ranked(
     jobs: Sequence[Job],
     gpu: Gpu,
     predictor: Predicts,

@@ -22,7 +22,7 @@ _SEEN = 0.005
 _NAMED = 2
 
 
-def why(  # noqa: PLR0913, PLR0917 - each says one thing
+def why(
     mix: MixPrediction,
     bound: Binding,
     gap: str,

@@ -88,7 +88,7 @@ def remedies(
     return tuple(sorted(found, key=lambda each: -each.gain.p50))
 
 
-def _of_job(  # noqa: PLR0913 - what a prediction needs
+def _of_job(
     profiles: Sequence[Profile], at: int, *, sharing: Arrangement, mix: MixPrediction,
     predictor: Predicts, variants: Sequence[Profile], waits: bool,
 ) -> Iterator[Remedy]:  # fmt: skip

@@ -52,7 +52,7 @@ class Physics:
         return (self.slicing,)
 
 
-def replay_mix(  # noqa: PLR0913 - a mix, and how far to replay it
+def replay_mix(
     profiles: Sequence[Profile],
     sharing: Concurrent,
     gpu: Gpu,

@@ -119,7 +119,7 @@ _IN_ORDER_EFFORT = 4
 UNLOGGED = np.zeros((0, 4))
 
 
-def replay_mps(  # noqa: PLR0913 - what replay knows of a mix, and how far it goes
+def replay_mps(
     scripts: Sequence[ReplayTrace],
     limits: Sequence[float],
     exponents: Sequence[float],

@@ -32,7 +32,7 @@ _Indices = NDArray[np.int64]
 _DTYPES = {"F": np.dtype(np.float64), "I": np.dtype(np.int64), "U": np.dtype(np.uint64)}
 
 
-def mps(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
+def mps(
     starts: _Indices,
     kernels: Floats,
     paces: Floats,
@@ -76,7 +76,7 @@ def mps_by_priority(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
     )  # fmt: skip
 
 
-def mps_in_order(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
+def mps_in_order(
     starts: _Indices,
     kernels: Floats,
     paces: Floats,
@@ -100,7 +100,7 @@ def mps_in_order(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
     )  # fmt: skip
 
 
-def naive(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
+def naive(
     starts: _Indices,
     kernels: Floats,
     paces: Floats,

@@ -72,7 +72,7 @@ class Evaluation:
     models: Mapping[str, Model] = field(default_factory=dict)
 
 
-def evaluate(  # noqa: PLR0913, PLR0917 - each says one thing
+def evaluate(
     profiles: Mapping[str, Profile],
     runs: Sequence[Run],
     gpu: Gpu,
