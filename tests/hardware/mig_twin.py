@@ -68,10 +68,6 @@ def instances(text: str) -> tuple[Instance, ...]:
     return sharing.instances
 
 
-def sized(layout):
-    return sorted(each.profile for each in layout)
-
-
 def multisets(sets):
     return {tuple(sorted(name for name, _ in held)) for held in sets}
 

@@ -1,11 +1,13 @@
-"""Windows of a GPU's activity: shares, power and energy, with whatever the driver has."""
+"""Windows of a GPU's activity: shares, power and energy, from NVML or from a `dcgmi`."""
 
 import pynvml
 import pytest
 
-from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.errors import GpuUnavailable
+from advisor.hardware import dcgm
 from advisor.hardware.counters import ActivitySampler
 from tests.hardware.nvml import FakeGpu, FakeLibrary
+from tests.waiting import until
 
 BUSY = {
     pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: 80.0,
@@ -76,16 +78,6 @@ def test_a_metric_that_the_gpu_lacks_is_none_and_never_zero(install):
     assert (counters.sm_active, counters.dram_active, counters.pcie_rx_mib_s) == (None, None, None)
 
 
-def test_a_share_a_hair_above_one_is_one(install):
-    metrics = {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: 100.4}
-    assert window(install(FakeLibrary(FakeGpu())), 1.0, metrics=metrics).counters.gract == 1
-
-
-def test_a_metric_that_is_no_number_is_none(install):
-    metrics = BUSY | {pynvml.NVML_GPM_METRIC_SM_UTIL: float("nan")}
-    assert window(install(FakeLibrary(FakeGpu())), 1.0, metrics=metrics).counters.sm_active is None
-
-
 def test_without_gpm_the_driver_s_log_of_the_window_gives_the_busy_share(install):
     library = install(FakeLibrary(FakeGpu(gpm=False)))
     library.work(3.0, 100.0, {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: 5.0})  # before the window
@@ -93,12 +85,6 @@ def test_without_gpm_the_driver_s_log_of_the_window_gives_the_busy_share(install
     assert (counters.source, counters.sm_active) == ("nvml", None)
     assert counters.gract == pytest.approx(0.80)
     assert counters.memory_utilization is not None
-
-
-def test_without_gpm_a_short_window_takes_the_driver_s_latest_figure(install):
-    counters = window(install(FakeLibrary(FakeGpu(gpm=False))), 0.05).counters
-    assert (counters.source, counters.gract) == ("nvml", 0.37)
-    assert counters.memory_utilization == 0.05
 
 
 def test_a_gpu_that_tells_nothing_has_no_counters_and_no_power(install):
@@ -121,12 +107,6 @@ def test_a_user_who_may_not_sample_gpm_gets_the_busy_share(install):
     assert library.samples == {}
 
 
-def test_a_window_that_never_began_cannot_end(install):
-    install(FakeLibrary(FakeGpu()))
-    with pytest.raises(AdvisorError, match="only after it began"):
-        ActivitySampler(0).end()
-
-
 def test_a_gpu_lost_in_the_middle_of_a_window_is_reported(install):
     gpu = FakeGpu()
     library = install(FakeLibrary(gpu))
@@ -136,3 +116,110 @@ def test_a_gpu_lost_in_the_middle_of_a_window_is_reported(install):
     gpu.refuses["nvmlDeviceGetTotalEnergyConsumption"] = pynvml.NVML_ERROR_GPU_IS_LOST
     with pytest.raises(GpuUnavailable, match="fallen off"):
         sampler.end()
+
+
+LISTED = """\
+2 GPUs found.
++--------+----------------------------------------------------------------------+
+| GPU ID | Device Information                                                   |
++--------+----------------------------------------------------------------------+
+| 0      | Name: NVIDIA A100-SXM4-40GB                                          |
+|        | PCI Bus ID: 00000000:07:00.0                                         |
+|        | Device UUID: GPU-other                                               |
++--------+----------------------------------------------------------------------+
+| 3      | Name: NVIDIA A100-SXM4-40GB                                          |
+|        | PCI Bus ID: 00000000:0F:00.0                                         |
+|        | Device UUID: GPU-a100                                                |
++--------+----------------------------------------------------------------------+
+0 NvSwitches found.
+"""
+HEAD = "#Entity   GRACT        SMACT        SMOCC        TENSO        DRAMA        \nID\n"
+ROWS = """\
+GPU 3     N/A          N/A          N/A          N/A          N/A
+GPU 3     0.100        0.000        0.000        0.000        0.000
+GPU 3     0.900        0.600        0.250        0.100        0.400
+GPU 3     0.800        0.500        0.200        0.100        0.300
+"""
+FAILED = (
+    HEAD + "Error setting watches. Result: -33: This request is serviced by a module of DCGM that "
+    "is not currently loaded\n"
+)
+
+
+@pytest.fixture
+def dcgmi(tmp_path, monkeypatch):
+    """Puts a `dcgmi` on PATH that prints this; returns the file where it notes its words."""
+
+    def put(watched, listed=LISTED):
+        words = tmp_path / "words"
+        for name, printed in (("listed", listed), ("watched", watched)):
+            (tmp_path / name).write_text(printed)
+        program = tmp_path / "dcgmi"
+        program.write_text(
+            f"#!/bin/sh\ntrap '' INT\necho \"$@\" >> '{words}'\n"
+            f"[ $1 = discovery ] && exec /bin/cat '{tmp_path}/listed'\n"
+            f"exec /bin/cat '{tmp_path}/watched'\n"
+        )
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        dcgm.dcgm_number.cache_clear()
+        return words
+
+    yield put
+    dcgm.dcgm_number.cache_clear()
+
+
+@pytest.fixture
+def a100(install):
+    return install(
+        FakeLibrary(FakeGpu(product="NVIDIA A100-SXM4-40GB", uuid="GPU-a100", gpm=False))
+    )
+
+
+def dcgm_window(library, words=None):
+    """Two busy seconds; with `words`, they end once dcgmi has noted what it watches."""
+    sampler = ActivitySampler(0)
+    sampler.begin()
+    if words is not None:
+        until(lambda: words.exists() and "dmon" in words.read_text())
+    library.work(2.0, 300.0, {pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL: 80.0})
+    return sampler.end()
+
+
+def test_an_a100_s_sms_and_memory_are_counted_by_dcgm(a100, dcgmi):
+    words = dcgmi(HEAD + ROWS)
+    activity = dcgm_window(a100, words)
+    assert activity.power_w == pytest.approx(300, abs=0.01)
+    found = activity.counters
+    assert found.source == "dcgm"
+    shares = (found.gract, found.sm_active, found.sm_occupancy, found.tensor_active)
+    assert shares == pytest.approx((0.85, 0.55, 0.225, 0.1))
+    assert found.dram_active == pytest.approx(0.35)
+    assert found.memory_utilization is not None, "only NVML has it"
+    assert words.read_text().splitlines() == [
+        "discovery --list", "dmon -e 1001,1002,1003,1004,1005 -i 3 -d 100",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("watched", "listed"),
+    [
+        (FAILED, LISTED),
+        ("", LISTED),
+        (HEAD + "GPU 3  0.9  0.8  0.2  0.1  0.4\n", LISTED),
+        (HEAD + ROWS, "Error: unable to establish a connection to the specified host: localhost\n"),
+        (HEAD + ROWS, LISTED.replace("GPU-a100", "GPU-elsewhere")),
+    ],
+    ids=["module not loaded", "nothing printed", "too short", "no engine", "not its GPU"],
+)
+def test_where_dcgm_counts_nothing_nvml_s_utilisation_stays(a100, dcgmi, watched, listed):
+    dcgmi(watched, listed)
+    found = dcgm_window(a100).counters
+    assert (found.source, found.sm_active) == ("nvml", None)
+    assert found.gract == pytest.approx(0.8)
+
+
+def test_a_gpu_with_gpm_does_not_ask_dcgm(install, dcgmi):
+    words = dcgmi(HEAD + ROWS)
+    assert dcgm_window(install(FakeLibrary(FakeGpu(uuid="GPU-a100")))).counters.source == "gpm"
+    assert not words.exists()

@@ -1,25 +1,32 @@
-"""The GPU at hand, over NVML: what is said of it, and what is said where there is none."""
+"""The GPU of this machine, over NVML, also one that the catalogue lacks."""
 
+import json
 import sys
-from types import ModuleType
 
 import pynvml
 import pytest
 
-from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.hardware import live_gpu
-from advisor.hardware.catalogue import gpu
+from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.hardware.catalogue import gpu, gpu_meant, gpu_of_product, known_gpus
 from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
+from advisor.hardware.live_gpu import (
+    clocks_mhz,
+    live_gpu,
+    live_gpus,
+    power_w_now,
+    process_memory_mib,
+)
 from advisor.hardware.mig_layouts import place
-from advisor.hardware.mig_offer import as_offered_here, mig_profiles
+from advisor.hardware.mig_offer import as_offered_here
 from advisor.hardware.mps import mps_processes
+from advisor.measure.process.claimed_device import device_at_hand
 from advisor.sharing import Instance
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 
 
 def test_an_idle_h200_is_described_in_full(install):
     install(FakeLibrary(FakeGpu()))
-    (found,) = live_gpu.live_gpus()
+    (found,) = live_gpus()
     assert (found.index, found.uuid, found.product) == (0, "GPU-0", "NVIDIA H200")
     assert found.catalogue_key == "h200-141gb"
     assert (found.memory_total_mib, found.memory_used_mib) == (143771, 612)
@@ -32,38 +39,28 @@ def test_an_idle_h200_is_described_in_full(install):
 
 def test_a_gpu_without_mig_or_gpm_says_none_rather_than_off(install):
     install(FakeLibrary(FakeGpu("NVIDIA L4", mig=None, gpm=False)))
-    (found,) = live_gpu.live_gpus()
+    (found,) = live_gpus()
     assert (found.mig_enabled, found.mig_pending, found.counters) == (None, None, "nvml")
-
-
-def test_a_gpu_that_neither_catalogue_nor_driver_describe_has_no_key(install):
     install(FakeLibrary(FakeGpu("NVIDIA Something New", cores=None)))
-    assert live_gpu.live_gpu(0).catalogue_key is None
+    assert live_gpu(0).catalogue_key is None
 
 
 def test_what_a_user_may_not_ask_is_none_and_the_rest_is_there(install):
-    denied = dict.fromkeys(
-        (
-            "nvmlDeviceGetPowerUsage",
-            "nvmlDeviceGetClockInfo",
-            "nvmlDeviceGetComputeMode",
-            "nvmlDeviceGetUtilizationRates",
-        ),
-        pynvml.NVML_ERROR_NO_PERMISSION,
-    )
+    names = ("PowerUsage", "ClockInfo", "ComputeMode", "UtilizationRates")
+    denied = {f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NO_PERMISSION for name in names}
     install(FakeLibrary(FakeGpu(refuses=denied)))
-    found = live_gpu.live_gpu(0)
+    found = live_gpu(0)
     assert (found.power_w, found.sm_clock_mhz, found.compute_mode) == (None, None, None)
     assert found.gpu_utilization is None
     assert found.power_limit_w == 700
-    assert live_gpu.power_w_now(0) is None
-    assert live_gpu.clocks_mhz(0) == (None, None)
+    assert power_w_now(0) is None
+    assert clocks_mhz(0) == (None, None)
 
 
 def test_one_broken_gpu_does_not_hide_the_others(install):
     lost = FakeGpu(uuid="GPU-1", refuses={"nvmlDeviceGetName": pynvml.NVML_ERROR_GPU_IS_LOST})
     install(FakeLibrary(FakeGpu(), lost, FakeGpu(uuid="GPU-2")))
-    first, second, third = live_gpu.live_gpus()
+    first, second, third = live_gpus()
     assert isinstance(second, BrokenGpu)
     assert (second.index, "bus" in second.problem) == (1, True)
     assert (first.uuid, third.uuid) == ("GPU-0", "GPU-2")
@@ -72,82 +69,51 @@ def test_one_broken_gpu_does_not_hide_the_others(install):
 @pytest.mark.parametrize("device", [1, "1", "GPU-b"])
 def test_a_device_is_an_index_or_a_uuid(install, device):
     install(FakeLibrary(FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b")))
-    assert live_gpu.live_gpu(device).uuid == "GPU-b"
+    assert live_gpu(device).uuid == "GPU-b"
 
 
 @pytest.mark.parametrize("device", [2, "7", "GPU-c"])
 def test_a_device_that_is_not_there_is_named_and_the_others_are_counted(install, device):
     install(FakeLibrary(FakeGpu(), FakeGpu(uuid="GPU-1")))
     with pytest.raises(GpuUnavailable, match=f"no GPU {device} here, where the driver counts 2"):
-        live_gpu.live_gpu(device)
+        live_gpu(device)
 
 
 def test_an_mps_client_is_listed_once_with_all_its_memory(install):
     gpu = FakeGpu(processes={7: 60 * MIB, 9: 5000 * MIB}, mps_clients={9: 5200 * MIB, 11: None})
     install(FakeLibrary(gpu))
-    assert live_gpu.live_gpu(0).processes == (
+    assert live_gpu(0).processes == (
         GpuProcess(7, 60), GpuProcess(9, 5200), GpuProcess(11, None),
     )  # fmt: skip
-    assert live_gpu.process_memory_mib(0) == {7: 60, 9: 5200}
-
-
-def test_no_driver_is_told_in_one_line(monkeypatch):
-    def no_library(_name):
-        raise OSError("libnvidia-ml.so.1: cannot open shared object file")
-
-    monkeypatch.setattr(pynvml, "nvmlLib", None)
-    monkeypatch.setattr(pynvml, "CDLL", no_library)
-    with pytest.raises(GpuUnavailable, match="no NVIDIA driver is installed here") as caught:
-        live_gpu.live_gpus()
-    assert "\n" not in str(caught.value)
-    assert caught.value.exit_code == 4
+    assert process_memory_mib(0) == {7: 60, 9: 5200}
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "remedy"),
     [
+        (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, "no NVIDIA driver"),
         (pynvml.NVML_ERROR_DRIVER_NOT_LOADED, "not loaded"),
-        (pynvml.NVML_ERROR_NO_PERMISSION, "answers nothing to this user"),
+        (pynvml.NVML_ERROR_NO_PERMISSION, "this user"),
         (pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH, "Reboot"),
     ],
 )
-def test_a_driver_that_does_not_start_says_what_to_do(install, code, said):
+def test_a_machine_without_a_working_driver_exits_4_and_names_the_remedy(install, code, remedy):
     install(FakeLibrary(FakeGpu(), refuses={"nvmlInitWithFlags": code}))
-    with pytest.raises(GpuUnavailable, match=said):
-        live_gpu.live_gpus()
-
-
-def test_any_other_failure_of_the_driver_is_passed_on(install):
-    install(FakeLibrary(FakeGpu(), refuses={"nvmlDeviceGetCount_v2": pynvml.NVML_ERROR_TIMEOUT}))
-    with pytest.raises(AdvisorError, match="'Timeout'") as caught:
-        live_gpu.live_gpus()
-    assert not isinstance(caught.value, GpuUnavailable)
+    with pytest.raises(GpuUnavailable, match=remedy) as caught:
+        live_gpus()
+    assert caught.value.exit_code == 4
 
 
 def test_a_missing_python_package_is_named_with_the_command_that_adds_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    with pytest.raises(GpuUnavailable, match=r"nvidia-ml-py is not installed.*pip install"):
-        live_gpu.live_gpus()
-
-
-def test_another_package_of_the_same_name_is_recognised(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", ModuleType("pynvml"))
-    with pytest.raises(GpuUnavailable, match=r"not the one of nvidia-ml-py.*pip uninstall"):
-        live_gpu.live_gpus()
+    with pytest.raises(GpuUnavailable, match="pip install"):
+        live_gpus()
 
 
 THREE = {
     "id": 9, "name": b"MIG 3g.71gb", "sliceCount": 3, "instanceCount": 2,
     "multiprocessorCount": 60, "memorySizeMB": 71424, "places": [(4, 4), (0, 4)],
 }  # fmt: skip
-
-
-def test_the_driver_s_own_mig_table_is_read(install):
-    install(FakeLibrary(FakeGpu(profiles={2: THREE})))
-    (row,) = mig_profiles(0)
-    assert (row.name, row.profile_id, row.starts) == ("3g.71gb", 9, (0, 4))
-    assert (row.compute_slices, row.memory_slices, row.memory_mib) == (3, 4, 71424)
-    assert (row.sms, row.max_instances) == (60, 2)
 
 
 def test_the_table_of_the_driver_at_hand_is_preferred_to_the_catalogue_s(install):
@@ -176,11 +142,6 @@ def test_the_catalogue_s_table_holds_where_no_such_gpu_or_no_driver_is_at_hand(
     assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
 
 
-def test_a_gpu_without_mig_offers_no_instances(install):
-    install(FakeLibrary(FakeGpu("NVIDIA L4", mig=None)))
-    assert mig_profiles(0) == ()
-
-
 def process(proc, pid, command, environment=b""):
     folder = proc / str(pid)
     folder.mkdir()
@@ -203,5 +164,73 @@ def test_an_mps_daemon_is_found_with_its_pipe_directory(tmp_path):
     assert control.owner
 
 
-def test_a_machine_without_mps_has_no_mps_processes(tmp_path):
-    assert mps_processes(tmp_path) == ()
+KEY = "rtx-3080-12gb"
+
+
+def card(**other):
+    said = {"mig": None, "gpm": False, "capability": (8, 6), "cores": 8960, "memory_mib": 12288}
+    return FakeGpu("NVIDIA GeForce RTX 3080", **said | other)
+
+
+@pytest.fixture
+def at_hand(install, tmp_path, monkeypatch):
+    """The file in which what the driver of the GPU at hand says is kept."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("advisor.hardware.unlisted_gpu._l2_mib", lambda _uuid: 6.0)
+    install(FakeLibrary(card()))
+    return tmp_path / "advisor" / "gpus" / f"{KEY}.json"
+
+
+@pytest.mark.usefixtures("at_hand")
+def test_its_driver_says_what_it_is():
+    assert live_gpu(0).catalogue_key == KEY
+    found = gpu(KEY)
+    assert (found.sms, found.memory_mib, found.usable_mib) == (70, 12288, 12288 - 346)
+    assert found.bandwidth_gb_s == pytest.approx(936, abs=1)
+    assert (found.architecture, found.compute_capability) == ("Ampere", "8.6")
+    assert (found.power_limit_w, found.power_limit_min_w, found.l2_mib) == (350.0, 100.0, 6.0)
+    assert (found.threads_per_sm, found.max_mps_clients) == (1536, 48)
+    assert (found.mig, found.memory_slices) == ((), 0)
+
+
+def test_it_is_known_later_where_there_is_no_driver(at_hand, install):
+    live_gpu(0)
+    install(FakeLibrary())
+    assert at_hand.is_file()
+    assert gpu_meant("RTX 3080").key == KEY
+    assert gpu_of_product("NVIDIA GeForce RTX 3080") == known_gpus()[KEY]
+
+
+def test_its_kinds_of_mig_instances_are_the_drivers(at_hand, install):
+    rows = {
+        0: {"id": 19, "name": b"MIG 1g.6gb", "sliceCount": 1, "memorySizeMB": 5904,
+            "multiprocessorCount": 16, "instanceCount": 2, "places": [(0, 1), (1, 1)]},
+        1: {"id": 0, "name": b"MIG 2g.12gb", "sliceCount": 2, "memorySizeMB": 11904,
+            "multiprocessorCount": 32, "instanceCount": 1, "places": [(0, 2)]},
+    }  # fmt: skip
+    install(FakeLibrary(card(mig=(0, 0), profiles=rows)))
+    live_gpu(0)
+    found = gpu(KEY)
+    assert [row.name for row in found.mig] == ["1g.6gb", "2g.12gb"]
+    assert found.memory_slices == 2
+    assert at_hand.is_file()
+
+
+def test_a_gpu_older_than_volta_is_refused(at_hand, install):
+    install(FakeLibrary(card(capability=(6, 1))))
+    with pytest.raises(InvalidInput, match="older than Volta"):
+        device_at_hand("0")
+    assert not at_hand.exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"sms": 0}, {"sms": "many"}, {"memory_mib": 1e30}, {"schema": 2}, {"key": "other"},
+     {"mig": 3}, {"mig": [{}]}, {"surprise": 1}, {"compute_capability": []}, {"l2_mib": -1}],
+)  # fmt: skip
+def test_a_description_that_cannot_be_is_refused_and_hides_no_other(at_hand, change):
+    live_gpu(0)
+    at_hand.write_text(json.dumps(json.loads(at_hand.read_text()) | change))
+    with pytest.raises(InvalidInput, match=f"{KEY}.json: no description of a GPU"):
+        gpu(KEY)
+    assert gpu_meant("A30").key == "a30-24gb"

@@ -1,0 +1,188 @@
+"""What the advisor knows of GPUs: the catalogue, what partitions have, attained rates."""
+
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.hardware.attained_rates import rates_of
+from advisor.hardware.catalogue import catalogue, gpu, gpu_meant
+from advisor.hardware.gpu_partition import compute_profiles, partition_of, whole_gpu
+from advisor.workload.gpu_side import GpuSide, Operator, OperatorTime
+from tests.measure.calibrate.recorded import calibration
+
+H200 = gpu("h200-141gb")
+ALL = sorted(catalogue().values(), key=lambda each: each.key)
+NUMBERS = (
+    "sms", "memory_mib", "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w",
+    "power_limit_min_w", "threads_per_sm", "max_mps_clients",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("known", ALL, ids=lambda each: each.key)
+def test_every_number_has_a_source_and_every_source_a_number(known):
+    given = {name for name in NUMBERS if getattr(known, name) is not None}
+    given |= {"rates"} | ({"mig", "memory_slices"} if known.mig else set())
+    # What compute instances there can be is known of some GPUs only; then that has a source.
+    assert set(known.sources) - {"compute_instances"} == given
+    assert known.mig or "compute_instances" not in known.sources
+    assert all(source.strip() for source in known.sources.values())
+
+
+@pytest.mark.parametrize("known", ALL, ids=lambda each: each.key)
+def test_every_number_can_be_true(known):
+    assert all(getattr(known, name) is None or getattr(known, name) > 0 for name in NUMBERS)
+    nominal_gb = int(known.key.split("-")[-1].removesuffix("gb"))
+    assert 0.9 * nominal_gb < known.memory_mib * 2**20 / 1e9 < 1.1 * nominal_gb
+
+
+@pytest.mark.parametrize("known", [each for each in ALL if each.mig], ids=lambda each: each.key)
+def test_no_instance_is_bigger_than_its_gpu(known):
+    for row in known.mig:
+        assert row.memory_mib <= known.memory_mib
+        assert row.sms is None or row.sms <= known.sms
+        assert 1 <= row.max_instances <= len(row.starts)
+        assert all(0 <= s <= known.memory_slices - row.memory_slices for s in row.starts)
+    assert len({row.name for row in known.mig}) == len(known.mig)
+    assert len({row.profile_id for row in known.mig}) == len(known.mig)
+
+
+def test_no_product_belongs_to_two_gpus():
+    products = [product for known in ALL for product in known.products]
+    assert len(set(products)) == len(products)
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("A100-40GB", "a100-40gb"), ("a100_40gb", "a100-40gb"), ("A100 80GB", "a100-80gb"),
+        ("h200", "h200-141gb"), ("NVIDIA H200", "h200-141gb"), ("h20", "h20-96gb"),
+        ("h100 pcie", "h100-pcie-80gb"), ("rtx 4090", "rtx-4090-24gb"), ("L4", "l4-24gb"),
+    ],
+)  # fmt: skip
+def test_a_gpu_is_meant_by_the_names_that_people_use(word, key):
+    assert gpu_meant(word).key == key
+
+
+def test_a_gpu_is_meant_by_its_key_and_by_each_name_of_its_product():
+    for key, known in catalogue().items():
+        assert {gpu_meant(name).key for name in (key, key.upper(), *known.products)} == {key}
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [("a100", "a100-40gb or a100-80gb"), ("H100", "h100-pcie-80gb"), ("gh200", "gh200-144gb")],
+)
+def test_what_may_be_several_gpus_is_refused_with_all_of_them(word, named):
+    with pytest.raises(InvalidInput, match=named):
+        gpu_meant(word)
+
+
+@pytest.mark.parametrize("word", ["", "-", "nvidia", "141gb", "h2000", "h200-80gb", "a100-40gb-x"])
+def test_what_is_no_gpu_is_refused(word):
+    with pytest.raises(UnknownName, match="`advisor gpus` lists all"):
+        gpu_meant(word)
+
+
+@given(st.text(max_size=30))
+def test_any_word_means_a_gpu_or_is_refused(word):
+    with suppress(InvalidInput):
+        assert gpu_meant(word).key in catalogue()
+
+
+@pytest.mark.parametrize("known", catalogue().values(), ids=catalogue())
+def test_a_gpu_computes_as_fast_as_its_units_at_its_clock(known):
+    rates = known.rates
+    lanes = 64 if known.compute_capability in ("7.0", "8.0") else 128
+    at_clock = known.sms * lanes * 2 * rates.clock_mhz * 1e-6
+    # The H20's datasheet states more than its SMs can do at the clock of its kin.
+    assert rates.fp32_tflops == pytest.approx(at_clock, rel=0.12 if "h20-" in known.key else 0.03)
+    assert rates.fp32_tflops <= (rates.tf32_tflops or rates.fp16_tflops) <= rates.fp16_tflops
+
+
+GPUS = st.sampled_from(ALL)
+WITH_MIG = GPUS.filter(lambda each: each.mig)
+LIMITS = st.floats(0.1, 100)
+
+
+@given(GPUS)
+def test_a_whole_gpu_has_all_that_its_catalogue_entry_says(known):
+    whole = whole_gpu(known)
+    assert whole.whole
+    assert partition_of(known, None) == whole
+    assert (whole.sms, whole.bandwidth_gb_s, whole.l2_mib, whole.memory_mib) == (
+        known.sms, known.bandwidth_gb_s, known.l2_mib, known.usable_mib
+    )  # fmt: skip
+
+
+@given(WITH_MIG, st.data())
+def test_no_instance_has_more_than_the_gpu_nor_a_part_of_it_more_than_the_instance(known, data):
+    profile = data.draw(st.sampled_from(known.mig)).name
+    instance = partition_of(known, profile)
+    assert 0 < instance.sm_share <= 1
+    assert 0 < instance.bandwidth_share <= 1
+    for offered in compute_profiles(known, profile):
+        part = partition_of(known, profile, offered.compute_slices)
+        assert part.sms <= instance.sms
+        assert replace(part, sms=instance.sms) == instance, "only SMs are its own"
+
+
+def test_the_largest_instance_is_the_whole_gpu_only_if_it_has_all_sms():
+    assert partition_of(H200, "7g.141gb").whole
+    assert partition_of(H200, "7g.141gb", 7).whole
+    assert not partition_of(gpu("a100-40gb"), "7g.40gb").whole
+
+
+@given(GPUS, LIMITS, LIMITS)
+def test_a_lower_limit_leaves_no_more_sms_and_takes_nothing_else(known, one, other):
+    whole = whole_gpu(known)
+    less, more = (whole.limited(each) for each in sorted((one, other)))
+    assert 2 <= less.sms <= more.sms <= whole.sms
+    assert replace(less, sms=whole.sms) == whole
+
+
+@pytest.mark.parametrize(
+    ("limit", "sms"), [(14, 18), (28, 36), (43, 56), (57, 74), (71, 92), (86, 112)]
+)
+def test_limits_leave_the_sms_that_an_h200_gave(limit, sms):
+    assert whole_gpu(H200).limited(limit).sms == sms
+
+
+def test_no_gpu_is_expected_to_attain_more_than_its_maker_says():
+    for each in catalogue().values():
+        for field in fields(each.rates):
+            stated = getattr(each.rates, field.name)
+            assert stated is None or getattr(rates_of(each), field.name) <= stated
+
+
+def test_a_gpu_that_only_its_driver_described_computes_as_its_kind_does():
+    smaller = replace(H200, rates=None, key="smaller", sms=131)
+    expected = rates_of(H200).fp32_tflops * 131 / 132
+    assert rates_of(smaller).fp32_tflops == pytest.approx(expected)
+    assert rates_of(smaller).bandwidth_gb_s == rates_of(H200).bandwidth_gb_s
+
+
+TIMES = (
+    ("linear", "1x1000x1000x1000", "fp32", 0.05),  # 40 TFLOP/s
+    ("linear", "1x1000x1000x1000", "fp16", 0.004),  # 500
+    ("copy", "65536x1024", "fp32", 0.125),  # 512 MiB
+    ("empty", "1", "fp32", 0.002),
+)
+
+
+def swept(*times, **changes):
+    times = tuple(OperatorTime(Operator(*each), ms) for *each, ms in times)
+    side = GpuSide(l2_mib=60.0, sm_clock_mhz=1900, launch_us=5.0, times=times)
+    return calibration(gpu_side=side, **changes)
+
+
+@pytest.mark.parametrize("stated", [H200.rates, None])
+def test_a_measured_rate_replaces_a_stated_one(stated):
+    rates = rates_of(replace(H200, rates=stated, compute_capability="7.5"), swept(*TIMES))
+    assert (rates.fp32_tflops, rates.fp16_tflops) == pytest.approx((40, 500))
+    assert rates.bandwidth_gb_s == pytest.approx(2**29 / 0.125e6)
+    assert rates.launch_us == pytest.approx(2)
+    assert rates_of(H200, swept(*TIMES, gpu="a100-40gb")) == rates_of(H200), "of another GPU"
