@@ -22,13 +22,6 @@ one whose kind has run goes before one whose kind has not; farther apart, the es
 of MIG.
 """
 
-PRIORITIES = 0.108
-"""How far steps under client priorities are off on a GPU where they never ran, as a share.
-
-The mean of 137 steps on an H100 by a model that saw no run there. On such a GPU a plan whose kind
-real runs stand behind is before one with priorities, unless its cost exceeds theirs by more.
-"""
-
 CLOSE = 0.0025
 """Costs that differ by less are the same, as a share.
 
@@ -127,10 +120,6 @@ def _acceptable(left: Sequence[Priced], question: Question) -> list[_Step]:
     found.append(("fairness", pool))
     best = min(pool, key=price)
     ran = [each for each in pool if _confirmed(each)]
-    if _untried_priorities(best) and _within(PRIORITIES, ran, best, price):
-        pool = [each for each in pool if not _untried_priorities(each)]
-        best = min(pool, key=price)
-    found.append(("priorities", pool))
     pool = ran if _within(COMPARED, ran, best, price) else pool
     found.append(("confirmed", pool))
     return found
@@ -202,19 +191,9 @@ def _confirmed(each: Priced) -> bool:
     """Whether real runs of its kind, on this or another GPU, confirm the plan.
 
     If only runs on this GPU counted, serial would come first on every GPU without runs of its own.
-    Client priorities count only on GPUs where they ran: on others they err more than all else.
     """
     prediction = each.forecast.prediction
-    if _untried_priorities(each):
-        return False
     return prediction.confirmed_on_hardware or prediction.ran_elsewhere
-
-
-def _untried_priorities(each: Priced) -> bool:
-    """Whether the plan has client priorities, estimated from runs on another GPU."""
-    plan = each.forecast
-    elsewhere = plan.prediction.ran_elsewhere and not plan.prediction.confirmed_on_hardware
-    return plan.sharing.mode == "mps-priority" and elsewhere
 
 
 # Most plans shown of a kind: limits or MIG layouts have many.

@@ -26,7 +26,7 @@ from advisor.plan.rules import (
     slows_protected,
 )
 from advisor.plan.search.limit_search import best_limits, estimated_limits
-from advisor.plan.search.priority_candidates import priority_candidates
+from advisor.plan.search.limit_tuning import protecting_limits
 from advisor.plan.search.proposals import Proposed, proposed, unsearched
 from advisor.prediction.interval import Interval, Level
 from advisor.prediction.parallel import begun, one_thread
@@ -95,9 +95,9 @@ def _shared(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftO
         guessed = estimated_limits(mixes, question.objective)
         return [*tried, *guessed.sharings], left_out, guessed.compared - len(guessed.sharings)
     found = best_limits(mixes, question.objective, question.level)
-    ordered = [each for each in priority_candidates(mixes.jobs) if each not in found.sharings]
+    protecting = [each for each in protecting_limits(mixes.jobs) if each not in found.sharings]
     passed_over = found.compared - len(found.sharings)
-    return [*tried, *found.sharings, *ordered], left_out, passed_over
+    return [*tried, *found.sharings, *protecting], left_out, passed_over
 
 
 def ranked(

@@ -9,7 +9,7 @@ from typing import Literal
 from advisor.plan.bottlenecks import Binding, binding
 from advisor.plan.host_bound import HostBound, host_bound
 from advisor.plan.objectives import known_cost, tied
-from advisor.plan.precedence import CLOSE, COMPARED, PRIORITIES, STARVED, WORTH
+from advisor.plan.precedence import CLOSE, COMPARED, STARVED, WORTH
 from advisor.plan.recommendation import LeftOut, Plan, Precedence, Recommendation
 from advisor.prediction.interval import Interval, Level
 from advisor.prediction.mix_prediction import MixPrediction
@@ -64,7 +64,6 @@ def gap_in_words(
 _RULES: Mapping[Precedence, str] = {
     "deadlines": "as it makes fewer jobs late",
     "fairness": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
-    "priorities": f"as client priorities, never measured on this GPU, may err by {PRIORITIES:.1%}",
     "confirmed": f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind",
     "gain": f"as sharing gains less than {WORTH:.0%}",
     "cost": "by its median",
@@ -138,8 +137,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
         parts.append(f"memory {bound.memory:.0%} full")
     if mix.wide_because:
         parts.append(mix.wide_because)
-    unseen = mix.sharing.mode == "mps-priority" and not mix.confirmed_on_hardware
-    if unseen or bound.cut == "own instances":
+    if bound.cut == "own instances":
         parts.append("estimated, not confirmed on hardware")
     if mix.power_cap_w is not None:
         parts.append(f"under a power cap of {mix.power_cap_w:g} W, not measured on this GPU")

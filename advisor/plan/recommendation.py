@@ -17,9 +17,7 @@ from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
 
-Precedence = Literal[
-    "deadlines", "fairness", "priorities", "confirmed", "gain", "cost", "makespan", "simplicity"
-]
+Precedence = Literal["deadlines", "fairness", "confirmed", "gain", "cost", "makespan", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.precedence`."""
 
 

@@ -67,7 +67,6 @@ def test_every_kind_is_considered_and_only_the_best_few_of_many_are_kept():
     modes = [plan.sharing.mode for plan in advised.plans]
     assert modes.count("mps") == 1
     assert modes.count("mps-limits") <= MOST_OF_A_KIND
-    assert modes.count("mps-priority") <= MOST_OF_A_KIND
     assert advised.considered > len(advised.plans)
 
 

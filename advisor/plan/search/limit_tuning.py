@@ -16,6 +16,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import limit_shares
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
+from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
 # Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7. Those that
@@ -30,6 +31,9 @@ _SMALLEST, _LARGEST = 5, 100
 # Limits with a smaller sum, in per cent, leave SMs unused.
 _LEAST_SUM = 90
 
+# Limits of all other jobs where some are protected, in per cent.
+_LIMITS_OF_OTHERS = (57.0, 43.0, 28.0, 14.0)
+
 
 def worth_trying(limit: float, jobs: int) -> bool:
     """Whether `jobs` jobs with one `limit`, in per cent, may use all SMs or nearly all."""
@@ -43,6 +47,14 @@ def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
     vectors = [(float(each),) * degree for each in sorted(equal)]
     vectors += [_proportional(profiles, total) for total in PROPORTIONAL_SUMS]
     return [Mps(vector) for vector in dict.fromkeys(vectors)]
+
+
+def protecting_limits(jobs: Sequence[Job]) -> list[Mps]:
+    """MPS with limits for all but the protected jobs; none where all or no jobs are protected."""
+    protected = [job.protect is not None for job in jobs]
+    if len(set(protected)) < 2:
+        return []
+    return [Mps(tuple(100.0 if own else limit for own in protected)) for limit in _LIMITS_OF_OTHERS]
 
 
 def _proportional(profiles: Sequence[Profile], total: int) -> tuple[float, ...]:
