@@ -20,7 +20,6 @@ from advisor.prediction.memory import Need, needs
 from advisor.sharing import Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.zoo.overhead import known_overheads
 from research.memory_risk import RiskRow, risk_rows
 
 
@@ -47,30 +46,17 @@ class MemoryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeverRun:
-    """How far estimates of workloads are off that were never run, families left out in turn."""
-
-    workloads: int
-    families: int
-    mape: float
-    worst: float
-    worst_workload: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryScore:
     """All there is to say of memory on one GPU.
 
     Attributes:
         rows: By mode; modes without measured processes are left out.
         risks: By mode; empty if no trial was made.
-        never_run: None if no estimate was fitted for this GPU.
     """
 
     gpu: str
     rows: tuple[MemoryRow, ...]
     risks: tuple[RiskRow, ...]
-    never_run: NeverRun | None
 
 
 def evaluate_memory(
@@ -95,7 +81,6 @@ def evaluate_memory(
         gpu=gpu.key,
         rows=tuple(_memory_row(mode, [e for e in scored if e.mode == mode]) for mode in modes),
         risks=risk_rows(tried, sigma),
-        never_run=_never_run(gpu),
     )
 
 
@@ -152,18 +137,4 @@ def _memory_row(mode: Mode, processes: Sequence[ScoredProcess]) -> MemoryRow:
         least_mape=float(np.mean(least)),
         runs=len(runs),
         total_mape=float(np.mean(totals)),
-    )
-
-
-def _never_run(gpu: Gpu) -> NeverRun | None:
-    fit = known_overheads().get(gpu.key)
-    if fit is None:
-        return None
-    worst = max(fit.estimates, key=lambda each: abs(each.error))
-    return NeverRun(
-        workloads=len(fit.estimates),
-        families=len(fit.families),
-        mape=fit.mape,
-        worst=abs(worst.error),
-        worst_workload=worst.workload,
     )

@@ -52,18 +52,7 @@ def memory(score: MemoryScore) -> str:
             "Held is what a process has on the device when nothing stops it, least what suffices "
             "when its allocator is capped."
         )
-    return "\n\n".join([*said, *_never_run(score), *_risks(score)])
-
-
-def _never_run(score: MemoryScore) -> list[str]:
-    never = score.never_run
-    if never is None:
-        return []
-    return [
-        f"Of {never.workloads} workloads of {never.families} families, each estimated without a "
-        f"run and without its family, memory is {percent(never.mape)} off on average, "
-        f"{percent(never.worst)} at worst ({never.worst_workload})."
-    ]
+    return "\n\n".join([*said, *_risks(score)])
 
 
 def _risks(score: MemoryScore) -> list[str]:

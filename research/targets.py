@@ -27,7 +27,7 @@ _WIDTH = {"naive": 0.056, "mps": 0.206, "mps-limits": 0.258}
 _WIDENING = 1.3
 _MEAN_REGRET, _WORST_REGRET, _JOB_SETS = 0.02, 0.08, 40
 _POWER, _POINTS = 0.06, 0.05
-_MEMORY, _NEVER_RUN = 0.02, 0.08
+_MEMORY = 0.02
 _MAKESPAN, _COMPLETION = 0.05, 0.07
 
 
@@ -126,8 +126,6 @@ def _of_memory(score: MemoryScore) -> Iterator[Target]:
         yield Target(f"{name}, memory held", 0.0, _MEMORY, row.held_mape)
         yield Target(f"{name}, memory at least", 0.0, _MEMORY, row.least_mape)
         yield Target(f"{name}, memory in total", 0.0, _MEMORY, row.total_mape)
-    never = score.never_run
-    yield Target("memory of workloads never run", 0.0, _NEVER_RUN, never.mape if never else None)
 
 
 def _of_choices(chosen: Choices) -> Iterator[Target]:

@@ -13,7 +13,6 @@ import typer
 
 from advisor import __version__
 from advisor.cli.batch_command import batch
-from advisor.cli.estimate_memory_command import estimate_memory
 from advisor.cli.explain_command import explain
 from advisor.cli.export_command import export
 from advisor.cli.init_command import init
@@ -33,6 +32,7 @@ from advisor.cli.program_commands import (
     watch,
 )
 from advisor.cli.recommend_command import recommend
+from advisor.cli.removed import refuse_removed
 from advisor.cli.run_commands import restore, run, status, stop
 from advisor.cli.simulate_command import simulate
 from advisor.cli.translate_command import translate
@@ -63,7 +63,7 @@ _app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (recommend, trials, batch, predict, explain, simulate, export, estimate_memory):
+for _command in (recommend, trials, batch, predict, explain, simulate, export):
     _app.command()(_command)
 for _command in (profile, watch, campaign, confirm, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
@@ -112,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     debug = "--debug" in ours
     asked = as_given([word for word in ours if word != "--debug"], words[len(ours) :])
     try:
+        refuse_removed(ours)
         code = _app(asked, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:
         _fail(error, debug)

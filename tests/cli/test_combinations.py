@@ -48,10 +48,6 @@ MODES = {
         "limits": ([BERT, RESNET, "--sharing", "mps=50,50"], {"at_once"}),
     },
     "export": {"one way of sharing": ([BERT, "--sharing", "mps"], {"objective", "rank"})},
-    "estimate-memory": {
-        "a name": ([BERT], {"timm", "resolution", "classes", "batch", "precision"}),
-        "nothing": ([], {"resolution", "classes", "batch", "precision"}),
-    },
     "evaluate": {"our own": (["--export", "e.jsonl"], {"predictions"})},
 }  # fmt: skip
 WORDS = {

@@ -163,7 +163,7 @@ def test_nothing_is_said_of_a_mode_without_runs_or_without_error():
 def test_the_report_names_what_was_missed_and_what_would_be_needed():
     found = SimpleNamespace(
         evaluation=_mixed({"host": True}, 0.4),
-        memory=SimpleNamespace(rows=(), never_run=None),
+        memory=SimpleNamespace(rows=()),
         power=(),
         completions=(),
         profiles={},

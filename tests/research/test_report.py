@@ -137,7 +137,6 @@ def test_a_report_says_what_was_measured_how_far_off_and_how_advice_fared(found)
     assert "5 workloads alone, which keep the GPU busy 20 to 100 % of a step" in text
     assert "32 shared runs (11 mps, 10 mps limits, 11 naive) of 2 jobs" in text
     assert "| MPS limits | 2, mixed | 10 |" in text
-    assert "| memory of workloads never run | at most 8.0 % |" in text
     assert "| naive, GPU-bound jobs, MAPE, worst host | at most 1.5 % |" in text
     assert "| coverage of 90 % intervals, worst host | at least 83.0 % |" in text
     assert "| job sets to choose for | at least 40 | 1 | no |" in text

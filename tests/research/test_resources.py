@@ -1,5 +1,5 @@
 from research.memory_risk import Bin, RiskRow
-from research.memory_score import MemoryRow, MemoryScore, NeverRun
+from research.memory_score import MemoryRow, MemoryScore
 from research.power_score import PowerRow
 from research.resources import memory, power
 
@@ -15,7 +15,7 @@ TRIED = RiskRow(
 
 
 def told(**parts):
-    score = MemoryScore(**{"gpu": "h200-141gb", "rows": (), "risks": (), "never_run": None} | parts)
+    score = MemoryScore(**{"gpu": "h200-141gb", "rows": (), "risks": ()} | parts)
     return memory(score)
 
 
@@ -32,11 +32,6 @@ def test_trials_say_what_was_caught_and_a_dash_where_none_could_be():
     text = told(risks=(TRIED,))
     assert "| naive | 9 | 4 | 75.0 % | - | 100.0 % | 40.0 % | 0.081 |" in text
     assert "| naive | 4.5 | 90.0 % | 100.0 % |" in text
-
-
-def test_estimates_of_workloads_never_run_name_the_worst():
-    never = NeverRun(workloads=30, families=12, mape=0.05, worst=0.14, worst_workload="dlrm-1gb")
-    assert "5.0 % off on average, 14.0 % at worst (dlrm-1gb)" in told(never_run=never)
 
 
 def test_activity_is_told_in_points_beside_its_noise():

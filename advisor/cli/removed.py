@@ -1,0 +1,30 @@
+"""Commands and options that are gone, and what to use instead."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from advisor.errors import InvalidInput
+
+REMOVED: Mapping[str, str] = {
+    "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
+}
+"""What to use instead of a command, or of a command's option (``"profile --to-end"``)."""
+
+
+def refuse_removed(words: Sequence[str]) -> None:
+    """Refuse a command line that names a removed command, option, or value of an option.
+
+    Args:
+        words: The words after `advisor`, without those after ``--``.
+
+    Raises:
+        InvalidInput: One of them is in `REMOVED`.
+    """
+    command, *rest = [word for word in words if word != "--debug"] or [""]
+    options = [word.partition("=")[0] for word in rest if word.startswith("--")]
+    values = [f"{option} {value}" for option, value in pairwise(rest)]
+    values += [word.replace("=", " ", 1) for word in rest if word.startswith("--")]
+    keys = [command, *(f"{command} {each}" for each in (*options, *values))]
+    for key in keys:
+        if key in REMOVED:
+            raise InvalidInput(f"`advisor {key}` is no longer there. {REMOVED[key]}")
