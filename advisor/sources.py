@@ -20,7 +20,7 @@ from advisor.english import with_article
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import Gpu, gpu_meant
-from advisor.plan.recommendation import Predicts
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.staleness import Present

@@ -20,8 +20,8 @@ from advisor.plan.copies_search import copies_that_pay
 from advisor.plan.fleet_plan import FleetPlan, plan_fleet
 from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, profile_paths

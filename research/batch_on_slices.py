@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Instance, Mig
 from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.profile import Profile

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import MixPrediction
-from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.prediction.surrogate_answers import Predicts, SurrogatePredictor
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Arrangement, Mode, Sharing, parse_sharing
 from advisor.workload.job import Job

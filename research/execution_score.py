@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass
 from statistics import mean, median
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.execution_transfer import Effect, Effects, executed
 from advisor.prediction.interval import Interval
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import without_phases
 from advisor.workload.profile import Profile

@@ -17,11 +17,11 @@ from pathlib import Path
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan.recommendation import Predicts
 from advisor.plan.shared_cores import SharedCores
 from advisor.prediction.host_loader import with_workers
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import parse_sharing
 from advisor.sharing.traversal import without_phases
 from advisor.validate.score_tables import percent

@@ -19,11 +19,11 @@ from typing import Any
 from advisor.hardware.catalogue import gpu
 from advisor.measure.execution.execution_plan import read_execution_plan
 from advisor.plan.paced_predictor import PacedPredictor
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.fit.own_pace_fit import own_paces
 from advisor.prediction.job_features import is_gpu_bound
 from advisor.prediction.model_file import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.validate import compared
 from advisor.workload.profile import Profile

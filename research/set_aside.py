@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import mean
 
 from advisor.english import counted
-from advisor.plan.recommendation import Predicts
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import SHARED_MODES
 from advisor.validate.score_tables import MODE_WORDS, percent
 from advisor.workload.files import profile_files

@@ -11,7 +11,7 @@ from math import isfinite
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.recommendation import LeftOut, Predicts, Standing
+from advisor.plan.recommendation import LeftOut, Standing
 from advisor.plan.rules import (
     MOST_HURT,
     UNCONDITIONAL,
@@ -25,6 +25,7 @@ from advisor.plan.running_jobs import Running
 from advisor.plan.ways_to_join import ways_to_join
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Arrangement, Mps
 from advisor.sharing.traversal import restricted
 from advisor.workload.job import Job

@@ -7,11 +7,11 @@ from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import Mixes, forecast, serial_s
-from advisor.plan.recommendation import Forecast, LeftOut, Predicts, Question
+from advisor.plan.recommendation import Forecast, LeftOut, Question
 from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.power_cap import capped, check_cap
-from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.prediction.surrogate_answers import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.traversal import check_count
 from advisor.workload.job import Job

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.objectives.pace import throughput
-from advisor.plan.recommendation import Predicts, Standing
+from advisor.plan.recommendation import Standing
 from advisor.plan.rules import (
     UNCONDITIONAL,
     Conditions,
@@ -17,6 +17,7 @@ from advisor.plan.rules import (
 )
 from advisor.prediction.interval import Level
 from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Mps, Naive, PartitionSharing, Serial
 from advisor.workload.job import Job
 from advisor.workload.job_count import MAX_JOBS

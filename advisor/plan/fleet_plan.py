@@ -14,7 +14,7 @@ from advisor.plan.fleet_terms import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, rankable_by
 from advisor.plan.objectives.objective import Objective
-from advisor.plan.recommendation import Forecast, Predicts, Question, Standing
+from advisor.plan.recommendation import Forecast, Question, Standing
 from advisor.plan.rules import (
     check_each_fits,
     refuse_protected,
@@ -24,6 +24,7 @@ from advisor.plan.search.fleet.placement import PlacedGroup, Problem
 from advisor.plan.search.job_sets import Kinds, kinds
 from advisor.prediction.interval import LEVELS, Interval, all_known, around
 from advisor.prediction.power import idle_power_w
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Serial
 from advisor.sharing.in_turn import in_turn
 from advisor.sharing.traversal import relabelled

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.plan.recommendation import Forecast, Predicts
+from advisor.plan.recommendation import Forecast
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.interval import LEVELS, Level, all_known, around
 from advisor.prediction.mix_prediction import MixPrediction, in_phases
 from advisor.prediction.power import idle_power_w
-from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.prediction.surrogate_answers import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing
 from advisor.sharing.traversal import check_count, groups, restricted, without_phases
 from advisor.timeline.event_loop import History, PlacedJobs, energy_j

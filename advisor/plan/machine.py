@@ -6,13 +6,14 @@ from pathlib import Path
 from statistics import median
 
 from advisor.errors import AdvisorError
-from advisor.plan.recommendation import Calibrated, Predicts, Standing
+from advisor.plan.recommendation import Calibrated, Standing
 from advisor.prediction.calibrated_predictor import (
     calibrated_predictor,
     profiles_on_calibrated,
     slowdown_of,
 )
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.workload.estimates import estimated_profiles
 from advisor.workload.job import Job
 from advisor.workload.machine_calibration import Calibration

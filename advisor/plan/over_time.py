@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu_meant
-from advisor.plan.recommendation import Predicts, Standing
+from advisor.plan.recommendation import Standing
 from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Sharing
 from advisor.sharing.traversal import together
 from advisor.timeline.outcome import Simulation

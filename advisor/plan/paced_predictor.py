@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.prediction.own_pace import OwnPace, OwnStep, at_own_pace, step_of
-from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.prediction.surrogate_answers import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import without_idle_limits
 from advisor.workload.profile import Profile

@@ -15,7 +15,7 @@ from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, rankable_by, tied
 from advisor.plan.precedence import Priced, plans_to_show, starved
 from advisor.plan.reasons import gap_in_words, rule_in_words, searched, why
-from advisor.plan.recommendation import Forecast, LeftOut, Plan, Predicts, Question, Recommendation
+from advisor.plan.recommendation import Forecast, LeftOut, Plan, Question, Recommendation
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -30,6 +30,7 @@ from advisor.plan.search.limit_tuning import protecting_limits
 from advisor.plan.search.proposals import Proposed, proposed, unsearched
 from advisor.prediction.interval import Interval, Level
 from advisor.prediction.parallel import begun, one_thread
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Group, Mps, Naive, Serial, Sharing
 from advisor.sharing.in_turn import in_turn
 from advisor.sharing.traversal import one_by_one

@@ -1,8 +1,7 @@
 """The values of a recommendation: the question, the forecasts, the plans, and their basis."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
@@ -11,22 +10,14 @@ from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.interval import Interval, Level
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.own_pace import OwnPace
-from advisor.prediction.surrogate_answers import SurrogatePredictor
-from advisor.sharing import Arrangement, Sharing
+from advisor.prediction.surrogate_answers import Predicts
+from advisor.sharing import Sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.staleness import Stale
 
 Precedence = Literal["deadlines", "fairness", "confirmed", "gain", "cost", "makespan", "simplicity"]
 """By what a plan comes before the next: see `advisor.plan.precedence`."""
-
-
-class Predicts(Protocol):
-    """A predictor of mixes, as `advisor.prediction.predictor.Predictor` is."""
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,12 @@ from math import ceil
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.bottlenecks import binding
 from advisor.plan.host_bound import Remedy, RemedyKind, same_work
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.execution_transfer import CAPTURED, COMPILED, Effects, executed
 from advisor.prediction.host_loader import with_loader, with_workers
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.running_ahead import running_ahead
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.prediction.trace import waiting_step
 from advisor.sharing import Arrangement, Naive
 from advisor.sharing.traversal import running_together, without_phases

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from advisor.errors import InvalidInput
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.host_cores import stretch_on
 from advisor.prediction.host_transfer import on_host
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
-from advisor.prediction.surrogate_answers import SurrogatePredictor
+from advisor.prediction.surrogate_answers import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement
 from advisor.sharing.traversal import running_together
 from advisor.workload.plausible import MOST_CORES

@@ -14,12 +14,13 @@ from math import ceil
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu, MigProfile
 from advisor.hardware.mig_rules import profiles_named
-from advisor.plan.recommendation import Predicts, Standing
+from advisor.plan.recommendation import Standing
 from advisor.plan.rules import FitsMemory
 from advisor.prediction.batch_law import FARTHEST
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing import Arrangement, Instance, Mig, Serial
 from advisor.workload.other_batches import batch_name
 from advisor.workload.profile import Profile

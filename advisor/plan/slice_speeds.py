@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
-from advisor.plan.recommendation import Predicts
 from advisor.plan.slice_batches import WHOLE, OfAnExample, SliceBatches, slices_for_job
 from advisor.prediction.interval import Interval
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.workload.profile import Profile
 
 

@@ -10,8 +10,9 @@ from math import ceil, isfinite
 
 from advisor.errors import InvalidInput
 from advisor.plan.copies_search import PAYS, Copies, CopiesRow
-from advisor.plan.recommendation import Predicts, Standing
+from advisor.plan.recommendation import Standing
 from advisor.prediction.interval import Interval
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.sharing.traversal import restricted
 from advisor.workload.plausible import DAY_S
 

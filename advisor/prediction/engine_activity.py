@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import partition_of
 from advisor.hardware.mig_layouts import profile_of
-from advisor.prediction import power
 from advisor.prediction.interval import Interval
 from advisor.prediction.partition_transfer import on_partition, sm_time
 from advisor.prediction.physics import Physics
-from advisor.prediction.power import Power
+from advisor.prediction.power import Power, gract, smact
 from advisor.sharing import Hybrid, SharedPartition
 from advisor.workload.profile import Profile
 
@@ -71,7 +70,7 @@ def smact_on_instances(
             for number, job in zip(part.jobs, jobs, strict=True)
         ]
         law = laws.law(part.sharing.mode, len(jobs), part.sharing.keeps_sms_apart)
-        there = power.smact(jobs, paces, law)
+        there = smact(jobs, paces, law)
         if there is None:
             return None
         active += min(partition.sm_share, there)
@@ -95,7 +94,7 @@ def _active(
         for job, alone in zip(part.jobs, moved, strict=True)
     ]
     law = laws.law(part.sharing.mode, len(part.jobs), part.sharing.keeps_sms_apart)
-    return power.gract(moved, speeds, law)
+    return gract(moved, speeds, law)
 
 
 def _slices(part: SharedPartition, gpu: Gpu) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from advisor.hardware.catalogue import Gpu
 from advisor.hardware.gpu_partition import Partition, whole_gpu
 from advisor.prediction.memory import leaves_free, need, upper_end_mib
 from advisor.prediction.memory_edge import edge_for
+from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.model_file import Model
 from advisor.prediction.partition_transfer import on_partition
 from advisor.prediction.power import PowerLaw
@@ -22,7 +24,7 @@ from advisor.prediction.surrogate_features import (
     summaries,
 )
 from advisor.prediction.trace import Floats
-from advisor.sharing import Concurrent, Mode, Mps
+from advisor.sharing import Arrangement, Concurrent, Mode, Mps
 from advisor.sharing.traversal import without_idle_limits
 from advisor.workload.profile import Profile
 
@@ -212,3 +214,11 @@ def surrogate_predictor(
     if jobs is None:
         return None
     return SurrogatePredictor(model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model))
+
+
+class Predicts(Protocol):
+    """A predictor of mixes, as `advisor.prediction.predictor.Predictor` is."""
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None: ...

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple, TypedDict
 
 from advisor.english import counted
-from advisor.report import units
+from advisor.report.units import collapsed, numbers
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.traversal import groups, kind_of, one_by_one, partitions, running_together
 
@@ -147,13 +147,13 @@ def shortened(notation: str) -> str:
 
 
 def _range(jobs: re.Match[str]) -> str:
-    return units.numbers(map(int, jobs.group().split(",")))
+    return numbers(map(int, jobs.group().split(",")))
 
 
 def _count(shares: re.Match[str]) -> str:
     """Equal shares that follow each other as ``14 x40``."""
     runs = groupby(shares.group().split(","))
-    return ",".join(units.collapsed(list(run)) for _, run in runs)
+    return ",".join(collapsed(list(run)) for _, run in runs)
 
 
 def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:

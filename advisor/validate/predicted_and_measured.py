@@ -6,8 +6,8 @@ from typing import Literal
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.recommendation import Predicts
 from advisor.prediction.interval import Interval, all_known
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.prediction.tenant_hosts import profiles_on_host
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.traversal import without_phases

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput, OutsideInterval
 from advisor.hardware.catalogue import Gpu
-from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import FitsMemory
 from advisor.prediction.interval import Interval
 from advisor.prediction.own_pace import at_own_pace
+from advisor.prediction.surrogate_answers import Predicts
 from advisor.validate.predicted_and_measured import (
     JobComparison,
     RunComparison,

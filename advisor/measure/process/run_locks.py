@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from advisor.errors import GpuUnavailable
-from advisor.measure.process import scratch_folders
+from advisor.measure.process.scratch_folders import sweep_folders, temporary_base
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def run_holding(uuid: str) -> str | None:
 
 
 def _lock_path(uuid: str) -> Path:
-    return scratch_folders.temporary_base() / f"advisor-{uuid}.lock"
+    return temporary_base() / f"advisor-{uuid}.lock"
 
 
 def sweep_locks() -> tuple[Path, ...]:
@@ -93,7 +93,7 @@ def sweep_locks() -> tuple[Path, ...]:
 
 def left_locks() -> Iterator[Path]:
     """The lock files of runs that were killed, each locked until the next is asked for."""
-    for path in scratch_folders.temporary_base().glob("advisor-*.lock"):
+    for path in temporary_base().glob("advisor-*.lock"):
         with suppress(OSError, GpuUnavailable):
             descriptor = _locked_lock(path, create=False)
             try:
@@ -159,5 +159,5 @@ def _user() -> str:
 
 def sweep() -> None:
     """Remove what killed runs left behind: folders, MPS daemons and lock files."""
-    scratch_folders.sweep_folders()
+    sweep_folders()
     sweep_locks()

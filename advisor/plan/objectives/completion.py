@@ -1,7 +1,6 @@
 """Objectives of when jobs end: the last one, one on average, and each by its deadline."""
 
 from collections.abc import Sequence
-from heapq import heapreplace
 from math import fsum
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from advisor.plan.objectives.objective import (
 )
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
-from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
+from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s, soonest_s
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.interval import LEVELS, Interval, around
 from advisor.prediction.trace import Floats
@@ -167,12 +166,3 @@ class Deadlines(Objective):
 
     def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
         return wanted // (model.latest + 1)
-
-
-def soonest_s(takes_s: Sequence[float], places: int) -> float:
-    """Least sum of the ends of jobs that run one at a time on `places` places: shortest first."""
-    free_s = [0.0] * places
-    ends_s = 0.0
-    for each_s in sorted(takes_s):
-        ends_s += heapreplace(free_s, free_s[0] + each_s) + each_s
-    return ends_s

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from advisor.plan.objectives.completion import soonest_s
 from advisor.plan.objectives.objective import Arrays, Awake, EndsOf, Objective, Sums
 from advisor.plan.recommendation import Forecast
 from advisor.plan.search.cost_table import Outcomes
-from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s
+from advisor.plan.search.fleet.placement import PlacedGroup, Problem, job_ends_s, soonest_s
 from advisor.plan.search.job_sets import Sets
 from advisor.prediction.interval import LEVELS, Interval, Level, around
 from advisor.prediction.mix_prediction import MixPrediction

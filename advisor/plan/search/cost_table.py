@@ -7,14 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.gpu_partition import partition_of
-from advisor.plan.recommendation import Predicts
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
 from advisor.plan.search.job_sets import ConstraintKey, Sets
 from advisor.plan.search.limit_tuning import worth_trying
 from advisor.plan.search.partitions import Option
 from advisor.prediction.interval import Level
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
-from advisor.prediction.surrogate_answers import SurrogateAnswers, Tenancy
+from advisor.prediction.surrogate_answers import Predicts, SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.timeline.waiting_jobs import array_stretches
 

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.hardware.gpu_partition import whole_gpu
-from advisor.plan.objectives.objective import Objective
 from advisor.plan.objectives.pace import throughput
 from advisor.plan.recommendation import Question
 from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
-from advisor.plan.search.fleet.placement import FleetGroup
+from advisor.plan.search.fleet.placement import FleetGroup, FleetObjective
 from advisor.plan.search.job_sets import Kinds, Members
 from advisor.plan.search.proposals import OneGpuSolver, WholeGpuSolver
 from advisor.prediction.interval import Level
@@ -43,7 +42,7 @@ class PredictedGroups:
         self,
         kinds: Kinds,
         solver: OneGpuSolver | WholeGpuSolver,
-        objective: Objective,
+        objective: FleetObjective,
         level: Level = "p50",
     ) -> None:
         self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
@@ -77,7 +76,7 @@ class EstimatedGroups:
         kinds: Kinds,
         surrogate: SurrogatePredictor,
         question: Question,
-        objective: Objective,
+        objective: FleetObjective,
     ) -> None:
         self._kinds, self._surrogate, self._gpu = kinds, surrogate, question.gpu
         self._rules = rules(question.gpu, question.conditions)

@@ -6,9 +6,15 @@ from math import floor
 from time import monotonic
 from typing import Any, NamedTuple
 
-from advisor.plan.objectives.completion import soonest_s
 from advisor.plan.search.fleet.cp_model import PackingModel
-from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem, arranged, dealt
+from advisor.plan.search.fleet.placement import (
+    FleetGroup,
+    PlacedGroup,
+    Problem,
+    arranged,
+    dealt,
+    soonest_s,
+)
 
 # With more than one worker the plan found would depend on the number of cores.
 _WORKERS, _SEED = 1, 1

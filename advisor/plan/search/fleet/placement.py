@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from heapq import heapreplace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ from advisor.sharing.traversal import groups
 from advisor.timeline.waiting_jobs import repartition_s
 
 if TYPE_CHECKING:
-    from advisor.plan.objectives.objective import Objective
+    from advisor.plan.search.fleet.cp_model import PackingModel
+    from advisor.plan.search.fleet.packing import CoverBounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,27 @@ def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[
 WAITING = 0.5
 
 
+class FleetObjective(Protocol):
+    """The part of an objective that plans on several GPUs are ranked and bounded by."""
+
+    in_seconds: ClassVar[bool]
+    order_matters: ClassVar[bool]
+    saves_energy: ClassVar[bool]
+    uses_deadlines: ClassVar[bool]
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: "Problem") -> float: ...
+
+    def group_weight(self, group: FleetGroup, problem: "Problem", waiting: float) -> float: ...
+
+    def least_cost(self, problem: "Problem", places: int) -> float | None: ...
+
+    def bound(self, bounds: "CoverBounds") -> float: ...
+
+    def minimised(self, model: "PackingModel") -> Any: ...
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Jobs to run on equal GPUs, and the objective of their plan.
@@ -130,7 +153,7 @@ class Problem:
         idle_power_w: Power of a GPU on which nothing runs; None where not measured.
     """
 
-    objective: "Objective"
+    objective: "FleetObjective"
     gpus: int
     counts: tuple[int, ...]
     alone_s: tuple[float, ...]
@@ -248,3 +271,12 @@ def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
     if comes < len(others):
         where[others[comes]] = longest
     return True
+
+
+def soonest_s(takes_s: Sequence[float], places: int) -> float:
+    """Least sum of the ends of jobs that run one at a time on `places` places: shortest first."""
+    free_s = [0.0] * places
+    ends_s = 0.0
+    for each_s in sorted(takes_s):
+        ends_s += heapreplace(free_s, free_s[0] + each_s) + each_s
+    return ends_s
