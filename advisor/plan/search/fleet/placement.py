@@ -124,8 +124,10 @@ class FleetObjective(Protocol):
 
     in_seconds: ClassVar[bool]
     order_matters: ClassVar[bool]
-    saves_energy: ClassVar[bool]
     uses_deadlines: ClassVar[bool]
+
+    @property
+    def saves_energy(self) -> bool: ...
 
     def fleet_cost(self, plan: Sequence[PlacedGroup], problem: "Problem") -> float: ...
 
