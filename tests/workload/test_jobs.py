@@ -1,19 +1,31 @@
+"""Jobs as words, in files of jobs, as arrivals over time, and with commands of their own."""
+
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.job import Job
+from advisor.errors import InvalidInput
+from advisor.workload.job import Arrival, Job
 from advisor.workload.job_count import MAX_JOBS
-from advisor.workload.job_file import read_jobs
+from advisor.workload.job_file import read_arrivals, read_jobs
 from advisor.workload.job_words import parse_jobs
-from advisor.workload.store import load_profile
+from advisor.workload.secret_names import masked_words, secret_options
+from advisor.workload.spec import Script, Workload
+from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
 
 GPU = "h200-141gb"
 BERT, RESNET = "bert-base-finetune-bs16", "resnet50-imagenet64-bs128"
+SCRIPT = Script(
+    command=("python", "train.py", "--lr", "0.1"), folder="/home/ada/net", environment={"SEED": "1"}
+)
+NET = Workload(
+    name="net", source="script", model="net", family="net", batch=64, examples_per_epoch=6400,
+    script=SCRIPT,
+)  # fmt: skip
+SCRIPTED = replace(synthetic.profile(), workload=NET)
 
 
 def measured(folder, gpu=GPU):
@@ -22,33 +34,33 @@ def measured(folder, gpu=GPU):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of profiles of two workloads on one GPU, and nothing of the user's own."""
+    """A folder of profiles of two workloads and a script on one GPU, and nothing of the user's."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
     (tmp_path / "profiles" / GPU).mkdir(parents=True)
-    for name in (BERT, RESNET):
-        text = profile_text(synthetic.profile(name))
-        (tmp_path / "profiles" / GPU / f"{name}.json").write_text(text)
+    for each in (synthetic.profile(BERT), synthetic.profile(RESNET), SCRIPTED):
+        (tmp_path / "profiles" / GPU / f"{each.name}.json").write_text(profile_text(each))
     return tmp_path / "profiles"
 
 
-def names(jobs):
-    return [job.name for job in jobs]
+@pytest.fixture
+def read(folder, tmp_path):
+    """Reads a file of jobs, or of arrivals, with this text."""
+
+    def run(text, name="jobs.toml", encoding="utf-8"):
+        data = text if isinstance(text, bytes) else text.encode(encoding)
+        (tmp_path / name).write_bytes(data)
+        reader = read_jobs if name.endswith(".toml") else read_arrivals
+        return reader(tmp_path / name, measured(folder))
+
+    return run
 
 
-def test_copies_expand_in_the_order_asked(folder):
-    assert names(parse_jobs([f"{RESNET}:2", BERT], measured(folder))) == [RESNET, RESNET, BERT]
-
-
-def test_a_profile_can_be_named_by_its_path_with_a_count(folder):
+def test_a_word_names_a_profile_or_its_path_with_copies_and_epochs(folder):
     path = folder / GPU / f"{BERT}.json"
-    assert names(parse_jobs([f"{path}:2", str(path)], measured(folder))) == [BERT] * 3
-
-
-def test_epochs_stand_behind_an_at_after_name_or_count(folder):
-    path = folder / GPU / f"{BERT}.json"
-    jobs = parse_jobs([RESNET, f"{RESNET}:2@150", f"{path}@0.5"], measured(folder))
+    words = [RESNET, f"{RESNET}:2@150", f"{path}@0.5", f"{BERT}:2"]
+    jobs = parse_jobs(words, measured(folder))
     assert [(job.name, job.epochs) for job in jobs] == [
-        (RESNET, 1), (RESNET, 150), (RESNET, 150), (BERT, 0.5)
+        (RESNET, 1), (RESNET, 150), (RESNET, 150), (BERT, 0.5), (BERT, 1), (BERT, 1)
     ]  # fmt: skip
 
 
@@ -60,138 +72,104 @@ def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "remedy"),
     [
-        (f"{RESNET}@", "EPOCHS is a number above 0, e.g. NAME@3"),
-        (f"{RESNET}@ten", "EPOCHS is a number above 0"),
-        (f"{RESNET}@nan", "EPOCHS is a number above 0"),
-        (f"{RESNET}@3:2", "NAME:2@3"),
-        (f"{RESNET}@0", "epochs must be above 0, got 0"),
-        (f"{RESNET}@-1", "epochs must be above 0, got -1"),
-        (f"{RESNET}:@3", "COPIES is a whole number"),
-        ("@3", "'@3' names no job"),
+        (f"{RESNET}@", "e.g. NAME@3"), (f"{RESNET}@ten", "e.g. NAME@3"),
+        (f"{RESNET}@nan", "e.g. NAME@3"), (f"{RESNET}@3:2", "NAME:2@3"),
+        (f"{RESNET}@0", "above 0"), (f"{RESNET}@-1", "above 0"), ("@3", "names no job"),
+        ("bert-base-finetune-bs61", BERT),
+        *((f"{RESNET}:{count}", f"1 to {MAX_JOBS}")
+          for count in ("0", "-2", "49", "1000000", "9" * 5000, "2.5", "", "two")),
     ],
-)
-def test_epochs_that_make_no_sense_are_refused(folder, word, said):
-    with pytest.raises(InvalidInput, match=said):
+)  # fmt: skip
+def test_a_word_that_makes_no_sense_is_refused_with_the_remedy(folder, word, remedy):
+    with pytest.raises(InvalidInput, match=remedy):
         parse_jobs([word], measured(folder))
 
 
-@pytest.mark.parametrize(
-    ("count", "said"),
-    [
-        ("0", "with 0 copies there is no job"),
-        ("-2", "there cannot be -2 copies"),
-        ("1000000", "1,000,000 copies are more than the 48 that are planned at once on one GPU"),
-        ("49", "`advisor recommend --gpus N` plans 48 for each GPU, 768 at most"),
-        ("9" * 5000, "COPIES is a whole number"),
-        ("2.5", "COPIES is a whole number"),
-        ("", "COPIES is a whole number"),
-        ("two", "COPIES is a whole number"),
-    ],
-)
-def test_a_count_that_makes_no_sense_is_refused_with_the_range(folder, count, said):
-    with pytest.raises(InvalidInput, match=said) as refusal:
-        parse_jobs([f"{RESNET}:{count}"], measured(folder))
-    assert f"1 to {MAX_JOBS}" in str(refusal.value)
-
-
-def test_more_gpus_take_more_jobs_up_to_what_a_search_holds(folder):
-    assert len(parse_jobs([f"{RESNET}:90", f"{BERT}:90"], measured(folder), gpus=4)) == 180
-    with pytest.raises(InvalidInput, match=r"at once on 4 GPUs: MPS serves no more. Use 1 to 192;"):
-        parse_jobs([f"{RESNET}:100", f"{BERT}:100"], measured(folder), gpus=4)
-    with pytest.raises(InvalidInput, match=r"a search holds no more. Use 1 to 768; `advisor sim"):
-        parse_jobs([f"{RESNET}:769"], measured(folder), gpus=64)
-
-
 def test_many_small_counts_cannot_exceed_the_limit_together(folder):
-    with pytest.raises(InvalidInput, match="60 jobs are more than the 48 that"):
-        parse_jobs([f"{RESNET}:30", f"{BERT}:30"], measured(folder))
-
-
-def test_no_job_at_all_is_refused(folder):
+    words = [f"{RESNET}:90", f"{BERT}:90"]
+    assert len(parse_jobs(words, measured(folder), gpus=4)) == 180
+    with pytest.raises(InvalidInput, match=f"1 to {MAX_JOBS}"):
+        parse_jobs(words, measured(folder))
+    with pytest.raises(InvalidInput, match="1 to 768"):
+        parse_jobs([f"{RESNET}:769"], measured(folder), gpus=64)
     with pytest.raises(InvalidInput, match="no job is given"):
         parse_jobs([], measured(folder))
 
 
-def test_a_misspelt_name_lists_the_near_ones(folder):
-    with pytest.raises(UnknownName, match=BERT):
-        parse_jobs(["bert-base-finetune-bs61"], measured(folder))
+@pytest.mark.parametrize("word", [BERT, "profiles/BERT.json"])
+def test_a_job_measured_on_another_gpu_is_refused_with_the_gpu_that_it_ran_on(folder, word):
+    word = word.replace("profiles/BERT", str(folder / GPU / BERT))
+    with pytest.raises(InvalidInput, match=GPU):
+        parse_jobs([word], measured(folder, "a30-24gb"))
 
 
-def test_a_gpu_without_profiles_says_which_gpus_have_some(folder):
-    with pytest.raises(InvalidInput, match=f"on a30-24gb; there are profiles of {GPU}"):
-        parse_jobs([BERT], measured(folder, "a30-24gb"))
-
-
-def test_a_profile_of_another_gpu_than_asked_for_is_refused(folder):
-    with pytest.raises(InvalidInput, match=f"measured on {GPU}, but a30-24gb was asked for"):
-        parse_jobs([str(folder / GPU / f"{BERT}.json")], measured(folder, "a30-24gb"))
-
-
-def test_a_job_file_says_what_is_to_run(folder, tmp_path):
-    file = tmp_path / "jobs.toml"
-    file.write_text(
+def test_a_file_of_jobs_sets_what_is_to_run(read):
+    first, second, third = read(
         f'[[job]]\nprofile = "{RESNET}"\ncopies = 2\nepochs = 1.5\nvalidation_s = 40\n'
-        f"checkpoint_s = 2\nexamples_per_epoch = 1280\n\n"
-        f'[[job]]\nprofile = "profiles/{GPU}/{BERT}.json"\n'
+        f'checkpoint_s = 2\nexamples_per_epoch = 1280\nuser = "ada"\nisolated = true\n\n'
+        f'[[job]]\nprofile = "profiles/{GPU}/{BERT}.json"\ndata_parallel = true\ndeadline_s = 90\n',
+        encoding="utf-8-sig",  # as Windows writes it
     )
-    first, second, third = read_jobs(file, measured(folder))
     assert first == second
     assert (first.epochs, first.validation_s, first.checkpoint_s) == (1.5, 40, 2)
-    assert first.profile.workload.steps_per_epoch == 10
-    assert third == Job(synthetic.profile(BERT))
+    assert (first.user, first.isolated, first.profile.workload.steps_per_epoch) == ("ada", True, 10)
+    assert third == Job(synthetic.profile(BERT), data_parallel=True, deadline_s=90)
+
+
+def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
+    first, second, third, fourth = read(
+        '[[job]]\nprofile = "net"\n'
+        '[[job]]\nprofile = "net"\ncommand = ["python", "train.py", "--lr", "0.2"]\n'
+        'folder = "elsewhere"\nenvironment = {SEED = "2", WANDB_MODE = "offline"}\n'
+        '[[job]]\nprofile = "net"\nenvironment = {SEED = "3"}\n'
+        f'[[job]]\nprofile = "{RESNET}"\ncommand = ["./train", "a b"]\n'
+    )
+    here = folder.parent
+    assert [each.profile.workload.script for each in (first, second, third, fourth)] == [
+        SCRIPT,
+        Script(
+            command=("python", "train.py", "--lr", "0.2"),
+            folder=str(here / "elsewhere"),
+            environment={"SEED": "2", "WANDB_MODE": "offline"},
+        ),
+        replace(SCRIPT, environment={"SEED": "3"}),
+        Script(command=("./train", "a b"), folder=str(here)),
+    ]
+    assert first == second == third, "they train the same, whatever starts them"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("line", "named"),
     [
-        ("[[job]]\nprofile = 'P'\ncopy = 2", "copy"),
-        ("[[jobs]]\nprofile = 'P'", "job"),
-        ("[[job]]\ncopies = 2", "profile"),
-        ("[[job]]\nprofile = 'P'\ncopies = 0", "with 0 copies"),
-        ("[[job]]\nprofile = 'P'\ncopies = 1000000", "1,000,000 copies"),
-        ("[[job]]\nprofile = 'P'\ncopies = 1.5", "copies"),
-        ("[[job]]\nprofile = 'P'\nepochs = 0", "epochs must be above 0"),
-        ("[[job]]\nprofile = 'P'\nepochs = nan", "epochs"),
-        ("[[job]]\nprofile = 'P'\nvalidation_s = -1", "validation_s must be at least 0"),
-        ("[[job]]\nprofile = 'P'\nexamples_per_epoch = 0", "examples_per_epoch"),
-        ("[[job]]\nprofile = 'P'\nuser = 7", "user"),
-        ("[[job]]\nprofile = 'P'\nuser = ' '", "a user has a name"),
-        ("[[job]]\nprofile = 'P'\ndata_parallel = 'yes, please'", "data_parallel"),
-        ("[[job]]\nprofile = 'P'\nisolated = 2", "isolated"),
-        ("[[job]]\nprofile = 'P'\ndeadline_s = 0", "deadline_s must be above 0"),
-        ("[[job]]\nprofile = 'P'\ndeadline_s = nan", "deadline_s"),
-        ("[[job]]\nprofile = 'P'\nbatches = 64", "batches"),
-        ("[[job]]\nprofile = 'P'\nbatches = [16]", "batches are sizes other than its own 16"),
-        (
-            "[[job]]\nprofile = 'P'\nbatches = [64]",
-            "no profile is called 'bert-base-finetune-bs64'",
-        ),
-        ("[[job]]\nprofile = 'P'\nbatches = [0]", "no profile is called"),
-        ("[job]\nprofile = 'P'", r"in single brackets: write \[\[job\]\] before each"),
-        (
-            "[[job]]\nprofile = 'P'\ncommand = 'python t.py'",
-            r"command: write a list, as \[\.\.\.\]",
-        ),
-        ("job = 1979-05-27", "job"),
-        ("job = []", "it has no .*job.* table"),
-        ("[[job]", "Correct the file"),
+        ("copy = 2", "copy"), ("copies = 0", "copies"), ("copies = 1000000", "copies"),
+        ("copies = 1.5", "copies"), ("epochs = 0", "epochs"), ("epochs = nan", "epochs"),
+        ("validation_s = -1", "validation_s"), ("examples_per_epoch = 0", "examples_per_epoch"),
+        ("user = 7", "user"), ("user = ' '", "user"), ("data_parallel = 'yes'", "data_parallel"),
+        ("isolated = 2", "isolated"), ("deadline_s = 0", "deadline_s"),
+        ("deadline_s = nan", "deadline_s"), ("command = 'python t.py'", "command"),
+        ("command = []", "command"), ('command = ["python", "\\u0000"]', "program"),
+        ('command = ["a"]\nenvironment = {CUDA_MPS_PIPE_DIRECTORY = "/x"}', "PIPE_DIRECTORY"),
+        ('command = ["a"]\nenvironment = {CUDA_VISIBLE_DEVICES = "1"}', "VISIBLE_DEVICES"),
+        ('command = ["a"]\nenvironment = {"A=B" = "1"}', "A=B"),
+        ('command = ["a"]\nenvironment = {SEED = 1}', "environment"), ('folder = "x"', "folder"),
     ],
-)
-def test_a_job_file_that_is_wrong_is_refused_with_file_and_field(folder, tmp_path, text, said):
-    file = tmp_path / "jobs.toml"
-    file.write_text(text.replace("'P'", f"'{BERT}'"))
-    with pytest.raises(InvalidInput, match=said) as refusal:
-        read_jobs(file, measured(folder))
-    assert str(file) in str(refusal.value)
+)  # fmt: skip
+def test_a_wrong_line_in_a_file_of_jobs_is_refused_with_file_and_field(read, line, named):
+    with pytest.raises(InvalidInput, match=r"jobs\.toml") as refusal:
+        read(f"[[job]]\nprofile = '{BERT}'\n{line}\n")
+    assert named in str(refusal.value)
 
 
-def test_a_job_file_may_begin_as_windows_writes_it(folder, tmp_path):
-    file = tmp_path / "jobs.toml"
-    file.write_text(f"[[job]]\nprofile = '{BERT}'", encoding="utf-8-sig")
-    (job,) = read_jobs(file, measured(folder))
-    assert job.name == BERT
+@pytest.mark.parametrize(
+    "text",
+    [f"[[jobs]]\nprofile = '{BERT}'", "[[job]]\ncopies = 2", f"[job]\nprofile = '{BERT}'",
+     "job = 1979-05-27", "job = []", "[[job]"],
+)  # fmt: skip
+def test_a_file_without_jobs_is_refused_with_its_name(read, text):
+    with pytest.raises(InvalidInput, match=r"jobs\.toml"):
+        read(text)
 
 
 def test_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
@@ -199,60 +177,84 @@ def test_validation_and_checkpoints_are_work_but_not_part_of_an_epoch():
     plain, busy = Job(profile), Job(profile, epochs=2, validation_s=3, checkpoint_s=1)
     assert busy.work_steps == pytest.approx(2 * (plain.work_steps + 400))
     assert busy.profile.epoch_s == plain.profile.epoch_s
-
-
-def test_work_is_unknown_where_no_pass_is_known():
-    profile = synthetic.profile()
-    endless = replace(profile, workload=replace(profile.workload, examples_per_epoch=None))
-    assert Job(endless).work_steps is None
-
-
-def test_a_job_file_names_other_batch_sizes_that_would_do(folder, tmp_path):
-    larger = synthetic.profile(BERT, gpu_s=0.02)
-    asked = replace(larger.workload, name="bert-base-finetune-bs32", batch=32)
-    text = profile_text(replace(larger, workload=asked))
-    (folder / GPU / "bert-base-finetune-bs32.json").write_text(text)
-    file = tmp_path / "jobs.toml"
-    file.write_text(
-        f'[[job]]\nprofile = "{BERT}"\nbatches = [32]\nepochs = 2\nexamples_per_epoch = 320\n'
-        f'user = "ada"\nisolated = true\n\n[[job]]\nprofile = "{RESNET}"\ndata_parallel = true\n'
-        f"deadline_s = 90\n"
-    )
-    first, second = read_jobs(file, measured(folder))
-    assert (first.user, first.isolated, first.data_parallel) == ("ada", True, False)
-    assert (second.user, second.isolated, second.data_parallel) == (None, False, True)
-    assert [(each.batch, each.work_steps) for each in first.variants] == [(16, 40), (32, 20)]
-    assert second.variants == (second,)
-    assert (first.deadline_s, second.deadline_s) == (None, 90)
-
-
-def test_another_training_is_no_choice_of_batch():
-    job, other = synthetic.profile(BERT), synthetic.profile(RESNET)
-    with pytest.raises(InvalidInput, match="in more than its batch"):
-        Job(job, choices=(other,))
-
-
-def test_batches_are_found_by_names_that_say_them(folder, tmp_path):
-    odd = replace(synthetic.profile(BERT).workload, name="mine")
-    (folder / GPU / "mine.json").write_text(
-        profile_text(replace(synthetic.profile(BERT), workload=odd))
-    )
-    file = tmp_path / "jobs.toml"
-    file.write_text('[[job]]\nprofile = "mine"\nbatches = [32]\n')
-    with pytest.raises(InvalidInput, match="names that end in -bs16"):
-        read_jobs(file, measured(folder))
+    endless = replace(profile.workload, examples_per_epoch=None)
+    assert Job(replace(profile, workload=endless)).work_steps is None
 
 
 @pytest.mark.parametrize(
-    ("share", "said"),
+    "wrong",
+    [{"epochs": 1e300}, {"epochs": 5e-324}, {"validation_s": 1e300}, {"checkpoint_s": 1e300},
+     {"deadline_s": 1e300}, {"protect": 20.0}, {"protect": -0.1}, {"protect": float("nan")}],
+)  # fmt: skip
+def test_a_job_of_centuries_of_no_time_or_with_a_share_in_per_cent_is_refused(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        Job(synthetic.profile(), **wrong)
+
+
+ARRIVALS = f"arrival_s,job,epochs,validation_s\n12.5,{BERT},3,40\n0,{RESNET},0.5,0\n"
+
+
+def test_each_line_of_arrivals_is_a_job_and_when_it_comes(read):
+    first, second = read(ARRIVALS, "arrivals.csv")
+    assert (first.arrival_s, first.job.name, first.job.epochs) == (12.5, BERT, 3)
+    assert (second.arrival_s, second.job.name, second.job.validation_s) == (0, RESNET, 0)
+    windows = f"\ufeffjob,arrival_s\r\n{BERT},0\r\n\r\n{BERT},5\r\n"
+    first, second = read(windows, "arrivals.csv")
+    assert first.job is second.job, "so that a long trace stays small"
+
+
+@pytest.mark.parametrize(
+    "text",
     [
-        (20.0, "protect is a share .*; got 20: 20 % is 0.2$"),
-        (-0.1, "protect is a share of at least 0 and below 5, .*; got -0.1$"),
-        (float("nan"), "got nan$"),
-        (float("inf"), "got inf$"),
+        "", "arrival_s,job\n", f"job\n{BERT}\n", f"arrival_s,job,colour\n0,{BERT},red\n",
+        f"arrival_s,job,job\n0,{BERT},{BERT}\n", f"arrival_s,job\n0,{BERT},3\n",
+        "arrival_s,job\n0\n", f"arrival_s,job\nsoon,{BERT}\n", f"arrival_s,job\nnan,{BERT}\n",
+        f"arrival_s,job\n-1,{BERT}\n", f"arrival_s,job\n1700000000,{BERT}\n",
+        f"arrival_s,job,epochs\n0,{BERT},0\n", f"arrival_s,job,epochs\n0,{BERT},\n",
+        f"arrival_s,job,epochs\n0,{BERT},1e300\n", f"arrival_s,job,validation_s\n0,{BERT},-3\n",
+        f'arrival_s,job\n0,"{BERT}\n', b"arrival_s,job\n0,\xff\n", f"arrival_s,job\n0,{BERT}\x00\n",
+        "arrival_s,job\n0,bert-base-finetune-bs61\n",
     ],
-)
-def test_a_share_by_which_a_protected_job_may_slow_is_not_in_per_cent(share, said):
-    with pytest.raises(InvalidInput, match=said):
-        Job(synthetic.profile(), protect=share)
-    assert Job(synthetic.profile(), protect=0.2).protect == 0.2
+    ids=range(19),
+)  # fmt: skip
+def test_arrivals_that_cannot_be_are_refused_with_their_file(read, text):
+    with pytest.raises(InvalidInput, match=r"arrivals\.csv"):
+        read(text, "arrivals.csv")
+
+
+@pytest.mark.parametrize("arrival_s", [1.7e9, 1.7e18, 1e300])
+def test_an_arrival_counted_from_1970_is_refused_with_the_remedy(arrival_s):
+    with pytest.raises(InvalidInput, match="since 1970"):
+        Arrival(Job(synthetic.profile()), arrival_s)
+
+
+def test_a_profile_carries_how_its_script_is_started(folder):
+    profile = read_profile(folder / GPU / "net.json")
+    assert (profile, profile.workload.script) == (SCRIPTED, SCRIPT)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"command": ()}, {"folder": "here"}, {"throughput": "("}, {"throughput": "no group"},
+     {"command": ("a",) * 10_001}],
+)  # fmt: skip
+def test_a_script_that_nothing_can_start_is_refused(wrong):
+    with pytest.raises(InvalidInput):
+        Script(**({"command": ("python",), "folder": "/"} | wrong))
+    with pytest.raises(InvalidInput):
+        replace(NET, script=None)
+
+
+def test_bare_numbers_can_be_started_once_a_command_is_named():
+    workload = Workload(name="net", source="numbers", model="net", family="net", batch=1)
+    with pytest.raises(InvalidInput, match="job file"):
+        workload.check_startable()
+    replace(workload, script=SCRIPT).check_startable()
+
+
+@pytest.mark.parametrize("name", ["--token", "--hf-token", "--api_key", "--apikey", "--password"])
+def test_the_value_of_a_secret_option_is_hidden_however_it_is_given(name):
+    command = ["python", "train.py", f"{name}=hidden", name, "hidden", "--max-tokens", "512"]
+    assert "hidden" not in " ".join(masked_words(command))
+    assert list(masked_words(command))[-2:] == ["--max-tokens", "512"]
+    assert secret_options(command) == (name,)

@@ -1,153 +1,166 @@
+"""Profiles and runs as files: written and read back equal, refused where they cannot be true."""
+
 import json
 from dataclasses import replace
 
 import pytest
 
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.workload.documents import parse_json, read_json, read_toml
 from advisor.workload.profile import PartSeconds, Profile
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.store import read_profile
 from advisor.workload.stored_runs import read_runs
-from advisor.workload.writing import append_run, profile_text, run_line, write_whole
+from advisor.workload.writing import append_run, profile_text, run_line
 from tests import synthetic
 
-REQUIRED_PARTS = ("start_s", "settle_s", "windows_s", "meter_s")
+PROFILE = replace(synthetic.profile(), host_s=0.01)
+RUN = synthetic.run([PROFILE])
+MEMORY_RUN = replace(RUN, purpose="memory", capacity_mib=24576, free_mib=23961.0)
+TOOK = PartSeconds(start_s=4.0, settle_s=1.0, windows_s=3.0, meter_s=0.25, trace_s=2.0)
 
 
-def test_a_profile_that_was_written_reads_back_equal():
-    profile = synthetic.profile()
-    assert parse_record(Profile, profile_text(profile), "here") == profile
-
-
-def test_a_profile_reads_back_with_the_seconds_that_each_part_of_it_took():
-    took = PartSeconds(start_s=4.0, settle_s=1.0, windows_s=3.0, meter_s=0.25, trace_s=2.0)
-    profile = replace(synthetic.profile(), took=took)
-    assert parse_record(Profile, profile_text(profile), "here") == profile
-    assert took.whole_s == 10.0, "the meter runs within the windows"
-
-
-def test_a_profile_older_than_the_record_of_seconds_has_none():
-    document = json.loads(profile_text(synthetic.profile()))
-    del document["took"]
-    assert parse_record(Profile, json.dumps(document), "here") == synthetic.profile()
-
-
-def test_a_run_that_was_written_reads_back_equal():
-    run = synthetic.run([synthetic.profile()])
-    assert parse_record(Run, run_line(run), "here") == run
-
-
-def test_a_run_on_a_card_made_smaller_reads_back_equal_and_shows_no_pace():
-    whole = synthetic.run([synthetic.profile()])
-    run = replace(whole, purpose="memory", capacity_mib=24576, free_mib=23961.0)
-    assert parse_record(Run, run_line(run), "here") == run
-    assert whole.shows_pace
-    assert not run.shows_pace
-
-
-@pytest.mark.parametrize(
-    "change", [{"capacity_mib": 24576}, {"purpose": "memory"}, {"free_mib": 23961.0}]
-)
-def test_a_smaller_card_without_its_size_or_purpose_is_refused(change):
-    with pytest.raises(InvalidInput, match="if and only if its purpose is memory"):
-        replace(synthetic.run([synthetic.profile()]), **change)
-
-
-def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
-    runs = tuple(synthetic.run([synthetic.profile()], run_id=name) for name in "ba")
-    for run in runs:
-        append_run(tmp_path / "runs.jsonl", run)
-    assert read_runs(tmp_path / "runs.jsonl") == runs
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (("gpu_s",), -1.0, "gpu_s"),
-        (("gpu_s",), "fast", "gpu_s"),
-        (("step_ms",), 3.0, "step_ms"),
-        (("workload", "batch"), 0, "batch must be at least 1"),
-        (("workload", "precision"), "fp8", "precision"),
-        (("memory", "device_mib"), 1.0, "allocated <= reserved <= device"),
-        (("windows",), [], "at least one window"),
-        (("trace", "blocks"), [1], "equally long"),
-        (("counters", "gract"), 97.0, "share in 0..1"),
-        (("took",), dict.fromkeys(REQUIRED_PARTS, -1.0), "start_s must be finite and at least 0"),
-        (("took",), {"start_s": 1.0}, "took.settle_s is missing"),
-        (("schema",), 2, "schema is 2"),
-    ],
-)
-def test_a_profile_that_cannot_be_true_is_refused_with_file_and_field(tmp_path, path, value, said):
-    document = json.loads(profile_text(synthetic.profile()))
+def changed(text, path, value):
+    """The JSON document `text` with `value` at `path`."""
+    document = json.loads(text)
     *parents, last = path
     node = document
     for key in parents:
         node = node[key]
     node[last] = value
+    return json.dumps(document)
+
+
+@pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, took=TOOK)])
+def test_a_profile_reads_back_as_it_was_written(profile):
+    assert parse_record(Profile, profile_text(profile), "here") == profile
+
+
+@pytest.mark.parametrize("run", [RUN, MEMORY_RUN])
+def test_a_run_reads_back_as_it_was_written(run):
+    assert parse_record(Run, run_line(run), "here") == run
+
+
+def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
+    runs = tuple(replace(RUN, id=name) for name in "ba")
+    for run in runs:
+        append_run(tmp_path / "runs.jsonl", run)
+    assert read_runs(tmp_path / "runs.jsonl") == runs
+
+
+@pytest.mark.parametrize("path", [("took",), ("workload", "script"), ("workload", "execution")])
+def test_a_profile_older_than_a_field_is_still_read(path):
+    document = json.loads(profile_text(PROFILE))
+    node = document if len(path) == 1 else document[path[0]]
+    del node[path[-1]]
+    assert parse_record(Profile, json.dumps(document), "here") == PROFILE
+
+
+HUGE = 2**64
+IMPOSSIBLE = [
+    ("schema", 2), ("schema", True), ("step_ms", 3.0), ("idle_powr_w", 75.0),
+    ("power_w", 1e9), ("power_w", True), ("power_w", "300"), ("power_w", float("nan")),
+    ("power_w", float("inf")), ("energy_j", 1e300), ("gpu_s", -1.0), ("gpu_s", 1e6),
+    ("host_s", 0.0), ("host_s", 1e6), ("host_check_s", 1e6), ("host_cpu_share", 64.0),
+    ("cores", [-1]), ("cores", [HUGE]), ("cores.0", False), ("windows", []),
+    ("windows.0.seconds", 1e300), ("windows.0.seconds", 5e-324), ("windows.0.steps", 1e-9),
+    ("memory.device_mib", 1e300), ("memory.device_mib", 1.0), ("counters.gract", 97.0),
+    ("counters.pcie_rx_mib_s", -1), ("mps.unlimited.windows", []), ("mps.limited.0.windows", []),
+    ("mps.limited.0.limit_pct", 101), ("mps.limited.0.sms", HUGE), ("trace.blocks", [1]),
+    ("trace.blocks.0", HUGE), ("trace.threads.0", HUGE), ("trace.resident_blocks.0", HUGE),
+    ("trace.stream_of", [HUGE] * 100), ("trace.duration_us.0", False),
+    ("trace.duration_us", [0.0] * 100), ("trace.waits_us", [2.0, 1.0]),
+    ("trace.waits_us", [-1.0]), ("provenance.host_cores", HUGE), ("took", {"start_s": 1.0}),
+    ("workload.name", 1), ("workload.bach", 1), ("workload.batch", 0), ("workload.batch", HUGE),
+    ("workload.batch", True), ("workload.batch", 128.0), ("workload.batch", "128"),
+    ("workload.precision", "fp8"), ("workload.loader_workers", HUGE),
+    ("workload.examples_per_epoch", 128 * 48_159_360_000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), IMPOSSIBLE)
+def test_a_profile_that_cannot_be_true_is_refused_with_its_file(tmp_path, path, value):
+    keys = [int(key) if key.isdigit() else key for key in path.split(".")]
     file = tmp_path / "p.json"
-    file.write_text(json.dumps(document))
-    with pytest.raises(InvalidInput, match=said) as refusal:
+    file.write_text(changed(profile_text(PROFILE), keys, value))
+    with pytest.raises(InvalidInput) as refusal:
         read_profile(file)
-    assert str(file) in str(refusal.value)
-
-
-def test_a_nan_is_refused(tmp_path):
-    file = tmp_path / "p.json"
-    file.write_text(
-        profile_text(synthetic.profile(gpu_s=0.125)).replace('"gpu_s":0.125', '"gpu_s":NaN')
-    )
-    with pytest.raises(InvalidInput, match="gpu_s"):
-        read_profile(file)
-
-
-def test_a_truncated_profile_is_refused(tmp_path):
-    file = tmp_path / "p.json"
-    file.write_text(profile_text(synthetic.profile())[:-40])
-    with pytest.raises(InvalidInput, match=r"p\.json"):
-        read_profile(file)
-
-
-def test_a_profile_is_read_again_only_where_its_file_changed(tmp_path):
-    file = tmp_path / "p.json"
-    file.write_text(profile_text(synthetic.profile(gpu_s=0.125)))
-    first = read_profile(file)
-    assert read_profile(file) is first
-    file.write_text(profile_text(synthetic.profile(gpu_s=0.0625)))
-    assert read_profile(file).gpu_s == 0.0625
-
-
-def test_a_missing_profile_is_refused_by_its_path(tmp_path):
-    with pytest.raises(InvalidInput, match=r"none\.json"):
-        read_profile(tmp_path / "none.json")
-
-
-def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("advisor.workload.writing.os.replace", full)
-    with pytest.raises(Exception, match="No space left"):
-        write_whole(tmp_path / "p.json", "{}")
-    assert list(tmp_path.iterdir()) == []
+    assert str(refusal.value).startswith(f"{file}: ")
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "value"),
     [
-        (("idle_powr_w",), "idle_powr_w is no known field; did you mean idle_power_w?"),
-        (("workload", "bach"), "workload.bach is no known field; did you mean batch?"),
-        (("windows", 0, "second"), "windows 1: second is no known field; did you mean seconds?"),
-        (("unheard_of",), "unheard_of is no known field. "),
+        (("power_w",), 1e9), (("mps_clients",), HUGE), (("tenants", 0, "sms"), HUGE),
+        (("tenants", 0, "host_check_s"), -1.0), (("tenants", 0, "windows", 0, "seconds"), 1e300),
+        (("capacity_mib",), 24576), (("purpose",), "memory"), (("surprise",), 1),
     ],
+)  # fmt: skip
+def test_a_run_that_cannot_have_been_is_refused(path, value):
+    with pytest.raises(InvalidInput, match=r"^here: "):
+        parse_record(Run, changed(run_line(RUN), path, value), "here")
+
+
+def test_a_misspelt_field_is_refused_with_the_one_that_was_meant():
+    with pytest.raises(InvalidInput, match="idle_power_w"):
+        parse_record(Profile, changed(profile_text(PROFILE), ("idle_powr_w",), 1), "here")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        profile_text(PROFILE)[:-40],
+        profile_text(PROFILE).replace('"power_w":300.0', '"power_w":300.0,"power_w":200.0'),
+        changed(profile_text(PROFILE), ("mps",), "X").replace('"X"', "[" * 9999 + "]" * 9999),
+    ],
+    ids=["cut off", "a key twice", "nested deep"],
 )
-def test_of_a_misspelt_field_the_one_that_was_meant_is_named(path, said):
-    document = json.loads(profile_text(synthetic.profile()))
-    *parents, last = path
-    node = document
-    for key in parents:
-        node = node[key]
-    node[last] = 1
-    with pytest.raises(InvalidInput) as refusal:
-        parse_record(Profile, json.dumps(document), "p.json")
-    assert f"p.json: {said}" in str(refusal.value)
+def test_a_damaged_profile_is_refused_with_its_file(tmp_path, text):
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(InvalidInput, match=r"p\.json"):
+        read_profile(tmp_path / "p.json")
+
+
+def test_a_profile_is_read_again_only_if_its_file_changed(tmp_path):
+    file = tmp_path / "p.json"
+    file.write_text(profile_text(PROFILE))
+    first = read_profile(file)
+    assert read_profile(file) is first
+    file.write_text(profile_text(replace(PROFILE, gpu_s=0.0625)))
+    assert read_profile(file).gpu_s == 0.0625
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "a = [1]", "{", "\x00", b"\xff", '{"a": 1, "a": 1}', '{"b": [{"a": 1, "\\u0061": 2}]}',
+        "[NaN]", "[-Infinity]", "9" * 5000, "[" * 65 + "]" * 65, "[" * 100_000, '{"a":' * 100_000,
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_a_text_that_is_not_json_or_sets_a_key_twice_is_refused_with_the_remedy(text):
+    with pytest.raises(InvalidInput, match=r"^here: .*\. Correct it\.$"):
+        parse_json(text, "here", "Correct it.")
+
+
+@pytest.mark.parametrize("text", ["1", '"a"', "null", "[]", '{"a":{"a":1}}', "[" * 64 + "]" * 64])
+def test_other_json_is_read_as_it_is(text, tmp_path):
+    (tmp_path / "it.json").write_text(text)
+    assert read_json(tmp_path / "it.json") == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + "[" * 3000 + "]" * 3000, "a = " + "{b = " * 3000 + "1" + "}" * 3000,
+        ".".join("a" * 3000) + " = 1", "a = 1\na = 2", "a", b"a = '\xff'", '{"a": [1]}',
+        "a = 1" + "0" * 5000,
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_a_text_that_is_not_toml_is_refused_with_its_path(text, tmp_path):
+    path = tmp_path / "jobs.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(AdvisorError, match=r"jobs\.toml: "):
+        read_toml(path)

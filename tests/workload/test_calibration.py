@@ -1,0 +1,156 @@
+"""Calibrations of a machine as files, and profiles that were made elsewhere."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.model_file import load_model
+from advisor.workload.gpu_side import GpuSide, Operator, OperatorTime
+from advisor.workload.staleness import Present, odd_ones, present_of, stale_profiles
+from advisor.workload.store import load_calibration, model_path, read_calibration
+from advisor.workload.writing import calibration_text
+from tests import synthetic
+from tests.measure.calibrate.recorded import calibration
+
+H200 = gpu("h200-141gb")
+RECORDED = Path(__file__).parents[1] / "measure" / "calibrate" / "h200.json"
+
+
+@pytest.fixture
+def file(tmp_path):
+    (tmp_path / "c.json").write_text(calibration_text(calibration()))
+    return tmp_path / "c.json"
+
+
+def test_a_calibration_reads_back_as_it_was_written(file):
+    assert read_calibration(file) == calibration()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("schema", 2), ("gpu", None), ("idle_power", 76.0), ("idle_power_w", -76.0),
+        ("idle_power_w", float("inf")), ("host", []), ("host.0.cores", 3), ("host.0.check_s", 0.0),
+        ("host.0.check_s", float("nan")), ("contexts.driver_mib", -1.0),
+        ("contexts.limited.0.context_mib", -1.0), ("switching.0.overhead", 1.0),
+        ("switching.0.slice_s", -1e-3), ("switching.0.switch_s", float("nan")),
+    ],
+)  # fmt: skip
+def test_a_calibration_that_cannot_be_true_is_refused_with_file_and_command(file, path, value):
+    document = node = json.loads(file.read_text())
+    *parents, last = [int(key) if key.isdigit() else key for key in path.split(".")]
+    for key in parents:
+        node = node[key]
+    node[last] = value
+    file.write_text(json.dumps(document))
+    with pytest.raises(InvalidInput, match=r"c\.json.*advisor calibrate"):
+        read_calibration(file)
+
+
+def test_a_calibration_is_read_for_its_own_gpu_alone(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert load_calibration(H200.key) is None
+    with pytest.raises(InvalidInput, match=r"none\.json"):
+        load_calibration(H200.key, tmp_path / "none.json")
+    with pytest.raises(InvalidInput, match=r"h200-141gb.*a100-80gb"):
+        load_calibration("a100-80gb", file)
+
+
+@given(st.integers(1, 100), st.integers(1, 100))
+def test_more_busy_cores_never_seem_faster_than_those_measured(one, other):
+    made = calibration()
+    assert made.host_check_s(max(one, other)) >= made.host_check_s(min(one, other)) * (1 - 1e-12)
+    assert [made.host_check_s(n) for n in (1, 5, 100)] == pytest.approx([1e-3, 1.05e-3, 1.1e-3])
+
+
+def test_a_calibration_of_an_h200_agrees_with_what_runs_there_taught():
+    found, model = load_calibration(H200.key, RECORDED)[1], load_model(model_path()).of(H200)
+    contexts = found.contexts
+    assert contexts.driver_mib == pytest.approx(H200.reserved_mib, abs=1)
+    assert contexts.plain_mib == pytest.approx(model.context.usual_mib, rel=0.05)
+    for limited in contexts.limited:
+        per_sm_mib = (contexts.mps_mib - limited.context_mib) / (contexts.sms - limited.sms)
+        assert per_sm_mib == pytest.approx(model.context.per_sm_mib, rel=0.02)
+        assert limited.sms == 2 * int(limited.limit_pct * H200.sms / 200)
+    # Replay's slices are fitted to whole steps and stand for more than slices.
+    slicing, seen = model.physics.slicing, found.switching[0]
+    assert 1 / 3 < seen.slice_s / slicing.slice_s < 3
+    assert 1 / 3 < seen.switch_s / slicing.switch_s < 3
+
+
+HERE = present_of(synthetic.PROVENANCE)
+A = replace(synthetic.profile("resnet50-imagenet64-bs128"), host_check_s=None)
+B = replace(synthetic.profile("bert-base-finetune-bs16"), host_check_s=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "stale"),
+    [
+        ({}, [""]), ({"driver": "580.159.04", "torch": "2.11.3+cu130"}, [""]),
+        ({"driver": "590.1", "torch": "2.12.0"}, ["590", "2.12"]),
+        ({"host_cores": 64}, ["advisor calibrate"]),
+    ],
+)  # fmt: skip
+def test_a_profile_made_with_another_driver_torch_or_host_is_stale(change, stale):
+    notes = list(map(str, stale_profiles([A, B], replace(HERE, **change))))
+    assert [word in note for word, note in zip(stale, notes, strict=False)] == [True] * len(notes)
+    assert len(notes) == len([word for word in stale if word])
+    assert all(A.name in note and B.name in note for note in notes)
+    assert stale_profiles([A, B], Present()) == (), "nothing is known of the machine here"
+
+
+def test_a_calibrated_host_makes_only_profiles_stale_that_do_not_know_their_own():
+    (host,) = stale_profiles([A, B], replace(HERE, host_cpu="another"), host_known=True)
+    assert host.jobs == (A.name,)
+
+
+def test_runs_measured_with_another_driver_or_torch_than_most_are_counted():
+    most = synthetic.PROVENANCE
+    assert odd_ones([most] * 3) is None
+    said = odd_ones([replace(most, driver="570.1"), most, most, replace(most, driver=None)])
+    assert "1 with driver 570" in said
+    assert "1 with driver unknown" in said
+
+
+@pytest.mark.parametrize(
+    ("op", "shape"),
+    [("matmul", "1x2x3x4"), ("linear", "2x3x4"), ("ln", "2xmany"), ("add", "-2x3"), ("add", "0x3"),
+     ("add", f"{10**9}x{10**9}")],
+)  # fmt: skip
+def test_an_operator_that_cannot_be_is_refused(op, shape):
+    with pytest.raises(InvalidInput):
+        Operator(op, shape, "fp32")
+
+
+def side(*times, **changes):
+    made = {"l2_mib": 1.0, "sm_clock_mhz": 1980, "launch_us": 5.0} | changes
+    return GpuSide(times=tuple(OperatorTime(Operator(*each), ms) for *each, ms in times), **made)
+
+
+def test_a_gpu_attains_what_its_best_product_does():
+    found = side(
+        ("linear", "1x1000x1000x1000", "fp32", 0.1),
+        ("bmm", "10x1000x1000x1000", "fp32", 0.5),
+        ("conv", "1x64x64x3x56x1x1", "fp32", 1e-6),
+        ("linear", "1x1000x1000x1000", "tf32", 0.01),
+    )
+    assert (found.tflops("fp32"), found.tflops("tf32")) == pytest.approx((40, 200))
+    assert found.tflops("fp16") is None
+
+
+def test_bandwidth_is_that_of_traffic_far_beyond_the_cache_and_another_inside_it():
+    times = (
+        ("add", "32x1024", "fp32", 0.0001),  # 0.375 MiB
+        ("copy", "128x1024", "fp32", 0.0001),  # 1 MiB: neither
+        ("copy", "1024x1024", "fp32", 0.01),  # 8 MiB
+    )
+    assert side(*times).l2_bandwidth_gb_s == pytest.approx(0.375 * 2**20 / 100)
+    assert side(*times).bandwidth_gb_s == pytest.approx(8 * 2**20 / 1e4)
+    unknown = side(*times, l2_mib=None)
+    assert (unknown.bandwidth_gb_s, unknown.l2_bandwidth_gb_s) == (None, None)
