@@ -26,10 +26,8 @@ QUESTIONS = (
     "resnet26-cifar10-bs128:7 --objective throughput",
     "cnn-cifar10-bs128:4 gpt2-small-pretrain-bs8-amp:2",
     "dlrm-1gb-bs128 gru-speech-bs64 unet-cifar10-bs64 --objective mean-completion",
-    "resnet152-imagenet-bs128 mobilenetv3_large_100-imagenet-bs128 --objective fairness",
     "densenet121-cifar10-bs64 convnext_tiny-imagenet64-bs128 --pessimistic",
     "swin_tiny_patch4_window7_224-imagenet-bs32 mlp-toy-bs128 --objective mean-completion",
-    "gpt2-medium-pretrain-bs4 t5-small-pretrain-bs16 --objective energy-epoch",
     "gcn-molecules-bs256 transformer-toy-bs32 lstm-wikitext-bs32 resnet26-cifar10-bs128 --no-root",
     "vit_small_patch16_224-imagenet64-bs128:2 mixer_s16_224-imagenet64-bs128:2 --memory-margin 0.1",
     "regnety_016-imagenet64-bs128 resnet50-cifar10-bs32 tf_efficientnetv2_s-cifar10-bs128 "

@@ -28,7 +28,7 @@ from advisor.workload.store import load_profile, profile_paths
 
 GPU = "h200-141gb"
 AIMS: tuple[ObjectiveName, ...] = (
-    "makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines",
+    "makespan", "mean-completion", "throughput", "energy", "deadlines",
 )  # fmt: skip
 # Jobs, how many of them are different, and GPUs.
 SIZES = (

@@ -43,7 +43,7 @@ EIGHT = (
     "resnet50-cifar10-bs32",
 )
 OBJECTIVES: tuple[ObjectiveName, ...] = (
-    "makespan", "throughput", "mean-completion", "energy", "energy-epoch", "fairness",
+    "makespan", "throughput", "mean-completion", "energy",
 )  # fmt: skip
 REPEATS = 5
 

@@ -16,7 +16,6 @@ from random import Random
 from statistics import mean
 
 from advisor.hardware.catalogue import gpu
-from advisor.plan import ObjectiveName
 from advisor.plan.forecast import CachingPredictor, Mixes
 from advisor.plan.search.limit_search import best_limits
 from advisor.prediction.cache import once_a_mix
@@ -31,15 +30,12 @@ from advisor.workload.store import load_profiles, model_path
 
 GPU = gpu("h200-141gb")
 SEED = 12
-OBJECTIVES: tuple[ObjectiveName, ...] = ("throughput", "fairness")
 LEVELS: tuple[Level, ...] = ("p50", "p95")
 
 
-def least(mixes: Mixes, sharings: Sequence[Mps], objective: ObjectiveName, level: Level) -> float:
+def least(mixes: Mixes, sharings: Sequence[Mps], level: Level) -> float:
     """Of the costs while all jobs run."""
     found = [[job.slowdown_at(level) for job in mixes.whole(each).jobs] for each in sharings]
-    if objective == "fairness":
-        return min(map(max, found))
     return min(1 / sum(1 / each for each in own) for own in found)
 
 
@@ -52,10 +48,10 @@ def main(job_sets: int) -> None:
         for _ in range(job_sets):
             predictor = CachingPredictor(replace(plain, play=once_a_mix(replay_mix)))
             mixes = Mixes([Job(each) for each in random.sample(profiles, jobs)], predictor)
-            for objective, level in product(OBJECTIVES, LEVELS):
-                found = best_limits(mixes, objective, level).sharings
-                there_is = least(mixes, [*every, *found], objective, level)
-                missed.append(least(mixes, found, objective, level) / there_is - 1)
+            for level in LEVELS:
+                found = best_limits(mixes, "throughput", level).sharings
+                there_is = least(mixes, [*every, *found], level)
+                missed.append(least(mixes, found, level) / there_is - 1)
         over = sum(each > 0.005 for each in missed)
         print(
             f"{jobs} jobs, {job_sets} sets: mean {mean(missed):.2%}, worst {max(missed):.2%}, "

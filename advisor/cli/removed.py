@@ -5,7 +5,19 @@ from itertools import pairwise
 
 from advisor.errors import InvalidInput
 
+_ASK_PREDICT = "Use --objective energy; `advisor predict` prints the joules of a step."
+_OBJECTIVES = {
+    "energy-epoch": _ASK_PREDICT,
+    "energy-example": _ASK_PREDICT,
+    "fairness": "Use --objective throughput; `advisor recommend --protect JOB` keeps a job fast.",
+}
+
 REMOVED: Mapping[str, str] = {
+    **{
+        f"{command} --objective {objective}": instead
+        for command in ("recommend", "explain", "export", "validate")
+        for objective, instead in _OBJECTIVES.items()
+    },
     "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
 }
 """What to use instead of a command, or of a command's option (``"profile --to-end"``)."""

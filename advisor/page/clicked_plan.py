@@ -10,9 +10,6 @@ def choose_clicked(names: Sequence[str]) -> None:
     """Choose the plan of `names` that was clicked; each click counts once."""
     found = {
         "chart": [each["number"] for each in _selected("chart").get("chosen", [])],
-        "time and energy": [
-            each["number"] for each in _selected("time and energy").get("chosen", [])
-        ],
         "ranking": _selected("ranking").get("rows", []),
     }
     for where, numbers in found.items():

@@ -9,30 +9,14 @@ from advisor.page.address import at_first, linked
 from advisor.page.plan_views import apply_it, how_each_fares, on_the_gpu, over_time
 from advisor.page.two_plans_view import two_plans
 from advisor.plan.recommendation import Plan, Recommendation
-from advisor.plan.tradeoff import tradeoff
 from advisor.report.headline import basis, caution
-from advisor.report.plan_charts import tradeoff_chart
 from advisor.report.sharing_words import explained
-from advisor.report.tradeoff_text import front_text, missing_text
-
-
-def _time_and_energy(advised: Recommendation, plan: Plan) -> None:
-    """Which plans are fast, which frugal, and which both, `plan` marked; a click chooses one."""
-    points = tradeoff(advised.plans)
-    if points:
-        drawn = tradeoff_chart(advised, points, plan)
-        st.altair_chart(drawn, width="stretch", key="time and energy", on_select="rerun")
-        st.caption(front_text(advised, points, plan))
-    if missing := missing_text(advised, points):
-        st.info(missing)
-
 
 _VIEWS: dict[str, Callable[[Recommendation, Plan], None]] = {
     "On the GPU": on_the_gpu,
     "Over time": over_time,
     "How each fares": how_each_fares,
     "Beside another plan": two_plans,
-    "Time and energy": _time_and_energy,
     "Apply it": apply_it,
 }
 

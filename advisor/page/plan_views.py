@@ -7,7 +7,6 @@ from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.page.address import at_first, linked
 from advisor.page.answers import advisor_of
 from advisor.page.stacked_table import stacked_table
-from advisor.plan.fair_share import treatments
 from advisor.plan.recommendation import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.documents import job_rows
@@ -16,7 +15,6 @@ from advisor.report.mig_blocks import blocks
 from advisor.report.plan_charts import slowdown_chart
 from advisor.report.simulation_drawing import timeline
 from advisor.report.simulation_text import simulation_facts
-from advisor.report.treatment_text import fairness_text
 from advisor.report.units import NOT_MEASURED
 from advisor.timeline.simulate import Fleet
 from advisor.workload.job import Arrival
@@ -58,10 +56,8 @@ def over_time(advised: Recommendation, plan: Plan) -> None:
 
 
 def how_each_fares(_advised: Recommendation, plan: Plan) -> None:
-    """How much slower each job of `plan` runs than alone, and which pay for the others' speed."""
-    fares = treatments(plan.prediction)
-    st.altair_chart(slowdown_chart(fares), width="stretch")
-    st.caption(fairness_text(fares))
+    """How much slower each job of `plan` runs than alone."""
+    st.altair_chart(slowdown_chart(plan.prediction), width="stretch")
 
 
 def apply_it(advised: Recommendation, plan: Plan) -> None:

@@ -19,9 +19,6 @@ ObjectiveName = Literal[
     "throughput",
     "mean-completion",
     "energy",
-    "energy-epoch",
-    "energy-example",
-    "fairness",
     "deadlines",
 ]
 """What a plan can be best at; `advisor.plan.objectives` has a class for each."""

@@ -136,7 +136,7 @@ def plan_fleet(
     serial = forecast(Mixes(jobs, asked), Serial())
     check_each_fits(serial.prediction, gpu, terms.conditions)
     ranked_by, note = rankable_by([serial], terms.objective)
-    objective = OBJECTIVES["throughput" if OBJECTIVES[ranked_by].of_steps else ranked_by]
+    objective = OBJECTIVES[ranked_by]
     distinct = kinds(jobs)
     problem = _problem(distinct, objective, terms.gpus, asked)
     question = Question(

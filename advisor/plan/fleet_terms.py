@@ -6,7 +6,7 @@ from math import isfinite
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.rules import EXACT_JOBS, UNCONDITIONAL, Conditions
+from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.interval import Level
 
 
@@ -20,7 +20,7 @@ class FleetTerms:
         level: Which point of an interval counts for times and joules: the median or the upper end.
 
     Raises:
-        InvalidInput: There is no GPU, no time, or the objective does not apply to several GPUs.
+        InvalidInput: There is no GPU, no time, or power caps are asked for that save no energy.
     """
 
     objective: ObjectiveName = "makespan"
@@ -36,11 +36,6 @@ class FleetTerms:
             raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
         check_objective(self.objective)
         objective = OBJECTIVES[self.objective]
-        if objective.of_steps:
-            raise InvalidInput(
-                f"plans for several GPUs or more than {EXACT_JOBS} jobs are not ranked by "
-                f"{self.objective}. Use --objective energy: joules until the last job ends."
-            )
         if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):
             raise InvalidInput(
                 "a power cap saves energy, makes no job faster, and takes root to set: plans for "

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from advisor.plan.comparison import Comparison, Difference, JobChange
-from advisor.plan.fair_share import Treatment, treatments
 from advisor.plan.recommendation import Forecast
-from advisor.prediction.interval import Interval
+from advisor.prediction.interval import LEVELS, Interval
+from advisor.prediction.mix_prediction import JobPrediction
 from advisor.report import units
 from advisor.report.comparison_text import change_text, comparison_text, job_reason
 from advisor.report.headline import basis
-from advisor.report.treatment_text import UNFAIR
 
 Cells = tuple[str, str, str, str]
 """What a row is of, under the first plan, under the second, and the change."""
@@ -33,10 +32,10 @@ class ComparisonSection:
 
 def side_by_side(found: Comparison) -> list[ComparisonSection]:
     """A section for all jobs, then one for each job; copies of which the same is said share one."""
-    fares = zip(*(treatments(each.prediction) for each in found.plans), strict=True)
+    mixes = zip(*(each.prediction.jobs for each in found.plans), strict=True)
     parts = [
         ComparisonSection(job.job, f"{job_reason(found, job)}.", tuple(_of_job(found, job, both)))
-        for job, both in zip(found.jobs, fares, strict=True)
+        for job, both in zip(found.jobs, mixes, strict=True)
     ]
     whole = ComparisonSection("All jobs", comparison_text(found), tuple(_whole(found)))
     return [whole, *dict.fromkeys(parts)]
@@ -60,18 +59,13 @@ def _late(plan: Forecast) -> str:
 
 
 def _of_job(
-    found: Comparison, job: JobChange, fares: tuple[Treatment, Treatment]
+    found: Comparison, job: JobChange, both: tuple[JobPrediction, JobPrediction]
 ) -> Iterator[Cells]:
-    first, second = fares
-    change = change_text(Difference(first.slowdown, second.slowdown, found.alike))
-    yield "times as long as alone", _slowed(first), _slowed(second), change
+    first, second = (Interval(*map(each.slowdown_at, LEVELS)) for each in both)
+    yield _cells("times as long as alone", units.times, Difference(first, second, found.alike))
     if job.ends_s is not None:
         yield _cells("ends after", units.seconds, job.ends_s)
     yield _cells("memory", units.gib, job.memory_mib)
-
-
-def _slowed(fares: Treatment) -> str:
-    return units.times(fares.slowdown) + (f" {UNFAIR} unfair" if fares.unfair else "")
 
 
 def _row(

@@ -1,20 +1,15 @@
-"""How a plan treats its jobs, in sentences: deadlines, protected jobs, equal shares of the GPU."""
+"""Deadlines, protected jobs and lengths of jobs, in sentences."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from advisor.english import counted
 from advisor.plan import ObjectiveName
-from advisor.plan.fair_share import Treatment
 from advisor.plan.reasons import named
 from advisor.plan.recommendation import Recommendation
 from advisor.plan.rules import TOO_SLOW
 from advisor.report import units
 from advisor.sharing.traversal import one_by_one
 
-UNFAIR = "▲"
-"""Marks a job that an equal share of the GPU's time would serve better."""
-
-_TICK = "The tick is where an equal share of the GPU's time would have it."
 # Jobs with too little time that are named at most.
 _NAMED = 2
 # A job that takes less than this share of the time of another is over before it counts.
@@ -92,15 +87,3 @@ def _deadlines(advised: Recommendation) -> str:
         why = f"{needs}. Allow" if needs else "allow"
         return f"{missed}, and no plan keeps every deadline: {why} more time, or take a job out."
     return f"{missed}; plan {punctual.rank} keeps every deadline: --objective deadlines."
-
-
-def fairness_text(fares: Sequence[Treatment]) -> str:
-    """The jobs that are worse off than with equal shares of the GPU, if any."""
-    worse = dict.fromkeys(
-        f"{each.job} takes {units.times(each.over_equal_share)} as long as with an equal share"
-        for each in fares
-        if each.unfair
-    )
-    if not worse:
-        return f"No job is worse off than with an equal share of the GPU's time. {_TICK}"
-    return f"{UNFAIR} Unfair: {'; '.join(worse)}. {_TICK}"

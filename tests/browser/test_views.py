@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.browser.seen import becomes, chosen, stands, view
+from tests.browser.seen import stands, view
 
 pytestmark = pytest.mark.browser
 
 VIEWS = [
-    "On the GPU", "Over time", "How each fares", "Beside another plan", "Time and energy",
+    "On the GPU", "Over time", "How each fares", "Beside another plan",
     "How fast is each on a MIG slice?", "How good were predictions?",
 ]  # fmt: skip
 # The box of a turned word is some pixels wider than its letters.
@@ -59,11 +59,3 @@ def test_a_link_opens_the_same_view_and_the_same_two_plans_in_a_fresh_browser(op
     page.wait_for_url("**beside=**serial**")
     again = opened(page.url).get_by_role("combobox", name="Beside")
     assert again.input_value() == beside.input_value()
-
-
-def test_a_click_on_a_point_of_time_against_energy_chooses_the_plan(opened):
-    page = opened()
-    view(page, "Time and energy")
-    drawn = page.locator("svg.marks", has_text="energy until then")
-    point = drawn.locator("path[aria-roledescription=point][aria-label*='plan: 7 ']").last
-    assert becomes(chosen, page, point.click).startswith("7 ")

@@ -48,7 +48,7 @@ def test_the_same_question_has_the_same_answer(advisor):
     assert advisor("recommend", "--json").out == advisor("recommend", "--json").out
 
 
-@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy"])
 def test_every_objective_can_be_asked_for(advisor, objective):
     document = json.loads(advisor("recommend", "--objective", objective, "--json").out)
     assert document["ranked_by"] == objective

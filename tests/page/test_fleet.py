@@ -126,7 +126,6 @@ def test_a_deadline_that_is_missed_is_seen_at_its_job(view):
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ({"objective": "energy-epoch"}, "not ranked by “least energy per epoch”"),
         ({"policy": "best-fit", "fleet_sharing": "mig=9g.999gb"}, "9g.999gb"),
         ({"policy": "best-fit", "fleet_sharing": "mps[1,2];serial[3]"}, "phases are for"),
         ({"policy": "best-fit", "fleet_sharing": "magic"}, "magic"),

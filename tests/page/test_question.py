@@ -54,18 +54,6 @@ def test_another_objective_ranks_by_it(page):
     assert "throughput" in page.success[0].value
 
 
-@pytest.mark.parametrize(
-    ("objective", "said"),
-    [("energy-epoch", "for an epoch of"), ("energy-example", "an example of")],
-)
-def test_energy_per_epoch_and_per_example_are_objectives_too(page, objective, said):
-    page.run()
-    page.selectbox(key="objective").set_value(objective).run()
-    assert not page.exception
-    assert not page.error
-    assert said in page.success[0].value
-
-
 def test_the_page_offers_every_objective_that_there_is(page):
     page.run()
     assert len(page.selectbox(key="objective").options) == len(get_args(ObjectiveName))

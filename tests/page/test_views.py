@@ -1,41 +1,13 @@
 """The views of a plan on the page, of which one is open."""
 
-from dataclasses import replace
-
-from advisor.workload.writing import profile_text, write_whole
-from tests import shelf
 from tests.page.seen import captions, charts, choose_plan, look_at
 
 
-def test_how_each_job_fares_is_drawn_with_the_unfair_ones_named(page):
+def test_how_each_job_fares_is_drawn(page):
     page.run()
     look_at(page, "How each fares")
     assert not page.exception
     assert len(charts(page)) == 1 + 1
-    assert any("an equal share" in said.value for said in page.caption)
-
-
-def test_a_click_on_a_point_of_time_against_energy_chooses_the_plan(page):
-    page.run()
-    look_at(page, "Time and energy")
-    assert not page.exception
-    assert len(charts(page)) == 1 + 1
-    assert any("the Pareto front: " in said.value for said in page.caption)
-    page.session_state["time and energy"] = {"selection": {"chosen": [{"number": 2}]}}
-    page.run()
-    assert not page.exception
-    assert page.selectbox(key="plan").value.startswith("3  ")
-    assert any("In the ring, 3 " in said.value for said in page.caption)
-
-
-def test_plans_without_energy_are_named_and_not_drawn(page, elsewhere):
-    dark = replace(shelf.PROFILES["resnet26-cifar10-bs128"], power_w=None, energy_j=None)
-    write_whole(elsewhere / shelf.GPU / f"{dark.name}.json", profile_text(dark))
-    page.run()
-    look_at(page, "Time and energy")
-    assert not page.exception
-    assert len(charts(page)) == 1
-    assert page.info[-1].value.startswith("Not on the chart: 1 ")
 
 
 def test_the_notation_of_the_plan_in_view_and_of_all_others_is_explained(page):

@@ -18,7 +18,7 @@ SMALL = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.00
 LARGE = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
 JOBS = (SMALL, LARGE)
 PLANS = ("serial", "naive", "mps", "mps=30,70", "mig=3g.71gb,3g.71gb", "naive[1];mps[2]")
-OBJECTIVES = ("makespan", "throughput", "energy", "fairness", "mean-completion")
+OBJECTIVES = ("makespan", "throughput", "energy", "mean-completion")
 
 
 def compared(first, second, jobs=JOBS, objective="makespan", wide=0.1):

@@ -45,28 +45,20 @@ class Metered(StandIn):
         )
 
 
-def test_energy_of_an_epoch_is_that_of_one_epoch_of_each_job():
-    serial = forecast(Mixes(BOTH, Metered()), Serial())
-    assert cost(serial, "energy-epoch").p50 == pytest.approx(200 * (100 * 0.01 + 100 * 0.02))
-    assert cost(serial, "energy-example").p50 == pytest.approx(200 * (0.01 + 0.02) / 500)
+def test_the_most_frugal_plan_comes_first():
+    advised = ranked(BOTH, H200, Metered(wide=0.01), "energy")
+    costs = [cost(plan, "energy").p50 for plan in advised.plans]
+    assert costs[0] == min(costs) < cost(advised.serial, "energy").p50
 
 
-def test_the_most_frugal_plan_for_an_epoch_comes_first_and_the_sentence_says_so():
-    advised = ranked(BOTH, H200, Metered(wide=0.01), "energy-epoch")
-    costs = [cost(plan, "energy-epoch").p50 for plan in advised.plans]
-    assert costs[0] == min(costs) < cost(advised.serial, "energy-epoch").p50
-    assert "for an epoch of each job" in answer(advised)
-
-
-def test_jobs_whose_epochs_are_not_known_are_ranked_by_the_energy_of_an_example():
-    for asked in ("energy", "energy-epoch"):
-        advised = ranked(ENDLESS, H200, Metered(), asked)
-        assert advised.ranked_by == "energy-example"
-        assert "every job's length" in advised.note
+def test_jobs_whose_lengths_are_not_known_are_ranked_by_throughput():
+    advised = ranked(ENDLESS, H200, Metered(), "energy")
+    assert advised.ranked_by == "throughput"
+    assert "every job's length" in advised.note
 
 
 def test_without_any_energy_the_ranking_says_what_it_goes_by_instead():
-    advised = ranked(BOTH, H200, StandIn(), "energy-example")
+    advised = ranked(BOTH, H200, StandIn(), "energy")
     assert (advised.ranked_by, "power" in advised.note) == ("makespan", True)
 
 

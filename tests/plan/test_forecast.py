@@ -106,14 +106,9 @@ def test_every_mix_is_asked_for_once_whatever_the_number_of_copies():
     assert predictor.asked <= 4
 
 
-def test_throughput_and_fairness_of_serial_are_the_unit_of_their_costs():
+def test_throughput_of_serial_is_the_unit_of_its_cost():
     serial = forecast(Mixes(BOTH, StandIn()), Serial())
-    assert cost(serial, "throughput") == cost(serial, "fairness") == Interval(1, 1, 1)
-
-
-def test_fairness_is_about_the_job_that_fares_worst():
-    naive = forecast(Mixes(BOTH, StandIn()), Naive())
-    assert cost(naive, "fairness").p50 == pytest.approx((0.03 / 0.01) / 2)
+    assert cost(serial, "throughput") == Interval(1, 1, 1)
 
 
 def test_throughput_is_worth_the_sum_of_speeds():

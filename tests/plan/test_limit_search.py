@@ -66,7 +66,7 @@ def test_copies_that_swap_their_limits_are_compared_once(predictor):
     assert copies < 0.8 * apart
 
 
-@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy"])
 def test_every_objective_gets_limits_no_worse_than_the_usual_ones(predictor, objective):
     class NoSearch(Predictor):
         def surrogate(self, profiles):

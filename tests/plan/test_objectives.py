@@ -87,7 +87,7 @@ def test_what_the_search_adds_up_is_what_a_forecast_says(name, sharing):
     exact = cost(forecast(Mixes(jobs, Toy(A30)), parse_sharing(sharing)), name)
     space = Space(jobs, Question(gpu=A30, predictor=Toy(A30), objective=name))
     (option,) = [each for each in options(WHOLE)[:2] if str(each.sharing) == sharing]
-    scores, everyone = space.scores(option, 2), int(np.argmax(space.sets.sizes))
+    scores, everyone = space.scores(option), int(np.argmax(space.sets.sizes))
     found, _ = space.price(2)(scores.most[everyone], scores.total[everyone])
     assert found == pytest.approx(exact.p50, rel=1e-6)
 

@@ -74,7 +74,6 @@ def test_a_fallback_is_said():
     [
         ("throughput", "the throughput of one after another"),
         ("energy", " Wh (one after another: "),
-        ("fairness", "the job that fares worst runs"),
         ("mean-completion", "on average, "),
         ("deadlines", "every deadline is kept: the tightest job takes "),
     ],

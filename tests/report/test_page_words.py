@@ -14,8 +14,8 @@ def test_an_option_is_called_by_the_field_that_asks_the_same():
         "Allow more with “May get slower by, %”, run all under MPS "
         "(“What runs shares the GPU: mps”), or wait."
     )
-    said = on_the_page("Use --objective energy-epoch.")
-    assert said == "Use “Best means: least energy per epoch”."
+    said = on_the_page("Use --objective energy.")
+    assert said == "Use “Best means: least energy”."
     said = on_the_page("deadlines needs a job that has one: deadline_s in a file of jobs.")
     assert said == "“deadlines kept” needs a job that has one: “due, min”."
 

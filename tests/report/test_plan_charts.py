@@ -1,13 +1,12 @@
 """Charts of plans and of their jobs: what is drawn, in which colours."""
 
 import json
+from dataclasses import replace
 
-from advisor.plan.fair_share import treatments
 from advisor.report.chart_parts import job_colours
 from advisor.report.charts import memory_chart, sm_chart
 from advisor.report.gpu_drawing import drawing
 from advisor.report.plan_charts import slowdown_chart
-from tests.plan.test_fair_share import slowed
 from tests.report.test_gpu_drawing import H200, mix
 
 
@@ -19,9 +18,10 @@ def drawn(chart):
 
 
 def test_a_job_has_one_colour_whatever_is_drawn_of_it():
-    fares = treatments(slowed(3.0, 1.2))
-    _, document = drawn(slowdown_chart(fares))
-    colours = job_colours(each.job for each in fares)
+    one, other = mix("mps", 1024, 2048).jobs
+    jobs = replace(mix("mps", 1024, 2048), jobs=(one, replace(other, job="another")))
+    _, document = drawn(slowdown_chart(jobs))
+    colours = job_colours(each.job for each in jobs.jobs)
     assert len(set(colours.values())) == 2
     assert json.dumps(list(colours)) in document
     assert json.dumps(list(colours.values())) in document
@@ -34,22 +34,17 @@ def test_more_jobs_than_colours_share_them_in_turn_and_copies_have_one():
     assert colours["job-0"] == colours["job-8"]
 
 
-def test_an_unfair_job_is_marked_by_a_sign_and_not_by_colour_alone():
-    rows, _ = drawn(slowdown_chart(treatments(slowed(3.0, 1.2))))
-    assert {row["row"][:1] for row in rows} == {"▲", "2"}
-
-
 def test_what_is_drawn_is_said_to_those_who_do_not_see_it():
-    fares = treatments(slowed(3.0, 1.2))
-    rows, _ = drawn(slowdown_chart(fares))
-    said = slowdown_chart(fares).to_dict()["description"]
+    jobs = mix("mps", 1024, 2048)
+    rows, _ = drawn(slowdown_chart(jobs))
+    said = slowdown_chart(jobs).to_dict()["description"]
     assert all(f"{row['row']} {row['hint']}" in said for row in rows)
     plan = drawing(mix("mps", 1024, 1024), H200)
     assert all(bar.hint in sm_chart(plan).to_dict()["description"] for bar in plan.sms)
 
 
 def test_copies_that_fare_alike_are_one_row():
-    rows, _ = drawn(slowdown_chart(treatments(mix("mps", *[1024] * 40))))
+    rows, _ = drawn(slowdown_chart(mix("mps", *[1024] * 40)))
     assert {row["row"] for row in rows} == {"1-40 · resnet50-imagenet64-bs128 x40"}
 
 

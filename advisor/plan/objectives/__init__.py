@@ -12,17 +12,16 @@ from advisor.plan.objectives.completion import (
     Makespan,
     MeanCompletion,
 )
-from advisor.plan.objectives.energy import Energy, EpochEnergy, ExampleEnergy
+from advisor.plan.objectives.energy import Energy
 from advisor.plan.objectives.objective import Objective
-from advisor.plan.objectives.pace import Fairness, Throughput
+from advisor.plan.objectives.pace import Throughput
 from advisor.plan.recommendation import Forecast
 from advisor.prediction.interval import Interval
 
 OBJECTIVES: dict[ObjectiveName, Objective] = {
     each.name: each
     for each in (
-        Makespan(), Throughput(), Energy(), EpochEnergy(), ExampleEnergy(), Fairness(),
-        MeanCompletion(), Deadlines(),
+        Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines(),
     )
 }  # fmt: skip
 

@@ -138,7 +138,7 @@ class Deadlines(Objective):
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray((ends_s() / deadlines_s).max(axis=1))
 
-    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
         deadlines_s = np.array([job.deadline_s or np.inf for job in sets.variants])
         return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
 

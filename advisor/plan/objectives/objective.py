@@ -93,8 +93,6 @@ class Objective(ABC):
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost is not known, each with the reason; the first
             that is known is taken, and the last always is.
-        of_steps: Whether it counts the joules of single steps, not those until the last job ends.
-            Plans for several GPUs are not searched by such objectives.
         uses_deadlines: Whether deadlines affect the cost.
         then: The objective that decides between plans whose costs are equal within our error; None:
             only their costs do.
@@ -103,8 +101,8 @@ class Objective(ABC):
         in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
             and pauses between groups do not count.
         within_group: The objective by which one group is searched, where it differs. Deadlines
-            count from the start of the whole plan, and fairness by the end of each job; the start
-            of a group is not known, so its jobs are to end early.
+            count from the start of the whole plan; the start of a group is not known, so its jobs
+            are to end early.
     """
 
     name: ClassVar[ObjectiveName]
@@ -113,7 +111,6 @@ class Objective(ABC):
     measure: ClassVar[str]
     explained: ClassVar[str] = ""
     instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
-    of_steps: ClassVar[bool] = False
     uses_deadlines: ClassVar[bool] = False
     then: ClassVar[Literal["makespan"] | None] = None
     per_job: ClassVar[bool] = False
@@ -154,7 +151,7 @@ class Objective(ABC):
         """
         return np.asarray(ends_s().max(axis=1))
 
-    def of_sets(self, outcomes: Outcomes, sets: Sets, awake: Awake) -> Arrays:
+    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
         """Two scores of each set of jobs in a partition, each of shape (sets,).
 
         A plan counts the largest of the first over its partitions, and the sum of the second. By

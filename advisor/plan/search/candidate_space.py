@@ -63,11 +63,9 @@ class Space:
             self.source: Source = SurrogateSource(surrogate.answers, margin)
         else:
             fits, awake_w = FitsMemory(question.gpu, margin), idle_power_w(profiles) or 0.0
-            self.source = PredictorSource(
-                question.predictor, fits, question.level, awake_w, self.objective.of_steps
-            )
+            self.source = PredictorSource(question.predictor, fits, question.level, awake_w)
         self._outcomes: dict[Option, Outcomes] = {}
-        self._scores: dict[tuple[Option, int], SetScores] = {}
+        self._scores: dict[Option, SetScores] = {}
         self._hybrids: dict[int, AssignmentSearch] = {}
 
     def outcome(self, option: Option) -> Outcomes:
@@ -78,13 +76,13 @@ class Space:
             self._outcomes |= outcomes(together, self.sets, self.source, self.rules)
         return self._outcomes[option]
 
-    def scores(self, option: Option, jobs: int) -> SetScores:
-        """Scores of every set under `option`, where `jobs` jobs run at once on the GPU."""
-        if (found := self._scores.get((option, jobs))) is None:
+    def scores(self, option: Option) -> SetScores:
+        """Scores of every set under `option`."""
+        if (found := self._scores.get(option)) is None:
             outcomes = self.outcome(option)
-            numbers = self.objective.of_sets(outcomes, self.sets, self.awake(jobs))
+            numbers = self.objective.of_sets(outcomes, self.sets)
             found = SetScores(*numbers).without(~outcomes.allowed)
-            self._scores[option, jobs] = found
+            self._scores[option] = found
         return found
 
     def awake(self, jobs: int) -> Awake:
@@ -111,15 +109,13 @@ class Space:
     def hybrids(self, jobs: int) -> AssignmentSearch:
         """The search for plans on MIG instances, where `jobs` jobs run at once."""
         if jobs not in self._hybrids:
-            # Scores in joules of steps depend on how many jobs run on the rest of the GPU.
-            alike = not self.objective.of_steps
-            known = next(iter(self._hybrids.values()), None) if alike else None
-            bounds = known.bounds if known else self._bounds(jobs)
-            self._hybrids[jobs] = AssignmentSearch(bounds, self.price(jobs), self._allowed_states)
+            price, allowed = self.price(jobs), self._allowed_states
+            self._hybrids[jobs] = AssignmentSearch(self._bounds, price, allowed)
         return self._hybrids[jobs]
 
-    def _bounds(self, jobs: int) -> Bounds:
-        scores = {partition: [(each, self._in_partition(each, jobs)) for each in options(partition)]
+    @cached_property
+    def _bounds(self) -> Bounds:
+        scores = {partition: [(each, self._in_partition(each)) for each in options(partition)]
                   for partition in self._partitions}  # fmt: skip
         return Bounds(self.sets, self._cuts, scores)
 
@@ -127,9 +123,9 @@ class Space:
         """Number of jobs in `state`."""
         return int(self._state_sizes[state])
 
-    def _in_partition(self, option: Option, jobs: int) -> SetScores:
+    def _in_partition(self, option: Option) -> SetScores:
         """As `scores`, but a job alone in a partition is no MPS client."""
-        found = self.scores(option, jobs)
+        found = self.scores(option)
         return found.without(self.sets.sizes == 1) if option.sharing.under_mps else found
 
     @cached_property

@@ -41,15 +41,12 @@ class PredictorSource:
 
     Attributes:
         awake_w: Power of a GPU that is awake, before what its jobs add.
-        of_steps: Whether joules of single steps are asked for, not those until the end. In upper
-            ends of these, the errors of power and of pace are independent.
     """
 
     predictor: Predicts
     fits: FitsMemory
     level: Level
     awake_w: float
-    of_steps: bool
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
         """Answers under each of `options` for every set of `sets`; the empty set fits."""
@@ -82,8 +79,6 @@ class PredictorSource:
             return float("nan")
         if job.energy_step_j is None:
             return mix.power_w.at(self.level) / len(mix.jobs)
-        if self.of_steps:
-            return job.energy_step_j.at(self.level) / job.step_s.at(self.level)
         own_w = job.energy_step_j.p50 / job.step_s.p50
         return own_w * mix.power_w.at(self.level) / mix.power_w.p50
 
@@ -150,16 +145,12 @@ class Outcomes:
         ends_s: Seconds until a job of each variant ends, same shape; 0 where the set has none, NaN
             where a length is unknown.
         added_j: Joules beyond those of an awake GPU until the last job ends, shape (sets,).
-        step_j: Joules of a step of each variant beyond those, shape (sets, variants).
-        steps_s: As of `Answers`.
     """
 
     allowed: NDArray[np.bool_]
     slowdowns: Floats
     ends_s: Floats
     added_j: Floats
-    step_j: Floats
-    steps_s: Floats
 
     def last_s(self, sets: Sets) -> Floats:
         """Seconds until the last job of each set ends, shape (sets,)."""
@@ -187,8 +178,6 @@ def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[R
         slowdowns=np.where(there, found.steps_s / alone_s, 1.0),
         ends_s=ends_s,
         added_j=added_j,
-        step_j=np.where(there, found.added_w * found.steps_s, 0.0),
-        steps_s=found.steps_s,
     )
 
 

@@ -188,7 +188,7 @@ class _GroupTable:
             if isinstance(placement, Choice)
             else [p for p in placement.partitions if p.chosen]
         )
-        scores = [(space.scores(each.option, jobs), each.chosen) for each in parts]
+        scores = [(space.scores(each.option), each.chosen) for each in parts]
         most = max(float(own.most[chosen]) for own, chosen in scores)
         total = sum(float(own.total[chosen]) for own, chosen in scores)
         cost, worst = self.objective.of_group(most, total, space.awake(jobs))

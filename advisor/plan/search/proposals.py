@@ -48,7 +48,7 @@ class Solver:
         sets = np.flatnonzero(self.space.sets.state == self._everyone)
         price = self.space.price(len(self.jobs))
         for option in options(WHOLE):
-            own = self.space.scores(option, len(self.jobs))
+            own = self.space.scores(option)
             costs, _ = price(own.most[sets], own.total[sets])
             best = int(np.argmin(costs))
             if np.isfinite(costs[best]):

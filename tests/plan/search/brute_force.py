@@ -12,8 +12,6 @@ from advisor.timeline.waiting_jobs import repartition_s
 from tests.plan.search.every_plan import each_kind_once, mig_plans, whole_plans
 from tests.plan.search.toy import IDLE_W, room_steps
 
-BY_PACE = ("throughput", "fairness", "energy-epoch", "energy-example")
-
 
 @dataclass(frozen=True, slots=True)
 class Way:
@@ -24,14 +22,12 @@ class Way:
         ends_s: Until each ends, by its position among all jobs; empty where only paces count.
         joules: Until the last ends.
         slow: Step over step alone of each, by its position, while all run.
-        own_j: Joules of an epoch of each, or of an example, together, while all run.
     """
 
     group: Group | Hybrid
     ends_s: dict[int, float]
     joules: float
     slow: dict[int, float]
-    own_j: float
 
     @property
     def takes(self):
@@ -42,19 +38,12 @@ class Way:
 def way(jobs, positions, plan, objective, level):
     """What comes of the jobs at `positions` under `plan`."""
     own = [jobs[at] for at in positions]
-    if objective not in BY_PACE:
+    if objective != "throughput":
         ends_s, joules = lived(own, plan, level)
-        return Way(plan.group, dict(zip(positions, ends_s, strict=True)), joules, {}, 0.0)
+        return Way(plan.group, dict(zip(positions, ends_s, strict=True)), joules, {})
     steps, _ = paces(own, plan, list(range(len(own))), level)
-    nominal, _ = paces(own, plan, list(range(len(own))), "p50")
     slow = {positions[at]: step / own[at].profile.step_s for at, step in steps.items()}
-    own_j = 0.0
-    for at, step_s in steps.items():
-        workload = own[at].profile.workload
-        counted = 1 / workload.batch if objective == "energy-example" else workload.steps_per_epoch
-        power_w = 200.0 * own[at].profile.gpu_s / nominal[at] + IDLE_W / len(own)
-        own_j += counted * step_s * power_w
-    return Way(plan.group, {}, 0.0, slow, own_j)
+    return Way(plan.group, {}, 0.0, slow)
 
 
 def lived(jobs, plan, level):
@@ -98,12 +87,8 @@ def paces(jobs, plan, running, level):
 
 def cost(jobs, ways, objective):
     """What groups one after another cost."""
-    if objective in BY_PACE:
-        if objective in ("energy-epoch", "energy-example"):
-            return sum(each.own_j for each in ways)
-        takes = [each.takes for each in ways]
-        worst = max(max(each.slow.values()) / each.takes for each in ways)
-        return sum(takes) / len(jobs) * (worst if objective == "fairness" else 1)
+    if objective == "throughput":
+        return sum(each.takes for each in ways) / len(jobs)
     now_s, joules, ends, before = 0.0, 0.0, {}, None
     for each in ways:
         pause_s = 0.0 if before is None else repartition_s(before, each.group)
@@ -160,7 +145,7 @@ def best(jobs, gpu, objective, level="p50", *, root=True, phases_on_mig=False):
         cost(jobs, [way(jobs, everyone, plan, objective, level)], objective)
         for plan in each_kind_once(plans(jobs, on_mig=True), jobs)
     ]
-    if objective in ("throughput", "fairness"):
+    if objective == "throughput":
         at_once.append(1.0)  # one after another, by definition
     known, in_groups = {}, []
     for order in orders(jobs):

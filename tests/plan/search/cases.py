@@ -18,10 +18,7 @@ A30, L40S = gpu("a30-24gb"), gpu("l40s-48gb")
 # Seven instances, and parts of each, make more plans than can be tried. Parts are tried on the A30.
 _LARGE = replace(gpu("a100-40gb"), sources={})
 A100 = replace(_LARGE, mig=tuple(each for each in _LARGE.mig if each.name != "1g.5gb"))
-OBJECTIVES = (
-    "makespan", "throughput", "mean-completion", "energy", "energy-epoch", "energy-example",
-    "fairness", "deadlines",
-)  # fmt: skip
+OBJECTIVES = ("makespan", "throughput", "mean-completion", "energy", "deadlines")
 NAMES = (
     "resnet26-cifar10-bs128", "resnet50-imagenet64-bs128", "bert-base-finetune-bs16",
     "resnet152-imagenet-bs32", "mobilenetv3_large_100-imagenet64-bs32", "gpt2-small-finetune-bs2",

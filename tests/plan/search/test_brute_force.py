@@ -39,7 +39,7 @@ def test_without_mig_the_plan_found_costs_what_the_best_plan_costs(objective, le
 
 @pytest.mark.parametrize(
     ("objective", "count"),
-    [("makespan", 2), ("energy", 2), ("fairness", 2), ("mean-completion", 2), ("throughput", 3)],
+    [("makespan", 2), ("energy", 2), ("mean-completion", 2), ("throughput", 3)],
 )
 def test_no_groups_on_instances_one_after_another_are_better(objective, count):
     random = Random(f"phases {objective}")

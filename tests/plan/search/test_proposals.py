@@ -23,7 +23,7 @@ def test_copies_are_worked_out_once():
     assert asked.question.predictor.asked == predictions
 
 
-@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy", "fairness"])
+@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy"])
 def test_a_job_that_fits_nowhere_has_no_plan(objective):
     assert one_gpu([SMALL, HUGE], objective).best((0, 1)) is None
     assert one_gpu([SMALL, HUGE], objective).best((0,)) is not None

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from advisor.plan.search.fleet.placement import FleetGroup, PlacedGroup, Problem
 
-# CP-SAT takes integers. Units of time in the longest plan; parts of a slowdown of 1; parts of the
-# joules of an idle GPU in one unit of time. All values are rounded down, so that the least cost
-# found is a lower bound.
-_RESOLUTION, _SLOWDOWN_PARTS, _IDLE_PARTS = 2**16, 10_000, 1_000
+# CP-SAT takes integers. Units of time in the longest plan; parts of the joules of an idle GPU in
+# one unit of time. All values are rounded down, so that the least cost found is a lower bound.
+_RESOLUTION, _IDLE_PARTS = 2**16, 1_000
 _LEAST_IDLE_W = 1.0
 
 
@@ -135,21 +134,6 @@ class PackingModel:
             len(group.members) * start + sum(map(self._units, group.ends_s)) * there
             for group, there, start in self._pieces
         )
-
-    def worst_slowdown(self) -> Any:
-        """Largest ratio of the end of a job to its time alone."""
-        most = self.latest * _SLOWDOWN_PARTS
-        worst = self.model.new_int_var(0, most, "")
-        for group, there, start in self._pieces:
-            for kind, end_s in set(zip(group.members, group.ends_s, strict=True)):
-                alone = 1 + self._units(self.problem.alone_s[kind])
-                ends = start + self._units(end_s) * there
-                self.model.add(alone * worst >= _SLOWDOWN_PARTS * ends)
-        return worst
-
-    def slowdown(self, wanted: float) -> float:
-        """The least slowdown that a value of `worst_slowdown` stands for."""
-        return (wanted - 1) / _SLOWDOWN_PARTS  # whole parts are rounded up
 
     def late_jobs(self) -> Any:
         """Number of jobs that miss their deadlines."""

@@ -10,7 +10,7 @@ from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 
 NO_MIG = replace(H200, mig=(), memory_slices=0)
-AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
+AIMS = ("makespan", "mean-completion", "throughput", "energy", "deadlines")
 PROFILES = [
     synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002),
     synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2),

@@ -63,8 +63,6 @@ def cost_of(batches, way, predictor, terms):
             return max(free_s)
         case "mean-completion":
             return fsum(end_s for _, end_s in ends) / len(ends)
-        case "fairness":
-            return max(end_s / alone_s(job) for job, end_s in ends)
         case "deadlines":
             return sum(job.deadline_s is not None and end_s > job.deadline_s for job, end_s in ends)
         case "energy":

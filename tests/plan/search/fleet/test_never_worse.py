@@ -28,7 +28,7 @@ from tests.plan.search.fleet.drawn import (
     made,
     planned,
 )
-from tests.plan.search.fleet.obvious import alone_s, greedy_costs
+from tests.plan.search.fleet.obvious import greedy_costs
 from tests.plan.search.fleet.test_packing import group
 from tests.plan.stand_in import StandIn
 
@@ -62,9 +62,6 @@ def reported_cost(found):
             return sum(each.at(level) for each in found.ends_s) / len(found.jobs)
         case "energy":
             return found.energy_j.at(level)
-        case "fairness":
-            pairs = zip(found.jobs, found.ends_s, strict=True)
-            return max(end_s.at(level) / alone_s(job) for job, end_s in pairs)
         case "deadlines":
             return len(found.late)
 

@@ -13,7 +13,7 @@ from advisor.plan.search.fleet.placement import FleetGroup, Problem, dealt
 from advisor.sharing import Mps, Naive, Serial
 from tests.plan.search.fleet.twin import least_cost
 
-AIMS = ("makespan", "mean-completion", "throughput", "energy", "fairness", "deadlines")
+AIMS = ("makespan", "mean-completion", "throughput", "energy", "deadlines")
 
 
 @st.composite
