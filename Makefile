@@ -59,9 +59,6 @@ SCORED = $(BIN)/python -m research.$(1) benchmarks/$(2) >$(VENV)/score && \
 # committed data.
 report: $(VENV)/dev
 	$(call SCORED,script_score,scripts)
-	$(call SCORED,loader_score,loaders)
-	$(call SCORED,execution_score,executions)
-	$(call SCORED,pinning_score,pinning)
 	$(call SCORED,own_pace_score,own-pace)
 	$(call SCORED,own_step_score,own-steps)
 	$(BIN)/python -m research.studies_reproduced

@@ -68,16 +68,13 @@ class Advisor(Sources):
         """
         from advisor.launch.commands import with_commands
         from advisor.plan.host_bound import variants_of
-        from advisor.plan.remedies import remedies
 
         found = self.jobs(jobs)
         advised = self._ranked(found, objective, conditions, level)
         variants, refused = variants_of(found, self.card.key, self.profiles)
-        best = advised.best.prediction
         return replace(
             with_commands(advised), standing=self.standing(found), variants=variants,
             refused_variants=refused,
-            remedies=remedies(advised.jobs, self.card, best, self.predictor, variants),
         )  # fmt: skip
 
     def recommend_roughly(
@@ -91,7 +88,7 @@ class Advisor(Sources):
         """As `recommend`, from a search that stops early, as of `Question.rough`.
 
         To look at while the whole search goes on, which needs the same predictions: without
-        commands, variants and remedies.
+        commands and variants.
         """
         found = self.jobs(jobs)
         advised = self._ranked(found, objective, conditions, level, rough=True)

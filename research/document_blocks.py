@@ -23,11 +23,9 @@ from research import (
     recommended,
     set_aside,
 )
-from research.execution_table import execution_table
 from research.figures import Figures
 from research.own_pace_score import own_pace_table
 from research.own_step_score import own_step_table
-from research.pinning_score import pinning_table
 from research.priority_score import priority_table
 from research.script_table import script_tables
 from research.sections import joined, noise_text
@@ -61,8 +59,6 @@ def blocks(found: Figures) -> Mapping[Path, Mapping[str, str]]:
             "left-out": gpu_left_out.tables(found.left_out),
             "priorities": priority_table(),
             "validation": _advice(found),
-            "executions": execution_table(),
-            "pinning": pinning_table(),
             "own-pace": own_pace_table(),
             "own-steps": own_step_table(),
         },

@@ -38,11 +38,6 @@ _TOGETHER = (
 )  # fmt: skip
 _MIXES = "mixes of these scripts"
 _OF_ZOO = "scripts-z"
-_CASES = {
-    "workers": "more loader workers, from the profile with the fewest",
-    "together": "jobs that decode images, with cores of their own",
-    "crowded": "the same on fewer cores than processes",
-}
 _LEARNT = {
     "profiles alone": "these from the profiles alone, host not checked",
     "no waits": "the same, were it not known when scripts wait for the GPU",
@@ -70,7 +65,6 @@ def script_tables(ours: Ours) -> str:
         *(line for name, found in scripts["by_commands"].items()
           for line in by_commands(found, COMMANDS[name], ours)),
         *another_host([scripts["by_commands"][name]["by_plan"] for name in _HOSTS]),
-        *loaders(committed("loaders")),
         *batches(committed("batch-sizes")),
     ]  # fmt: skip
     return joined(
@@ -162,12 +156,6 @@ def another_host(hosts: Sequence[Scores]) -> Iterator[tuple[str, ...]]:
         those = [each for each in apart if each["mode"] == mode]
         words = "such mixes on H200s, by a real run on another host instead of a prediction"
         yield _line(f"{words}, {MODE_WORDS[mode]}", those, "-")
-
-
-def loaders(steps: Scores) -> Iterator[tuple[str, ...]]:
-    """Jobs whose loaders decode images, each case a line."""
-    for case, words in _CASES.items():
-        yield _line(words, [each for each in steps if each["case"] == case], "-")
 
 
 def batches(scores: Scores) -> Iterator[tuple[str, ...]]:

@@ -4,11 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.plan.bottlenecks import Binding
-from advisor.prediction.interval import Interval
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
@@ -19,9 +17,6 @@ _WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
 _FAR = 2 / 3
 # A variant whose step takes less than this share of the job's is shown: a choice.
 _FASTER = 0.95
-RemedyKind = Literal[
-    "loader workers", "shared loading", "no waits", "CUDA graph", "torch.compile", "fusing"
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,23 +37,6 @@ class HostBound:
     step_s: float
     variant: str | None
     variant_step_s: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """A change to a job, and how much faster the job then trains.
-
-    Attributes:
-        workers: Number of loader workers to change to; None: the change is another one.
-        gain: Step before the change over step after it, in the same plan; predicted, not measured.
-        alone: The same where the job has the GPU for itself; None: its mates change too.
-    """
-
-    job: str
-    kind: RemedyKind
-    workers: int | None
-    gain: Interval
-    alone: Interval | None = None
 
 
 def host_bound(

@@ -5,7 +5,6 @@ from typing import Literal
 
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.host_bound import Remedy
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.prediction.interval import Interval, Level
 from advisor.prediction.mix_prediction import MixPrediction
@@ -180,7 +179,6 @@ class Recommendation:
             to search.
         variants: Profiles of the same work with another loader or execution.
         refused_variants: Why files with the names of such profiles could not be read.
-        remedies: Changes to the jobs that make them faster under the best plan.
     """
 
     gpu: Gpu
@@ -197,7 +195,6 @@ class Recommendation:
     standing: Standing = Standing()
     variants: tuple[Profile, ...] = ()
     refused_variants: tuple[str, ...] = ()
-    remedies: tuple[Remedy, ...] = ()
 
     @property
     def best(self) -> Plan:

@@ -22,7 +22,7 @@ from advisor.report.headline import (
     shown_cost,
     with_estimates_named,
 )
-from advisor.report.host_text import host_path, remedies
+from advisor.report.host_text import host_path
 from advisor.report.sharing_words import way_advised
 from advisor.report.treatment_text import lengths_apart, promises
 from advisor.sharing import Mps, Naive
@@ -33,9 +33,6 @@ _FELT = 1.05
 
 _TREATED = 1.05
 """A job is treated better that is so many times as fast."""
-
-_MUCH = 1.3
-"""A change that makes a job so many times as fast matters as much as how it shares."""
 
 _TOGETHER = (str(Naive()), str(Mps()))
 
@@ -48,12 +45,13 @@ def answer(advised: Recommendation) -> str:
 def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
     """A recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
 
-    Without `hints`, remedies are left out unless they come first or gain much, and so are slow
-    hosts, which job an alternative treats better and by what rule the best plan comes first.
+    Without `hints`, slow hosts are left out unless they come first, and so are which job an
+    alternative treats better and by what rule the best plan comes first.
     """
     found = verdict(advised)
     host_first = "fix-host-first" in found.answers
-    changes = list(_changes(advised, found, all_of_them=hints or host_first))
+    shown = bool(found.host_bound) and (hints or host_first)
+    hosts = [host_path(found.host_bound, first=host_first)] if shown else []
     noted = [said] if (said := with_estimates_named(advised.standing, "")) else []
     if (stretch := advised.best.prediction.host_stretch) > _FELT:
         noted.append(
@@ -66,18 +64,7 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
         noted.append(cap_note(cap_w))
     plan = [_advice(advised), *_starved(advised), *promises(advised), _how_sure(advised)]
     plan += _others(advised, found, hints=hints)
-    return tuple([*changes, *plan, *noted] if host_first else [*plan, *changes, *noted])
-
-
-def _changes(advised: Recommendation, found: Verdict, *, all_of_them: bool) -> Iterator[str]:
-    """What would make jobs faster in any sharing, or only what gains much and loses nothing."""
-    if not all_of_them:
-        much = [each for each in advised.remedies if each.gain.p50 >= _MUCH and each.gain.p05 > 1]
-        yield from remedies(much, brief=True)
-        return
-    if found.host_bound:
-        yield host_path(found.host_bound, first="fix-host-first" in found.answers)
-    yield from remedies(advised.remedies)
+    return tuple([*hosts, *plan, *noted] if host_first else [*plan, *hosts, *noted])
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:

@@ -88,7 +88,6 @@ def _verdict(advised: Recommendation) -> dict[str, Any]:
             "within_error": rival.within_error,
         },
         "host_bound": [asdict(each) for each in found.host_bound],
-        "remedies": [asdict(each) for each in advised.remedies],
     }  # fmt: skip
 
 

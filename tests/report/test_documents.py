@@ -75,7 +75,7 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     }  # fmt: skip
     verdict = document["verdict"]
     assert verdict.keys() == {
-        "answers", "text", "binding", "runner_up", "host_bound", "remedies",
+        "answers", "text", "binding", "runner_up", "host_bound",
     }  # fmt: skip
     assert verdict["binding"].keys() == {"limit", "of_each_job", "host_shares", "uses", "memory"}
     assert verdict["runner_up"].keys() == {"rank", "sharing", "behind", "within_error"}

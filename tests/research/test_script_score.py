@@ -12,7 +12,6 @@ from research.script_table import (
     another_host,
     by_commands,
     committed,
-    loaders,
     mixes,
     script_tables,
 )
@@ -112,11 +111,6 @@ def test_a_real_run_on_another_host_is_compared_as_if_it_were_a_prediction():
     (line,) = another_host([[step, other], [step | {"measured_s": 0.03}]])
     assert line[1:] == ("2", "41.7 %", "41.7 %", "-", "-")  # half more, and a third less
     assert line[0].endswith("another host instead of a prediction, MPS")
-
-
-def test_each_case_of_loaders_is_a_line():
-    steps = [{"case": case, "error": 0.05} for case in ("workers", "together", "crowded")]
-    assert [line[2] for line in loaders(steps)] == ["5.0 %"] * 3
 
 
 def test_the_document_has_all_tables():
