@@ -17,13 +17,6 @@ def filled(policy, room, alone_s, kinds=None):
     return queue
 
 
-def test_the_first_to_come_starts_first_on_the_emptiest_gpu():
-    queue = filled("first-come", GpuCapacity(PLACES), [9, 1])
-    assert queue.take([(PlacedJob(7, 0),), ()]) == JobStart(0, 1, 0)
-    assert queue.take([(PlacedJob(7, 0),), (PlacedJob(0, 0),)]) == JobStart(1, 0, 1)
-    assert queue.take([()]) is None
-
-
 def test_the_shortest_starts_first_and_of_equals_the_first():
     queue = filled("shortest-first", GpuCapacity(PLACES), [9, 1, 1])
     assert [queue.take([()]).job for _ in range(3)] == [1, 2, 0]
@@ -36,12 +29,6 @@ def test_nobody_overtakes_a_job_that_waits_for_memory():
     queue = filled("first-come", small_only, [9, 1])
     assert queue.take([(PlacedJob(7, 0),)]) is None
     assert queue.take([()]) == JobStart(0, 0, 0)
-
-
-def test_best_fit_starts_whoever_adds_most_even_if_another_came_first():
-    worth = {(0,): 1.0, (1,): 1.0, (7,): 1.0, (0, 7): 1.2, (1, 7): 1.9}
-    room = GpuCapacity(PLACES, worth=lambda seats: worth[tuple(seat.job for seat in seats)])
-    assert filled("best-fit", room, [1, 1]).take([(PlacedJob(7, 0),)]) == JobStart(1, 0, 1)
 
 
 def test_best_fit_lets_a_job_wait_rather_than_slow_its_mates_for_nothing():

@@ -60,22 +60,6 @@ def test_a_waiting_job_takes_the_instance_that_gets_free():
     assert found.jobs[2].start_s == found.jobs[0].end_s.p50
 
 
-def test_a_job_too_big_for_a_small_instance_takes_one_that_holds_it():
-    big = Job(synthetic.profile("cnn-cifar10-bs500", memory_mib=40_000))
-    found = over_time(at_start(big, SHORT), "mig=1g.18gb,4g.71gb")
-    assert [each.place for each in found.jobs] == [1, 0]
-
-
-def test_validation_and_checkpoints_cost_time():
-    slow = replace(SHORT, epochs=2, validation_s=3, checkpoint_s=1)
-    found = over_time(at_start(slow))
-    assert found.makespan_s.p50 == pytest.approx(2 * (1 + 3 + 1))
-    kinds = [(each.kind, each.epoch) for each in parts(0, slow, found.usage)]
-    assert kinds == [
-        (kind, epoch) for epoch in (1, 2) for kind in ("training", "validation", "checkpoint")
-    ]
-
-
 def test_the_parts_of_a_job_follow_each_other_at_the_pace_of_its_mates():
     slow = replace(LONG, epochs=1.5, validation_s=1)
     arrivals = at_start(slow, SHORT)
@@ -137,12 +121,3 @@ def test_a_job_of_unknown_length_is_refused():
                                                           examples_per_epoch=None)))  # fmt: skip
     with pytest.raises(InvalidInput, match="length of an epoch"):
         over_time(at_start(endless))
-
-
-def test_the_shortest_first_completes_sooner_on_average():
-    arrivals = at_start(LAST, LONG, SHORT)
-    first, shortest = (
-        over_time(arrivals, "serial", policy=policy) for policy in ("first-come", "shortest-first")
-    )
-    assert shortest.mean_completion_s < first.mean_completion_s
-    assert shortest.makespan_s.p50 == pytest.approx(first.makespan_s.p50)
