@@ -1,8 +1,8 @@
 """Models fitted before, by another test, process or session: a fit takes seconds.
 
-Nothing old is taken for new: a model is found by what it was fitted to, by every source that
-fitting imports, by the versions of what it computes with and by the processor that this was told
-to compute for. Tests of fitting call `fit` itself.
+A model is found by what it was fitted to, by all sources of the package, by the versions of the
+libraries it is computed with and by the processor that this was told to compute for. Tests of
+fitting call `fit` itself.
 """
 
 import os
@@ -24,15 +24,13 @@ from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"
-SOURCES = ("english.py", "errors.py", "hardware", "measure/process", "measure/solo/traced_step.py",
-           "prediction", "sharing", "validate/folds.py", "workload")  # fmt: skip
 _LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
 
 _KEPT_S = 7 * 24 * 3600
 
 _known = {}
-# As it is before any fixture: one of them within another would wait for its own lock.
-_FITTED_ANEW = Folds.model_without
+# Taken before any fixture replaces it, which would wait for its own lock.
+_FIT_AGAIN = Folds.model_without
 
 
 def fit(profiles, runs, gpu):
@@ -57,7 +55,7 @@ def folds_fitted_once():
     def model_without(folds, family):
         runs = map(run_line, folds.runs)
         given = ("without", family, folds.gpu.key, *_profiles(folds.profiles.values()), *runs)
-        return _once(given, lambda: _FITTED_ANEW(folds, family))
+        return _once(given, lambda: _FIT_AGAIN(folds, family))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Folds, "model_without", model_without)
@@ -72,7 +70,7 @@ def _once(given, make):
 
 
 def _kept(path, make):
-    """What lies in `path`, where `make` puts it the first time; who comes meanwhile waits."""
+    """Return the model in `path`; under a lock `make` puts it there the first time."""
     _FOLDER.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("w") as lock:
         flock(lock, LOCK_EX)
@@ -95,12 +93,10 @@ def _profiles(profiles):
 
 @cache
 def _sources():
-    """What fitting is made of, as one digest."""
     found = sha256(f"{sys.version} {os.environ.get('OPENBLAS_CORETYPE')}".encode())
     for name in _LIBRARIES:
         found.update(f"{name} {version(name)}\n".encode())
     package = _ROOT / "advisor"
-    paths = [path for name in SOURCES for path in (package / name, *(package / name).rglob("*"))]
-    for path in sorted(path for path in paths if path.suffix in {".py", ".json"}):
+    for path in sorted(each for each in package.rglob("*") if each.suffix in {".py", ".json"}):
         found.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
     return found.hexdigest()

@@ -1,5 +1,7 @@
 """A predictor simple enough to check by hand; the planner must not care which one it asks."""
 
+from dataclasses import replace
+
 from advisor.hardware.catalogue import gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.prediction.interval import Interval
@@ -123,3 +125,15 @@ class StandIn:
     def _epoch(self, profile, step_s):
         steps = profile.workload.steps_per_epoch
         return None if steps is None else self._around(steps * step_s)
+
+
+class Apart:
+    """Jobs that do not slow each other on the GPU."""
+
+    def predict(self, profiles, sharing):
+        mix = StandIn(wide=0).predict(profiles, Serial())
+        jobs = tuple(replace(job, slowdown=1.0) for job in mix.jobs)
+        return replace(mix, sharing=sharing, jobs=jobs, weighted_speedup=float(len(jobs)))
+
+    def surrogate(self, _profiles):
+        return None

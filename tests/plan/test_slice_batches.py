@@ -12,7 +12,7 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import Instance, Mig
 from tests import synthetic
 from tests.fitted import fit
-from tests.prediction.test_batch_profile import LARGE, SMALL
+from tests.prediction.test_other_batch import LARGE, SMALL
 
 H200 = gpu("h200-141gb")
 BOTH = (SMALL, LARGE)

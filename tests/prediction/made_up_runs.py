@@ -4,13 +4,19 @@ from dataclasses import replace
 from random import Random
 
 from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.physics_fit import _START
-from advisor.prediction.physics import replay_mix
+from advisor.prediction.physics import Physics, replay_mix
+from advisor.prediction.replay import TimeSlicing
 from advisor.sharing import parse_sharing
 from advisor.workload.measured import Window
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
+PHYSICS = Physics(
+    packing=0.45,
+    slicing=TimeSlicing(slice_s=0.001, patience_s=0.0002, switch_s=0.0001),
+    ceded=0.05,
+    bandwidth=0.5,
+)
 TRUTH = 1.2  # how much slower than replayed these made-up runs are
 NAMES = (
     "resnet26-cifar10-bs128",
@@ -35,7 +41,7 @@ def made_up_runs():
         degree = random.choice((2, 3))
         chosen = [PROFILES[name] for name in random.sample(NAMES, degree)]
         sharing = ("naive", "mps", "mps=" + ",".join(["43"] * degree))[number % 3]
-        steps = TRUTH * replay_mix(chosen, parse_sharing(sharing), H200, _START)
+        steps = TRUTH * replay_mix(chosen, parse_sharing(sharing), H200, PHYSICS)
         run = synthetic.run(chosen, sharing, run_id=f"r{number}")
         tenants = tuple(
             replace(tenant, windows=(Window(step, 1.0),) * 3)

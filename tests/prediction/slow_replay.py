@@ -22,8 +22,6 @@ class SlowTenant:
     ready: float = 0.0
     left: float = 0.0
     steps: float = 0.0
-    kept: float = 0.0  # slots of its running blocks, and ticks until these end
-    block: float = 0.0
 
     def start_at(self, kernel):
         """Begin in the middle of a step, as the fast replay lets its tenants do."""
@@ -38,35 +36,21 @@ class SlowTenant:
         if self.at == len(self.duration):
             self.at, self.steps = 0, self.steps + 1
             self.host_start = max(self.host_start + self.host, now - self.lead)
-        self.left, self.kept = self.duration[self.at], 0.0
+        self.left = self.duration[self.at]
         self.ready = max(now + self.gap, self.host_start + self.launch[self.at])
 
     def copies(self):
         return self.in_turns is not None and not self.in_turns[self.at]
 
-    def drains(self, limit):
-        waves = self.waves[self.at] / limit
-        wave = self.duration[self.at] / ceil(waves)
-        return waves > 1 and wave / min(1, limit / self.demand[self.at]) >= 10
+    def slots(self, limit):
+        return min(1, self.waves[self.at], limit)
 
     def in_last_wave(self, limit):
-        waves = self.waves[self.at] / limit
-        return self.drains(limit) and self.left - 1e-9 <= self.duration[self.at] / ceil(waves)
-
-    def still(self, limit):
-        return 0.9 if self.drains(limit) else 1
-
-    def wave(self, limit, exponent):
-        stretched = self.duration[self.at] / limited_pace(limit / self.demand[self.at], exponent)
-        return stretched / ceil(max(1, self.waves[self.at] / limit))
-
-    def run_on(self, ticks, filled, wave, *, last):
-        """Its blocks keep `filled` slots; those that have just got theirs have a wave to go."""
-        fresh = max(0, filled - self.kept) / filled if filled else 0
-        self.block += fresh * (wave - self.block) - ticks
-        self.kept = filled if self.block > 1e-9 or not last else 0
-        while self.block < 1e-9:
-            self.block += wave
+        """Whether the last blocks of a grid of several long waves run, so that slots empty."""
+        waves, duration = self.waves[self.at] / limit, self.duration[self.at]
+        wave = duration / ceil(waves)
+        drains = waves > 1 and wave / min(1, limit / self.demand[self.at]) >= 10
+        return drains and self.left - 1e-9 <= wave
 
     def done(self):
         return self.steps + (sum(self.duration[: self.at + 1]) - self.left) / sum(self.duration)
@@ -79,90 +63,38 @@ def limited_pace(share, exponent):
     return share * 4 ** ((1 - exponent) * (1 - share ** (2 / 3)) / (1 - 0.25 ** (2 / 3)))
 
 
-def slow_mps(tenants, limits, exponents, ceded, ticks, *, late=()):
-    """Ticks a step of each tenant, after a quarter of the time to warm up.
-
-    Of those that come `late`, 0 or 1 each, blocks start where no other's wait to.
-    """
-    late = late or [0] * len(tenants)
+def slow_mps(tenants, limits, exponents, ceded, ticks):
+    """Ticks a step of each tenant, after a quarter of the time to warm up."""
     known = {}
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
         queue = [i for i, tenant in enumerate(tenants) if tenant.ready <= now]
-        queue.sort(key=lambda i: (late[i], tenants[i].ready, i))
+        queue.sort(key=lambda i: (tenants[i].ready, i))
         # Nothing else bears on what they get, which few things do from tick to tick.
-        state = tuple([
-            (i, tenants[i].at, tenants[i].in_last_wave(limits[i]), late[i] and tenants[i].kept)
-            for i in queue
-        ])  # fmt: skip
+        state = tuple([(i, tenants[i].at, tenants[i].in_last_wave(limits[i])) for i in queue])
         if state not in known:
-            known[state] = _got(
-                tenants, queue, limits=limits, exponents=exponents, ceded=ceded, late=late
-            )
-        used, paces, filled, lost = known[state]
-        for i, pace, slots in zip(queue, paces, filled, strict=True):
-            if late[i]:
-                wave = tenants[i].wave(limits[i], exponents[i])
-                tenants[i].run_on(1 / max(1, used), slots, wave, last=i in lost)
+            known[state] = _shared_out(tenants, queue, limits, exponents, ceded)
+        used, paces = known[state]
+        for i, pace in zip(queue, paces, strict=True):
             if pace > 0:
                 tenants[i].work(pace / max(1, used), now + 1)
     return _ticks_a_step(tenants, before, ticks)
 
 
-def _got(tenants, queue, *, limits, exponents, ceded, late):
-    """SMs that the queue uses together, pace and slots of each in it, and who loses slots."""
-    filled, still_held, lost = _filled(tenants, queue, limits, ceded, late)
-    used, paces = 0.0, []
+def _shared_out(tenants, queue, limits, exponents, ceded):
+    """SMs that the queue uses together, and the pace of each tenant in it."""
+    free, used, paces = 1.0, 0.0, []
     for place, i in enumerate(queue):
-        wanted = tenants[i].demand[tenants[i].at]
-        started = filled[place] / _slots(tenants[i], limits[i])
-        used += still_held[place] * started * min(wanted, limits[i])
-        paces.append(started * limited_pace(limits[i] / wanted, exponents[i]))
-    return used, paces, filled, lost
-
-
-def _slots(tenant, limit):
-    return min(1, tenant.waves[tenant.at], limit)
-
-
-def _filled(tenants, queue, limits, ceded, late):
-    """Slots of each kernel in the queue, the share of these that it keeps from the others.
-
-    And who has them only until its running blocks end.
-    """
-    outranked = [i for i in queue if late[i] > late[queue[0]]]
-    free, taken = 1.0, sum(tenants[i].still(limits[i]) * tenants[i].kept for i in outranked)
-    filled, still_held, lost = [], [], []
-    for place, i in enumerate(queue):
-        behind = queue[place + 1 :]
-        alike = sum(_slots(tenants[j], limits[j]) for j in behind if late[j] == late[i])
-        later = sum(_slots(tenants[j], limits[j]) for j in behind if late[j] > late[i])
-        mine = tenants[i].kept if i in outranked else 0
-        taken -= tenants[i].still(limits[i]) * mine
-        last = tenants[i].in_last_wave(limits[i])
-        running = 0 if last else taken
-        if i in outranked:
-            others = max(running, ceded * min(1, alike))
-        else:
-            firsts = len(queue) - len(outranked)
-            others = max(running, 0.02 * firsts * later) + ceded * min(1, alike)
-        slots = max(0, min(_slots(tenants[i], limits[i]), free - others))
-        if slots < mine:
-            lost.append(i)
-        filled.append(max(slots, mine))
-        still_held.append(tenants[i].still(limits[i]) if last or i in lost else 1)
-        free -= still_held[-1] * filled[-1]
-    return filled, still_held, lost
-
-
-def _copied(tenants, now):
-    """Who copies from or to the host in this tick, which needs no turn."""
-    copying = [tenant.copies() and tenant.ready <= now for tenant in tenants]
-    for tenant, copies in zip(tenants, copying, strict=True):
-        if copies:
-            tenant.work(1, now + 1)
-    return copying
+        tenant, limit = tenants[i], limits[i]
+        behind = sum(tenants[j].slots(limits[j]) for j in queue[place + 1 :])
+        filled = max(0, min(tenant.slots(limit), free - ceded * min(1, behind)))
+        held = 0.9 if tenant.in_last_wave(limit) else 1
+        free -= held * filled
+        demand, started = tenant.demand[tenant.at], filled / tenant.slots(limit)
+        used += held * started * min(demand, limit)
+        paces.append(started * limited_pace(limit / demand, exponents[i]))
+    return used, paces
 
 
 def slow_naive(tenants, slice_ticks, switch_ticks, ticks):
@@ -171,7 +103,10 @@ def slow_naive(tenants, slice_ticks, switch_ticks, ticks):
     for now in range(ticks):
         if now == ticks // 4:
             before = [tenant.done() for tenant in tenants]
-        copying = _copied(tenants, now)
+        copying = [tenant.copies() and tenant.ready <= now for tenant in tenants]
+        for tenant, copies in zip(tenants, copying, strict=True):
+            if copies:  # from or to the host, which needs no turn
+                tenant.work(1, now + 1)
         if switching:
             switching -= 1
             continue

@@ -1,78 +1,163 @@
-"""What follows from one profile is worked out once, and never mistaken for another profile's."""
+"""Values computed once a profile, on several cores, with one BLAS thread and cached factors."""
 
+import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
 from time import sleep
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
 from advisor.errors import InvalidInput
-from advisor.prediction import cache
+from advisor.prediction import parallel
 from advisor.prediction.cache import once_a_profile
-from advisor.workload.profile import Profile
+from advisor.prediction.cholesky import cholesky, factor, keep_factors
+from advisor.prediction.parallel import at_once, begun, in_processes, one_thread
 from tests.synthetic import profile
 
 
-def test_it_is_asked_once_for_the_same_profile_and_question() -> None:
-    asked = []
+def counted(answer):
+    """`answer` as computed once a profile, and the list of calls that it makes."""
+    calls = []
 
     @once_a_profile
-    def answer(one: Profile, share: float) -> str:
-        asked.append((one.name, share))
-        return f"{one.name} on {share}"
+    def once(one, share=1.0):
+        calls.append((one.name, share))
+        return answer(one, share)
 
+    return once, calls
+
+
+def test_each_question_of_a_profile_is_answered_once():
+    answer, calls = counted(lambda one, share: f"{one.name} on {share}")
     one = profile()
-    assert [answer(one, 0.5), answer(one, 0.5), answer(one, 0.25)] == [
-        f"{one.name} on 0.5", f"{one.name} on 0.5", f"{one.name} on 0.25"
-    ]  # fmt: skip
-    assert asked == [(one.name, 0.5), (one.name, 0.25)]
+    assert {answer(one, share) for share in (0.5, 0.5, 0.25)} == {
+        f"{one.name} on 0.5", f"{one.name} on 0.25"
+    }  # fmt: skip
+    assert calls == [(one.name, 0.5), (one.name, 0.25)]
 
 
-def test_profiles_that_come_and_go_never_get_each_others_answers() -> None:
-    @once_a_profile
-    def host_s(one: Profile) -> float | None:
-        return one.host_s
-
+def test_profiles_that_come_and_go_never_get_each_others_answers():
+    host_s, _ = counted(lambda one, _: one.host_s)
     first = profile()
-    for number in range(3 * cache._MOST):
+    for number in range(20_000):
         other = replace(first, host_s=1e-6 * (1 + number))
         assert host_s(other) == other.host_s
         del other  # its id may be the next one's
 
 
-def test_threads_that_ask_the_same_at_once_wait_for_one_answer() -> None:
-    asked, both_here = [], Barrier(2)
-
-    @once_a_profile
-    def answer(one: Profile) -> str:
-        asked.append(one.name)
-        sleep(0.05)  # the other thread asks meanwhile
-        return one.name
-
-    one = profile()
-
-    def ask() -> str:
-        both_here.wait()
-        return answer(one)
-
+def test_threads_with_the_same_question_wait_for_one_answer():
+    answer, calls = counted(lambda one, _: sleep(0.05) or one.name)
+    one, both = profile(), Barrier(2)
     with ThreadPoolExecutor(2) as threads:
-        found = [each.result() for each in [threads.submit(ask), threads.submit(ask)]]
-    assert found == [one.name] * 2
-    assert asked == [one.name]
+        found = list(threads.map(lambda _: both.wait() < 2 and answer(one), "ab"))
+    assert (found, len(calls)) == ([one.name] * 2, 1)
 
 
-def test_what_failed_is_tried_again() -> None:
-    asked = []
-
-    @once_a_profile
-    def answer(one: Profile) -> str:
-        asked.append(one.name)
-        if len(asked) == 1:
+def test_a_computation_that_failed_is_tried_again():
+    def fail_once(one, _):
+        if len(calls) == 1:
             raise InvalidInput("not yet")
         return one.name
 
+    answer, calls = counted(fail_once)
     one = profile()
     with pytest.raises(InvalidInput, match="not yet"):
         answer(one)
     assert answer(one) == one.name
+
+
+@pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
+def test_answers_come_in_the_order_of_the_questions_on_any_cores(monkeypatch, cores):
+    monkeypatch.setattr(parallel, "allowed_cores", lambda: cores)
+    waited = begun(lambda most: at_once(lambda number: number**2, range(most)), range(20))
+    assert waited() == [[number**2 for number in range(most)] for most in range(20)]
+    with pytest.raises(ZeroDivisionError):
+        at_once(lambda number: 1 / number, [1, 0])
+
+
+def test_blas_has_one_thread_inside_the_block_and_as_many_as_before_after_it():
+    def threads():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    before = threads()
+    with one_thread():
+        with one_thread():
+            assert set(threads()) <= {1}
+        assert set(threads()) <= {1}
+    assert threads() == before
+
+
+class Interrupted:
+    """Work whose process is interrupted, as by Ctrl-C, while it hands it out."""
+
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        return sleep, (600,)
+
+
+def test_an_interrupt_while_processes_start_is_not_lost():
+    with (
+        pytest.raises(KeyboardInterrupt),
+        in_processes(str, [1], 1, sleep, (Interrupted(),)) as found,
+    ):
+        next(found)
+
+
+def test_worker_processes_end_with_a_parent_that_is_killed():
+    code = (
+        "from time import sleep\n"
+        "from advisor.prediction.parallel import in_processes\n"
+        "with in_processes(sleep, [600], 1, print, ('begun',)) as found:\n    next(found)\n"
+    )
+    at_once = os.environ | {"PYTHONUNBUFFERED": "1"}  # its processes inherit this, but not -u
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=at_once, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as started:
+        assert started.stdout.readline() == b"begun\n"
+        started.kill()
+        assert started.stdout.read() == b""  # until nobody is left who could write to it
+
+
+def covariance(points, seed=0):
+    rows = np.random.default_rng(seed).normal(size=(points, 3))
+    apart = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
+    return np.exp(-apart / 2) + 0.1 * np.eye(points)
+
+
+@given(st.integers(1, 200), st.integers(0, 9))
+def test_the_blocked_factor_whitens_as_numpys_in_double_precision(points, seed):
+    exact = covariance(points, seed)
+    columns = np.random.default_rng(seed).normal(size=(points, 2))
+    found = cholesky(exact.astype(np.float32)).whitened(columns)
+    assert found == pytest.approx(np.linalg.solve(np.linalg.cholesky(exact), columns), abs=1e-3)
+
+
+def test_a_factor_is_read_from_its_file_and_computed_again_if_that_is_damaged(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    points, calls = tuple((float(each), 1.0) for each in range(150)), []
+
+    def whitened():
+        def compute():
+            calls.append(1)
+            return cholesky(covariance(len(points)).astype(np.float32))
+
+        return factor(points, b"data", compute).whitened(np.ones((len(points), 2))).tobytes()
+
+    keep_factors(tmp_path / "sharing.json", {"mps": points})
+    first = whitened()
+    assert (whitened(), len(calls)) == (first, 1)
+    (path,) = (tmp_path / "cache").rglob("*.bin")
+    for damaged in (path.read_bytes()[:1000], path.read_bytes()[:-1] + b"\0"):
+        path.write_bytes(damaged)
+        assert whitened() == first
+    assert len(calls) == 3

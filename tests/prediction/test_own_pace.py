@@ -1,19 +1,17 @@
 """What the user's own runs of a job say of its pace."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.errors import InvalidInput
 from advisor.plan.paced_predictor import PacedPredictor
 from advisor.prediction.fit.own_pace_fit import own_paces
-from advisor.prediction.own_pace import OwnPace, at_own_pace
+from advisor.prediction.own_pace import at_own_pace
 from advisor.sharing import Mps, Serial
 from tests import synthetic
-from tests.plan.test_shared_cores import Apart
+from tests.plan.stand_in import Apart
 
 HOST_BOUND = synthetic.profile("resnet26-cifar10-bs128", host_s=0.010, gpu_s=0.002)
 GPU_BOUND = synthetic.profile("bert-base-finetune-bs16", host_s=0.004, gpu_s=0.020)
@@ -24,14 +22,6 @@ def learnt(*runs):
     return own_paces(PROFILES, runs, Apart())
 
 
-def host_learnt(*runs):
-    return learnt(*runs)[HOST_BOUND.name]
-
-
-def steps_learnt(*runs):
-    return learnt(*runs)[GPU_BOUND.name].beside
-
-
 def runs_of(*slowdowns, sharing="mps"):
     return [
         synthetic.run([HOST_BOUND, GPU_BOUND], sharing, slowdown=each, run_id=f"r{number}")
@@ -40,7 +30,7 @@ def runs_of(*slowdowns, sharing="mps"):
 
 
 def test_a_job_whose_host_was_faster_in_every_run_is_taken_to_be_so():
-    pace = host_learnt(*runs_of(*[0.7] * 9))
+    pace = learnt(*runs_of(*[0.7] * 9))[HOST_BOUND.name]
     assert pace.runs == 9
     assert pace.slowdown == pytest.approx(0.7**0.9)
     found = at_own_pace(HOST_BOUND, {HOST_BOUND.name: pace})
@@ -48,26 +38,10 @@ def test_a_job_whose_host_was_faster_in_every_run_is_taken_to_be_so():
     assert found.gpu_s == HOST_BOUND.gpu_s
 
 
-def test_one_run_counts_as_much_as_the_profile():
-    assert host_learnt(*runs_of(1.44)).slowdown == pytest.approx(1.2)
-
-
-def test_copies_in_a_run_are_one_run():
-    copies = synthetic.run([HOST_BOUND] * 3, slowdown=1.44)
-    assert host_learnt(copies) == host_learnt(*runs_of(1.44))
-
-
 def test_a_job_that_the_gpu_holds_back_tells_nothing_of_its_host():
     pace = learnt(*runs_of(2.0, 2.0))[GPU_BOUND.name]
     assert (pace.slowdown, pace.runs) == (1.0, 0)
     assert at_own_pace(GPU_BOUND, {GPU_BOUND.name: pace}) is GPU_BOUND
-
-
-def test_a_job_of_bare_numbers_tells_nothing_of_its_host():
-    bare = replace(HOST_BOUND, host_s=None, gpu_s=None, trace=None)
-    alone = Apart().predict([HOST_BOUND] * 2, Mps())
-    as_alone = SimpleNamespace(predict=lambda *_: alone)
-    assert own_paces({bare.name: bare}, [synthetic.run([bare] * 2)], as_alone) == {}
 
 
 def test_runs_that_failed_or_were_on_instances_or_of_unknown_jobs_are_left_out():
@@ -88,11 +62,6 @@ def test_a_profile_that_was_made_since_is_left_as_it_is():
     assert at_own_pace(HOST_BOUND, paces).provenance == HOST_BOUND.provenance
 
 
-def test_a_check_of_the_host_does_not_count_a_second_time():
-    assert HOST_BOUND.host_check_s is not None
-    assert at_own_pace(HOST_BOUND, learnt(*runs_of(1.44))).host_check_s is None
-
-
 def test_predictions_are_of_the_job_at_that_pace_and_of_the_others_as_they_are():
     paced = PacedPredictor(Apart(), learnt(*runs_of(1.44)))
     for sharing in (Serial(), Mps()):
@@ -103,32 +72,10 @@ def test_predictions_are_of_the_job_at_that_pace_and_of_the_others_as_they_are()
     assert paced.surrogate([HOST_BOUND]) is None
 
 
-def test_three_runs_beside_others_count_as_much_as_the_prediction():
-    (found,) = steps_learnt(*runs_of(1.44, 1.44, 1.44)).values()
-    assert (found.factor, found.runs) == (pytest.approx(1.2), 3)
-
-
 def test_mps_with_limits_and_without_are_learnt_apart():
     runs = [*runs_of(1.5), *runs_of(0.9, sharing="mps=50,50")]
-    found = {mode: each.factor**4 for mode, each in steps_learnt(*runs).items()}
+    found = {mode: each.factor**4 for mode, each in learnt(*runs)[GPU_BOUND.name].beside.items()}
     assert found == pytest.approx({"mps": 1.5, "mps-limits": 0.9})
-
-
-def test_time_slicing_needs_no_learning():
-    assert GPU_BOUND.name not in learnt(*runs_of(1.2, sharing="naive"))
-
-
-def test_limits_of_all_sms_are_no_limits():
-    assert steps_learnt(*runs_of(1.5, sharing="mps=100,100")) == steps_learnt(*runs_of(1.5))
-
-
-def test_a_job_alone_tells_nothing_of_its_steps_beside_others():
-    alone = synthetic.run([GPU_BOUND], "mps=50", slowdown=1.5)
-    assert learnt(alone) == {}
-
-
-def test_a_job_that_waits_for_its_host_alone_tells_nothing_of_a_full_gpu():
-    assert not host_learnt(*runs_of(1.5)).beside
 
 
 @given(slowdowns=st.lists(st.floats(0.2, 5.0), min_size=1, max_size=6))
@@ -137,8 +84,3 @@ def test_the_pace_lies_between_the_profile_and_what_the_runs_showed(slowdowns):
     step = found[GPU_BOUND.name].beside["mps"]
     for factor in (found[HOST_BOUND.name].slowdown, step.factor):
         assert min(1.0, *slowdowns) - 1e-9 <= factor <= max(1.0, *slowdowns) + 1e-9
-
-
-def test_an_impossible_pace_is_refused():
-    with pytest.raises(InvalidInput, match="slowdown in runs of your own"):
-        OwnPace(slowdown=0.0, runs=1, profiled=None)

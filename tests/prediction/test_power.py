@@ -1,4 +1,7 @@
+"""Power, its caps and limits, and activity: laws, and recorded runs."""
+
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -7,27 +10,31 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
+from advisor.plan.candidates import CappedPredictor
 from advisor.prediction import power
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.fit.power_fit import fit_power
 from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.interval import Interval
-from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together, with_energy
+from advisor.prediction.interval import LEVELS, Interval
+from advisor.prediction.model_file import load_model
+from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together
+from advisor.prediction.power_cap import POWER, TIME, check_cap, throttled
+from advisor.prediction.power_limit import held_to
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import load_profiles, model_path
 from advisor.workload.stored_runs import load_runs
+from benchmarks import fit_power_cap
 from tests import synthetic
+from tests.plan.stand_in import H200, StandIn
 
-H200 = gpu("h200-141gb")
 AWAKE_W = 116.0
 shares = st.floats(0, 1)
 laws = st.builds(
     PowerLaw, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2),
     gract=st.floats(0, 2), gract_least=shares, smact=st.floats(0, 2), smact_apart=st.floats(0, 2),
 )  # fmt: skip
-jobs = st.lists(st.tuples(st.floats(60, 700), shares), min_size=1, max_size=8)
+draws = st.lists(st.tuples(st.floats(60, 700), shares), min_size=1, max_size=8)
 
 
 def mix(drawn):
@@ -38,32 +45,18 @@ def whole_w(drawn, law):
     return Power(awake_w=AWAKE_W).shares_w(mix(drawn), [v for _, v in drawn], H200, law).sum()
 
 
-@given(jobs, laws)
-def test_power_is_never_below_that_of_the_awake_gpu_nor_above_its_limit(drawn, law):
-    assert AWAKE_W - 1e-9 <= whole_w(drawn, law) <= H200.power_limit_w + 1e-6
-
-
-@given(jobs, laws, st.floats(0, 1), st.data())
-def test_a_job_that_gets_faster_never_makes_the_gpu_draw_less(drawn, law, more, data):
-    at = data.draw(st.integers(0, len(drawn) - 1))
-    watts, pace = drawn[at]
-    faster = [*drawn[:at], (watts, pace + more * (1 - pace)), *drawn[at + 1 :]]
-    assert whole_w(faster, law) >= whole_w(drawn, law) - 1e-9
-
-
-@given(jobs, laws, st.floats(60, 700), shares)
-def test_one_more_job_never_makes_the_gpu_draw_less(drawn, law, watts, pace):
-    assert whole_w([*drawn, (watts, pace)], law) >= whole_w(drawn, law) - 1e-6
-
-
-@given(jobs, laws)
-def test_activity_stays_between_none_and_all(drawn, law):
+@given(draws, laws, st.floats(0, 1), st.floats(60, 700), shares)
+def test_power_stays_in_its_bounds_and_grows_with_pace_and_with_jobs(drawn, law, more, watts, pace):
+    least_w = whole_w(drawn, law)
+    assert AWAKE_W - 1e-9 <= least_w <= H200.power_limit_w + 1e-6
+    faster = [(drawn[0][0], drawn[0][1] + more * (1 - drawn[0][1])), *drawn[1:]]
+    for busier in (faster, [*drawn, (watts, pace)]):
+        assert whole_w(busier, law) >= least_w - 1e-6
     paces = [pace for _, pace in drawn]
-    for share in (power.gract(mix(drawn), paces, law), power.smact(mix(drawn), paces, law)):
-        assert 0 <= share <= 1
+    assert 0 <= power.smact(mix(drawn), paces, law) <= 1
 
 
-@given(jobs, laws, st.lists(st.floats(1, 100), min_size=8, max_size=8))
+@given(draws, laws, st.lists(st.floats(1, 100), min_size=8, max_size=8))
 def test_a_job_that_limits_slow_is_slowed_only_while_the_gpu_works(drawn, law, slowdowns):
     profiles = mix(drawn)
     paces = [1 / slowed for _, slowed in zip(profiles, slowdowns, strict=False)]
@@ -74,16 +67,7 @@ def test_a_job_that_limits_slow_is_slowed_only_while_the_gpu_works(drawn, law, s
         assert busy * profile.step_s * slowed >= longer_s * (1 - 1e-9)
 
 
-def test_kernels_on_few_sms_keep_the_gpu_busy_all_the_time(real):
-    profiles, _, model = real
-    pair = [profiles["resnet50-imagenet64-bs128"]] * 2
-    found = Predictor(H200, model).predict(pair, Mps((2.0, 2.0)))
-    assert found.jobs[0].slowdown > 10
-    assert found.gract > 0.95
-    assert found.smact < 0.1
-
-
-@given(jobs, laws, st.floats(1, 20))
+@given(draws, laws, st.floats(1, 20))
 def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowdown):
     profiles = mix(drawn)
     steps = [Interval(*[each.step_s * slowdown] * 3) for each in profiles]
@@ -94,16 +78,6 @@ def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowd
     assert a_second == pytest.approx(whole.power_w.p50)
 
 
-def test_jobs_in_turn_pay_for_their_own_power_alone():
-    profiles = mix([(200, 1), (600, 1)])
-    steps = [Interval(*[each.step_s] * 3) for each in profiles]
-    whole = power_in_turn(profiles, steps, H200, Power(awake_w=AWAKE_W))
-    assert whole.power_w.p50 == pytest.approx(400)
-    assert [e.p50 for e in whole.energy_step_j] == pytest.approx(
-        [200 * steps[0].p50, 600 * steps[1].p50]
-    )
-
-
 def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
     dark = [replace(synthetic.profile(), power_w=None), synthetic.profile()]
     steps = [Interval(1, 1, 1)] * 2
@@ -111,13 +85,6 @@ def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
     assert whole.power_w is None
     assert whole.energy_step_j == (None, None)
     assert power_in_turn(dark, steps, H200, Power(awake_w=AWAKE_W)).power_w is None
-
-
-def test_a_law_that_would_let_power_fall_with_pace_is_refused():
-    with pytest.raises(InvalidInput, match="at least 0"):
-        PowerLaw(working=-0.1)
-    with pytest.raises(InvalidInput, match="hold its middle"):
-        PowerLaw(low=0.1, high=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -158,49 +125,152 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
     assert max(off[1:]) < 0.05
 
 
-def test_the_awake_gpu_draws_more_than_a_sleeping_one_and_less_than_any_job(real):
-    profiles, _, model = real
-    asleep = min(profile.idle_power_w for profile in profiles.values())
-    assert (
-        asleep
-        < model.of(H200).power.awake_w
-        <= min(profile.power_w for profile in profiles.values())
-    )
+TRACES = Path(__file__).parents[3] / "shared" / "data" / "power_limit_training.csv"
+PAIR = [synthetic.profile("resnet26-cifar10-bs128"), synthetic.profile("mlp-toy-bs128")]
+caps = st.floats(100, 700)
 
 
-def test_laws_read_back_equal_from_the_models_file(real, tmp_path):
-    path = tmp_path / "model.json"
-    path.write_text(model_text(real[2]))
-    assert load_model(path).of(H200).power == real[2].of(H200).power
+def ratio(law, power_w, cap_w):
+    return float(np.exp(law.log_ratio(*(np.array([w]) for w in (power_w, cap_w, 700.0))))[0])
 
 
-@pytest.mark.parametrize("sharing", [Serial(), Naive(), Mps(), Mps((50.0, 50.0))])
-def test_every_job_is_told_its_energy_by_step_by_epoch_and_by_example(real, sharing):
-    profiles, _, model = real
-    pair = [profiles["resnet50-imagenet64-bs128"], profiles["bert-base-finetune-bs16"]]
-    foreseen = Predictor(H200, model).predict(pair, sharing)
-    for job, profile in zip(foreseen.jobs, pair, strict=True):
-        step = job.energy_step_j
-        assert 0 < step.p05 < step.p50 < step.p95
-        steps = profile.workload.steps_per_epoch
-        assert job.energy_epoch_j.p50 == pytest.approx(steps * step.p50)
-        assert job.energy_example_j.p50 == pytest.approx(step.p50 / profile.workload.batch)
+@given(st.floats(80, 700), caps, caps)
+def test_a_lower_cap_never_speeds_up_and_never_draws_more(power_w, one, other):
+    low, high = sorted((one, other))
+    assert ratio(TIME, power_w, low) >= ratio(TIME, power_w, high) - 1e-12
+    assert ratio(POWER, power_w, low) <= ratio(POWER, power_w, high) + 1e-12
+    assert ratio(TIME, power_w, high) >= 1 - 1e-12
+    assert ratio(POWER, power_w, high) <= 1 + 1e-12
 
 
-def test_a_job_without_a_known_pass_has_no_energy_of_an_epoch(real):
-    profiles, _, model = real
-    profile = profiles["mlp-toy-bs128"]
-    endless = replace(profile, workload=replace(profile.workload, examples_per_epoch=None))
-    (job,) = Predictor(H200, model).predict([endless], Serial()).jobs
-    assert job.energy_epoch_j is None
-    assert job.energy_example_j.p50 > 0
-    assert with_energy(job, endless, None) is job
+def test_a_cap_below_what_the_jobs_draw_slows_them_and_widens_the_answer():
+    free = StandIn().predict(PAIR, Mps())  # draws 300 W
+    capped = CappedPredictor(StandIn(), H200, 240).predict(PAIR, Mps())
+    assert 180 < capped.power_w.p50 < 250
+    for job, before in zip(capped.jobs, free.jobs, strict=True):
+        assert job.step_s.p50 > 1.05 * before.step_s.p50
+        assert job.slowdown > before.slowdown
+        assert job.step_s.p95 / job.step_s.p05 > before.step_s.p95 / before.step_s.p05
 
 
-def test_where_limits_keep_jobs_apart_another_law_of_activity_holds():
-    power = Power(awake_w=AWAKE_W, laws={"mps-limits": PowerLaw(smact=0.9, smact_apart=0.8)})
-    assert Mps((40, 60)).keeps_sms_apart
-    assert not Mps((60, 60)).keeps_sms_apart
-    assert not Mps().keeps_sms_apart, "without limits each may have every SM"
-    assert power.law("mps-limits", 2).smact == 0.9
-    assert power.law("mps-limits", 2, apart=True).smact == 0.8
+def test_jobs_without_power_cannot_be_capped_and_say_what_to_do():
+    dark = [replace(PAIR[0], power_w=None), PAIR[1]]
+    with pytest.raises(InvalidInput, match="Profile them"):
+        CappedPredictor(StandIn(), H200, 300).predict(dark, Mps())
+
+
+@pytest.mark.skipif(not TRACES.is_file(), reason="the published traces do not lie here")
+@pytest.mark.parametrize(("what", "law"), [("time", TIME), ("power", POWER)])
+def test_the_constants_are_those_that_the_published_traces_give(what, law):
+    data = fit_power_cap.read(TRACES)
+    assert len(data.gpu) > 800
+    assert fit_power_cap.fit(data, what) == law
+    for by, most in (("network", 0.08), ("gpu", 0.12)):
+        left_out = np.abs(fit_power_cap.errors(data, law, what, by))
+        as_if_uncapped = np.abs(1 / getattr(data, what) - 1)
+        assert left_out.mean() < min(most, as_if_uncapped.mean())
+
+
+WATTS = st.lists(st.floats(80, 700), min_size=2, max_size=7)
+
+
+def on_instances(watts):
+    """Jobs on instances of their own that keep their pace alone, and what power does to them."""
+    jobs = [replace(PAIR[0], power_w=each) for each in watts]
+    alone = [Interval(each.step_s, each.step_s, each.step_s) for each in jobs]
+    return alone, throttled(jobs, alone, H200, Power(awake_w=100.0))
+
+
+@given(WATTS)
+def test_jobs_on_instances_that_draw_more_than_the_gpu_may_slow_together(watts):
+    alone, found = on_instances(watts)
+    for before, after in zip(alone, found, strict=True):
+        assert after.p05 == pytest.approx(before.p05)
+        assert before.p50 * (1 - 1e-9) <= after.p50 <= after.p95
+    if 100 + sum(each - 100 for each in watts if each > 100) < 0.6 * 700:
+        assert all(
+            after.p50 < 1.02 * before.p50 for before, after in zip(alone, found, strict=True)
+        )
+
+
+@pytest.mark.parametrize("watts", [0, 50, 200, 701, float("nan")])
+def test_a_cap_that_the_gpu_cannot_be_set_to_is_refused_with_the_range(watts):
+    with pytest.raises(InvalidInput, match="700 W"):
+        check_cap(watts, H200)
+
+
+SHARINGS = st.sampled_from([Serial(), Naive(), Mps()])
+positive = st.floats(1e-3, 1e3)
+WIDE = st.tuples(positive, positive, positive).map(lambda ends: Interval(*sorted(ends)))
+WATTS_AND_STEPS = st.lists(st.tuples(WIDE, WIDE), min_size=1, max_size=5)
+
+
+def mix_of(jobs, sharing):
+    """Jobs with these watts and seconds of a step, whose powers add up where they run at once."""
+    answer = StandIn().predict([synthetic.profile()] * len(jobs), sharing)
+    of_jobs = tuple(
+        replace(job, step_s=step, energy_step_j=watts.times(step))
+        for job, (watts, step) in zip(answer.jobs, jobs, strict=True)
+    )  # fmt: skip
+    watts = [watts for watts, _ in jobs]
+    total = [sum(each.at(level) for each in watts) for level in LEVELS]
+    part = len(jobs) if sharing.mode == "serial" else 1
+    return replace(answer, jobs=of_jobs, power_w=Interval(*total).scaled(1 / part))
+
+
+@given(WATTS_AND_STEPS, SHARINGS, st.floats(1, 5000))
+def test_no_gpu_draws_more_than_it_may_nor_uses_more_energy(jobs, sharing, most_w):
+    held = held_to(mix_of(jobs, sharing), most_w)
+    assert held.power_w.p95 <= most_w
+    used_w = [job.energy_step_j.p95 / job.step_s.p95 for job in held.jobs]
+    together_w = max(used_w) if sharing.mode == "serial" else sum(used_w)
+    assert together_w <= most_w * (1 + 1e-9)
+
+
+@given(WATTS_AND_STEPS, SHARINGS)
+def test_a_limit_that_nothing_reaches_changes_nothing(jobs, sharing):
+    mix = mix_of(jobs, sharing)
+    assert held_to(mix, None) == mix
+    held = held_to(mix, 1e12)
+    assert held.power_w == mix.power_w
+    assert [job.energy_step_j for job in held.jobs] == [job.energy_step_j for job in mix.jobs]
+
+
+A100 = gpu("a100-40gb")
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    return Predictor(A100, load_model(model_path()))
+
+
+def job(host_s, gpu_s):
+    return replace(synthetic.profile(host_s=host_s, gpu_s=gpu_s), gpu=A100.key)
+
+
+BUSY, IDLE = job(0.001, 0.02), job(0.02, 0.0005)
+
+
+ONES = "mig=" + ",".join(["1g.5gb"] * 7)
+FULL = replace(BUSY, counters=replace(BUSY.counters, sm_active=1.0))
+
+
+@pytest.mark.parametrize(
+    ("jobs", "sharing", "slices"),
+    [
+        ([BUSY], "mig=1g.5gb", 1), ([BUSY], "mig=3g.20gb", 3), ([BUSY], "mig=7g.40gb", 7),
+        ([BUSY] * 2, "mig=3g.20gb,3g.20gb", 6), ([BUSY] * 7, ONES, 7),
+        ([BUSY, IDLE], "mig=4g.20gb[1,2]/mps", 4),
+    ],
+)  # fmt: skip
+def test_a_full_instance_counts_for_its_slices(predictor, jobs, sharing, slices):
+    found = predictor.predict(jobs, parse_sharing(sharing))
+    assert found.gract == pytest.approx(slices / 7, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("name", "sms"), [("1g.5gb", 14), ("2g.10gb", 28), ("4g.20gb", 56), ("7g.40gb", 98)]
+)
+def test_a_job_keeps_busy_at_most_the_sms_of_its_instance(predictor, name, sms):
+    found = predictor.predict([FULL], parse_sharing(f"mig={name}")).smact
+    assert 0.6 * sms / A100.sms < found <= sms / A100.sms * (1 + 1e-9)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from research.batch_score import committed, left_out, of_profiles, scored, scores
-from tests.prediction.test_batch_profile import measured
+from tests.prediction.test_other_batch import measured
 
 HERE = Path(__file__)
 THEIRS = HERE.parents[3] / "shared" / "data"

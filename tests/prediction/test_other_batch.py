@@ -1,21 +1,90 @@
-"""Profiles at batch sizes at which nobody measured, from those at others."""
+"""What the laws of batch sizes allow between and beyond the sizes that were measured."""
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.catalogue import gpu
+from advisor.prediction.batch_law import FARTHEST, band, check_near, memory_at, step_at
 from advisor.prediction.batch_profile import at_batch
 from advisor.prediction.estimate_doubt import estimate_spread
 from advisor.prediction.estimated_profile import found_profile
 from advisor.prediction.memory import Context, need
 from advisor.prediction.memory_edge import Edge
-from advisor.workload.estimates import estimated_profiles, write_estimates
+from advisor.workload.estimates import estimated_profiles
 from advisor.workload.other_batches import batch_name
-from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
 from tests import synthetic
+
+SIZES = st.integers(1, 4096)
+PARTS = st.floats(0.0, 10.0)
+
+
+@st.composite
+def lawful(draw):
+    """A step that has a fixed part, a part an example, and a floor where the GPU is not full."""
+    fixed, each, floor = draw(PARTS), draw(st.floats(0.001, 10.0)), draw(PARTS)
+    known = draw(st.sets(SIZES, min_size=1, max_size=5))
+
+    def takes(batch):
+        return fixed + max(floor, each * batch)
+
+    return takes, {size: takes(size) for size in known}
+
+
+@given(lawful(), SIZES)
+def test_what_obeys_the_laws_lies_in_the_band(step, batch):
+    takes, known = step
+    low, high = band(known, batch)
+    assert low * (1 - 1e-9) <= takes(batch) <= high * (1 + 1e-9)
+
+
+@given(lawful(), SIZES)
+def test_the_expected_value_lies_in_the_band_and_is_exact_where_it_was_measured(step, batch):
+    _, known = step
+    low, high = band(known, batch)
+    found = step_at(known, batch)
+    assert low * (1 - 1e-9) <= found.middle <= high * (1 + 1e-9)
+    if batch in known:
+        assert (found.middle, found.spread) == (known[batch], 0.0)
+    else:
+        assert found.spread > 0
+
+
+@given(lawful(), SIZES, SIZES)
+def test_another_measurement_never_widens_the_band(step, batch, also):
+    takes, known = step
+    (low, high), (lower, higher) = band(known | {also: takes(also)}, batch), band(known, batch)
+    assert low >= lower * (1 - 1e-9)
+    assert high <= higher * (1 + 1e-9)
+
+
+@given(st.floats(0.1, 1e4), st.floats(0.1, 100.0), st.sets(SIZES, min_size=2, max_size=4), SIZES)
+def test_memory_that_grows_in_proportion_is_found_anywhere(fixed, each, sizes, batch):
+    known = {size: fixed + each * size for size in sizes}
+    assert memory_at(known, batch).middle == pytest.approx(fixed + each * batch)
+
+
+@given(st.dictionaries(SIZES, st.floats(0.01, 100.0), min_size=2, max_size=5), SIZES)
+def test_measurements_that_break_the_laws_still_give_a_number(known, batch):
+    found = step_at(known, batch)
+    assert 0 < found.middle < float("inf")
+    assert found.spread < 30
+
+
+@given(st.sets(st.integers(8, 512), min_size=2, max_size=4), st.booleans())
+def test_far_out_is_refused_with_what_to_do(sizes, larger):
+    known = dict.fromkeys(sizes, 1.0)
+    least, most = int(min(sizes) / FARTHEST), int(max(sizes) * FARTHEST)
+    for batch in (least + 1, most):
+        check_near("mine", known, batch)
+    batch = most + 1 if larger else least - 1
+    with pytest.raises(InvalidInput, match=r"more than 4 times beyond .* Measure it nearer"):
+        check_near("mine", known, batch)
+
 
 H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
 WORK = "resnet50-imagenet64"
@@ -50,62 +119,11 @@ def test_the_host_is_as_slow_at_any_size_and_the_gpu_as_its_examples_ask():
     assert found.memory.device_mib == pytest.approx(measured(128).memory.device_mib)
 
 
-def test_where_the_host_sets_the_pace_a_larger_batch_costs_nothing():
-    assert at_batch([SMALL, LARGE], 64).step_s == pytest.approx(SMALL.step_s)
-
-
-def test_a_host_that_was_slow_for_a_moment_makes_nothing_on_the_gpu_shorter():
-    stuttered = replace(measured(64), host_s=0.02)  # its steps took 10 ms in quieter windows
-    found = at_batch([measured(16), stuttered], 200)
-    assert found.step_s == pytest.approx(found.gpu_s)
-
-
-def test_a_size_that_was_measured_is_that_profile():
-    assert at_batch([SMALL, LARGE], 32) is SMALL
-
-
 def test_kernels_have_blocks_in_proportion_and_take_what_the_gpu_does():
     found = at_batch([SMALL, LARGE], 128)
     assert set(found.trace.blocks) == {10 * 128}
     assert 1e-6 * sum(found.trace.duration_us) == pytest.approx(found.gpu_s)
     assert max(found.trace.launch_us) <= 1e6 * found.host_s
-
-
-def test_the_optimizer_does_not_ask_how_large_the_batch_was():
-    def half_optimizer(profile):
-        kernels = len(profile.trace.class_of)
-        trace = replace(
-            profile.trace, classes=("gemm", "optimizer"), class_of=(0, 1) * (kernels // 2)
-        )
-        return replace(profile, trace=trace)
-
-    found = at_batch([half_optimizer(SMALL), half_optimizer(LARGE)], 200)
-    assert found.trace.duration_us[1] == LARGE.trace.duration_us[1]
-    assert found.trace.blocks[:2] == (2000, LARGE.trace.blocks[1])
-    assert found.trace.duration_us[0] < LARGE.trace.duration_us[0]
-
-
-def test_a_slow_host_at_one_size_does_not_look_like_a_slow_workload():
-    slow = measured(256, host_s=0.02)
-    slow = replace(slow, host_check_s=2.6 * SMALL.host_check_s)  # 2.6 ** 0.73 is about 2
-    assert at_batch([SMALL, slow], 64).host_s == pytest.approx(0.01, rel=0.02)
-
-
-def test_bare_numbers_at_two_sizes_suffice():
-    def bare(each):
-        return replace(each, host_s=None, gpu_s=None, trace=None, counters=None, mps=None,
-                       power_w=None, energy_j=None, idle_power_w=None)  # fmt: skip
-
-    found = at_batch([bare(SMALL), bare(LARGE)], 128)
-    assert SMALL.step_s < found.step_s < LARGE.step_s
-    assert found.trace is None
-    assert found.power_w is None
-    assert found.other_batches.batches == (32, 256)
-
-
-def test_power_is_that_of_a_fuller_gpu():
-    small, large = replace(SMALL, power_w=150.0), replace(LARGE, power_w=500.0)
-    assert 150 < at_batch([small, large], 128).power_w < 500
 
 
 def test_it_is_labelled_and_less_sure_the_farther_out():
@@ -125,14 +143,6 @@ def test_memory_beyond_what_was_measured_risks_more_at_the_same_size():
     assert guess.interval_mib(0.005).p95 > sure.interval_mib(0.005).p95
 
 
-def test_memory_is_less_sure_where_weights_hid_what_an_example_takes():
-    def at_most(*, fixed_mib):
-        sizes = [measured(each, memory_mib=fixed_mib + 20 * each) for each in (32, 64)]
-        return at_batch(sizes, 128).other_batches.memory_spread
-
-    assert at_most(fixed_mib=10_000) > 2 * at_most(fixed_mib=100)
-
-
 @pytest.mark.parametrize(
     ("others", "why"),
     [
@@ -144,11 +154,6 @@ def test_memory_is_less_sure_where_weights_hid_what_an_example_takes():
 def test_what_cannot_tell_of_a_batch_size_is_refused(others, why):
     with pytest.raises(InvalidInput, match=why):
         at_batch(others, 128)
-
-
-def test_far_beyond_what_was_measured_nothing_is_said():
-    with pytest.raises(InvalidInput, match=f"{WORK}: batch 2000 is more than 4 times beyond"):
-        at_batch([SMALL, LARGE], 2000)
 
 
 def test_a_job_is_found_at_a_size_that_nobody_measured(folder):
@@ -169,15 +174,6 @@ def test_one_size_is_not_enough_and_the_measuring_command_is_named(folder):
     (folder / H200.key / f"{WORK}-bs256.json").unlink()
     with pytest.raises(UnknownName, match=f"advisor profile {WORK}-bs128"):
         found_profile(f"{WORK}-bs128", H200, folder)
-
-
-def test_an_estimate_is_read_again_as_one_and_never_replaces_a_measurement(folder, tmp_path):
-    found = at_batch([SMALL, LARGE], 128)
-    (path,) = write_estimates(tmp_path / "out", [found])
-    assert read_profile(path) == found
-    with pytest.raises(InvalidInput, match="it was measured"):
-        write_estimates(folder / H200.key, [replace(found, workload=SMALL.workload)])
-    assert load_profile(SMALL.name, H200.key, folder) == SMALL
 
 
 def test_names_say_their_batch_sizes():

@@ -1,0 +1,147 @@
+"""What holds of any predictor: of the model's own, and of each that corrects another's answers."""
+
+from dataclasses import replace
+from functools import cache
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from advisor.errors import InvalidInput
+from advisor.hardware.catalogue import gpu
+from advisor.plan.candidates import CappedPredictor
+from advisor.plan.paced_predictor import PacedPredictor
+from advisor.plan.shared_cores import SharedCores
+from advisor.prediction.calibrated_predictor import calibrated_predictor
+from advisor.prediction.model_file import load_model
+from advisor.prediction.own_pace import OwnPace, OwnStep
+from advisor.prediction.predictor import Predictor
+from advisor.prediction.replayed_kernels import recorded
+from advisor.sharing import Mps, parse_sharing
+from advisor.workload.store import load_profiles, model_path
+from tests import shelf
+from tests.measure.calibrate.recorded import calibration
+from tests.plan.stand_in import Apart, StandIn
+
+H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
+MODEL = load_model(model_path(None))
+PROFILES = tuple(shelf.PROFILES.values())[:3]
+OWN = OwnPace(
+    slowdown=1.2, runs=2, profiled=PROFILES[0].provenance.date,
+    beside={"mps": OwnStep(factor=1.1, runs=3)},
+)  # fmt: skip
+
+
+@cache
+def plain():
+    return Predictor(H200, MODEL)
+
+
+PREDICTORS = {
+    "model": plain,
+    "gpu without runs": lambda: Predictor(A100, MODEL),
+    "calibrated": lambda: calibrated_predictor(plain(), calibration()),
+    "own paces": lambda: PacedPredictor(plain(), {PROFILES[0].name: OWN}),
+    "few cores": lambda: SharedCores(plain(), 1),
+    "power cap": lambda: CappedPredictor(plain(), H200, 400),
+    "stand-in": StandIn,
+    "apart": Apart,
+}
+ANY = pytest.mark.parametrize("name", PREDICTORS)
+# A lower cap on power slows also a job in turn, and whoever draws more power reaches it sooner.
+UNCAPPED = pytest.mark.parametrize("name", [each for each in PREDICTORS if each != "power cap"])
+FEW = settings(max_examples=8, phases=[Phase.explicit, Phase.generate])
+KINDS = st.lists(st.integers(0, 2), min_size=1, max_size=4)
+LIMITS = st.lists(st.integers(5, 100).map(float), min_size=4, max_size=4)
+
+
+def mix(name, kinds, sharing):
+    on = A100 if name == "gpu without runs" else H200
+    jobs = [replace(PROFILES[kind], gpu=on.key) for kind in kinds]
+    return PREDICTORS[name]().predict(jobs, sharing)
+
+
+def steps(answer):
+    return np.array([(job.step_s.p05, job.step_s.p50, job.step_s.p95) for job in answer.jobs])
+
+
+@ANY
+@FEW
+@given(KINDS, LIMITS)
+def test_it_answers_for_each_job_with_ordered_ends_and_no_gain_from_sharing(name, kinds, limits):
+    for sharing in (
+        *map(parse_sharing, ("serial", "naive", "mps")),
+        Mps(tuple(limits[: len(kinds)])),
+    ):
+        answer = mix(name, kinds, sharing)
+        assert [job.job for job in answer.jobs] == [PROFILES[kind].name for kind in kinds]
+        ends = steps(answer)
+        assert (ends > 0).all()
+        assert (np.diff(ends) >= 0).all()
+        assert all(job.slowdown >= 1 - 1e-9 for job in answer.jobs)
+        assert all(0 <= job.oom_probability <= answer.oom_probability <= 1 for job in answer.jobs)
+
+
+@UNCAPPED
+@FEW
+@given(KINDS)
+def test_in_turn_no_job_slows_and_the_largest_sets_the_memory(name, kinds):
+    answer = mix(name, kinds, parse_sharing("serial"))
+    assert [job.slowdown for job in answer.jobs] == pytest.approx([1.0] * len(kinds))
+    assert answer.memory_total_mib == max(job.memory_mib for job in answer.jobs)
+
+
+@ANY
+@FEW
+@given(st.permutations(range(4)), LIMITS)
+def test_the_order_of_the_jobs_says_nothing(name, order, limits):
+    kinds = [0, 1, 2, 0]
+    for sharing, moved in (
+        (Mps(tuple(limits)), Mps(tuple(limits[at] for at in order))),
+        (parse_sharing("naive"), parse_sharing("naive")),
+    ):
+        before = steps(mix(name, kinds, sharing))
+        after = steps(mix(name, [kinds[at] for at in order], moved))
+        assert after == pytest.approx(before[list(order)], rel=1e-6)
+
+
+@UNCAPPED
+@FEW
+@given(KINDS, LIMITS, st.integers(5, 100))
+def test_a_higher_limit_never_slows_its_job(name, kinds, limits, raised):
+    low, high = sorted((limits[0], float(raised)))
+    tight, loose = (
+        steps(mix(name, kinds, Mps((own, *limits[1 : len(kinds)]))))[0] for own in (low, high)
+    )
+    assert (loose <= tight * (1 + 1e-9)).all()
+
+
+@ANY
+@FEW
+@given(KINDS)
+def test_limits_of_all_sms_are_no_limits(name, kinds):
+    idle, none = (mix(name, kinds, each) for each in (Mps((100.0,) * len(kinds)), Mps()))
+    assert steps(idle) == pytest.approx(steps(none))
+    assert idle.power_w == none.power_w
+
+
+@pytest.mark.parametrize("sharing", ["mps=50", "mps=50,50,50", "mig=3g.71gb"])
+def test_limits_or_instances_for_another_number_of_jobs_are_refused(sharing):
+    with pytest.raises(InvalidInput, match="for 2 jobs"):
+        mix("model", [0, 1], parse_sharing(sharing))
+
+
+def test_measured_jobs_are_as_fast_wherever_they_stand_and_replayed_kernels_are_their_own():
+    names = ("dlrm-1gb-bs16384", "lstm-wikitext-bs32", "gru-speech-bs64")
+    jobs = [load_profiles(H200.key)[name] for name in names]
+    before = steps(plain().predict(jobs, Mps()))
+    kernels = []
+    for order in permutations(range(3)):
+        moved = [jobs[at] for at in order]
+        assert steps(plain().predict(moved, Mps())) == pytest.approx(before[list(order)], rel=1e-9)
+        replayed = recorded(moved, Mps(), H200, MODEL.of(H200).physics)
+        kernels.append([(moved[each.job].name, each.kind, each.start_s) for each in replayed])
+    assert {name for name, *_ in kernels[0]} == set(names)
+    assert all(each == kernels[0] for each in kernels)
