@@ -63,7 +63,7 @@ def test_what_once_gave_a_traceback_is_refused_in_words(target, text):
     "words",
     [("recommend", LONG), ("recommend", f"{LONG}.py"), ("trials", f"{LONG}.py"),
      ("recommend", "--profiles", LONG), ("recommend", "--models", LONG),
-     ("translate", LONG, "--to", "a100-40gb"), ("fit", "--profiles", LONG),
+     ("predict", LONG, "--gpu", "a100-40gb"), ("fit", "--profiles", LONG),
      ("init", "jobs", "--out", LONG)],
 )  # fmt: skip
 def test_a_name_that_no_file_can_have_is_refused_in_words(words, capsys):

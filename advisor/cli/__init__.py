@@ -35,7 +35,6 @@ from advisor.cli.recommend_command import recommend
 from advisor.cli.removed import refuse_removed
 from advisor.cli.run_commands import restore, run, status, stop
 from advisor.cli.simulate_command import simulate
-from advisor.cli.translate_command import translate
 from advisor.cli.trials_command import trials
 from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
@@ -68,7 +67,7 @@ for _command in (recommend, trials, batch, predict, explain, simulate, export):
 for _command in (profile, watch, campaign, confirm, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
-    translate, validate, run, status, stop, restore, reproduce, fit, evaluate, gpus, layouts,
+    validate, run, status, stop, restore, reproduce, fit, evaluate, gpus, layouts,
     workloads, profiles, init, app,
 ):  # fmt: skip
     _app.command()(_command)

@@ -90,12 +90,16 @@ def export(
     what mig-parted does; for MPS or time-slicing set up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported as exported_plan
+    from advisor.report.headline import with_estimates_named
     from advisor.workload.secret_names import secrets_held
 
     given = given_in(context)
     apart(given, "sharing", ("objective", "rank"), _WHY)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
+    standing = advisor.standing(jobs)
+    if standing.estimated_from is not None:
+        aside(with_estimates_named(standing, ""))
     if exported.gpus > 1:
         apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
         _export_of_all(advisor, jobs, objective, exported)

@@ -19,6 +19,8 @@ REMOVED: Mapping[str, str] = {
         for objective, instead in _OBJECTIVES.items()
     },
     "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
+    "translate": "Any command translates a profile of another GPU by itself: name the profile or "
+    "its file, and the GPU: advisor predict JOB --gpu GPU.",
 }
 """What to use instead of a command, or of a command's option (``"profile --to-end"``)."""
 

@@ -20,7 +20,7 @@ from advisor.cli.options import (
     grouped,
     to_write,
 )
-from advisor.cli.output import show_found, show_text
+from advisor.cli.output import aside, show_found, show_text
 from advisor.cli.tracking_options import Mlflow, mlflow_log
 from advisor.hardware import DEFAULT_GPU
 
@@ -111,7 +111,11 @@ def _check(given: Given) -> None:
 
 
 def _print_processes(advised: "Recommendation", tried: Tried) -> None:
+    from advisor.report.headline import with_estimates_named
     from advisor.validate.advised import choose, rehearsed, spelt
+
+    if advised.standing.estimated_from is not None:
+        aside(with_estimates_named(advised.standing, ""))
 
     for process in rehearsed(choose(advised, tried.top, "dry-run").plans, tried.device):
         show_text(spelt(process))

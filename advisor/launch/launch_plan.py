@@ -110,12 +110,14 @@ class LaunchPlan:
     Attributes:
         sharing: The sharing that was predicted.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
+        estimated_from: Keys of the other GPUs from which it was predicted; None: none.
     """
 
     gpu: Gpu
     sharing: Sharing
     stages: tuple[Stage, ...]
     power_cap_w: float | None
+    estimated_from: str | None = None
 
     @property
     def device(self) -> int:
@@ -148,7 +150,9 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
         partitions = sum(len(stage.partitions) for stage in stages)
         stages.append(_stage(group, jobs, gpu, prediction, partitions + 1))
-    return LaunchPlan(gpu, prediction.sharing, tuple(stages), prediction.power_cap_w)
+    return LaunchPlan(
+        gpu, prediction.sharing, tuple(stages), prediction.power_cap_w, prediction.estimated_from
+    )
 
 
 def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:

@@ -72,6 +72,7 @@ def plan_document(
                 sharing=str(plan.sharing),
                 power_cap_w=plan.power_cap_w,
                 note=NOT_RUN if plan.on_mig else None,
+                estimated_from=plan.estimated_from,
                 jobs=tuple(_planned(each, predicted.get(each.number)) for each in plan.starts),
             ),
         ),

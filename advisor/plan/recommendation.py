@@ -82,6 +82,12 @@ class Standing:
         """Reasons to doubt the profiles, a line each."""
         return (*self.stale, *self.unsteady)
 
+    @property
+    def estimated_from(self) -> str | None:
+        """Keys of the GPUs whose profiles are translated to this one; None: of none."""
+        keys = {each.estimated_from for each in self.estimated if each.estimated_from is not None}
+        return ", ".join(sorted(keys)) or None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.attained_rates import unlikeness
 from advisor.hardware.bare_numbers import check_key, check_power
 from advisor.hardware.catalogue import Gpu, known_gpus
-from advisor.prediction.host_transfer import host_path_s, host_slowdown_at, on_host
+from advisor.prediction.host_transfer import host_path_s
 from advisor.workload.files import is_file, is_folder
 from advisor.workload.machine_calibration import Calibration
 from advisor.workload.named_workloads import how_to_measure
@@ -57,22 +57,24 @@ def found_profile(
     or more other batch sizes.
 
     Args:
-        name: Name of a profile; or path of its file, which must be of `gpu`; or of a script,
-            ``train.py``, whose profile has the script's name.
+        name: Name of a profile; or path of its file, of any GPU; or of a script, ``train.py``,
+            whose profile has the script's name.
         gpu: The GPU on which the job is to run.
         folder: As of `profile_finder`.
         calibration: As of `profile_finder`.
 
     Raises:
         UnknownName: It was measured on no GPU, and at less than two batch sizes.
-        InvalidInput: The file is malformed or of another GPU, or nothing can be estimated.
+        InvalidInput: The file is malformed, or nothing can be estimated from it.
     """
     if name.endswith(".toml"):
         raise InvalidInput(f"{name}: a file of jobs is no JOB. Say --jobs {name}, alone.")
     if name.endswith(".py"):
         return _of_script(Path(name), gpu, folder, calibration)
     if is_path := "/" in name or name.endswith(".json"):
-        check_key(read_profile(Path(name)), name)
+        profile = check_key(read_profile(Path(name)), name)
+        if profile.gpu not in (gpu.key, "cpu"):
+            return _estimated(profile, gpu, _calibrations(gpu, profile, calibration))
     if is_path or name in profile_paths(gpu.key, folder):
         return check_power(load_profile(name, gpu.key, folder), gpu)
     elsewhere = measured_on(name, gpu, folder)
@@ -167,56 +169,6 @@ def names_of_batches(name: str, gpu: Gpu, folder: Path | None = None) -> tuple[s
         if len(said) >= 2:
             break
     return tuple(each.at(each.batch) for each in sorted(said, key=lambda each: each.batch))
-
-
-def translated(
-    names: Iterable[str],
-    gpu: Gpu,
-    folder: Path | None = None,
-    calibration: Path | None = None,
-    gract: float | None = None,
-) -> tuple[tuple[Profile, Profile], ...]:
-    """Each profile called `names`, as measured and as estimated for `gpu`.
-
-    Args:
-        names: Names of profiles, or their files; a name means the profile on the most similar GPU.
-        gpu: Another GPU than those on which they were measured.
-        folder: As of `profile_finder`.
-        calibration: As of `profile_finder`.
-        gract: Share of time, (0, 1], in which each keeps `gpu` active alone, as its user saw it,
-            which tells how slow the host there is; None: a host as where it was measured.
-
-    Raises:
-        UnknownName: A workload was measured on no GPU.
-        InvalidInput: It was measured on `gpu`, a file is no profile, or nothing can be estimated.
-    """
-    from advisor.prediction.gpu_transfer import on_gpu
-
-    def estimate(measured: Profile) -> Profile:
-        found = on_gpu(measured, gpu, _calibrations(gpu, measured, calibration))
-        return found if gract is None else on_host(found, host_slowdown_at(found, gract))
-
-    measured = [_measured(name, gpu, folder) for name in names]
-    return tuple((each, estimate(each)) for each in measured)
-
-
-def _measured(name: str, gpu: Gpu, folder: Path | None) -> Profile:
-    if name.endswith(".py"):
-        try:
-            return _measured(Path(name).stem, gpu, folder)
-        except UnknownName:
-            raise _not_measured(Path(name), "a GPU") from None
-    if "/" in name or name.endswith(".json"):
-        found = check_key(read_profile(Path(name)), name)
-        there = found.gpu == gpu.key
-    else:
-        own = profile_paths(gpu.key, folder).get(name)
-        there = own is not None and read_profile(own).estimated_from is None
-        elsewhere = measured_on(name, gpu, folder)
-        found = elsewhere or _own(name, gpu, folder)
-    if there:
-        raise InvalidInput(f"{name}: it was measured on {gpu.key}, so there is nothing to estimate")
-    return found
 
 
 def measured_on(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:

@@ -64,7 +64,7 @@ def _rates(gpu: Gpu, calibrations: Sequence[Calibration]) -> GpuRates | None:
 def _source(profile: Profile, calibrations: Sequence[Calibration]) -> RatedGpu:
     if profile.estimated_from is not None:
         raise InvalidInput(
-            f"{profile.name}: it is an estimate itself. Translate the profile that was measured "
+            f"{profile.name}: it is an estimate itself. Use the profile that was measured "
             f"on {with_article(profile.estimated_from)}."
         )
     source = known_gpus().get(profile.gpu)

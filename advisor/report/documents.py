@@ -101,6 +101,7 @@ def standing_document(standing: Standing) -> dict[str, Any]:
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale],
         "unsteady": list(standing.unsteady),
+        "estimated_from": standing.estimated_from,
         "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
         "estimated_batches": {
             each.name: list(each.other_batches.batches)

@@ -103,15 +103,14 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
     if not elsewhere:
         return sentence
     names = [each.name for each in elsewhere]
-    sources = sorted({f"{each.estimated_from}" for each in elsewhere})
     how = (
         "kernel by kernel" if all(each.trace for each in elsewhere) else "not all kernel by kernel"
     )
     measure = how_to_measure(names)
     named = "" if _all_in(measure, names) else f": {_listed(names)}"
     return (
-        f"{sentence} Estimated from {', '.join(sources)}{named}, {how}, with the host's part as "
-        f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
+        f"{sentence} Estimated from {standing.estimated_from}{named}, {how}, with the host's part "
+        f"as measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
     ).lstrip()
 
 

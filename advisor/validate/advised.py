@@ -1,6 +1,6 @@
 """Runs advice for real: ranked plans become runs in the user's folder, which fitting reads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from json import dumps
@@ -20,8 +20,8 @@ from advisor.validate.validate import (
     foreseen_misfits,
 )
 from advisor.workload.files import is_file, user_folder
+from advisor.workload.profile import Profile
 from advisor.workload.run import Run
-from advisor.workload.store import load_profile
 from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run, writable, write_whole
 
@@ -105,7 +105,15 @@ def validate_advice(
     writable(file)  # before minutes of running
     runs = run_plans(gpu.key, chosen.plans, device, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
-    return Validation(gpu, runs, compared_as_ranked(runs, profiles, advisor), chosen.left_out)
+    return Validation(
+        gpu, runs, compared_as_ranked(runs, profiles, advisor), chosen.left_out,
+        estimated=_estimated(profiles),
+    )  # fmt: skip
+
+
+def _estimated(profiles: Mapping[str, Profile]) -> dict[str, str]:
+    known = ((name, each.estimated_from) for name, each in sorted(profiles.items()))
+    return {name: key for name, key in known if key is not None}
 
 
 def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:
@@ -128,14 +136,16 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
             f"{file}: it holds no runs. `python -m advisor.collocation` writes them."
         )
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
-    known = {name: load_profile(name, gpu.key, advisor.profiles) for name in sorted(names)}
+    known = {name: advisor.find_profile(name) for name in sorted(names)}
     predictor = advisor.uncalibrated.on_known_cores()
     comparisons = compared(runs, known, predictor, gpu)
     kept = store_file(gpu.key, store)
     if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
         keep(runs, kept)
     foreseen = foreseen_misfits(runs, known, predictor, gpu)
-    return Validation(gpu, runs, comparisons, host=_EACH_RUNS_OWN, foreseen=foreseen)
+    return Validation(
+        gpu, runs, comparisons, host=_EACH_RUNS_OWN, foreseen=foreseen, estimated=_estimated(known)
+    )
 
 
 def new_stamp() -> str:

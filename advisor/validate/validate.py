@@ -1,7 +1,7 @@
 """Compares real runs of advice with predictions from profiles alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import InvalidInput, OutsideInterval
@@ -37,6 +37,7 @@ class Validation:
         left_out: Plans that nothing here can run, in words.
         host: The host that was predicted for, in words.
         foreseen: Ids of runs that ran out of memory as predicted.
+        estimated: By job, the key of the GPU whose profile was translated to predict it.
     """
 
     gpu: Gpu
@@ -45,6 +46,7 @@ class Validation:
     left_out: tuple[str, ...] = ()
     host: str | None = None
     foreseen: tuple[str, ...] = ()
+    estimated: Mapping[str, str] = field(default_factory=dict)
 
 
 def compared(
@@ -140,6 +142,8 @@ def validation_table(validation: Validation) -> "Table":
 
     notes = [f"Left out: {each}." for each in validation.left_out]
     notes += [f"Out of memory, as predicted: {each}." for each in validation.foreseen]
+    estimated = validation.estimated.items()
+    notes += [f"Estimated from a profile of {key}: {job}." for job, key in estimated]
     caption = "\n".join([*notes, *([validation.host] if validation.host else [])])
     table = FittedTable(
         box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=caption or None
@@ -185,6 +189,8 @@ def validation_document(validation: Validation) -> dict[str, Any]:
         "schema": 1,
         "gpu": validation.gpu.key,
         "host": validation.host,
+        "estimated_from": ", ".join(sorted({*validation.estimated.values()})) or None,
+        "estimated_profiles": dict(validation.estimated),
         "runs": [
             {
                 "id": each.run.id,

@@ -1,13 +1,12 @@
-"""Estimated profiles, measured on another GPU or at other batch sizes: found, refused, written."""
+"""Estimated profiles, measured on another GPU or at other batch sizes: found and refused."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.workload.named_workloads import how_to_measure
 from advisor.workload.profile import Profile
-from advisor.workload.store import read_profile, sound_profiles
-from advisor.workload.writing import profile_text, writable_folder, write_whole
+from advisor.workload.store import sound_profiles
 
 
 def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
@@ -31,22 +30,3 @@ def measured_profiles(
             f"Measure it there: {how_to_measure(asked)}."
         )
     return {name: each for name, each in found.items() if not each.is_estimate}, refused
-
-
-def write_estimates(folder: Path, estimates: Sequence[Profile]) -> tuple[Path, ...]:
-    """Write each of `estimates` into `folder` under its name; an older estimate is replaced.
-
-    Raises:
-        InvalidInput: A file there is no estimate; then nothing is written.
-        AdvisorError: The folder cannot be written.
-    """
-    paths = tuple(writable_folder(folder) / f"{each.name}.json" for each in estimates)
-    for path in paths:
-        if path.exists() and not read_profile(path).is_estimate:
-            raise InvalidInput(
-                f"{path}: it was measured, and an estimate does not take its place. Choose another "
-                f"--out."
-            )
-    for path, each in zip(paths, estimates, strict=True):
-        write_whole(path, profile_text(each))
-    return paths

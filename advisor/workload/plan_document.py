@@ -53,13 +53,18 @@ class DocumentedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedPlan:
-    """How the jobs share, in the notation of `advisor.sharing.parse_sharing`."""
+    """How the jobs share, in the notation of `advisor.sharing.parse_sharing`.
+
+    Attributes:
+        estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
+    """
 
     rank: int
     sharing: str
     power_cap_w: float | None
     note: str | None
     jobs: tuple[DocumentedJob, ...]
+    estimated_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

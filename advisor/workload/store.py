@@ -138,8 +138,7 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
     if profile.gpu != gpu:
         raise InvalidInput(
             f"{shown(path)}: measured on {profile.gpu}, but {gpu} was asked for. Use --gpu "
-            f"{profile.gpu}, measure it on {with_article(gpu)}, or estimate it: `advisor translate "
-            f"{path} --to {gpu}`."
+            f"{profile.gpu}, or measure it on {with_article(gpu)}."
         )
     return profile
 

@@ -90,10 +90,10 @@ def test_a_new_option_is_thought_of_here():
         "jobs", "job_file", "root", "memory_margin", "power_cap", "top", "objective", "sharing",
         "plan", "gpus", "policy", "at_once", "price", "trace", "runs", "out", "form", "first",
         "second", "workload", "folder", "in_use", "driver", "port", "export", "predictions",
-        "context", "names", "to", "job", "epochs", "steps", "count", "on", "batches", "host_cores",
+        "context", "names", "job", "epochs", "steps", "count", "on", "batches", "host_cores",
         "mlflow", "kind", "apply", "rank", "patience", "deadline", "grace", "replace_instances",
         "resume", "everything", "named", "cores", "every",
-        "gpu_utilization", "start_up",
+        "start_up",
     }  # fmt: skip
     known = heeded | WORDS.keys()
     taken = [name for name, each in COMMANDS.items() if each.context_settings != AS_GIVEN]

@@ -255,7 +255,6 @@ def _toml(value):
         ("export", "resnet50-imagenet64-bs128", "--out"),
         ("init", "jobs", "--out"),
         ("simulate", "resnet50-imagenet64-bs128", "--trace"),
-        ("translate", "resnet50-imagenet64-bs128", "--to", "a30-24gb", "--out"),
         ("validate", "resnet50-imagenet64-bs128", "--out"),
         ("fit", "--out"),
         ("evaluate", "--export"),

@@ -94,7 +94,7 @@ def test_a_hint_names_a_command_and_options_that_there_are(hint):
 def test_options_that_are_named_alone_are_options():
     of_argparse = {
         option
-        for parser in (profile_parser(), calibrate_parser(), mlflow_parser())
+        for parser in (profile_parser(), calibrate_parser(), mlflow_parser(), numbers_parser())
         for action in parser._actions
         for option in action.option_strings
     } | {"--devices", "--ray", "--resume"}

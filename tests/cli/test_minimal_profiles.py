@@ -7,9 +7,12 @@ from dataclasses import replace
 import pytest
 
 from advisor import Advisor
+from advisor.hardware.catalogue import gpu
 from advisor.measure.solo import from_numbers
+from advisor.prediction.estimated_profile import found_profile
 from advisor.report.answer_text import metric_cards
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
+from advisor.workload.writing import profile_text
 from tests.cli.conftest import GPU
 
 RESNET = "resnet50-imagenet64-bs128"
@@ -105,9 +108,7 @@ def test_what_is_not_known_of_it_is_not_called_unmeasured_or_estimated_by_kernel
     path.write_text(minimal_text(replace(KNOWN, examples_per_epoch=None)))
     said = advisor("predict", path, path, "--sharing", "mps").out
     assert "until all are done  not known: the length of an epoch is not" in said
-    out = tmp_path / "out"
-    assert advisor("translate", path, "--to", "a30-24gb", "--out", out).code == 0
-    there = advisor("predict", out / "my-job.json", RESNET, "--gpu", "a30-24gb").out
+    there = advisor("predict", path, RESNET, "--gpu", "a30-24gb").out
     assert "my-job, resnet50-imagenet64-bs128, not all kernel by kernel" in " ".join(there.split())
 
 
@@ -148,12 +149,12 @@ def test_what_a_profile_lacks_takes_no_room_from_the_best_plan_with_mig(advisor,
     assert "my-job has no kernel trace (how many SMs it leaves to others)" in full
 
 
-def test_a_translation_of_bare_numbers_has_a_range(advisor, tmp_path):
+def test_bare_numbers_are_translated_with_a_range(advisor, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(minimal_text(KNOWN))
-    said = advisor("translate", path, "--to", "l40s-48gb", "--out", tmp_path / "out").out
-    assert re.search(r"a step 0\.12 s there, [\d.]+ m?s \([\d.]+-[\d.]+\) on l40s-48gb", said)
-    assert "not kernel by kernel, as it has no trace" in said
+    words = ("--gpu", "l40s-48gb", "--sharing", "serial", "--json")
+    step_s = json.loads(advisor("predict", path, *words).out)["jobs"][0]["step_s"]
+    assert step_s["p05"] < 0.9 * step_s["p50"] < 0.8 * step_s["p95"]
 
 
 def test_a_mix_that_cannot_fit_is_said_not_to_before_anything_else(advisor, tmp_path):
@@ -226,25 +227,25 @@ def test_what_was_measured_on_one_gpu_only_is_asked_about_there(words, advisor, 
 def test_a_mere_estimate_for_another_gpu_is_not_said_to_be_near_its_own_name(advisor, tmp_path):
     found = replace(KNOWN, workload="mine", gpu="l4-24gb", power_w=60)
     (tmp_path / "mine.json").write_text(minimal_text(found))
+    estimate = found_profile(str(tmp_path / "mine.json"), gpu("a40-48gb"))
     folder = tmp_path / "nobody" / "advisor" / "profiles" / "a40-48gb"
     folder.mkdir(parents=True)
-    words = ("--to", "a40-48gb", "--out", folder)
-    assert advisor("translate", tmp_path / "mine.json", *words).code == 0
+    (folder / "mine.json").write_text(profile_text(estimate))
     said = advisor("batch", "mine", "--gpu", "a100-40gb")
     assert said.code == 2
     assert "mine: nobody measured it, and from an estimate for another GPU nothing" in said.err
     assert "Near" not in said.err
 
 
-@pytest.mark.parametrize("words", [("recommend", "--gpu", GPU), ("translate", "--to", "l40s-48gb")])
-def test_more_power_than_the_card_draws_is_refused_with_what_it_should_be(words, advisor, tmp_path):
+@pytest.mark.parametrize("key", [GPU, "l40s-48gb"])
+def test_more_power_than_the_card_draws_is_refused_with_what_it_should_be(key, advisor, tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(minimal_text(replace(KNOWN, power_w=1900)))
-    said = advisor(words[0], path, *words[1:])
+    said = advisor("recommend", path, "--gpu", key)
     assert (said.code, said.out) == (2, "")
     assert "my-job: power_w is 1900, and an h200-141gb draws at most 700 W" in said.err
     path.write_text(minimal_text(replace(KNOWN, power_w=750)))
-    assert advisor(words[0], path, *words[1:]).code == 0, "sensors and boards differ a little"
+    assert advisor("recommend", path, "--gpu", key).code == 0, "sensors and boards differ a little"
 
 
 def test_a_file_that_says_a100_is_told_both_keys_that_may_be_meant(advisor, tmp_path):

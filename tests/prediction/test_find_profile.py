@@ -70,12 +70,19 @@ def test_a_workload_that_was_measured_nowhere_is_refused(folder):
             found_profile(RESNET.replace("bs", "bs9"), here, folder)
 
 
-def test_without_any_profile_or_with_a_file_of_another_gpu_it_is_refused(folder, tmp_path):
-    (tmp_path / "empty").mkdir()
+def test_without_any_profile_it_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="a100-40gb"):
-        found_profile(RESNET, A100, tmp_path / "empty")
-    with pytest.raises(InvalidInput, match=RESNET):
-        found_profile(str(folder / "h200-141gb" / f"{RESNET}.json"), A100, folder)
+        found_profile(RESNET, A100, tmp_path)
+
+
+def test_a_file_of_another_gpu_is_estimated_unless_it_is_an_estimate_itself(folder):
+    there = str(folder / "h200-141gb" / f"{RESNET}.json")
+    write(folder, replace(synthetic.profile(RESNET, gpu_s=0.9), gpu="a100-40gb"))
+    assert found_profile(there, A100, folder).estimated_from == "h200-141gb"
+    assert found_profile(there, A100, folder) is found_profile(there, A100, folder)
+    estimate = write(folder, on_gpu(synthetic.profile(RESNET), H100))
+    with pytest.raises(InvalidInput, match="h200-141gb"):
+        found_profile(str(estimate), A100, folder)
 
 
 def test_nothing_is_learnt_from_an_estimate(folder):

@@ -66,7 +66,7 @@ def test_a_document_has_the_keys_that_others_script_against():
     document = json.loads(json.dumps(comparison_document(found), allow_nan=False))
     assert document.keys() == {
         "schema", "gpu", "compared_by", "note", "calibrated", "host", "own_paces",
-        "stale", "unsteady", "estimated_profiles", "estimated_batches", "text",
+        "stale", "unsteady", "estimated_from", "estimated_profiles", "estimated_batches", "text",
         "power_cap_w",
         "better", "cost", "serial", "plans", "power_w", "jobs",
     }  # fmt: skip

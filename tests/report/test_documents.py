@@ -69,7 +69,8 @@ def test_a_recommendation_has_the_keys_that_others_script_against():
     document = as_read(recommendation_document(advice()))
     assert document.keys() == {
         "schema", "gpu", "objective", "ranked_by", "note", "calibrated", "host", "power_cap_w",
-        "own_paces", "stale", "unsteady", "estimated_profiles", "estimated_batches", "verdict",
+        "own_paces", "stale", "unsteady", "estimated_from", "estimated_profiles",
+        "estimated_batches", "verdict",
         "workloads", "epochs", "serial", "plans", "left_out",
         "searched",
     }  # fmt: skip
