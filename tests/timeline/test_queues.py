@@ -31,7 +31,7 @@ def test_nobody_overtakes_a_job_that_waits_for_memory():
     assert queue.take([()]) == JobStart(0, 0, 0)
 
 
-def test_best_fit_lets_a_job_wait_rather_than_slow_its_mates_for_nothing():
+def test_best_fit_lets_a_job_wait_rather_than_slow_the_others_for_nothing():
     room = GpuCapacity(PLACES, worth=lambda _seats: 1.0)
     queue = filled("best-fit", room, [1])
     assert queue.take([(PlacedJob(7, 0),)]) is None

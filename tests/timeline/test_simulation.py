@@ -60,7 +60,7 @@ def test_a_waiting_job_takes_the_instance_that_gets_free():
     assert found.jobs[2].start_s == found.jobs[0].end_s.p50
 
 
-def test_the_parts_of_a_job_follow_each_other_at_the_pace_of_its_mates():
+def test_the_parts_of_a_job_follow_each_other_at_the_pace_of_the_shared_gpu():
     slow = replace(LONG, epochs=1.5, validation_s=1)
     arrivals = at_start(slow, SHORT)
     found = over_time(arrivals)

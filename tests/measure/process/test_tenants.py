@@ -1,15 +1,25 @@
+"""Tenants on the CPU: workloads of the zoo, scripts of users, programs that print their pace."""
+
 import os
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import time
 
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.process.printed_output import shown_lines, telling_line
+from advisor.measure.process.script_processes import scripts_within, session_members
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.tenants import ask_all, tenants_on
 from advisor.measure.process.worker import TenantSetup, without_mps
-from advisor.workload.named_workloads import timm_workload, workload
+from advisor.measure.solo.profiling_verbs import profiling_verbs
+from advisor.workload.named_workloads import workload
+from advisor.workload.spec import Script, Workload
+from tests.measure.process import scripts
 from tests.measure.process.odd_verbs import odd_verbs
+from tests.waiting import PATIENCE_S
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 SETUP = TenantSetup("cpu", CORES[:1], {})
@@ -17,20 +27,12 @@ SETUP = TenantSetup("cpu", CORES[:1], {})
 
 @pytest.fixture
 def sat(workers_folder):
-    """Sits tenants who do odd things."""
+    """Starts tenants that do what real ones do only on a bad day."""
 
     def sit(*setups):
         return tenants_on(setups, Path(workers_folder), odd_verbs)
 
     return sit
-
-
-def test_a_tenant_says_what_it_measures_with(sat):
-    import torch
-
-    with sat(SETUP) as (tenant,):
-        assert tenant.versions["torch"] == torch.__version__
-        assert tenant.versions["timm"]
 
 
 def test_a_tenant_has_its_own_cores_environment_and_one_thread(sat):
@@ -43,20 +45,7 @@ def test_a_tenant_has_its_own_cores_environment_and_one_thread(sat):
 
 
 def test_what_the_caller_set_for_mps_reaches_no_tenant():
-    environment = {"CUDA_MPS_PIPE_DIRECTORY": "/x", "CUDA_MPS_CLIENT_PRIORITY": "1", "HOME": "/h"}
-    assert without_mps(environment) == {"HOME": "/h"}
-
-
-def test_tenants_keep_their_temporary_files_where_they_were_told(sat, workers_folder):
-    with sat(SETUP) as (tenant,):
-        assert tenant.ask("place")["temporary"] == workers_folder
-
-
-def test_all_are_told_before_any_answers(sat):
-    with sat(SETUP, SETUP) as tenants:
-        words = [{"word": "a"}, {"word": "b"}]
-        answers = ask_all(tenants, "echo", words)
-    assert [answer["word"] for answer in answers] == ["a", "b"]
+    assert without_mps({"CUDA_MPS_PIPE_DIRECTORY": "/x", "HOME": "/h"}) == {"HOME": "/h"}
 
 
 @pytest.mark.parametrize(
@@ -125,18 +114,212 @@ def test_a_tenant_trains_from_one_moment_to_another(workers_folder):
         assert len(tenant.ask("run", start_at=0.0, stop_at=0.0)["completed_at"]) == 1
 
 
-def test_a_model_that_nobody_has_is_refused_before_anything_runs(workers_folder):
-    unknown = timm_workload("resnet51", resolution=32, classes=10, batch=2)
-    with (
-        tenants_on([SETUP], Path(workers_folder)) as (tenant,),
-        pytest.raises(InvalidInput, match="resnet51"),
-    ):
-        tenant.ask("load", workload=unknown)
+@pytest.fixture
+def home(tmp_path):
+    """A user's folder with scripts, what they read, and what they must not change."""
+    folder = scripts.write(tmp_path / "home")
+    (tmp_path / "around.txt").write_text("near\n")
+    (folder / "settings.txt").write_text("as it was\n")
+    (folder / "big.bin").write_bytes(b"0" * 2_000_000)
+    (folder / "sitecustomize.py").write_text(
+        "import os, pathlib\npathlib.Path(os.environ['COUNT'] + '.own').touch()\n"
+    )
+    return folder
 
 
-def test_a_tenant_that_loaded_nothing_cannot_train(workers_folder):
+def scripted(home, *command, **environment):
+    environment |= {"COUNT": str(home / "steps.txt"), "PYTHONPATH": str(home)}
+    script = Script(command=tuple(map(str, command)), folder=str(home), environment=environment)
+    return Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
+
+
+@contextmanager
+def started(*workloads):
+    """Tenants that were asked to load these workloads, and what they answered."""
+    setups = [TenantSetup("cpu", CORES, {}, each.script) for each in workloads]
+    with TemporaryDirectory() as folder, tenants_on(setups, Path(folder), profiling_verbs) as found:
+        loads = [{"workload": each, "warm_steps": 2} for each in workloads]
+        yield found, ask_all(found, "load", loads, timeout_s=PATIENCE_S)
+
+
+def took(tenant, home, steps):
+    """How many steps the script counted while it was asked for so many."""
+    before = int((home / "steps.txt").read_text())
+    answer = tenant.ask("run_steps", start_at=time(), steps=steps)
+    assert len(answer["completed_at"]) == steps
+    return int((home / "steps.txt").read_text()) - before
+
+
+def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_they_were(home):
+    with started(scripted(home, "python", "plain.py", 30, SEED="7")) as ((tenant,), (loaded,)):
+        assert loaded["found"] == {
+            "batch": 30, "steps_per_epoch": 4, "loader_workers": 1,
+            "precision": "default", "execution": "eager",
+        }  # fmt: skip
+        assert tenant.versions["torch"]
+        assert took(tenant, home, 9) == 9  # beyond the end of two passes
+        assert (home / "steps.txt.own").exists(), "the user's own sitecustomize ran"
+        answer = tenant.ask("train", start_at=time(), stop_at=time() + 0.1)
+        assert answer["completed_at"] == sorted(answer["completed_at"])
+        assert answer["cpu_s"] > 0
+        issued = tenant.ask("issue", seconds=0.05)
+        assert len(issued["phases_s"]) == 3  # to the loss, backward, update
+        assert all(seconds > 0 for seconds in issued["phases_s"])
+        assert tenant.ask("check_host")["check_s"] > 0
+        pid = tenant.pid
+    assert not session_members(pid)
+    assert (home / "settings.txt").read_text() == "as it was\n"
+    assert (home / "big.bin").read_bytes() == b"0" * 2_000_000
+    assert not (home / "model.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("scaled.py", "amp"),
+        pytest.param("by_itself.py", "default", marks=pytest.mark.exhaustive),
+        pytest.param("two_networks.py", "default", marks=pytest.mark.exhaustive),
+        pytest.param("in_backward.py", "default", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
+    with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert loaded["found"]["precision"] == precision
+        assert loaded["found"]["steps_per_epoch"] is None  # there is no loader
+        assert abs(took(tenant, home, 7) - 7) <= 1  # it counts before or after we do
+
+
+@pytest.mark.exhaustive
+def test_several_ranks_are_refused_with_what_to_do(home):
     with (
-        tenants_on([SETUP], Path(workers_folder)) as (tenant,),
-        pytest.raises(AdvisorError, match="must load"),
+        pytest.raises(InvalidInput, match=r"several processes .* Start a single rank"),
+        started(scripted(home, "python", "ranks.py")) as ((tenant,), _),
     ):
-        tenant.ask("run", start_at=0.0, stop_at=0.0)
+        tenant.ask("run", start_at=0.0, stop_at=time() + 60)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("python", "-c", "import nothing_like_it"), "No module named 'nothing_like_it'"),
+        (("python", "-c", "pass"), "imported torch"),
+        (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it said: so"),
+        (("python", "-c", "raise SystemExit('CUDA out of memory')"), "CUDA out of memory"),
+    ],
+)
+def test_a_script_that_never_steps_ends_with_a_sentence(home, words, said):
+    with started(scripted(home, *words)) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, Ended)
+        assert said in loaded.detail
+        assert "\n" not in loaded.detail
+        assert tenant.ask("run", start_at=0.0, stop_at=0.0) == loaded
+
+
+def test_a_script_that_takes_too_long_to_its_first_step_is_ended(home):
+    setup = TenantSetup("cpu", CORES, {}, scripted(home, "sleep", 600).script)
+    with tenants_on([setup], home) as (tenant,):
+        ended = tenant.ask("load", timeout_s=0.5, workload=scripted(home, "sleep", 600))
+        assert "took no step" in ended.detail
+        assert not session_members(tenant.pid)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("no-such-program",), "no-such-program"),
+        (("train.py", "--lr"), "-- python train.py"),
+        (("a.ipynb",), "jupyter nbconvert --to script a.ipynb"),
+        (("python3.11", "train.py"), r"train\.py: no such file"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(home, words, said):
+    with pytest.raises(InvalidInput, match=said), started(scripted(home, *words)):
+        pass
+
+
+LEAVES = """
+import os, subprocess, sys, time
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(600)
+"""
+
+
+def test_what_a_script_leaves_in_sessions_of_its_own_ends_with_it(home):
+    script = scripted(home, "python", "-c", LEAVES)
+    with TemporaryDirectory() as folder:
+        setup = TenantSetup("cpu", CORES, {}, script.script)
+        with tenants_on([setup], Path(folder), profiling_verbs) as (tenant,):
+            assert isinstance(tenant.ask("load", PATIENCE_S, workload=script), Ended)
+            assert len(scripts_within(Path(folder))) == 2
+        assert scripts_within(Path(folder)) == ()
+
+
+PRINTS = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
+
+
+@contextmanager
+def running(tmp_path, *command):
+    """A program that prints its rate, and runs."""
+    script = Script(command=command, folder=str(tmp_path), throughput="rate ([0-9]+)")
+    asked = Workload(name="it", source="script", model="it", family="it", batch=4, script=script)
+    with (
+        TemporaryDirectory() as folder,
+        tenants_on([TenantSetup("cpu", CORES, {}, script)], Path(folder), odd_verbs) as (tenant,),
+    ):
+        assert not isinstance(tenant.ask("load", PATIENCE_S, workload=asked), Ended)
+        yield tenant
+
+
+def test_a_program_that_imports_torch_is_asked_while_it_goes_on(tmp_path):
+    with running(tmp_path, "python", "-c", f"import torch\n{PRINTS}") as tenant:
+        assert tenant.ask("echo", PATIENCE_S, word="there") == {"word": "there", "device": "cpu"}
+        answer = tenant.ask("run", PATIENCE_S, start_at=time(), stop_at=time() + 0.2)
+        assert len(answer["completed_at"]) >= 3
+
+
+def test_a_program_that_prints_no_more_has_no_pace(tmp_path):
+    prints = "import time\nfor _ in range(9): time.sleep(0.01); print('rate 400')\ntime.sleep(600)"
+    with running(tmp_path, "python", "-c", prints) as tenant:
+        ended = tenant.ask("run", timeout_s=0.1, start_at=time(), stop_at=time() + 0.3)
+        assert isinstance(ended, Ended)
+        assert "pace" in ended.detail
+
+
+TORCHRUN = """step 5
+[rank0]: Traceback (most recent call last):
+[rank0]: ValueError: my data is broken
+E1124 11:00 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+ACCELERATE = """ValueError: my data is broken
+subprocess.CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status 1.
+"""
+CUDA = """RuntimeError: CUDA error: an illegal memory access was encountered
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1; kernel errors may come late.
+"""
+
+
+@pytest.mark.parametrize(
+    ("printed", "line"),
+    [
+        (TORCHRUN, "[rank0]: ValueError: my data is broken"),
+        (ACCELERATE, "ValueError: my data is broken"),
+        (CUDA, "RuntimeError: CUDA error: an illegal memory access was encountered"),
+        ("train.py: error: no such option --lr\nusage: train.py\n", "train.py: error: no such"),
+        ("loading\nKilled\n\n", "Killed"),
+        ("  5%| 1.0it/s\r 10%| 2.0it/s\r", "10%| 2.0it/s"),
+        ("", ""),
+        ("\r\n\n", ""),
+    ],
+)
+def test_of_a_failed_program_the_line_that_says_why_is_told(printed, line):
+    assert telling_line(printed).startswith(line)
+
+
+def test_what_a_progress_bar_wrote_over_is_not_shown():
+    assert shown_lines("start\n 1%\r 2%\r 3%\ndone\r\n") == ["start", "3%", "done"]

@@ -1,10 +1,10 @@
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure.process.windows import Schedule, Timing, schedule, step_s_of, windows_of
+from advisor.measure.process.windows import Schedule, Timing, schedule, windows_of
 
 steps = st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60)
 
@@ -50,12 +50,3 @@ def test_one_looks_longer_at_slow_steps_but_never_for_ever(slowest_s):
     assert length_s >= min(6 * slowest_s, 8.0) - 1e-9
     assert plan.start_at < plan.begin_at < plan.end_at < plan.stop_at
     assert plan.begin_at <= 2.0
-
-
-def test_windows_asked_for_longer_than_that_are_as_long_as_asked():
-    plan = schedule(0.0, Timing(window_s=10.0, windows=2), 0.1)
-    assert [later - earlier for earlier, later in pairwise(plan.bounds_s)] == [10.0, 10.0]
-
-
-def test_the_pace_of_a_rehearsal_counts_from_the_start():
-    assert step_s_of(10.0, [10.5, 11.0, 11.5]) == 0.5

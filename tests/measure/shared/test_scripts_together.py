@@ -4,7 +4,7 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 
@@ -12,9 +12,10 @@ from advisor.errors import InvalidInput
 from advisor.measure.shared.planned_run import PlannedRun
 from advisor.workload.spec import Script, Workload
 from advisor.workload.stored_runs import read_runs
+from tests.measure.process import scripts
 from tests.measure.shared.real_command import Started
 
-SCRIPTS = Path(__file__).parents[1] / "process" / "scripts"
+SCRIPTS = scripts.write(Path(mkdtemp()))
 
 
 def scripted(name, *command, **how):

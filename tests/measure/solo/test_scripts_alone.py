@@ -3,15 +3,16 @@
 import os
 import signal
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 
 import pytest
 
 from advisor.workload.store import read_profile
+from tests.measure.process import scripts
 from tests.measure.shared.real_command import Started
 from tests.waiting import PATIENCE_S, until
 
-SCRIPTS = Path(__file__).parents[1] / "process" / "scripts"
+SCRIPTS = scripts.write(Path(mkdtemp()))
 QUICK = ("--device", "cpu", "--folder", str(SCRIPTS))
 
 

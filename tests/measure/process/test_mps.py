@@ -1,3 +1,5 @@
+"""The MPS daemon of a measurement, spoken to through a stand-in for NVIDIA's program."""
+
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,24 +43,6 @@ def daemon(folder, programs):
     assert not mps_within(folder)
 
 
-def fail_with(programs, words):
-    program = programs / "nvidia-cuda-mps-control"
-    program.write_text(f"#!/bin/sh\necho {words}\nexit 1\n")
-    program.chmod(0o755)
-
-
-def test_a_daemon_that_runs_serves_nobody_until_a_client_comes(daemon):
-    daemon.start()
-    assert daemon.running
-    assert daemon.clients() == frozenset()
-
-
-def test_the_clients_are_those_whom_the_server_lists(daemon):
-    daemon.start()
-    mps_stand_in.become_clients(daemon.pipes, [101, 102])
-    assert daemon.clients() == {101, 102}
-
-
 def test_a_daemon_that_was_stopped_leaves_no_process(daemon, folder):
     daemon.start()
     mps_stand_in.become_clients(daemon.pipes, [101])
@@ -71,22 +55,17 @@ def test_a_daemon_that_was_stopped_leaves_no_process(daemon, folder):
     assert not mps_within(folder)
 
 
-def test_a_daemon_can_be_started_again(daemon):
-    daemon.start()
-    daemon.stop()
-    daemon.start()
-    assert daemon.running
-
-
-def test_a_daemon_that_cannot_start_says_its_last_words(programs, folder):
-    fail_with(programs, "'cannot lock the pipes'")
-    with pytest.raises(GpuUnavailable, match="cannot lock the pipes"):
-        MpsDaemon(folder, UUID).start()
-
-
 def test_a_machine_without_mps_says_what_to_install(monkeypatch, folder):
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(GpuUnavailable, match="not installed"):
+        MpsDaemon(folder, UUID).start()
+
+
+def test_a_daemon_that_does_not_start_is_refused_with_its_last_words(programs, folder):
+    program = programs / "nvidia-cuda-mps-control"
+    program.write_text("#!/bin/sh\necho 'cannot lock the pipes'\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(GpuUnavailable, match="cannot lock the pipes"):
         MpsDaemon(folder, UUID).start()
 
 
@@ -119,19 +98,11 @@ def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
         pipes = Path(session.setups(Mps(), [()])[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101, 102])
         assert session.proved_clients(Mps(), [101, 102]) == 2
+        with pytest.raises(AdvisorError, match="103"):
+            session.proved_clients(Mps(), [101, 103])
         session.switch_to(Naive())
         assert not any(each.serves(UUID) for each in mps_processes())
         assert session.proved_clients(Naive(), [101, 102]) == 0
-
-
-@pytest.mark.usefixtures("daemon")
-def test_a_tenant_whom_mps_does_not_serve_stops_the_run(folder):
-    with mps_session_on(GPU, folder) as session:
-        session.switch_to(Mps())
-        pipes = Path(session.setups(Mps(), [()])[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
-        mps_stand_in.become_clients(pipes, [101])
-        with pytest.raises(AdvisorError, match="102"):
-            session.proved_clients(Mps(), [101, 102])
 
 
 def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
@@ -139,14 +110,6 @@ def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
     assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
     assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "57.5"
     assert first["CUDA_VISIBLE_DEVICES"] == second["CUDA_VISIBLE_DEVICES"] == UUID
-
-
-def test_each_tenant_has_its_own_priority_beside_its_limit(folder):
-    first, second = tenant_environments(Mps((43, 57), (1, 0)), 2, folder, UUID)
-    assert (first["CUDA_MPS_CLIENT_PRIORITY"], second["CUDA_MPS_CLIENT_PRIORITY"]) == ("1", "0")
-    assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
-    plain, _ = tenant_environments(Mps(), 2, folder, UUID)
-    assert "CUDA_MPS_CLIENT_PRIORITY" not in plain
 
 
 def test_a_naive_tenant_is_pointed_away_from_every_daemon(folder):

@@ -1,0 +1,141 @@
+"""Training scripts of users, each with another kind of step; all count their steps themselves."""
+
+from pathlib import Path
+
+SCRIPTS = {}
+
+# Says in a file how many steps a script has taken, as the script itself counts.
+SCRIPTS["counted.py"] = r"""
+import os
+from pathlib import Path
+_FILE = Path(os.environ.get("COUNT", os.devnull))
+_steps = 0
+def count():
+    global _steps
+    _steps += 1
+    _FILE.write_text(str(_steps))
+"""
+
+# A plain loop: reads a file beside it, has a loader, writes what nobody should find later.
+SCRIPTS["plain.py"] = r"""
+import os
+import sys
+from pathlib import Path
+import torch
+from counted import count
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+assert Path("settings.txt").read_text() == "as it was\n"
+assert Path("../around.txt").read_text() == "near\n"
+assert os.environ["SEED"] == "7"
+assert not torch.cuda.is_initialized()
+data = TensorDataset(torch.randn(120, 8), torch.randint(0, 3, (120,)))
+loader = DataLoader(data, batch_size=int(sys.argv[1]), shuffle=True, num_workers=1)
+network = torch.nn.Linear(8, 3)
+optimizer = torch.optim.AdamW(network.parameters(), lr=0.1)
+for _epoch in range(100_000):
+    for inputs, target in loader:
+        optimizer.zero_grad()
+        cross_entropy(network(inputs), target).backward()
+        optimizer.step()
+        count()
+    with Path("settings.txt").open("a") as written, Path("big.bin").open("wb") as big:
+        written.write("changed\n")
+        big.write(b"changed")
+    torch.save(network.state_dict(), "model.pt")
+"""
+
+# A loop without an optimizer of torch, which says itself when a step has ended.
+SCRIPTS["by_itself.py"] = r"""
+import torch
+from counted import count
+import advisor
+weight = torch.zeros(4, requires_grad=True)
+while True:
+    weight.sum().backward()
+    with torch.no_grad():
+        weight -= 1e-3 * weight.grad
+    count()
+    advisor.step()
+"""
+
+# As a GAN trains: two steps of one optimizer, then one of another, with accumulated gradients.
+SCRIPTS["two_networks.py"] = r"""
+import torch
+from counted import count
+first, second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+of_first = torch.optim.SGD(first.parameters(), lr=1e-3)
+of_second = torch.optim.SGD(second.parameters(), lr=1e-3)
+while True:
+    for _ in range(2):
+        for _ in range(3):
+            second(first(torch.ones(2, 4)).detach()).sum().backward()
+        of_second.step()
+    second(first(torch.ones(2, 4))).sum().backward()
+    of_first.step()
+    count()
+"""
+
+# An optimizer of each parameter that steps in backward.
+SCRIPTS["in_backward.py"] = r"""
+import torch
+from counted import count
+network = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(5)))
+def step_in_backward(parameter):
+    optimizer = torch.optim.SGD([parameter], lr=1e-3)
+    def step(_parameter):
+        optimizer.step()
+        optimizer.zero_grad()
+    parameter.register_post_accumulate_grad_hook(step)
+for each in network.parameters():
+    step_in_backward(each)
+while True:
+    network(torch.ones(2, 4)).sum().backward()
+    count()
+"""
+
+# As Hugging Face's Trainer steps: autocast, a scaler that skips steps, a scheduler, clipping.
+SCRIPTS["scaled.py"] = r"""
+import torch
+from counted import count
+network = torch.nn.Linear(4, 4)
+optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999**step)
+scaler = torch.amp.GradScaler("cpu")
+step = 0
+while True:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = network(torch.ones(2, 4)).sum()
+    if step % 3 == 2:
+        loss = loss * float("inf")  # no finite gradient: the scaler skips this step
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    scaler.step(optimizer)
+    scaler.update()
+    scheduler.step()
+    optimizer.zero_grad(set_to_none=True)
+    step += 1
+    count()
+"""
+
+# Two spawned ranks, each of which trains.
+SCRIPTS["ranks.py"] = r"""
+import torch
+def train(_rank):
+    network = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    while True:
+        network(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train, nprocs=2)
+"""
+
+
+def write(folder: Path) -> Path:
+    """Put the scripts into `folder`, and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in SCRIPTS.items():
+        (folder / name).write_text(text)
+    return folder

@@ -1,0 +1,156 @@
+"""The machine that measures: its cores, locks, scratch folders, and what is recorded of it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.measure.process.claimed_device import Device, host_cpu
+from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_cores, split_cores
+from advisor.measure.process.provenance import Origin, command_line
+from advisor.measure.process.run_locks import gpu_lock, sweep_locks
+from advisor.measure.process.scratch_folders import scratch_folder, sweep_folders
+from advisor.measure.process.script_processes import MARK
+from tests.waiting import PATIENCE_S
+
+needs = st.lists(st.integers(1, 4), min_size=1, max_size=8)
+
+
+@given(needs, st.integers(0, 8))
+def test_every_tenant_has_the_cores_it_needs_and_no_core_has_two_tenants(wanted, more):
+    cores = cores_of_each(wanted, range(sum(wanted) + more))
+    assert [len(each) for each in cores] == wanted
+    assert len({core for each in cores for core in each}) == sum(wanted)
+
+
+@given(needs, st.integers(1, 40))
+def test_what_is_spare_is_nobodys_unless_nothing_is(wanted, count):
+    cores = cores_of_each(wanted, range(count), share=True)
+    taken = {core for each in cores for core in each}
+    spare = set(spare_cores(cores, range(count)))
+    assert spare == set(range(count)) - taken or spare == set(range(count)) == taken
+
+
+def test_too_few_cores_are_refused_with_how_many_are_needed():
+    with pytest.raises(InvalidInput, match=r"4 cores .* 3 \(0-1,4\)"):
+        cores_of_each([1, 3], [0, 1, 4])
+    assert cores_of_each([1, 1, 1], [4, 5], share=True) == ((4,), (5,), (4,))
+
+
+@pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3,,4", "99999", "9999", "3-1"])
+def test_cores_that_are_none_or_not_ours_are_refused(text):
+    with pytest.raises(InvalidInput, match="--cores"):
+        allowed_cores(text)
+
+
+@given(cores=st.integers(1, 64), parts=st.integers(1, 8))
+def test_every_device_has_as_many_cores_and_no_core_is_in_two_shares(cores, parts):
+    if cores < parts:
+        with pytest.raises(InvalidInput, match="cores of their own"):
+            split_cores(range(cores), parts, str)
+        return
+    shares = split_cores(range(cores), parts, str)
+    assert {len(share) for share in shares} == {cores // parts}
+    assert len({core for share in shares for core in share}) == parts * (cores // parts)
+
+
+def test_threads_of_one_physical_core_stay_together():
+    # As on hosts that number the second threads after all the first ones.
+    shares = split_cores(range(16), 4, lambda core: str(core % 8))
+    assert shares == ((0, 1, 8, 9), (2, 3, 10, 11), (4, 5, 12, 13), (6, 7, 14, 15))
+
+
+HOLD = """
+import sys, time
+from advisor.measure.process.run_locks import gpu_lock
+from advisor.measure.process.scratch_folders import scratch_folder
+with gpu_lock(sys.argv[1], "python -m holder"), scratch_folder() as folder:
+    print(folder, flush=True)
+    time.sleep(600)
+"""
+
+
+class Holder:
+    """A run of another process, which holds a GPU and a scratch folder until it is killed."""
+
+    def __init__(self):
+        self.uuid = f"GPU-{uuid4()}"
+        words = [sys.executable, "-c", HOLD, self.uuid]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.folder = Path(self.process.stdout.readline().strip())
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def holder():
+    made = Holder()
+    yield made
+    made.kill()
+    made.process.stdout.close()
+    sweep_locks()
+    sweep_folders()
+
+
+def test_a_gpu_that_another_run_holds_is_refused_with_its_process(holder):
+    owner = rf"process {holder.process.pid} since .*: python -m holder"
+    with pytest.raises(GpuUnavailable, match=owner), gpu_lock(holder.uuid, "mine"):
+        pass
+    holder.kill()
+    with gpu_lock(holder.uuid, "mine"):
+        pass
+
+
+def test_what_a_killed_run_left_is_swept_and_what_a_live_one_has_is_not(holder):
+    with gpu_lock(f"{holder.uuid}-mine", "mine") as mine, scratch_folder() as folder:
+        theirs = Path(str(mine).replace("-mine", ""))
+        sweep_locks()
+        sweep_folders()
+        assert theirs.exists()
+        assert holder.folder.exists()
+        holder.kill()
+        sweep_locks()
+        sweep_folders()
+        assert (mine.exists(), folder.exists()) == (True, True)
+        assert (theirs.exists(), holder.folder.exists()) == (False, False)
+    assert (mine.exists(), folder.exists()) == (False, False)
+
+
+def test_scripts_of_a_killed_run_are_ended(holder):
+    marked = os.environ | {MARK: str(holder.folder / "s1")}
+    script = subprocess.Popen(["sleep", "600"], env=marked, start_new_session=True)
+    try:
+        sweep_folders()
+        assert script.poll() is None
+        holder.kill()
+        sweep_folders()
+        assert script.wait(PATIENCE_S) == -signal.SIGTERM
+    finally:
+        script.kill()
+        script.wait()
+
+
+def test_a_command_is_recorded_without_paths_and_values_of_variables():
+    words = ["/home/ann/secret/plans.json", "--out", "../runs.jsonl", "--env", "TOKEN=hush",
+             "--env=KEY=hush", "--", "python", "a.py", "x=3"]  # fmt: skip
+    assert command_line("advisor.profiling", words) == (
+        "python -m advisor.profiling plans.json --out runs.jsonl --env TOKEN=... --env=KEY=... "
+        "-- python a.py x=3"
+    )
+
+
+def test_what_was_not_measured_is_none():
+    origin = Origin(Device("cpu", None, "cpu", host_cpu(), None), "python -m x", 2)
+    provenance = origin.provenance({"torch": "2.13.0", "cuda": None, "timm": None}, (None, None))
+    assert provenance.device == host_cpu()
+    assert (provenance.driver, provenance.cuda, provenance.sm_clock_mhz) == (None, None, None)
+    assert provenance.host_cores == 2
