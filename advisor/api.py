@@ -160,27 +160,24 @@ class Advisor(Sources):
         copies = self.recommend_copies(job, conditions, level)
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
-    def batches(
-        self, names: str | Sequence[str], *, on: Sequence[str] = (), batches: Sequence[int] = ()
-    ) -> "SlicesForJob":
-        """Time and energy of batch sizes of one job on slices of the GPU; see `slices_for_job`.
+    def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
+        """Return the largest batch of one job on slices of the GPU; see `slices_for_job`.
 
         Args:
             names: The job's name, with or without a batch size; or names or files of its profiles,
                 one for each size.
             on: MIG profiles, or ``"whole"``; none: all.
-            batches: Batch sizes to look at; none: those measured, and the largest that fits.
 
         Raises:
             UnknownName: There is no such profile or slice.
-            InvalidInput: The profiles are not of one job, or a size is too far from theirs.
+            InvalidInput: The profiles are not of one job.
             NothingFits: The GPU has no MIG.
         """
         from advisor.plan.slice_batches import slices_for_job
 
         profiles = self.at_measured_batches(names)
-        slices, sizes = listed("on", on, "slices"), listed("batches", batches, "sizes")
-        found = slices_for_job(profiles, self.card, self.predictor, slices, sizes)
+        slices = listed("on", on, "slices")
+        found = slices_for_job(profiles, self.card, self.predictor, slices)
         return replace(found, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(

@@ -135,9 +135,8 @@ next line of a GPU starts when those before it are done. `--commands 1` prints t
         "Which batch does a 1g.5gb hold?",
         ("advisor batch resnet152-imagenet --gpu a100-40gb --on 1g.5gb",),
         """\
-The first paragraph ends with the answer. "Client" is what an example costs who has one slice,
-"provider" what it costs the whole GPU if all its slices are as busy. This job was measured at two
-batch sizes, from which the others are estimated.""",
+The first paragraph ends with the answer. This job was measured at two batch sizes, from which the
+others are estimated.""",
     ),
     UserQuestion(
         "Does it fit in memory?",

@@ -177,7 +177,7 @@ def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan
 def _planned(
     advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
 ) -> "tuple[Sequence[Job], MixPrediction]":
-    """Jobs, at their chosen batch sizes, and sharing of the plan with that `rank`, or the best.
+    """Jobs and sharing of the plan with that `rank`, or the best.
 
     Raises:
         InvalidInput: There is no plan of that rank.

@@ -12,12 +12,16 @@ _OBJECTIVES = {
     "fairness": "Use --objective throughput; `advisor recommend --protect JOB` keeps a job fast.",
 }
 
+_BATCH_OPTIONS = "Use `advisor predict JOB-bsN --sharing mig=1g.18gb` for the pace at a batch size."
+
 REMOVED: Mapping[str, str] = {
     **{
         f"{command} --objective {objective}": instead
         for command in ("recommend", "explain", "export", "validate")
         for objective, instead in _OBJECTIVES.items()
     },
+    "batch --batches": _BATCH_OPTIONS,
+    "batch --details": _BATCH_OPTIONS,
     "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
     "translate": "Any command translates a profile of another GPU by itself: name the profile or "
     "its file, and the GPU: advisor predict JOB --gpu GPU.",

@@ -15,7 +15,6 @@ from advisor.launch.launch_plan import (
     Start,
     launch_plan,
 )
-from advisor.plan.candidates import at_chosen_batches
 from advisor.plan.recommendation import Plan, Recommendation
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
@@ -187,6 +186,6 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
 
 
 def _with_commands(advised: Recommendation, plan: Plan, device: str | None) -> Plan:
-    launched = launch_plan(at_chosen_batches(advised.jobs, plan), advised.gpu, plan.prediction)
+    launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
     lines = commands(launched) if device is None else commands_on(launched, device)
     return replace(plan, commands=lines)

@@ -1,9 +1,8 @@
-"""Candidate plans for one GPU: jobs, sharing, batch sizes, power cap; and their forecasts."""
+"""Candidate plans for one GPU: jobs, sharing, power cap; and their forecasts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from advisor.english import counted
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import Gpu
 from advisor.plan.forecast import Mixes, forecast, serial_s
@@ -25,47 +24,30 @@ class Candidate:
     Attributes:
         jobs: Numbers of the jobs on this GPU among all jobs asked for, from 1, increasing.
         sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
-        batches: Batch size of each of `jobs`; empty: the sizes asked for.
         power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
 
     Raises:
-        InvalidInput: The jobs cannot share like this, or there are more or fewer batch sizes than
-            jobs.
+        InvalidInput: The jobs cannot share like this.
     """
 
     jobs: tuple[int, ...]
     sharing: Sharing
-    batches: tuple[int, ...] = ()
     power_cap_w: float | None = None
 
     def __post_init__(self) -> None:
         if not self.jobs or self.jobs[0] < 1 or list(self.jobs) != sorted(set(self.jobs)):
             raise InvalidInput(f"a GPU's jobs are numbers from 1, increasing, got {self.jobs}")
         check_count(self.sharing, len(self.jobs))
-        if self.batches and len(self.batches) != len(self.jobs):
-            raise InvalidInput(
-                f"{counted(len(self.batches), 'batch size')} for {counted(len(self.jobs), 'job')}"
-            )
 
     def chosen(self, asked: Sequence[Job]) -> tuple[Job, ...]:
-        """The jobs of this GPU among all that were `asked` for, each at the batch size chosen.
+        """The jobs of this GPU among all that were `asked` for.
 
         Raises:
-            InvalidInput: There is no such job, or it does not allow that batch size.
+            InvalidInput: There is no such job.
         """
         if self.jobs[-1] > len(asked):
             raise InvalidInput(f"there is no job {self.jobs[-1]}; there are {len(asked)}")
-        own = [asked[number - 1] for number in self.jobs]
-        batches = self.batches or tuple(job.batch for job in own)
-        return tuple(map(_at_batch, own, batches))
-
-
-def _at_batch(job: Job, batch: int) -> Job:
-    for variant in job.variants:
-        if variant.batch == batch:
-            return variant
-    allowed = ", ".join(str(each.batch) for each in job.variants)
-    raise InvalidInput(f"{job.name} has no profile at batch size {batch}. It may have {allowed}.")
+        return tuple(asked[number - 1] for number in self.jobs)
 
 
 class Forecaster:
@@ -74,19 +56,19 @@ class Forecaster:
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
         self._question = question
-        self._mixes: dict[tuple[tuple[int, ...], float | None], Mixes] = {}
+        self._mixes: dict[float | None, Mixes] = {}
         self._rules = rules(question.gpu, question.conditions)
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def mixes(self, candidate: Candidate) -> Mixes:
-        """The jobs at the batch sizes of `candidate`, predicted under its power cap."""
-        key = candidate.batches, candidate.power_cap_w
-        if key not in self._mixes:
+        """The jobs of `candidate`, predicted under its power cap."""
+        cap_w = candidate.power_cap_w
+        if cap_w not in self._mixes:
             predictor, gpu = self._question.predictor, self._question.gpu
-            if candidate.power_cap_w is not None:
-                predictor = CappedPredictor(predictor, gpu, candidate.power_cap_w)
-            self._mixes[key] = Mixes(candidate.chosen(self.jobs), predictor)
-        return self._mixes[key]
+            if cap_w is not None:
+                predictor = CappedPredictor(predictor, gpu, cap_w)
+            self._mixes[cap_w] = Mixes(candidate.chosen(self.jobs), predictor)
+        return self._mixes[cap_w]
 
     def forecast(self, candidate: Candidate) -> Forecast | LeftOut:
         """Forecast of `candidate`, which holds all jobs; or why it is not allowed."""
@@ -95,7 +77,7 @@ class Forecaster:
         problem = problem or self._fits.broken(mixes.whole(candidate.sharing))
         if problem:
             return LeftOut(str(candidate.sharing), problem)
-        found = replace(forecast(mixes, candidate.sharing), batches=candidate.batches)
+        found = forecast(mixes, candidate.sharing)
         if candidate.power_cap_w is None or found.makespan_s is None:
             return found
         # A cap that a plan chooses is part of what it gains over serial, which has none.
@@ -104,13 +86,8 @@ class Forecaster:
 
 
 def as_asked(jobs: int, sharing: Sharing) -> Candidate:
-    """The candidate of `jobs` jobs under `sharing`, at the batch sizes asked for."""
+    """The candidate of `jobs` jobs under `sharing`."""
     return Candidate(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
-
-
-def at_chosen_batches(jobs: Sequence[Job], plan: Forecast) -> tuple[Job, ...]:
-    """`jobs` at the batch sizes that `plan` chose."""
-    return replace(as_asked(len(jobs), plan.sharing), batches=plan.batches).chosen(jobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def compare(
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
     costs = [known_cost(each, compared_by) for each in plans]
-    alike = first.sharing == second.sharing and plans[0].batches == plans[1].batches
+    alike = first.sharing == second.sharing
     return Comparison(
         gpu=gpu,
         objective=compared_by,

@@ -204,9 +204,9 @@ def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predic
 
 
 def _least_s(job: Job, predictor: Predicts) -> float:
-    """Seconds that `job` takes alone, at its fastest batch size."""
-    alone = ((each, predictor.predict([each.profile], Serial()).jobs[0]) for each in job.variants)
-    return min((each.work_steps or 0.0) * answer.step_s.p50 for each, answer in alone)
+    """Seconds that `job` takes alone, as predicted."""
+    alone = predictor.predict([job.profile], Serial()).jobs[0]
+    return (job.work_steps or 0.0) * alone.step_s.p50
 
 
 def _candidates(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Candidate]:
@@ -226,13 +226,7 @@ def _candidate(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Candidate:
         for placed, numbers in groups
         for group in relabelled(placed.group.sharing, [own.index(n) + 1 for n in numbers])
     ]
-    batch = {
-        number: batch
-        for placed, numbers in groups
-        for number, batch in zip(numbers, placed.group.batches, strict=False)
-    }
-    batches = tuple(batch[number] for number in own) if len(batch) == len(own) else ()
-    return Candidate(jobs=tuple(own), sharing=in_turn(renamed), batches=batches)
+    return Candidate(jobs=tuple(own), sharing=in_turn(renamed))
 
 
 def _one_by_one_s(jobs: Sequence[Job], gpus: int) -> float | None:

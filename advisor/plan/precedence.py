@@ -78,15 +78,14 @@ def by_precedence(plans: Sequence[Priced], question: Question) -> list[Priced]:
     ]
 
 
-def simplicity(forecast: Forecast) -> tuple[int, bool, bool, bool]:
+def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
     """How much a plan needs to be set up; smaller is simpler.
 
-    Compares the mode first, then whether limits differ, a power cap is set, and batch sizes are
-    changed.
+    Compares the mode first, then whether limits differ and a power cap is set.
     """
     sharing, capped = forecast.sharing, forecast.prediction.power_cap_w is not None
     differ = len(set(sharing.limits)) > 1
-    return how_simple(sharing), differ, capped, bool(forecast.batches)
+    return how_simple(sharing), differ, capped
 
 
 def how_simple(sharing: Sharing) -> int:
@@ -217,18 +216,18 @@ def _each_once(ordered: Iterable[Priced]) -> Iterator[Priced]:
     for each in ordered:
         plan = each.forecast
         groups = sorted(_START.sub("", str(plan.sharing)).split(";"))
-        mark = *groups, plan.batches, plan.prediction.power_cap_w
+        mark = *groups, plan.prediction.power_cap_w
         if mark not in seen:
             seen.add(mark)
             yield each
 
 
 def _few_of_a_kind(ordered: Iterable[Priced]) -> Iterator[Priced]:
-    kinds: Counter[tuple[Mode, bool, bool]] = Counter()
+    kinds: Counter[tuple[Mode, bool]] = Counter()
     for each in ordered:
         plan = each.forecast
         capped = plan.prediction.power_cap_w is not None
-        kind = kind_of(plan.sharing), bool(plan.batches), capped
+        kind = kind_of(plan.sharing), capped
         kinds[kind] += 1
         if kinds[kind] <= MOST_OF_A_KIND:
             yield each

@@ -9,7 +9,7 @@ from advisor.english import counted
 from advisor.hardware.catalogue import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import Forecaster, as_asked, at_chosen_batches
+from advisor.plan.candidates import Forecaster, as_asked
 from advisor.plan.cap_choice import under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, rankable_by, tied
@@ -151,7 +151,7 @@ def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:
 def _other_turns(each: Forecast, serial: Forecast) -> bool:
     """Whether it is as `serial` in an order that is no better."""
     capped = each.prediction.power_cap_w != serial.prediction.power_cap_w
-    return one_by_one(each.sharing) and not each.batches and not capped
+    return one_by_one(each.sharing) and not capped
 
 
 def _plans(
@@ -163,7 +163,7 @@ def _plans(
     for rank, (each, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
         plan, price = each.forecast, each.price
         late, slow = sorted(plan.late(level)), starved(plan, level)
-        bound = binding(at_chosen_batches(jobs, plan), question.gpu, plan.prediction)
+        bound = binding(jobs, question.gpu, plan.prediction)
         said = why(
             plan.prediction, bound, _compared(each, best, after, question, rank),
             left_out if rank == 1 else (), late=[jobs[at].name for at in late],

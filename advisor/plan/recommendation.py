@@ -102,7 +102,6 @@ class Forecast:
         speedup_vs_serial: Serial makespan over this one; None without makespans.
         ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
         deadlines_s: Deadline of each job, in the same order; None where it has none.
-        batches: Batch size of each job, in the same order; empty: the sizes asked for.
         standing: What it is based on; the plans of a recommendation leave this to the
             recommendation.
     """
@@ -113,7 +112,6 @@ class Forecast:
     speedup_vs_serial: float | None
     ends_s: tuple[Interval, ...] | None = None
     deadlines_s: tuple[float | None, ...] = ()
-    batches: tuple[int, ...] = ()
     standing: Standing = Standing()
 
     @property

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from advisor.errors import NothingFits
 from advisor.hardware.catalogue import Gpu
-from advisor.hardware.mig_layouts import profile_of
-from advisor.plan.slice_batches import WHOLE, OfAnExample, SliceBatches, slices_for_job
+from advisor.plan.rules import FitsMemory
+from advisor.plan.slice_batches import WHOLE, mig_kinds
 from advisor.prediction.interval import Interval
 from advisor.prediction.surrogate_answers import Predicts
+from advisor.sharing import Instance, Mig, Serial
 from advisor.workload.profile import Profile
 
 
@@ -42,23 +43,18 @@ def slice_speeds(
 
 
 def _speeds(profile: Profile, gpu: Gpu, predictor: Predicts) -> Iterator[SliceSpeed]:
-    batches = [profile.workload.batch]
-    *slices, whole = slices_for_job([profile], gpu, predictor, batches=batches).slices
-    if (full := _alone(whole)) is None:
+    fits = FitsMemory(gpu)
+    whole = predictor.predict([profile], Serial())
+    if fits.broken(whole) is not None:
         raise NothingFits(f"{profile.name} does not fit on {gpu.key}, not even alone.")
+    full_s = whole.jobs[0].step_s
     most = max(each.compute_slices for each in gpu.mig)
-    for each in slices:
-        share = profile_of(gpu, each.name).compute_slices / most
-        yield SliceSpeed(profile.name, each.name, share, _speed(full, _alone(each)))
-    yield SliceSpeed(profile.name, WHOLE, 1.0, _speed(full, full))
+    for kind in mig_kinds(gpu):
+        part = predictor.predict([profile], Mig((Instance(kind.name, None),)))
+        speed = None if fits.broken(part) else _speed(full_s, part.jobs[0].step_s)
+        yield SliceSpeed(profile.name, kind.name, kind.compute_slices / most, speed)
+    yield SliceSpeed(profile.name, WHOLE, 1.0, _speed(full_s, full_s))
 
 
-def _alone(held: SliceBatches) -> OfAnExample | None:
-    return held.rows[0].client
-
-
-def _speed(full: OfAnExample, part: OfAnExample | None) -> Interval | None:
-    if part is None:
-        return None
-    ends = (part.example_s.p95, part.example_s.p50, part.example_s.p05)
-    return Interval(*(full.example_s.p50 / each for each in ends))
+def _speed(full_s: Interval, part_s: Interval) -> Interval:
+    return Interval(*(full_s.p50 / each for each in (part_s.p95, part_s.p50, part_s.p05)))

@@ -206,11 +206,11 @@ def _treated_better(best: Plan, ties: Sequence[Plan]) -> str:
     offers = [
         (own.step_s.p50 / other.step_s.p50, plan.rank, own.job)
         for plan in ties
-        if plan.sharing.mode not in ("serial", "phases") and not plan.batches
+        if plan.sharing.mode not in ("serial", "phases")
         for own, other in zip(best.prediction.jobs, plan.prediction.jobs, strict=True)
     ]
     times, rank, job = max(offers, default=(0.0, 0, ""))
-    if times < _TREATED or best.sharing.mode in ("serial", "phases") or best.batches:
+    if times < _TREATED or best.sharing.mode in ("serial", "phases"):
         return ""
     return f"; {rank} treats {job} better, {times:.2f}x as fast while all run"
 

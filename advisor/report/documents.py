@@ -10,7 +10,6 @@ from typing import Any
 
 from advisor.launch.plan_file import asked_of
 from advisor.plan.bottlenecks import Binding
-from advisor.plan.candidates import at_chosen_batches
 from advisor.plan.reasons import verdict
 from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.interval import Interval
@@ -58,8 +57,8 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
 
 
 def workloads_document(jobs: Iterable[Job]) -> dict[str, Any]:
-    """What the name of each of `jobs`, at each acceptable batch size, stands for."""
-    every = (each.profile.workload for job in jobs for each in job.variants)
+    """What the name of each of `jobs` stands for."""
+    every = (job.profile.workload for job in jobs)
     return {name: asdict(each) for name, each in workloads_by_name(every).items()}
 
 
@@ -114,17 +113,15 @@ def standing_document(standing: Standing) -> dict[str, Any]:
 def _plan(advised: Recommendation, plan: Plan) -> dict[str, Any]:
     own = {
         "rank": plan.rank,
-        "batches": list(plan.batches),
         "ties_best": plan.ties_best,
         "late": list(plan.late_jobs),
         "precedes_by": plan.precedes_by,
         "commands": list(plan.commands),
         "why": plan.why,
     }
-    asked = at_chosen_batches(advised.jobs, plan)
     jobs = [
         _job_document(job) | asked_document(each)
-        for job, each in zip(plan.prediction.jobs, asked, strict=True)
+        for job, each in zip(plan.prediction.jobs, advised.jobs, strict=True)
     ]
     return own | _fields(plan) | {"jobs": jobs}
 

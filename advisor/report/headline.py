@@ -137,7 +137,7 @@ def gain(advised: Recommendation, plan: Forecast) -> Interval:
     if plan.prediction is advised.serial.prediction:
         return Interval(1.0, 1.0, 1.0)
     serial, own = (known_cost(each, advised.ranked_by) for each in (advised.serial, plan))
-    if plan.sharing == advised.serial.sharing and not plan.batches and min(serial.p05, own.p05) > 0:
+    if plan.sharing == advised.serial.sharing and min(serial.p05, own.p05) > 0:
         return serial.over_alike(own)  # under a cap: it errs as serial without one does
     return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
 

@@ -71,9 +71,7 @@ def asked_jobs(
 
 def _job(asked: WantedJob, known: Job, find: FindsProfiles) -> Job:
     if asked.batch not in (None, known.batch):
-        known = replace(
-            known, choices=(), profile=find(name_at_batch(known.name, known.profile, asked.batch))
-        )
+        known = replace(known, profile=find(name_at_batch(known.name, known.profile, asked.batch)))
     return replace(
         known, epochs=asked.epochs, user=asked.user, isolated=asked.isolated,
         deadline_s=None if asked.deadline_min is None else 60 * asked.deadline_min,

@@ -1,7 +1,7 @@
 """A job to run: how much of a profiled workload, by when, and what it allows its mates."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isfinite
 from numbers import Real
 from types import NoneType
@@ -24,7 +24,6 @@ _OTHER_KINDS = (
     ("user", (str, NoneType), "a name"),
     ("data_parallel", bool, "True or False"),
     ("isolated", bool, "True or False"),
-    ("choices", (tuple, list), "a tuple of Profiles"),
 )
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
@@ -59,7 +58,6 @@ class Job:
         isolated: Whether no other job may share its memory and its faults.
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
-        choices: Its profiles at other acceptable batch sizes.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -73,7 +71,6 @@ class Job:
     data_parallel: bool = False
     isolated: bool = False
     deadline_s: float | None = None
-    choices: tuple[Profile, ...] = ()
     protect: float | None = None
 
     def __post_init__(self) -> None:
@@ -98,7 +95,6 @@ class Job:
                 f"{self.user!r}; leave it out if there is none"
             )
         self._check_limits()
-        self._check_choices()
 
     def _check_kinds(self) -> None:
         for field in ("epochs", "validation_s", "checkpoint_s", "deadline_s", "protect"):
@@ -118,22 +114,6 @@ class Job:
         if self.protect is not None:
             check_hurt(f"{self.name}: protect", self.protect)
 
-    def _check_choices(self) -> None:
-        if wrong := [each for each in self.choices if not isinstance(each, Profile)]:
-            raise InvalidInput(
-                f"{self.name}: choices are Profiles, as Advisor.find_profile finds them, got "
-                f"{wrong[0]!r:.60}"
-            )
-        batches = [self.batch, *(each.workload.batch for each in self.choices)]
-        if len(set(batches)) < len(batches):
-            raise InvalidInput(
-                f"{self.name}: batches are sizes other than its own {self.batch}, each once"
-            )
-        for each in self.choices:
-            own = replace(self.profile.workload, name=each.name, batch=each.workload.batch)
-            if each.workload != own or each.gpu != self.profile.gpu:
-                raise InvalidInput(f"{each.name} differs from {self.name} in more than its batch")
-
     @property
     def name(self) -> str:
         return self.profile.name
@@ -142,12 +122,6 @@ class Job:
     def batch(self) -> int:
         """Examples a step."""
         return self.profile.workload.batch
-
-    @property
-    def variants(self) -> "tuple[Job, ...]":
-        """The job at each acceptable batch size, its own first."""
-        others = (replace(self, profile=each, choices=()) for each in self.choices)
-        return (replace(self, choices=()), *others)
 
     @property
     def work_steps(self) -> float | None:

@@ -26,6 +26,10 @@ from advisor.workload.records import parse_record
 from advisor.workload.spec import Script
 
 _REMEDY = "Correct the file."
+_REMOVED = {
+    "batches": "a job has one batch size. `advisor batch JOB` prints the largest batch of each MIG "
+    "slice: write that profile's name",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,6 @@ class _Entry:
     examples_per_epoch: int | None = None
     validation_s: float = 0.0
     checkpoint_s: float = 0.0
-    batches: tuple[int, ...] = ()
     user: str | None = None
     data_parallel: bool = False
     isolated: bool = False
@@ -111,6 +114,11 @@ def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
         )
     if isinstance(document["job"], dict):
         raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
+    tables = document["job"] if isinstance(document["job"], list) else []
+    for table in tables:
+        for field, instead in _REMOVED.items():
+            if isinstance(table, dict) and field in table:
+                raise InvalidInput(f"{where}: {field} is no longer there: {instead}.")
     return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
 
 
@@ -130,15 +138,10 @@ def _jobs(
 
 def _job(entry: _Entry, folder: Path | None, load: Callable[[str], Profile]) -> Job:
     name = str(folder / entry.profile) if folder and _is_path(entry.profile) else entry.profile
-    first = load(name)
-    profile, *choices = (
-        _asked(each, entry, folder)
-        for each in (first, *(load(name_at_batch(name, first, n)) for n in entry.batches))
-    )
     return Job(
-        profile, entry.epochs, entry.validation_s, entry.checkpoint_s,
+        _asked(load(name), entry, folder), entry.epochs, entry.validation_s, entry.checkpoint_s,
         user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
-        deadline_s=entry.deadline_s, protect=entry.protect, choices=tuple(choices),
+        deadline_s=entry.deadline_s, protect=entry.protect,
     )  # fmt: skip
 
 
@@ -194,8 +197,9 @@ def name_at_batch(name: str, profile: Profile, batch: int) -> str:
     said = batch_name(name.removesuffix(".json"))
     if said is None or said.batch != profile.workload.batch:
         raise InvalidInput(
-            f"{name}: batches are found by names that end in -bs{profile.workload.batch} or go on "
-            f"with a -, as the shipped ones do. Rename the profile, or leave batches out."
+            f"{name}: other batch sizes are found by names that end in "
+            f"-bs{profile.workload.batch} or go on with a -, as the shipped ones do. Rename the "
+            f"profile, or leave the batch size out."
         )
     return said.at(batch) + (".json" if name.endswith(".json") else "")
 

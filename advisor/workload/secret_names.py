@@ -54,11 +54,11 @@ def secrets_held(
     """A line to warn with, where a plan of `jobs` holds secrets.
 
     Args:
-        jobs: At each of their batch sizes.
+        jobs: Jobs of the plan.
         variables: Whether the plan holds them; else they are left to whoever runs it.
         text: Of the plan, where not every form of it holds the jobs' commands.
     """
-    every = (each.profile.workload.script for job in jobs for each in job.variants)
+    every = (job.profile.workload.script for job in jobs)
     scripts = [each for each in every if each]
     options = (name for each in scripts for name in secret_options(each.command))
     names = [name for name in options if text is None or name in text]

@@ -90,7 +90,7 @@ def test_a_new_option_is_thought_of_here():
         "jobs", "job_file", "root", "memory_margin", "power_cap", "top", "objective", "sharing",
         "plan", "gpus", "policy", "at_once", "price", "trace", "runs", "out", "form", "first",
         "second", "workload", "folder", "in_use", "driver", "port", "export", "predictions",
-        "context", "names", "job", "epochs", "steps", "count", "on", "batches", "host_cores",
+        "context", "names", "job", "epochs", "steps", "count", "on", "host_cores",
         "mlflow", "kind", "apply", "rank", "patience", "deadline", "grace", "replace_instances",
         "resume", "everything", "named", "cores", "every",
         "start_up",

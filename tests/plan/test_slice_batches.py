@@ -1,10 +1,10 @@
-"""Which batch belongs on which slice, for those who have one and for those who have them all."""
+"""The largest batch of each slice."""
 
 from dataclasses import replace
 
 import pytest
 
-from advisor.errors import InvalidInput, NothingFits, UnknownName
+from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.catalogue import gpu
 from advisor.plan.slice_batches import WHOLE, slices_for_job
 from advisor.prediction.batch_profile import at_batch
@@ -47,9 +47,7 @@ def test_the_largest_batch_fits_and_one_more_example_does_not(predictor):
 def test_the_largest_batch_fits_at_the_upper_end_of_what_it_takes(predictor, on):
     jobs = [heavy(each, 300.0) for each in BOTH]
     (held,) = slices_for_job(jobs, H200, predictor, [on]).slices
-    (row,) = [each for each in held.rows if each.batch == held.largest]
-    assert row.fits
-    assert row.memory_mib.p95 <= held.capacity_mib
+    assert held.memory_mib.p95 <= held.capacity_mib
 
 
 def test_a_larger_slice_never_holds_a_smaller_batch(predictor):
@@ -65,60 +63,24 @@ def test_more_than_can_be_told_is_said_to_be_open(predictor):
     assert (held.largest, held.open_ended) == (4 * 256, True)
 
 
-def test_what_does_not_fit_has_no_times(predictor):
-    jobs = [heavy(each, 500.0) for each in BOTH]
-    (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"], [16, 256]).slices
-    assert [row.fits for row in held.rows] == [True, False]
-    assert held.rows[1].provider is None
-
-
 def test_nothing_fits_where_the_job_is_too_large_at_any_size(predictor):
     jobs = [heavy(each, 20_000.0) for each in BOTH]
     (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"]).slices
     assert (held.largest, held.open_ended) == (None, False)
 
 
-def test_the_provider_has_as_many_examples_as_slices_and_shares_what_keeps_the_gpu_awake(predictor):
-    (held,) = slices_for_job(BOTH, H200, predictor, ["1g.18gb"], [64]).slices
-    (row,) = held.rows
-    assert row.estimated_from == (32, 256)
-    assert row.client.example_s.p50 > 3 * row.provider.example_s.p50
-    assert row.client.example_j.p50 > row.provider.example_j.p50
-
-
-def test_the_whole_gpu_is_one_slice_for_both(predictor):
-    (held,) = slices_for_job(BOTH, H200, predictor, [WHOLE], [32]).slices
-    (row,) = held.rows
-    assert row.client == row.provider
-    assert row.client.example_s.p50 == pytest.approx(SMALL.step_s / 32)
-
-
-def test_measured_on_the_whole_gpu_is_confirmed_and_a_slice_or_another_size_is_not(predictor):
-    def confirmed(on, batches):
-        return slices_for_job(BOTH, H200, predictor, on, batches).confirmed_on_hardware
-
-    assert confirmed([WHOLE], [32])
-    assert not confirmed([WHOLE], [64])
-    assert not confirmed(["1g.18gb"], [32])
+def test_a_slice_and_a_size_that_was_not_measured_are_not_confirmed(predictor):
+    assert slices_for_job([SMALL], H200, predictor, [WHOLE]).confirmed_on_hardware
+    assert not slices_for_job(BOTH, H200, predictor, [WHOLE]).confirmed_on_hardware
+    assert not slices_for_job([SMALL], H200, predictor, ["1g.18gb"]).confirmed_on_hardware
 
 
 def test_a_job_measured_at_one_size_is_answered_for_at_that_size(predictor):
     (held,) = slices_for_job([SMALL], H200, predictor, ["1g.18gb"]).slices
     assert (held.largest, held.open_ended) == (32, True)
-    assert [row.batch for row in held.rows] == [32]
-    with pytest.raises(InvalidInput, match="at batch 32 only"):
-        slices_for_job([SMALL], H200, predictor, ["1g.18gb"], [64])
 
 
-@pytest.mark.parametrize(
-    ("card", "on", "batches", "error"),
-    [
-        (H200, ["1g.5gb"], [], UnknownName),
-        (H200, [WHOLE], [0], InvalidInput),
-        (H200, [WHOLE], [10_000], InvalidInput),
-        (gpu("l4-24gb"), ["1g.5gb"], [], NothingFits),
-    ],
-)
-def test_wrong_slices_and_sizes_are_refused(predictor, card, on, batches, error):
+@pytest.mark.parametrize(("card", "error"), [(H200, UnknownName), (gpu("l4-24gb"), NothingFits)])
+def test_wrong_slices_are_refused(predictor, card, error):
     with pytest.raises(error):
-        slices_for_job(BOTH, card, predictor, on, batches)
+        slices_for_job(BOTH, card, predictor, ["1g.5gb"])

@@ -13,7 +13,7 @@ JOBS = [
     Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002)),
     Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2)),
 ]
-OWN = {"rank", "ties_best", "late", "precedes_by", "batches", "commands", "why"}
+OWN = {"rank", "ties_best", "late", "precedes_by", "commands", "why"}
 INTERVAL = {"p05", "p50", "p95"}
 JOB = {
     "job", "step_s", "epoch_s", "slowdown", "memory_mib", "memory_min_mib",

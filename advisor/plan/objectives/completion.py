@@ -139,7 +139,7 @@ class Deadlines(Objective):
         return np.asarray((ends_s() / deadlines_s).max(axis=1))
 
     def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
-        deadlines_s = np.array([job.deadline_s or np.inf for job in sets.variants])
+        deadlines_s = np.array([job.deadline_s or np.inf for job in sets.jobs])
         return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:

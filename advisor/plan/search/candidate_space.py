@@ -54,7 +54,7 @@ class Space:
         self.question = question
         self.objective = OBJECTIVES[question.objective]
         self.rules = rules(question.gpu, question.conditions)
-        profiles = [job.profile for job in self.sets.variants]
+        profiles = [job.profile for job in self.sets.jobs]
         margin = question.conditions.memory_margin
         few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
         surrogate = None if few else question.predictor.surrogate(profiles)

@@ -23,11 +23,11 @@ class Answers:
     """Steps, memory and power of some sets of jobs under one option.
 
     Attributes:
-        steps_s: Seconds of a step of a job of each variant, shape (sets, variants); 1 where the
+        steps_s: Seconds of a step of a job of each kind, shape (sets, kinds); 1 where the
             set has none of it.
         fits: Whether memory suffices, shape (sets,).
         added_w: Watts that each such job adds to the power of a GPU that is awake, shape (sets,
-            variants); NaN: not known.
+            kinds); NaN: not known.
     """
 
     steps_s: Floats
@@ -65,7 +65,7 @@ class PredictorSource:
                 fits[chosen] = False
                 continue
             sharing = option.partition.shared(len(tenants), option.of(len(tenants)))
-            profiles = [sets.variants[each].profile for each in tenants]
+            profiles = [sets.jobs[each].profile for each in tenants]
             mix = self.predictor.predict(profiles, sharing)
             fits[chosen] = self.fits.broken(mix) is None
             steps_s[chosen, tenants] = [job.step_s.at(self.level) for job in mix.jobs]
@@ -140,9 +140,9 @@ class Outcomes:
 
     Attributes:
         allowed: Whether memory and rules allow the set, shape (sets,).
-        slowdowns: Step over step alone of each variant, shape (sets, variants); 1 where the set has
+        slowdowns: Step over step alone of each kind, shape (sets, kinds); 1 where the set has
             none.
-        ends_s: Seconds until a job of each variant ends, same shape; 0 where the set has none, NaN
+        ends_s: Seconds until a job of each kind ends, same shape; 0 where the set has none, NaN
             where a length is unknown.
         added_j: Joules beyond those of an awake GPU until the last job ends, shape (sets,).
     """
@@ -172,7 +172,7 @@ def outcomes(
 def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[Rule]) -> Outcomes:
     there = sets.counts > 0
     ends_s, added_j = _until_the_end(found, sets)
-    alone_s = np.array([job.profile.step_s for job in sets.variants])
+    alone_s = np.array([job.profile.step_s for job in sets.jobs])
     return Outcomes(
         allowed=found.fits & _allowed(option, sets, forbidding),
         slowdowns=np.where(there, found.steps_s / alone_s, 1.0),
@@ -183,7 +183,7 @@ def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[R
 
 def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
     """When each job ends, the rest speeding up as others end; and joules added until then."""
-    work = np.array([job.work_steps or np.nan for job in sets.variants])
+    work = np.array([job.work_steps or np.nan for job in sets.jobs])
     there = sets.counts > 0
     unknown = (there & np.isnan(work)).any(axis=1)
     ends_s = np.where(there & unknown[:, None], np.nan, 0.0)
@@ -203,7 +203,7 @@ def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[
     """Whether the rules allow each set; a set may do whatever a larger one may."""
 
     def allows(tenants: Sequence[int]) -> bool:
-        jobs = [sets.variants[each] for each in tenants]
+        jobs = [sets.jobs[each] for each in tenants]
         sharing = option.partition.shared(len(jobs), option.of(len(jobs)))
         return first_broken(forbidding, jobs, sharing) is None
 

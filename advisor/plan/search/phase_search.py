@@ -143,7 +143,7 @@ class _GroupTable:
 
     def __init__(self, space: Space) -> None:
         self.space, self.objective = space, space.objective
-        self.idle_w = idle_power_w([job.profile for job in space.sets.variants]) or 0.0
+        self.idle_w = idle_power_w([job.profile for job in space.sets.jobs]) or 0.0
         self._setups: list[Group | Hybrid] = []
         self._numbers: dict[object, int] = {}
         self._pauses_s: dict[tuple[int, int], float] = {}
@@ -205,11 +205,11 @@ class _GroupTable:
         for each in parts:
             ends_s = self.space.outcome(each.option).ends_s[each.chosen]
             last_s = max(last_s, float(ends_s.max()))
-            for variant in sets.tenants[each.chosen]:
-                kind, deadline_s = sets.kind_of[variant], sets.variants[variant].deadline_s
+            for kind in sets.tenants[each.chosen]:
+                deadline_s = sets.jobs[kind].deadline_s
                 if deadline_s is not None:
                     before_s, _ = due.get(kind, (0.0, 0.0))
-                    due[kind] = max(before_s, float(ends_s[variant])), deadline_s
+                    due[kind] = max(before_s, float(ends_s[kind])), deadline_s
         return last_s, tuple(due[kind] for kind in sorted(due))
 
     def _setup(self, placement: Choice | Assignment) -> int:

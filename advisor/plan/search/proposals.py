@@ -1,7 +1,7 @@
 """The candidates worth forecasting for some jobs on one GPU, the best of each kind first."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from math import inf, prod
 
@@ -43,7 +43,7 @@ class Solver:
         self._everyone = self.space.sets.states - 1
 
     def whole(self) -> list[Proposal]:
-        """Naive, MPS, and MPS with equal limits, each at its best batch sizes; best first."""
+        """Naive, MPS, and MPS with equal limits, best first."""
         found = []
         sets = np.flatnonzero(self.space.sets.state == self._everyone)
         price = self.space.price(len(self.jobs))
@@ -71,21 +71,15 @@ class Solver:
         found = [
             self._proposal(each.cost, [group.placement for group in each.groups]) for each in every
         ]
-        return [each for each in found
-                if each.candidate.sharing != Serial() or each.candidate.batches]  # fmt: skip
+        return [each for each in found if each.candidate.sharing != Serial()]
 
     def _proposal(self, cost: float, placements: Sequence[Choice | Assignment]) -> Proposal:
         """A plan of groups in turn; of equal jobs, the first one is in the first group."""
-        sets, batches = self.space.sets, [job.batch for job in self.jobs]
+        sets = self.space.sets
         free = [list(own) for own in sets.positions]
 
         def numbers(chosen: int) -> tuple[int, ...]:
-            found = []
-            for variant in sets.tenants[chosen]:
-                at = free[sets.kind_of[variant]].pop(0)
-                batches[at] = sets.variants[variant].batch
-                found.append(at + 1)
-            return tuple(sorted(found))
+            return tuple(sorted(free[kind].pop(0) + 1 for kind in sets.tenants[chosen]))
 
         def group(placement: Choice | Assignment) -> Group | Hybrid:
             if isinstance(placement, Assignment):
@@ -95,12 +89,10 @@ class Solver:
 
         first, *others = groups = [group(each) for each in placements]
         plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
-        changed = batches != [job.batch for job in self.jobs]
-        candidate = as_asked(len(self.jobs), plain)
-        return Proposal(replace(candidate, batches=tuple(batches)) if changed else candidate, cost)
+        return Proposal(as_asked(len(self.jobs), plain), cost)
 
 
-# The most states, sets of jobs regardless of batch size, that are searched: those of 8 jobs.
+# The most sets of jobs that are searched: those of 8 jobs.
 MOST_STATES = 256
 # How many plans of each kind are forecast; and how many on MIG instances if the predictor itself is
 # asked about each partition. How instances slow each other shows only in the forecast.
@@ -136,23 +128,20 @@ def affordable(jobs: Sequence[Job]) -> bool:
 
 
 def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
-    """The best few plans on MIG instances, in phases, and at other batch sizes."""
-    if len(jobs) == 1 and not jobs[0].choices:
+    """The best few plans on MIG instances and in phases."""
+    if len(jobs) == 1:
         return Proposed((), ())
     if not affordable(jobs):
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return Proposed((), (LeftOut("MIG, and phases", why),))
     solver = Solver(jobs, question, ask=True)
     asked = solver.space.exact
-    found = [each for each in solver.whole() if asked or each.candidate.batches][:FORECAST]
+    found = solver.whole()[:FORECAST] if asked else []
     apart = list(islice(solver.one_job_each(), FORECAST))
     most = FORECAST_ASKED if asked else FORECAST
     found += [*apart, *islice(filter(_cut_up, solver.on_instances()), most)]
     found += filter(_cut_up, solver.in_phases(FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
-    if solver.space.sets.batches_fixed:
-        why = "they make too many sets to look at each"
-        left_out.append(LeftOut("other batch sizes", why))
     return Proposed(tuple(each.candidate for each in found), tuple(left_out), asked)
 
 

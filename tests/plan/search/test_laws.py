@@ -1,9 +1,7 @@
 """Whatever the solver proposes can be: hardware, memory and rules allow it."""
 
-from dataclasses import replace
 from itertools import islice
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -12,8 +10,8 @@ from advisor.hardware.mig_layouts import place
 from advisor.plan.candidates import Forecaster
 from advisor.plan.recommendation import Forecast, Question
 from advisor.plan.rules import Conditions, first_broken, rules
-from advisor.plan.search.proposals import OneGpuSolver, Solver, affordable, proposed
-from advisor.sharing import Hybrid, Mig, Phases
+from advisor.plan.search.proposals import Solver, proposed
+from advisor.sharing import Hybrid, Mig
 from advisor.sharing.traversal import check_count, instance_sets, memories
 from advisor.workload.job import Job
 from tests import synthetic
@@ -83,41 +81,3 @@ def test_without_root_nothing_lies_on_instances():
     for each in proposed(jobs, asked(root=False)).candidates:
         assert not isinstance(each.sharing, Mig | Hybrid)
         assert not instance_sets(each.sharing)
-
-
-def test_another_batch_size_is_chosen_where_it_ends_sooner():
-    name = "bert-base-finetune-bs16"
-    slow = synthetic.profile(name, host_s=0.01, gpu_s=0.02)
-    larger = replace(slow.workload, name="bert-base-finetune-bs32", batch=32)
-    quick = replace(synthetic.profile(name, host_s=0.01, gpu_s=0.02), workload=larger)
-    jobs = [Job(slow, choices=(quick,)), Job(synthetic.profile(NAMES[0], gpu_s=0.005))]
-    best = OneGpuSolver(jobs, asked()).best((0, 1))
-    assert best.batches == (32, 128)
-    assert best.prediction.jobs[0].job == "bert-base-finetune-bs32"
-
-
-def test_the_shortest_job_runs_first_where_all_wait_for_each_other():
-    class Hurting(Toy):
-        def _steps(self, profiles, sharing):
-            steps, fits = super()._steps(profiles, sharing)
-            return [step * (1 if len(profiles) == 1 else 9) for step in steps], fits
-
-    model = gpu("l40s-48gb")
-    jobs = [Job(synthetic.profile(NAMES[0], gpu_s=0.02), epochs=epochs) for epochs in (3, 1, 2)]
-    question = Question(gpu=model, predictor=Hurting(model), objective="mean-completion")
-    best = OneGpuSolver(jobs, question).best((0, 1, 2))
-    assert str(best.sharing) == "serial[2,3];serial[1]"
-
-
-@pytest.mark.parametrize(("equal", "fine"), [(48, True), (8, True), (9, False)])
-def test_every_set_of_eight_different_jobs_is_looked_at_or_of_any_equal_ones(equal, fine):
-    profiles = [synthetic.profile(NAMES[0], gpu_s=0.001 * (n + 1)) for n in range(equal)]
-    jobs = [Job(profiles[0]) if equal == 48 else Job(each) for each in profiles]
-    assert affordable(jobs) is fine
-
-
-def test_what_is_too_much_to_look_at_is_said():
-    jobs = [Job(synthetic.profile(NAMES[0], gpu_s=0.001 * (n + 1))) for n in range(9)]
-    (left_out,) = proposed(jobs, asked()).left_out
-    assert "9 jobs make too many sets" in left_out.why
-    assert not any(isinstance(each.sharing, Phases) for each in proposed(jobs, asked()).candidates)

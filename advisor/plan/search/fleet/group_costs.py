@@ -62,7 +62,7 @@ class PredictedGroups:
             ends_s = tuple(end_s.at(self._level) for end_s in solved.ends_s)
         return FleetGroup(
             members=tuple(kind for _, kind in positions), sharing=solved.sharing,
-            ends_s=ends_s, predicted=True, batches=solved.batches,
+            ends_s=ends_s, predicted=True,
             energy_j=None if energy_j is None else energy_j.at(self._level),
             in_seconds=self._objective.in_seconds,
         )  # fmt: skip

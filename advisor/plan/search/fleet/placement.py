@@ -32,7 +32,6 @@ class FleetGroup:
             shape (jobs,); for throughput, in units of each job's time alone.
         energy_j: Joules of its GPU until the last job ends; None: not known.
         predicted: Whether it was predicted, not only estimated.
-        batches: Batch size of each job, as in `Candidate`.
         in_seconds: Whether `ends_s` are seconds; for throughput they are not, and pauses do not
             count.
     """
@@ -42,7 +41,6 @@ class FleetGroup:
     ends_s: tuple[float, ...]
     energy_j: float | None
     predicted: bool
-    batches: tuple[int, ...] = ()
     in_seconds: bool = True
 
     @property
