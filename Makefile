@@ -15,7 +15,7 @@ FRESH := $(VENV)/fresh
 # Where it is set, each of the hundreds of processes that tests start compiles all sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check check-all check-browser picture app report notebooks constraints clean
+.PHONY: demo check check-all app report notebooks constraints clean
 
 demo: $(VENV)/base
 	$(BIN)/advisor recommend
@@ -36,35 +36,16 @@ check: $(VENV)/dev
 # figure in the documents worked out again.
 check-all: $(VENV)/dev
 	$(BIN)/ruff check && $(BIN)/ruff format --check
-	$(call PROVED,-m "not browser" --hypothesis-profile thorough --nbmake notebooks tests)
+	$(call PROVED,-m "" --hypothesis-profile thorough --nbmake notebooks tests)
 	$(BIN)/python -m research.report --check
-
-# The page in a real browser, which is the only thing that has to be there: chromium or Chrome on
-# PATH, as after `apt-get install chromium`.
-check-browser: $(VENV)/browser
-	$(BIN)/pytest -m browser tests/browser
-
-# The page as README.md shows it, from the same browser.
-picture: $(VENV)/browser
-	$(BIN)/python -m benchmarks.page_picture
 
 app: $(VENV)/base
 	$(BIN)/advisor app
 
-# A score that fails leaves the one before.
-SCORED = $(BIN)/python -m research.$(1) benchmarks/$(2) >$(VENV)/score && \
-	mv $(VENV)/score benchmarks/$(2)/score.json
-
-# Whatever the README, docs/, notebooks and profiles/REPORT.md say in numbers, again from the
-# committed data.
+# Work out every number in README, docs/, notebooks and profiles/REPORT.md from the committed data.
 report: $(VENV)/dev
-	$(call SCORED,script_score,scripts)
-	$(call SCORED,own_pace_score,own-pace)
-	$(call SCORED,own_step_score,own-steps)
 	$(BIN)/python -m research.studies_reproduced
 	$(BIN)/python -m research.report
-	$(BIN)/python -m research.questions
-	$(BIN)/python -m research.reference
 	$(BIN)/python -m research.notebooks
 
 # The notebooks with what they show, as readers find them where nothing runs.
@@ -76,7 +57,7 @@ notebooks: $(VENV)/dev
 constraints:
 	$(PYTHON) -m venv --clear $(FRESH)
 	sed '/^# Below/q' constraints.txt > $(FRESH)/pins
-	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,mlflow,browser,dev]'
+	PIP_CONSTRAINT=$(FRESH)/pins $(FRESH)/bin/python $(INSTALL) --editable '.[profile,cluster,mlflow,dev]'
 	$(FRESH)/bin/python -m pip freeze --all --exclude pip --exclude-editable > $(FRESH)/frozen
 	grep -vE '^((torch|torchvision|timm|triton)==|cuda-|nvidia-[^m])' $(FRESH)/frozen >> $(FRESH)/pins
 	mv $(FRESH)/pins constraints.txt
@@ -92,8 +73,4 @@ $(VENV)/base: pyproject.toml constraints.txt
 
 $(VENV)/dev: $(VENV)/base
 	$(PIP) --editable '.[profile,dev]'
-	touch $@
-
-$(VENV)/browser: $(VENV)/dev
-	$(PIP) --editable '.[browser]'
 	touch $@

@@ -7,9 +7,7 @@
 Prints the least of some runs, because others use the machine too: seconds, seconds of the
 processor (which other processes change little), both as ratios to `python -c "import numpy"`, and
 the files of advisor/ in which a function runs. With another checkout, runs of both and of that
-import alternate, and medians count: `benchmarks/fresh-process/` holds such answers, for measuring
-once how alike a job is to those fitted to, and then for compiled code and factors that outlive the
-process. Nothing here is a test.
+import alternate, and medians count. Nothing here is a test.
 """
 
 import json

@@ -8,7 +8,6 @@ that ``advisor recommend`` does once its files are read: limits that differ from
 the best of each kind replayed to the end. The process is warm: what follows from a profile by
 itself is known, and so are MIG instances that were replayed; no mix on the whole GPU is. Profiles
 and model are of an H200; on another GPU they stand in, to time the search.
-`benchmarks/growth.py` draws how this grows with the number of jobs.
 """
 
 import subprocess

@@ -4,16 +4,8 @@
 
 Each script is profiled by `advisor profile`; each mix of them, drawn by a seed, is then asked of
 `advisor recommend`, and planned by `advisor export` and run by `advisor run` in every way, in
-shuffled order. What OUT has is not done again. ``python -m research.script_score`` reads it.
-
-    python benchmarks/whole_way.py --waiting --devices 0,1 --out OUT
-
-does so with scripts that read their loss in every step, and so wait for the GPU.
-
-    python benchmarks/whole_way.py --twins --devices 0,1 --out OUT
-
-profiles each script that does what a workload of the zoo does, and that workload, by turns:
-how far two profiles of one job differ, and a script's from the zoo's.
+shuffled order. Results that OUT contains are not measured again. `research/scripts.py` reads
+``OUT/profiles`` and ``OUT/runs.jsonl``; `--waiting` uses scripts that read their loss each step.
 """
 
 import argparse
@@ -31,7 +23,7 @@ from time import monotonic
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
 KEPT = "/benchmarks/scripts"
-SEED, TWINS = 1125, 3
+SEED = 1125
 RUN_S = 36.0
 
 # What is profiled: the script's arguments, and options of `profile`.
@@ -57,11 +49,6 @@ WAITING = {
     "trainer": DRAWN["trainer"],
 }  # fmt: skip
 NAMES = DRAWN | WAITING
-ALIKE = {
-    "plain_loop": "resnet50-imagenet64-bs32",
-    "timm_style": "vit_small_patch16_224-imagenet-bs32-amp",
-    "lightning_style": "mobilenetv3_large_100-imagenet64-bs128-loader2",
-}
 LIMITS = {2: "mps=50,50", 3: "mps=30,30,40"}
 
 
@@ -113,17 +100,14 @@ def mixes(prefix: str, names: Collection[str], count: int) -> dict[str, tuple[st
 MIXES = mixes("m", DRAWN, 7) | mixes("w", WAITING, 5)
 
 
-def profile(name: str, place: Place, folder: Path, options: Sequence[str] = ()) -> None:
-    """Profile a script, or a workload of the zoo, unless that was done."""
+def profile(name: str, place: Place, folder: Path) -> None:
+    """Profile a script, unless that was done."""
     if (folder / f"{name}.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    words = ["profile", "--device", place.device, "--out", str(folder), *options]
-    if name in NAMES:
-        command, own = NAMES[name]
-        words += ["--name", name, "--folder", str(SCRIPTS), *own, "--", "python", *command]
-    else:
-        words.append(name)
+    words = ["profile", "--device", place.device, "--out", str(folder)]
+    command, own = NAMES[name]
+    words += ["--name", name, "--folder", str(SCRIPTS), *own, "--", "python", *command]
     place.call(words, needed_s=30)
 
 
@@ -161,18 +145,10 @@ def _recorded(place: Place) -> list[Path]:
     return sorted((place.out / f"xdg-{place.device}" / "data").rglob("*.jsonl"))
 
 
-def twin(name: str, turn: int, place: Place) -> None:
-    profile(name, place, place.out / "twins" / f"{turn}", ["--no-probe"])
-
-
 def tasks(asked: argparse.Namespace) -> list[list[Callable[[Place], None]]]:
     """In groups: those of one are done before the next begins."""
     drawn = random.Random(SEED + asked.turn)
     profiles = asked.out / "profiles"
-    if asked.twins:
-        pairs = [(name, turn) for turn in range(TWINS) for name in [*ALIKE, *ALIKE.values()]]
-        drawn.shuffle(pairs)
-        return [[partial(twin, name, turn) for name, turn in pairs]]
     names, prefix = (WAITING, "w") if asked.waiting else (DRAWN, "m")
     chosen = [mix for mix in MIXES if mix.startswith(prefix)]
     first = [partial(profile, name, folder=profiles) for name in names]
@@ -213,6 +189,8 @@ def measure(asked: argparse.Namespace) -> int:
             thread.start()
         for thread in threads:
             thread.join()
+    texts = [file.read_text() for file in sorted(asked.out.glob("run-*.json"))]
+    (asked.out / "runs.jsonl").write_text("".join(texts))
     for file in [*asked.out.rglob("*.json"), *asked.out.rglob("*.jsonl")]:
         text = file.read_text()
         if str(SCRIPTS) in text:  # name no folder of this machine in what is kept
@@ -225,7 +203,6 @@ def main() -> int:
     parser.add_argument("--devices", default="0")
     parser.add_argument("--deadline", type=float, default=550.0)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--twins", action="store_true")
     parser.add_argument("--waiting", action="store_true")
     parser.add_argument("--ways", default="naive,mps,limits")
     parser.add_argument("--turn", type=int, default=0, help="another order")

@@ -1,97 +1,212 @@
-"""The numbers of profiles/DATA_CARD.md in words and tables."""
+"""Counts of what was measured, on which machines and how often, and the data card's blocks."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 
+from advisor.validate.evaluate import Evaluation
+from advisor.validate.noise_and_coverage import RepeatSummary
 from advisor.validate.score_tables import drift_text, markdown
-from research.data_figures import KINDS, DataFigures
-from research.figures import Figures
+from advisor.validate.scoreboard import Scores
+from advisor.validate.selection import Selection, of_pace
+from advisor.workload.measured import Provenance
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+from research.steps import joined
+
+_PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
+_KINDS = ("naive", "mps", "mps limits")
+_CONDITIONS: Mapping[str, Callable[[Provenance], object]] = {
+    "GPU": attrgetter("device"),
+    "driver": attrgetter("driver"),
+    "CUDA": attrgetter("cuda"),
+    "torch": attrgetter("torch"),
+    "timm": attrgetter("timm"),
+    "Python": attrgetter("python"),
+    "SM clock, MHz": attrgetter("sm_clock_mhz"),
+    "memory clock, MHz": attrgetter("memory_clock_mhz"),
+    "host CPU": attrgetter("host_cpu"),
+    "host cores": attrgetter("host_cores"),
+    "days": lambda origin: origin.date[:10],
+}
 
 
-def data_text(data: DataFigures) -> str:
-    """What was measured, in two sentences."""
-    spread = ""
-    if data.busy is not None:
-        least, most = (100 * share for share in data.busy)
-        spread = f"busy {least:.0f} to {most:.0f} % of a step"
-    how_many = ", ".join(f"{count} {kind}" for kind, count in data.kinds.items())
-    return (
-        f"Measured on {data.device}, driver {data.driver}, torch {data.torch}: "
-        f"{sum(len(each.workloads) for each in data.families)} workloads alone, which keep the GPU "
-        f"{spread}, and {sum(data.kinds.values())} "
-        f"shared runs ({how_many}) of {', '.join(str(each.jobs) for each in data.degrees)} jobs, "
-        f"{data.repeats} of them repeats with fresh workers."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyData:
+    """A family's workloads, and the shared runs with a job of it."""
+
+    family: str
+    workloads: tuple[str, ...]
+    shared_runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurposeData:
+    """Runs of one purpose by kind of sharing, and those in which a job ended early."""
+
+    purpose: str
+    runs: Mapping[str, int]
+    ended_early: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DegreeData:
+    """Shared runs of so many jobs by kind of sharing."""
+
+    jobs: int
+    runs: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFigures:
+    """All counts of one GPU's data.
+
+    Attributes:
+        device: Of the first profile, as are `driver` and `torch`.
+        busy: Least and largest GPU-busy share of a workload's step; None if not measured.
+        memory_trials: Runs that try memory on a GPU made to look smaller.
+        whole_jobs: Runs of whole jobs to their ends.
+        kinds: Shared runs by kind of sharing.
+        conditions: Values of each condition.
+        scored: Runs that are scored.
+        panels: Runs of plans to choose from.
+        repeated: Scored runs that were repeated.
+    """
+
+    device: str
+    driver: str
+    torch: str
+    busy: tuple[float, float] | None
+    families: tuple[FamilyData, ...]
+    purposes: tuple[PurposeData, ...]
+    memory_trials: int
+    whole_jobs: int
+    degrees: tuple[DegreeData, ...]
+    kinds: Mapping[str, int]
+    repeats: int
+    conditions: Mapping[str, tuple[str, ...]]
+    scored: int
+    panels: int
+    repeated: int
+
+
+def data_figures(
+    profiles: Mapping[str, Profile],
+    runs: Sequence[Run],
+    selection: Selection,
+    evaluation: Evaluation,
+) -> DataFigures:
+    """Count everything."""
+    busy = [profile.busy_share for profile in profiles.values() if profile.busy_share is not None]
+    shared = [run for run in of_pace(runs) if len(run.tenants) > 1]
+    origins = [profile.provenance for profile in profiles.values() if profile.provenance]
+    counts = Counter(run.purpose for run in runs)
+    origins_of_all = [*origins, *(run.provenance for run in runs)]
+    return DataFigures(
+        device=str(origins[0].device),
+        driver=str(origins[0].driver),
+        torch=str(origins[0].torch),
+        busy=(min(busy), max(busy)) if busy else None,
+        families=_families(profiles, shared),
+        purposes=tuple(
+            PurposeData(
+                purpose=purpose,
+                runs=_by_kind(of_purpose),
+                ended_early=sum(not run.ok for run in of_purpose),
+            )
+            for purpose in _PURPOSES
+            if (of_purpose := [run for run in runs if run.purpose == purpose])
+        ),
+        memory_trials=counts["memory"],
+        whole_jobs=counts["completion"],
+        degrees=tuple(
+            DegreeData(jobs=n, runs=_by_kind(run for run in shared if len(run.tenants) == n))
+            for n in sorted({len(run.tenants) for run in shared})
+        ),
+        kinds=_by_kind(shared),
+        repeats=counts["repeat"],
+        conditions={
+            name: tuple(sorted({str(value_of(origin)) for origin in origins_of_all}))
+            for name, value_of in _CONDITIONS.items()
+        },
+        scored=len(selection.scored),
+        panels=len(selection.advice),
+        repeated=len(evaluation.repeats),
     )
 
 
-def blocks(found: Figures) -> Mapping[str, str]:
-    """The card's marked blocks by name."""
-    return {
-        "data": data_text(found.data),
-        "families": _families(found.data),
-        "purposes": _purposes(found.data),
-        "degrees": _degrees(found.data),
-        "conditions": _conditions(found.data),
-        "noise": _noise(found),
-        "split": _split(found),
-    }
+def _by_kind(runs: Iterable[Run]) -> dict[str, int]:
+    kinds = (run.sharing.partition("=")[0] + " limits" * ("=" in run.sharing) for run in runs)
+    return dict(sorted(Counter(kinds).items()))
 
 
-def _families(data: DataFigures) -> str:
-    rows = [
-        (each.family, str(len(each.workloads)), ", ".join(each.workloads), str(each.shared_runs))
-        for each in data.families
+def _families(profiles: Mapping[str, Profile], shared: Sequence[Run]) -> tuple[FamilyData, ...]:
+    names: dict[str, list[str]] = {}
+    for name, profile in sorted(profiles.items()):
+        names.setdefault(profile.workload.family, []).append(name)
+    counts = Counter(
+        family for run in shared for family in {t.workload.family for t in run.tenants}
+    )
+    return tuple(
+        FamilyData(family=family, workloads=tuple(members), shared_runs=counts[family])
+        for family, members in sorted(names.items())
+    )
+
+
+def data_text(data: DataFigures) -> str:
+    """Say what was measured, in one sentence."""
+    spread = ""
+    if data.busy is not None:
+        least, most = (100 * share for share in data.busy)
+        spread = f", which keep the GPU busy {least:.0f} to {most:.0f} % of a step,"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in data.kinds.items())
+    return (
+        f"Measured on {data.device}, driver {data.driver}, torch {data.torch}: "
+        f"{sum(len(row.workloads) for row in data.families)} workloads alone{spread} and "
+        f"{sum(data.kinds.values())} shared runs ({kinds}) of "
+        f"{data.degrees[0].jobs} to {data.degrees[-1].jobs} jobs, {data.repeats} of them repeats "
+        "with new processes."
+    )
+
+
+def card_blocks(data: DataFigures, scores: Scores, steadiness: RepeatSummary) -> Mapping[str, str]:
+    """Return the card's marked blocks by name."""
+    families = [
+        (row.family, str(len(row.workloads)), ", ".join(row.workloads), str(row.shared_runs))
+        for row in data.families
     ]
-    return markdown(("family", "workloads", "which", "shared runs"), rows)
-
-
-def _purposes(data: DataFigures) -> str:
-    """Runs by purpose and mode; memory trials and whole jobs apart."""
-    kinds = _kinds(data)
-    rows = [
-        (each.purpose, *_by_kind(each.runs, kinds), str(each.ended_early)) for each in data.purposes
+    kinds = tuple(dict.fromkeys((*_KINDS, *data.kinds)))
+    purposes = [
+        (row.purpose, *(str(row.runs.get(kind, 0)) for kind in kinds), str(row.ended_early))
+        for row in data.purposes
     ]
-    table = markdown(("purpose", *kinds, "of these ended early"), rows)
     apart = {
         "try memory on a GPU made to look smaller": data.memory_trials,
         "run whole jobs to their ends": data.whole_jobs,
     }
-    said = [f"{count} more {what}." for what, count in apart.items() if count]
-    return "\n\n".join([table, *said])
-
-
-def _degrees(data: DataFigures) -> str:
-    kinds = _kinds(data)
-    rows = [(str(each.jobs), *_by_kind(each.runs, kinds)) for each in data.degrees]
-    return markdown(("jobs at once", *kinds), rows)
-
-
-def _kinds(data: DataFigures) -> tuple[str, ...]:
-    """The columns: kinds of sharing, and priorities where any run had them."""
-    return tuple(dict.fromkeys((*KINDS, *data.kinds)))
-
-
-def _by_kind(runs: Mapping[str, int], kinds: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(runs.get(kind, 0)) for kind in kinds)
-
-
-def _conditions(data: DataFigures) -> str:
-    """What all of it was measured with; several values where there were several."""
-    rows = [(name, ", ".join(values)) for name, values in data.conditions.items()]
-    return markdown(("what", "value"), rows)
-
-
-def _noise(found: Figures) -> str:
-    steady = found.steadiness
-    said = (
-        f"{found.data.repeated} scored runs were repeated with fresh workers; "
-        f"{steady.steady} of {steady.workloads} workloads in them repeat within 5 % in the median."
+    degrees = [
+        (str(row.jobs), *(str(row.runs.get(kind, 0)) for kind in kinds)) for row in data.degrees
+    ]
+    noise = (
+        f"{data.repeated} scored runs were repeated with new processes; {steadiness.steady} of "
+        f"{steadiness.workloads} workloads in them repeat within 5 % in the median."
     )
-    return f"{said} {drift_text(found.scores.drift)}" if found.scores.drift else said
-
-
-def _split(found: Figures) -> str:
-    families = found.scores.families
-    return (
-        f"{found.data.scored} runs are scored, {found.data.panels} are panels of plans to choose "
-        f"from, and {len(families)} families are left out in turn: {', '.join(families)}."
-    )
+    return {
+        "data": data_text(data),
+        "families": markdown(("family", "workloads", "which", "shared runs"), families),
+        "purposes": joined(
+            markdown(("purpose", *kinds, "of these ended early"), purposes),
+            *(f"{count} more {what}." for what, count in apart.items() if count),
+        ),
+        "degrees": markdown(("jobs at once", *kinds), degrees),
+        "conditions": markdown(
+            ("what", "value"),
+            [(name, ", ".join(values)) for name, values in data.conditions.items()],
+        ),
+        "noise": f"{noise} {drift_text(scores.drift)}" if scores.drift else noise,
+        "split": (
+            f"{data.scored} runs are scored, {data.panels} are panels of plans to choose from, and "
+            f"{len(scores.families)} families are left out in turn: {', '.join(scores.families)}."
+        ),
+    }

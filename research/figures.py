@@ -1,127 +1,219 @@
-"""All figures of one GPU in README.md, docs/, profiles/REPORT.md, the data card and the plots."""
+"""All figures in README.md, docs/ and profiles/: worked out from the data, written and compared.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+``research/figures.json`` holds them. Errors and all that is called a share are 0 to 1, throughput
+is the sum of solo over shared step times, and None means not measured.
+"""
 
-from advisor.sharing import Mode
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.fit_model import fit
+from advisor.prediction.fit.observation import MeasuredGpu
+from advisor.prediction.fit.replay_cache import ReplayCache
+from advisor.prediction.fit.surrogate_fit import with_surrogate
+from advisor.prediction.predictor import Predictor
+from advisor.validate.evaluate import evaluate
 from advisor.validate.noise_and_coverage import Noise, RepeatSummary, steadiness
+from advisor.validate.predicted_and_measured import compare, profiles_of
 from advisor.validate.scoreboard import Scores, scores_of
-from research.ablation import Ablated
-from research.advice_score import Advice, advice_of
-from research.another_host import Elsewhere, elsewhere
-from research.breakdown import ScoredGroup, by_busy_share, by_family, noise_by_mode
-from research.campaign_pace import Sitting, sittings
-from research.causes import Worst, worst
-from research.choices_by_host import HostChoices, choices_by_host
-from research.completion_score import WholeJobs, whole_jobs
-from research.cross_talk import CrossTalk, cross_talk
-from research.data_figures import DataFigures, data_figures
-from research.error_budget import Budget
-from research.fewer_counters import Seen, seen
-from research.findings import Findings
-from research.gpu_left_out import GpuLeftOut
-from research.memory_score import MemoryScore
-from research.plot_figures import Points, points
-from research.power_score import PowerRow
-from research.profiling_time import ProfilingTime, profiling_time
-from research.recommended import Recommended, recommended
-from research.set_aside import SetAside
-from research.shortfall import budgets_of
-from research.targets import Target, targets
+from advisor.validate.selection import of_pace, select
+from advisor.workload.files import read_bytes
+from advisor.workload.records import parse_record
+from advisor.workload.run import Run
+from research.choices import Advice, Recommended, advice_score, recommended
+from research.data_card import DataFigures, data_figures
+from research.files import measured, rounded
+from research.gpu_left_out import GpuLeftOut, gpus_left_out, learnt_elsewhere
+from research.memory import MemoryScore, memory_score
+from research.power import PowerRow, power_score
+from research.scripts import ScriptErrors, script_scores
+from research.steps import (
+    GroupErrors,
+    OtherHost,
+    errors_by_busy_share,
+    errors_by_family,
+    noise_by_mode,
+    other_hosts,
+)
+from research.whole_jobs import WholeJobs, simulated_runs, whole_jobs
+
+# A figure has moved if it differs by more: 0.3 points of a share, 0.3 % of anything else.
+TOLERANCE = 0.003
+# More digits than any document shows, and far above what the order of a sum changes.
+_FORM = ".6g"
+_UNITS = ("_s", "_mib", "_w", "_j")
+_NOTHING = "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What ``profiles/<gpu>/evaluation.json`` holds.
-
-    Units are in the names: ``_s`` seconds, ``_mib`` MiB. Errors and all that is called a share are
-    0..1, throughput is the sum of solo over shared steps, and None means not measured. Each part
-    says at its own type what it means.
+    """All figures.
 
     Attributes:
-        schema: Version of this form.
-        data: What was measured, on what, how often.
+        data: Counts of what was measured.
         scores: Errors of steps, each family predicted without it.
-        hosts: What choices gave away by what was measured on each of several hosts.
-        elsewhere: How far real runs of the same jobs on other hosts are from each other.
-        targets: The targets and what was reached.
+        elsewhere: Real runs of the same jobs on two hosts.
         families: Errors of steps by family.
-        busy: The same, by how busy a job alone keeps the GPU.
-        noise: By mode: how far two runs of the same jobs lie apart.
-        steadiness: How many workloads repeat well.
-        budgets: By mode: what the squared error consists of.
-        seen: How good answers are from whole profiles, and from what nvidia-smi shows.
-        ablations: Errors without each part of the model.
-        profiling: What profiling takes; None if no profile recorded it.
-        left_out: Errors of steps on other GPUs, by models that never saw these.
-        cross_talk: What the other GPUs of a host do to a run.
-        worst: The jobs predicted worst, the worst first.
-        recommended: What became of recommendations written down beforehand, by panel.
-        whole_jobs: Of jobs run from the first step to the last; None without any.
-        set_aside: What was measured again, and what was said by it; None without any.
-        memory: How far memory is off, and how often mixes run out of it.
-        power: How far power and activity are off.
-        advice: Runs of advice.
-        campaigns: How fast campaigns went.
-        points: By mode: every scored job.
-        recommendation: What ``advisor recommend`` prints on 100 columns, line by line.
+        busy: The same by GPU-busy share of a job alone.
+        noise: Difference of two runs of the same jobs, by mode.
+        left_out: Errors on a GPU by models that saw no run on it.
+        recommended: Recommendations written down beforehand.
+        whole_jobs: Jobs run from the first step to the last.
+        advice: Runs of job sets under several plans.
+        scripts: Mixes of training scripts.
+        recommendation: Output of ``advisor recommend`` on 100 columns, line by line.
     """
 
-    schema: Literal[1] = 1
+    schema: Literal[2] = 2
     data: DataFigures
     scores: Scores
-    hosts: tuple[HostChoices, ...]
-    elsewhere: tuple[Elsewhere, ...]
-    targets: tuple[Target, ...]
-    families: tuple[ScoredGroup, ...]
-    busy: tuple[ScoredGroup, ...]
+    elsewhere: tuple[OtherHost, ...]
+    families: tuple[GroupErrors, ...]
+    busy: tuple[GroupErrors, ...]
     noise: Mapping[str, Noise]
     steadiness: RepeatSummary
-    budgets: Mapping[Mode, Budget]
-    seen: tuple[Seen, ...]
-    ablations: tuple[Ablated, ...]
-    profiling: ProfilingTime | None
     left_out: tuple[GpuLeftOut, ...]
-    cross_talk: tuple[CrossTalk, ...]
-    worst: tuple[Worst, ...]
     recommended: tuple[Recommended, ...]
     whole_jobs: WholeJobs | None
-    set_aside: SetAside | None
     memory: MemoryScore
     power: tuple[PowerRow, ...]
     advice: Advice
-    campaigns: tuple[Sitting, ...]
-    points: Mapping[str, Points]
+    scripts: tuple[ScriptErrors, ...]
     recommendation: tuple[str, ...]
 
 
-def figures_of(found: Findings, recommendation: tuple[str, ...] = ()) -> Figures:
-    """The figures of `found`, and the example for new users."""
-    evaluation = found.evaluation
+def figures_of(
+    folder: Path, gpu: Gpu, processes: int = 1, recommendation: tuple[str, ...] = ()
+) -> Figures:
+    """Work out all figures from the profiles and runs in `folder`, over so many processes."""
+    profiles, runs = measured(folder)
+    playback = ReplayCache()
+    taught = MeasuredGpu(gpu, profiles, runs_of_other_sets(runs))
+    everyone = {gpu: list(profiles.values())}
+    model = with_surrogate(fit([taught], playback), everyone, processes=processes)
+    predictor = Predictor(gpu, model, play=playback.play)
+    evaluation = evaluate(profiles, runs, gpu, processes, playback)
+    advice = [
+        compare(run, profiles_of(run, profiles, "raw"), predictor, gpu, {})
+        for run in of_pace(runs)
+        if run.purpose == "validation" and run.shows_pace
+    ]
+    folders = sorted(folder.parent.iterdir())
     return Figures(
-        data=data_figures(found),
+        data=data_figures(profiles, runs, select(profiles, runs, gpu), evaluation),
         scores=scores_of(evaluation),
-        hosts=choices_by_host(evaluation),
-        elsewhere=elsewhere(evaluation),
-        targets=targets(found),
-        families=by_family(evaluation), busy=by_busy_share(evaluation),
+        elsewhere=other_hosts(evaluation),
+        families=errors_by_family(evaluation),
+        busy=errors_by_busy_share(evaluation),
         noise=noise_by_mode(evaluation),
         steadiness=steadiness(evaluation.repeats),
-        budgets=budgets_of(evaluation),
-        seen=seen(evaluation.runs, found.less),
-        ablations=found.ablations,
-        profiling=profiling_time(found.profiles.values()),
-        left_out=found.left_out,
-        cross_talk=cross_talk(found.runs, found.profiles),
-        worst=worst(evaluation),
+        left_out=(
+            *gpus_left_out(folders, gpu.key, evaluation.models),
+            *learnt_elsewhere(folders, folder, processes),
+        ),
         recommended=recommended(evaluation),
-        whole_jobs=whole_jobs(found.completions, found.unseen_completions, found.profiles),
-        set_aside=found.set_aside,
-        memory=found.memory,
-        power=found.power,
-        advice=advice_of(found.validation),
-        campaigns=sittings(found.runs),
-        points=points(evaluation),
+        whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_cores()), profiles),
+        memory=memory_score(profiles, runs, gpu),
+        power=power_score(evaluation, of_pace(runs), gpu, model.of(gpu).physics, playback),
+        advice=advice_score(advice),
+        scripts=script_scores(),
         recommendation=recommendation,
-    )  # fmt: skip
+    )
+
+
+def runs_of_other_sets(runs: Sequence[Run]) -> list[Run]:
+    """Return those of `runs` that are not advice, repeat none, and share none of its job sets."""
+
+    def jobs(run: Run) -> tuple[str, ...]:
+        return tuple(sorted(tenant.workload.name for tenant in run.tenants))
+
+    advice = [run for run in runs if run.purpose == "validation"]
+    ids, sets = {run.id for run in advice}, {jobs(run) for run in advice if len(run.tenants) > 1}
+    return [run for run in runs if not {run.id, run.repeats} & ids and jobs(run) not in sets]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A figure that changed; `where` names it, outermost part first."""
+
+    where: str
+    before: object
+    now: object
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.before} -> {self.now}"
+
+
+def figures_text(figures: Figures) -> str:
+    """Return `figures` as JSON: a line for each record, numbers with six significant digits."""
+    parts = (f"{json.dumps(name)}: {_lines(part)}" for name, part in _document(figures).items())
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def parse_figures(text: str | bytes, where: str) -> Figures:
+    """Return the figures in the JSON `text`, which messages call `where`.
+
+    Raises:
+        InvalidInput: It has no figures of this version.
+    """
+    return parse_record(Figures, text, where, "Write it again: `make report`.")
+
+
+def read_figures(path: Path) -> Figures:
+    """Return the figures in the file `path`.
+
+    Raises:
+        InvalidInput: There is no such file, or it has no figures of this version.
+    """
+    return parse_figures(read_bytes(path), str(path))
+
+
+def moved(before: Figures, now: Figures) -> tuple[Moved, ...]:
+    """Return what differs, if it is a number by more than `TOLERANCE`."""
+    return tuple(_moved("", False, _document(before), _document(now)))
+
+
+def _document(figures: Figures) -> dict[str, Any]:
+    document: dict[str, Any] = rounded(asdict(figures), _FORM)
+    return document
+
+
+def _lines(part: Any) -> str:
+    """Return `part` on one line, or on one for each record in it."""
+    match part:
+        case [{}, *_]:
+            return "[\n" + ",\n".join(map(_line, part)) + "\n]"
+        case {}:
+            records = (f"{json.dumps(name)}: {_line(value)}" for name, value in part.items())
+            return "{\n" + ",\n".join(records) + "\n}"
+        case _:
+            return _line(part)
+
+
+def _line(part: Any) -> str:
+    return json.dumps(part, separators=(",", ":"), allow_nan=False)
+
+
+def _moved(where: str, unit: bool, before: Any, now: Any) -> Iterator[Moved]:
+    match before, now:
+        case {}, {}:
+            for name in {**before, **now}:
+                inner = f"{where}.{name}".lstrip(".")
+                has_unit = unit or name.endswith(_UNITS)
+                values = before.get(name, _NOTHING), now.get(name, _NOTHING)
+                yield from _moved(inner, has_unit, *values)
+        case [*_], [*_] if len(before) == len(now):
+            for place, pair in enumerate(zip(before, now, strict=True)):
+                first = next(iter(pair[1].values()), None) if isinstance(pair[1], dict) else None
+                name = first if isinstance(first, str) else str(place)
+                yield from _moved(f"{where}[{name}]", unit, *pair)
+        case (int() | float(), int() | float()):
+            size = max(abs(before), abs(now))
+            if abs(before - now) > TOLERANCE * (size if unit else max(1.0, size)):
+                yield Moved(where, before, now)
+        case _ if before != now:
+            yield Moved(where, before, now)

@@ -1,8 +1,7 @@
-"""The error on a GPU of which the model saw no run, nor a run of the job's family on any GPU.
+"""Errors on a GPU of which the model saw no run, nor a run of the job's family on any GPU.
 
-The models are those of leave-one-family-out on one GPU; what they are fitted, tuned and calibrated
-to is of that GPU alone. They predict the drawn runs on another from the profiles made there: of the
-GPU that the report is of on each other one, and the other way round.
+The models are those of leave-one-family-out on one GPU, fitted, tuned and calibrated to runs of
+that GPU alone. They predict the drawn runs on another GPU from the profiles made there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,9 @@ from advisor.validate.score_tables import CHOICE_HEADINGS, choice_rows, markdown
 from advisor.validate.scoreboard import Scores, scores_of
 from advisor.validate.selection import Selection, cores_known, families_of, select
 from advisor.workload.run import Run
+from research.choices import Recommended, recommended, recommended_summary
 from research.files import measured
-from research.recommended import Recommended, recommended, summary
+from research.steps import joined
 
 _SHOWN = (
     "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
@@ -38,7 +38,7 @@ class GpuLeftOut:
     Attributes:
         learnt_on: The GPU whose runs the models were fitted to.
         scores: On the GPU left out.
-        recommended: What became of recommendations for it that were written down beforehand.
+        recommended: Recommendations for it that were written down beforehand.
     """
 
     learnt_on: str
@@ -49,12 +49,12 @@ class GpuLeftOut:
 def gpus_left_out(
     folders: Sequence[Path], learnt_on: str, models: Mapping[str, Model]
 ) -> tuple[GpuLeftOut, ...]:
-    """The GPUs of `folders`, each left out.
+    """Leave out each other GPU.
 
     Args:
-        folders: Of profiles and runs, named by GPU; those without runs are passed over.
+        folders: Of profiles and runs, named by GPU; those without runs are skipped.
         learnt_on: The GPU of all runs that `models` were fitted to.
-        models: By family: what saw no run of it.
+        models: By family: the model that saw no run of it.
     """
     return tuple(
         _scored(learnt_on, left_out(folder, models)) for folder in _of_others(folders, learnt_on)
@@ -64,85 +64,70 @@ def gpus_left_out(
 def learnt_elsewhere(
     folders: Sequence[Path], folder: Path, processes: int = 1
 ) -> tuple[GpuLeftOut, ...]:
-    """The GPU of `folder`, left out: predicted by models of each other one's runs alone.
+    """Leave out the GPU of `folder`, one of `folders`: models of each other GPU predict it."""
+    profiles, runs = measured(folder)
+    families = families_of(_predicted_runs(select(profiles, runs, gpu(folder.name))))
+    results = []
+    for other in _of_others(folders, folder.name):
+        card, (profiles, runs) = gpu(other.name), measured(other)
+        whole = fit([MeasuredGpu(card, profiles, runs)])  # for families that never ran there
+        without = evaluate(profiles, runs, card, processes).models
+        models = dict.fromkeys(families, whole) | dict(without)
+        results.append(_scored(other.name, left_out(folder, models)))
+    return tuple(results)
 
-    Args:
-        folders: As in `gpus_left_out`.
-        folder: One of them.
-        processes: How many to spread the fits over.
-    """
-    return tuple(
-        _scored(other.name, left_out(folder, _models_of(other, processes, _families(folder))))
-        for other in _of_others(folders, folder.name)
+
+def _scored(learnt_on: str, evaluation: Evaluation) -> GpuLeftOut:
+    return GpuLeftOut(
+        learnt_on=learnt_on, scores=scores_of(evaluation), recommended=recommended(evaluation)
     )
 
 
-def _scored(learnt_on: str, found: Evaluation) -> GpuLeftOut:
-    return GpuLeftOut(learnt_on=learnt_on, scores=scores_of(found), recommended=recommended(found))
-
-
 def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
-    """Those of GPUs in the catalogue but `key`, on which something ran."""
+    """Return the folders of GPUs other than `key` that have runs."""
     others = catalogue().keys() - {key}
-    return [each for each in folders if each.name in others and any(each.glob("runs/*.jsonl"))]
+    return [path for path in folders if path.name in others and any(path.glob("runs/*.jsonl"))]
 
 
-def _families(folder: Path) -> Sequence[str]:
-    """Those of the jobs that are predicted in `folder`."""
-    return families_of(_wanted(select(*measured(folder), gpu(folder.name))))
-
-
-def _wanted(chosen: Selection) -> tuple[Run, ...]:
-    return (*chosen.scored, *chosen.advice)
-
-
-def _models_of(folder: Path, processes: int, families: Sequence[str]) -> dict[str, Model]:
-    """By each of `families` the model of the runs in `folder` without it."""
-    card, (profiles, runs) = gpu(folder.name), measured(folder)
-    without = evaluate(profiles, runs, card, processes).models
-    whole = fit([MeasuredGpu(card, profiles, runs)])  # for those that never ran there
-    return dict.fromkeys(families, whole) | dict(without)
+def _predicted_runs(selection: Selection) -> tuple[Run, ...]:
+    return (*selection.scored, *selection.advice)
 
 
 def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
-    """The runs in `folder`, each job predicted by that of `models` without its family."""
+    """Predict the runs in `folder`, each job by that of `models` without its family."""
     card, (profiles, runs) = gpu(folder.name), measured(folder)
-    chosen = select(profiles, runs, card)
-    on_cores = tuple(filter(cores_known, chosen.scored))
-    folds = Folds(profiles, runs, _wanted(chosen), on_cores, card, ReplayCache())
+    selection = select(profiles, runs, card)
+    on_cores = tuple(filter(cores_known, selection.scored))
+    folds = Folds(profiles, runs, _predicted_runs(selection), on_cores, card, ReplayCache())
     parts = (folds.predicted_by(model, family) for family, model in models.items())
     held = reduce(or_, parts, HeldOut())
-    scored, advice = (compared_by(held.raw, part) for part in (chosen.scored, chosen.advice))
-    found = evaluation_of(chosen, profiles, scored, advice)
-    return replace(found, adjusted=compared_by(held.adjusted, on_cores))
+    scored = compared_by(held.raw, selection.scored)
+    advice = compared_by(held.raw, selection.advice)
+    evaluation = evaluation_of(selection, profiles, scored, advice)
+    return replace(evaluation, adjusted=compared_by(held.adjusted, on_cores))
 
 
-def section(found: Sequence[GpuLeftOut]) -> str:
-    """The tables in Markdown; empty without another GPU."""
-    return f"## A GPU never seen\n\n{tables(found)}" if found else ""
+def left_out_section(gpus: Sequence[GpuLeftOut]) -> str:
+    """Return the tables with a heading; empty without another GPU."""
+    return joined("## A GPU left out", left_out_tables(gpus)) if gpus else ""
 
 
-def tables(found: Sequence[GpuLeftOut]) -> str:
-    """For each GPU left out what was predicted by whom, and how far it was off."""
+def left_out_tables(gpus: Sequence[GpuLeftOut]) -> str:
+    """Return for each GPU left out the errors, and what choices gave away."""
     parts = []
-    for each in found:
+    for row in gpus:
+        scores = row.scores
         parts += [
-            f"Models of {each.learnt_on} runs alone, without the family of the job, on "
-            f"{each.scores.runs} drawn runs on {each.scores.gpu}, from the profiles made there:",
-            markdown(_SHOWN, score_cells(each.scores, each.scores.pooled(), _SHOWN)),
-            *_choices(each),
+            f"Models of {row.learnt_on} runs alone, without the family of the job, on "
+            f"{scores.runs} drawn runs on {scores.gpu}, from the profiles made there:",
+            markdown(_SHOWN, score_cells(scores, scores.pooled(), _SHOWN)),
         ]
-    return "\n\n".join(parts)
-
-
-def _choices(found: GpuLeftOut) -> list[str]:
-    """What the same models' choices gave away, and what was recommended; nothing without sets."""
-    judged = found.scores.chosen
-    if not judged.sets:
-        return []
-    said = f"Their choices, of {judged.sets} job sets that were run in several ways there:"
-    return [
-        said,
-        markdown(CHOICE_HEADINGS, choice_rows(judged)),
-        *filter(None, [summary(found.recommended)]),
-    ]
+        if scores.chosen.sets:
+            parts += [
+                f"Their choices, for {scores.chosen.sets} job sets that were run in several ways "
+                "there:",
+                markdown(CHOICE_HEADINGS, choice_rows(scores.chosen)),
+            ]
+            if row.recommended:
+                parts.append(recommended_summary(row.recommended))
+    return joined(*parts)

@@ -1,9 +1,8 @@
-"""Whatever a file, a word or a driver says: it is read, or refused by an error of ours.
+"""Every reader reads a damaged file or refuses it with an error of ours."""
 
-The damage is that of ``benchmarks/fuzz_readers.py``, which tries a million inputs.
-"""
-
-import sys
+import copy
+import json
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -13,72 +12,110 @@ from hypothesis import strategies as st
 
 from advisor.cli import main
 from advisor.errors import AdvisorError
+from advisor.hardware.catalogue import read_gpu
+from advisor.launch.plan_file import read_plan
+from advisor.measure.campaign.campaign_file import read_campaign
+from advisor.sharing import parse_sharing
+from advisor.workload.job_file import read_arrivals, read_jobs
+from advisor.workload.store import load_profile, read_calibration, read_profile
+from advisor.workload.stored_runs import read_runs
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-
-import fuzz_readers
-
+ROOT = Path(__file__).parents[1]
+GPU = "h200-141gb"
 LONG = "a" * 300
-TARGETS = sorted(set(fuzz_readers.readers()) - {"nvml-answers", "journals"})
+ODD = (
+    None, True, 0, -1, 2**64, 10**400, 1e308, 5e-324, "", "\0", "../../etc/passwd", LONG,
+    "é\u202e\ud800", "NaN", [], {}, [None], [0] * 60, "naive", "mps=50,50", "-", "1:2",
+)  # fmt: skip
+PIECES = (b"", b"NaN", b"Infinity", b'{"', b"]", b"\xff", b"\0", b"1e999")
+
+
+def find(name):
+    if name != "stock":
+        raise AdvisorError(name[:40])
+    return load_profile("mlp-toy-bs128", GPU)
+
+
+def read_sharing(path):
+    return parse_sharing(path.read_text("latin-1"))
 
 
 @cache
-def reader(target):
-    return fuzz_readers.readers()[target]()
+def documents(kind):
+    """A reader, the suffix of its files, and a true document: a value of JSON, or bytes."""
+    with (ROOT / f"profiles/{GPU}/runs/campaign-0.jsonl").open("rb") as lines:
+        run = json.loads(lines.readline())
+    plan = {"objective": "makespan", "gpu": GPU, "epochs": [1], "plans": [
+        {"rank": 1, "sharing": "mps=50,50", "jobs": [{"job": "mlp-toy-bs128"}] * 2}]}  # fmt: skip
+    host = {"gpu": GPU, "host": [{"cores": 1, "check_s": 1.0}]}
+    described = {"schema": 1, "key": "1", "sms": 132, "memory_mib": 143771}
+    profile = json.loads((ROOT / f"profiles/{GPU}/mlp-toy-bs128.json").read_text())
+    jobs = (
+        b'[[job]]\nprofile = "stock"\ncopies = 2\nepochs = 3.5\nprotect = 0.1\n'
+        b'command = ["python", "a.py"]\nenvironment = {SEED = "3"}\n'
+    )
+    campaign = (ROOT / "advisor/workload/templates/campaign.toml").read_bytes()
+    return {
+        "profile": (read_profile, ".json", profile),
+        "runs": (read_runs, ".jsonl", run),
+        "plan": (read_plan, ".json", plan),
+        "calibration": (read_calibration, ".json", host),
+        "gpu": (read_gpu, ".json", described),
+        "jobs": (lambda path: read_jobs(path, find), ".toml", jobs),
+        "arrivals": (lambda path: read_arrivals(path, find), ".csv", b"arrival_s,job\n0,stock\n"),
+        "campaign": (read_campaign, ".toml", campaign),
+        "sharing": (read_sharing, ".txt", b"mig=4g.71gb@0[1]+3g.71gb@4[2,3]/mps=50,50"),
+    }[kind]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+KINDS = ("profile", "runs", "plan", "calibration", "gpu", "jobs", "arrivals", "campaign", "sharing")
+
+
+def places(value, depth=0):
+    items = value.items() if isinstance(value, dict) else enumerate(
+        value if isinstance(value, list) else ())  # fmt: skip
+    for key, inner in list(items)[:60]:
+        yield value, key
+        if depth < 6:
+            yield from places(inner, depth + 1)
+
+
+def damaged(document, data):
+    """`document` with odd values, lost keys, and bytes changed."""
+    if not isinstance(document, bytes):
+        document = copy.deepcopy(document)
+        for _ in range(data.draw(st.integers(0, 4))):
+            where, key = data.draw(st.sampled_from(list(places(document)) or [({"a": 1}, "a")]))
+            if data.draw(st.booleans()):
+                where[key] = copy.deepcopy(data.draw(st.sampled_from(ODD)))
+            else:
+                del where[key]
+        document = json.dumps(document).encode("utf-8", "surrogatepass")
+        if data.draw(st.booleans()):
+            return document
+    at = data.draw(st.integers(0, len(document)))
+    lost = data.draw(st.integers(0, 9))
+    return document[:at] + data.draw(st.sampled_from(PIECES)) + document[at + lost :]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40)
-@given(data=st.binary(min_size=4, max_size=80))
-def test_a_damaged_file_is_read_or_refused_in_words(target, data):
-    said = "it was read"
-    try:
-        reader(target).try_one(fuzz_readers.Dice(data))
-    except AdvisorError as error:
-        said = str(error)
-    assert said.strip()
-
-
-@pytest.mark.parametrize(
-    ("target", "text"),
-    [
-        ("calibrations", b'{"gpu": "x", "host": [{"cores": %d, "check_s": 1}]}' % 10**400),
-        ("gpu-files", b'{"schema": 1, "key": "1", "sms": %d}' % 10**400),
-        ("plans", b'{"objective": "makespan", "gpu": "h200-141gb", "epochs": [1], "plans": '
-                  b'[{"rank": 1, "sharing": "naive", "jobs": []}]}'),
-        ("plans", b'{"objective": "makespan", "gpu": "%s", "plans": [{"rank": 1}]}' % (b"a" * 300)),
-        ("traces", b'{"traceEvents": null}'),
-        ("traces", b'{"traceEvents": ["X"]}'),
-    ],
-)  # fmt: skip
-def test_what_once_gave_a_traceback_is_refused_in_words(target, text):
-    found = reader(target)
-    path = found.folder / f"1{found.suffix}"
-    path.write_bytes(text)
-    with pytest.raises(AdvisorError):
-        found.read(path)
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_refused(kind, data, tmp_path_factory):
+    read, suffix, document = documents(kind)
+    path = tmp_path_factory.mktemp("damaged") / f"file{suffix}"
+    path.write_bytes(damaged(document, data))
+    with suppress(AdvisorError):
+        read(path)
 
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", LONG), ("recommend", f"{LONG}.py"), ("trials", f"{LONG}.py"),
-     ("recommend", "--profiles", LONG), ("recommend", "--models", LONG),
-     ("predict", LONG, "--gpu", "a100-40gb"), ("fit", "--profiles", LONG),
-     ("init", "jobs", "--out", LONG)],
+    [("recommend", LONG), ("recommend", f"{LONG}.py"), ("recommend", "--profiles", LONG),
+     ("recommend", "--models", LONG), ("fit", "--profiles", LONG), ("init", "jobs", "--out", LONG)],
 )  # fmt: skip
-def test_a_name_that_no_file_can_have_is_refused_in_words(words, capsys):
+def test_a_name_that_no_file_can_have_is_refused(words, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code in (1, 2)
     assert LONG[:100] in capsys.readouterr().err.replace("\n", "")
-
-
-def test_a_compute_mode_that_nobody_knows_is_not_known(monkeypatch):
-    import pynvml
-
-    from advisor.hardware import live_gpu
-    from tests.hardware.nvml import FakeGpu, FakeLibrary
-
-    monkeypatch.setattr(pynvml, "nvmlLib", FakeLibrary(FakeGpu(compute_mode=9)))
-    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
-    assert live_gpu.live_gpu(0).compute_mode is None

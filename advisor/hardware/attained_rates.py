@@ -10,10 +10,10 @@ from advisor.workload.machine_calibration import Calibration
 
 # The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
 # V100 PCIe (0.95) among the timings in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight), whose
-# SMs have 64 lanes; and of the same on an H100 (benchmarks/operator-timings), whose SMs have 128,
+# SMs have 64 lanes; and of the same on an H100, whose SMs have 128,
 # as all others here. Tensor cores: best product in TF32 on that H100; those of GPUs for graphics,
 # with half of the rate or less to feed, are taken to attain what 64 lanes do. An H200 and another
-# H100, measured afterwards (benchmarks/gpu-side), attain the same shares: 0.76 in FP32, 0.81 in
+# H100, measured afterwards, attain the same shares: 0.76 in FP32, 0.81 in
 # TF32, 0.77 in FP16, 0.90 and 0.91 of their bandwidth.
 _OF_64_LANES, _OF_128_LANES = 0.94, 0.80
 _OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94

@@ -12,7 +12,7 @@ from advisor.errors import UnknownName
 
 START_S = 10.0
 """Seconds in which the process of a trial starts, and imports torch and CUDA: 9 to 11 in a study on
-an H200 (benchmarks/study-of-trials)."""
+an H200."""
 
 ObjectiveName = Literal[
     "makespan",

@@ -18,7 +18,7 @@ FARTHEST = 4.0
 # Standard deviation of the log of a step at a measured size, and for each doubling from the nearest
 # one as much again: kernels are chosen anew for each size. And as a share of the band's width. Both
 # from the V100 of Zeus (NSDI'23 artifact, ml-energy/zeus, 5 networks); scored on its A40, and on
-# the A100 slices of MISO and MIGPerf by `research.batch_score`.
+# the A100 slices of MISO and MIGPerf.
 _ALIKE, _OF_BAND = 0.03, 0.4
 
 # As `_ALIKE`, of memory: tensors grow in proportion, what the allocator keeps does so roughly.

@@ -2,8 +2,8 @@
 
 Whoever comes first starts all blocks that fit before anyone who comes late, and of those alike in
 that, whose kernel became ready first. A block that runs is never taken off its SM, and the last
-wave of a kernel holds only as many slots as it has blocks. So `benchmarks/block_order.py` found
-it with kernels that only pass time. Kernels of real jobs leave room for others, as
+wave of a kernel holds only as many slots as it has blocks. Kernels that only pass time showed so
+on an H200. Kernels of real jobs leave room for others, as
 `priority_engine` says; how far both differ tells the regression what it cannot see otherwise.
 
 Blocks of a kernel that started at once end at once: they are a cohort, whose end is told in

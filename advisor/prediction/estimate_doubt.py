@@ -10,8 +10,7 @@ from advisor.prediction.power import PowerAndEnergy
 from advisor.workload.profile import Profile
 
 # Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an
-# H200 to an H100 and back, and of those that others timed on GPUs of four other architectures; see
-# `research.translation_score`.
+# H200 to an H100 and back, and of those that others timed on GPUs of four other architectures.
 _SPREAD_WITHIN, _SPREAD_ACROSS = 0.03, 0.14
 
 

@@ -3,7 +3,7 @@
 `advisor.prediction.part_curve` says how steps slow, given the share of a step that is work. On an
 A100 nvidia-smi's memory utilisation tells that best, then the steps under MPS limits, then power;
 its GPU utilisation tells least, since a kernel on a tenth of the SMs keeps that at 100 % too. The
-constants are `research/slice_score.py`'s, from the same measurements.
+constants are from the same measurements.
 """
 
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ _TRUST = 0.73
 # A check of a second, before the process starts that it is to tell of, tells less: of what such
 # checks promised of 379 steps of scripts on nine hosts, this share came true, and 0.58 with a tenth
 # host. With each host left out of that, 433 steps are 7.7 % off; with all of it 8.0 %, with nothing
-# of it 8.3 % (`research/host_checks.py`).
+# of it 8.3 %.
 _TRUST_IN_PASSING = 0.57 * _TRUST
 
 

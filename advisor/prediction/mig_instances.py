@@ -4,7 +4,7 @@ Each job's profile is moved to its partition; there, the jobs of a partition sha
 that size, for which the model of whole GPUs answers. Compute instances have SMs of their own, and
 the bandwidth and L2 of their GPU instance together. So have jobs under MPS limits that add up to at
 most 100 %: 744 steps of such jobs on an H200 are 23 % longer than under the same limit alone, with
-others' traffic as `_OTHERS` says (`research/compute_mates.py`).
+others' traffic as `_OTHERS` says.
 """
 
 from collections.abc import Callable, Mapping, Sequence

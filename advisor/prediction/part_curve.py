@@ -4,10 +4,10 @@ Of a step alone on the whole GPU, a share W is work that takes k times as long o
 rest, most of it the host's, hides that. The step takes ``(1 + W^p (k^p - 1))^(1/p)`` times as long:
 the slower of both sets the pace (p large), or they add up (p = 1).
 
-`research/slice_score.py` fitted the constants to four models on MIG slices and under MPS limits of
-an A100 (MISO's artifact, SoCC '22), two on slices of an A100 (MIGPerf), and the MPS probes of the
-profiles of an H200 and an H100. `benchmarks/slices/accuracy.json` says how far models left out are
-off. On MIG, only an A100 was measured.
+The constants were fitted to four models on MIG slices and under MPS limits of an A100 (MISO's
+artifact, SoCC '22), two on slices of an A100 (MIGPerf), and the MPS probes of the profiles of an
+H200 and an H100. docs/other-gpus.md has the errors for models left out. On MIG, only an A100 was
+measured.
 """
 
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
 # By how much the log of what kernels lose on a partition is off, as a share of it, for nine jobs in
 # ten: under limits of an H200 and an H100, each predicted from a probe's other limits, and without
 # a probe. On MIG hardware, all of 14 steps of two networks were inside that others measured on an
-# A100 and that were translated from an H100 (`research/slice_traces.py`).
+# A100 and that were translated from an H100.
 _DOUBT, _DOUBT_WITHOUT_PROBE = 0.1, 0.25
 # How sharply the slower of host and GPU sets the pace of a step: where both take as long, bursts of
 # kernels wait for the GPU, and the GPU waits for the host between them. Over 486 limits, each left

@@ -52,7 +52,7 @@ class Effort:
 class TimeSlicing:
     """How the driver slices time between processes: no public source, fitted to measured runs.
 
-    Kernels that only pass time show it on an H100 (`benchmarks/wait_latency.py`).
+    Kernels that only pass time show it on an H100.
 
     Attributes:
         slice_s: How long an owner keeps the GPU while others wait.

@@ -22,7 +22,7 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mps
 from advisor.workload.profile import Profile
 
-# A short replay suffices to choose among mixes; see `benchmarks/distilled_regret.py`.
+# A short replay suffices to choose among mixes.
 _TO_CHOOSE = Effort(events=4_000)
 
 # Factor on the log of an interval's ends over its middle with priorities, which have the doubts of

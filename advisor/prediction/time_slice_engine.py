@@ -1,7 +1,7 @@
 """The compiled replay of naive sharing: the driver passes the GPU on, one process at a time.
 
 An owner keeps the GPU for a slice, or until nothing of its own is left to run while others wait.
-Copies between host and GPU run outside of slices. So `benchmarks/wait_latency.py` found it.
+Copies between host and GPU run outside of slices. Kernels that only pass time showed so.
 """
 
 from numba import carray

@@ -11,7 +11,7 @@ from advisor.sharing import Mode
 from advisor.validate.predicted_and_measured import JobComparison, RunComparison, sharing_of
 from advisor.validate.validate import compared
 from advisor.workload.documents import read_json
-from advisor.workload.files import EVALUATION, is_file
+from advisor.workload.files import is_file
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.store import shipped_folder
@@ -59,7 +59,7 @@ def runs_of_jobs(
         given: Folder of profiles; None: the shipped ones and the user's own.
 
     Raises:
-        InvalidInput: A file of runs, or the evaluation beside them, is malformed.
+        InvalidInput: A file of runs, or the noise file beside them, is malformed.
     """
     by_name = {each.name: each for each in profiles}
     gpu = predictor.gpu
@@ -73,19 +73,19 @@ def runs_of_jobs(
 
 
 def noise_floors(gpu: str, given: Path | None = None) -> dict[Mode, float]:
-    """The noise floor of each mode, as the evaluation of that GPU has it; empty without one.
+    """Return the noise floor of each mode on that GPU, from ``runs/noise.json``; empty without it.
 
     Raises:
-        InvalidInput: The evaluation is malformed.
+        InvalidInput: The file is malformed.
     """
-    path = shipped_folder("profiles", given) / gpu / EVALUATION
+    path = shipped_folder("profiles", given) / gpu / "runs" / "noise.json"
     if not is_file(path):
         return {}
     try:
-        return {mode: float(each["median"]) for mode, each in read_json(path)["noise"].items()}
-    except (KeyError, TypeError, AttributeError, ValueError):
+        return {mode: float(median) for mode, median in read_json(path).items()}
+    except (TypeError, AttributeError, ValueError):
         raise InvalidInput(
-            f"{path}: it does not say how far runs differ. Write it again: `make report`."
+            f"{path}: expected a share for each mode. Write it again: `make report`."
         ) from None
 
 

@@ -16,9 +16,6 @@ from advisor.errors import InvalidInput
 
 Kind = Literal["profiles", "models", "calibrations", "gpus", "journals"]
 
-# Scores of the model on a GPU, in the folder of the GPU's profiles; see `research.figures`.
-EVALUATION = "evaluation.json"
-
 # The fitted model of all GPUs.
 MODEL_FILE = "sharing.json"
 
@@ -42,9 +39,7 @@ def shown(path: Path) -> str:
 
 def profile_files(folder: Path) -> list[Path]:
     """The profile files in `folder`, those of one GPU; none if there is no such folder."""
-    if not is_folder(folder):
-        return []
-    return [path for path in sorted(folder.glob("*.json")) if path.name != EVALUATION]
+    return sorted(folder.glob("*.json")) if is_folder(folder) else []
 
 
 def user_folder(kind: Kind) -> Path:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.files import EVALUATION
 from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
@@ -174,10 +173,6 @@ class Workload:
             raise InvalidInput(
                 f"{self.name!r} names no workload: up to 120 of a-z, A-Z, 0-9 and ._+-, first a "
                 f"letter or digit"
-            )
-        if f"{self.name}.json" == EVALUATION:
-            raise InvalidInput(
-                f"{EVALUATION} lies next to profiles and is not one: choose another name"
             )
         for name, allowed in (("precision", Precision), ("execution", Execution)):
             if (given := getattr(self, name)) not in get_args(allowed):

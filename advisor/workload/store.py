@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from advisor.english import with_article
 from advisor.errors import InvalidInput, UnknownName
 from advisor.workload.files import (
-    EVALUATION,
     MODEL_FILE,
     Kind,
     beside_package,
@@ -47,10 +46,6 @@ def read_profile(path: Path) -> Profile:
     Raises:
         InvalidInput: There is none, or its numbers are impossible.
     """
-    if path.name == EVALUATION:
-        raise InvalidInput(
-            f"{shown(path)}: it describes the profiles next to it and is not one. Leave it out."
-        )
     return parse_profile(read_bytes(path), shown(path))
 
 

@@ -254,7 +254,7 @@ def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_lim
         assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)
 
 
-SCRIPTS = BENCHMARKS / "scripts" / "commands-h200"
+SCRIPTS = BENCHMARKS / "scripts" / "h200-1"
 
 
 def paced(profile, *steps_s):
@@ -275,7 +275,10 @@ def test_the_more_mates_vary_the_wider_the_range(low, high, less, more):
 
 def test_beside_scripts_whose_steps_varied_a_measured_step_lies_in_the_range():
     profiles = profiles_in(SCRIPTS / "profiles")
-    (run,) = read_runs(SCRIPTS / "runs-m5-naive.jsonl")
+    run = next(
+        run for run in read_runs(SCRIPTS / "runs.jsonl")
+        if run.sharing == "naive" and any(t.workload.name == "timm_style_128" for t in run.tenants)
+    )  # fmt: skip
     jobs = [profiles[tenant.workload.name] for tenant in run.tenants]
     at = [job.name for job in jobs].index("timm_style_128")
     predictor = Predictor(gpu(run.gpu), load_model(model_path())).on_known_cores()

@@ -1,7 +1,6 @@
 """Power, its caps and limits, and activity: laws, and recorded runs."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +23,6 @@ from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
 from advisor.workload.store import load_profiles, model_path
 from advisor.workload.stored_runs import load_runs
-from benchmarks import fit_power_cap
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 
@@ -125,7 +123,6 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
     assert max(off[1:]) < 0.05
 
 
-TRACES = Path(__file__).parents[3] / "shared" / "data" / "power_limit_training.csv"
 PAIR = [synthetic.profile("resnet26-cifar10-bs128"), synthetic.profile("mlp-toy-bs128")]
 caps = st.floats(100, 700)
 
@@ -157,18 +154,6 @@ def test_jobs_without_power_cannot_be_capped_and_say_what_to_do():
     dark = [replace(PAIR[0], power_w=None), PAIR[1]]
     with pytest.raises(InvalidInput, match="Profile them"):
         CappedPredictor(StandIn(), H200, 300).predict(dark, Mps())
-
-
-@pytest.mark.skipif(not TRACES.is_file(), reason="the published traces do not lie here")
-@pytest.mark.parametrize(("what", "law"), [("time", TIME), ("power", POWER)])
-def test_the_constants_are_those_that_the_published_traces_give(what, law):
-    data = fit_power_cap.read(TRACES)
-    assert len(data.gpu) > 800
-    assert fit_power_cap.fit(data, what) == law
-    for by, most in (("network", 0.08), ("gpu", 0.12)):
-        left_out = np.abs(fit_power_cap.errors(data, law, what, by))
-        as_if_uncapped = np.abs(1 / getattr(data, what) - 1)
-        assert left_out.mean() < min(most, as_if_uncapped.mean())
 
 
 WATTS = st.lists(st.floats(80, 700), min_size=2, max_size=7)

@@ -199,15 +199,7 @@ def test_a_replay_goes_the_same_way_whatever_the_last_digit_of_a_power(packing, 
     assert (steps[0] == steps[1]).all()
 
 
-FOLDER = Path("benchmarks/wait-latency")
-
-
-def rows_in(name):
-    return [
-        each for each in json.loads((FOLDER / name).read_text())["rows"] if each["mates"] != "none"
-    ]
-
-
+MEASURED = json.loads(Path(__file__).with_name("time_slices.json").read_text())
 H100 = gpu("h100-sxm-80gb")
 SLICING = load_model(model_path(None)).of(H100).physics.slicing
 LAUNCH_US = 5  # as fast as a host launches
@@ -243,12 +235,12 @@ def off(row, slicing):
 @pytest.mark.parametrize(
     ("name", "slicing", "waiters"),
     [
-        ("h100-sxm-80gb.json", SLICING, ("sparse", "sparse, waits", "dense, waits")),
-        ("copies-h200-141gb.json", OF_COPIES, None),  # loops begin with a copy from the host
+        ("slices_h100", SLICING, ("sparse", "sparse, waits", "dense, waits")),
+        ("copies_h200", OF_COPIES, None),  # loops begin with a copy from the host
     ],
 )
 def test_loops_in_turns_take_what_was_measured(name, slicing, waiters):
-    rows = [row for row in rows_in(name) if waiters is None or row["waiter"] in waiters]
+    rows = [row for row in MEASURED[name] if waiters is None or row["waiter"] in waiters]
     errors = [off(row, slicing) for row in rows]
     assert np.abs(np.concatenate(errors)).mean() < 0.04
     assert max(np.abs(each).max() for each in errors) < 0.2

@@ -1,44 +1,102 @@
-from research.memory_risk import Bin, RiskRow
-from research.memory_score import MemoryRow, MemoryScore
-from research.power_score import PowerRow
-from research.resources import memory, power
+"""Errors of memory and of whole jobs."""
 
-MEASURED = MemoryRow(
-    mode="mps", processes=6, held_mape=0.004, held_worst=0.02, least_mape=0.011, runs=3,
-    total_mape=0.003,
-)  # fmt: skip
-TRIED = RiskRow(
-    mode="naive", trials=9, misfits=4, recall=0.75, false_alarms=None, cautious_recall=1.0,
-    cautious_false_alarms=0.4, brier=0.081,
-    bins=(Bin(trials=4.5, predicted=0.9, observed=1.0),),
-)  # fmt: skip
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.fit.memory_fit import Trial
+from advisor.prediction.memory import Need
+from advisor.workload.measured import Memory
+from research import memory
+from research.whole_jobs import (
+    RECOMMENDED,
+    SIMULATED,
+    finished,
+    simulated_runs,
+    whole_jobs,
+    whole_jobs_section,
+)
+from tests import synthetic
+from tests.plan.stand_in import StandIn
+from tests.validate.whole_jobs import LONG, SHORT, whole
+
+H200 = gpu("h200-141gb")
+NAMES = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "mlp-toy-bs128")
+PROFILES = {name: synthetic.profile(name) for name in NAMES}
+WHOLE = {profile.name: profile for profile in (SHORT, LONG)}
+# The stand-in adds GPU time up: 30 ms a step for both until the short job ends after 3 s; then the
+# long one does its other 100 steps in 20 ms each.
+NAIVE = whole("set-naive", "naive", (3.0, 5.0))
+SET = (
+    whole("set-serial", "serial", (1.0, 5.0), pauses_s=(0.0,)),
+    NAIVE,
+    whole("set-mps", "mps", (2.0, 4.0)),
+    whole("set-recommended", "mps[1];naive[2]", (1.0, 5.0), pauses_s=(0.25,)),
+)
 
 
-def told(**parts):
-    score = MemoryScore(**{"gpu": "h200-141gb", "rows": (), "risks": ()} | parts)
-    return memory(score)
+@pytest.mark.parametrize(("factor", "error"), [(1.0, 0.0), (1.25, 0.2), (0.8, 0.25)])
+def test_errors_of_memory_are_shares_of_what_was_measured(factor, error):
+    runs = []
+    for number in range(3):
+        run = synthetic.run(list(PROFILES.values()), "naive", run_id=f"r{number}")
+        tenants = tuple(
+            replace(
+                tenant,
+                memory=Memory(
+                    allocated_mib=tenant.memory.allocated_mib * factor,
+                    reserved_mib=tenant.memory.reserved_mib * factor,
+                    device_mib=tenant.memory.device_mib * factor,
+                ),
+            )
+            for tenant in run.tenants
+        )
+        runs.append(replace(run, tenants=tenants))
+    score = memory.memory_score(PROFILES, runs, H200)
+    (row,) = score.rows
+    assert (row.mode, row.processes, row.runs) == ("naive", 9, 3)
+    assert (row.held_mape, row.held_worst) == pytest.approx((error, error))
+    assert (row.least_mape, row.total_mape) == pytest.approx((error, error))
+    assert score.risks == ()
 
 
-def test_nothing_is_said_of_memory_or_power_that_nobody_measured():
-    assert told() == ""
-    assert power(()) == ""
+def test_risks_learnt_from_other_families_come_true(monkeypatch):
+    random = np.random.default_rng(3)
+    tried = []
+    for number in range(300):  # 30 GB mixes that run out if a card is too small for their caches
+        capacity_mib = 30_000 + 6000 * random.uniform(-0.5, 1.5)
+        edge_mib = 30_000 + 6000 * random.normal(0.4, 0.15)
+        families = frozenset({"abcd"[number % 4], "abcd"[number // 4 % 4]})
+        needs = (Need(18_000, 15_000), Need(18_000, 15_000))
+        tried.append(Trial("mps", families, needs, capacity_mib, int(capacity_mib < edge_mib)))
+    monkeypatch.setattr(memory, "trials", lambda *_: tried)
+    (row,) = memory.memory_score(PROFILES, [], H200).risks
+    assert (row.trials, row.mode) == (300, "mps")
+    assert row.recall > 0.8
+    assert row.false_alarms < 0.2
 
 
-def test_memory_is_told_by_process_and_in_total():
-    assert "| MPS | 6 | 0.4 % | 2.0 % | 1.1 % | 3 | 0.3 % |" in told(rows=(MEASURED,))
+def test_whole_jobs_are_simulated_from_their_profiles():
+    (naive,) = simulated_runs([NAIVE], WHOLE, StandIn())
+    assert [end.p50 for end in naive.predicted_s] == pytest.approx([3.0, 5.0])
+    runs = simulated_runs([NAIVE, whole("slow", "naive", (4.0, 4.0))], WHOLE, StandIn())
+    done = finished(runs)
+    assert done.makespan == pytest.approx(0.125)
+    assert done.worst_makespan == pytest.approx(0.25)
+    assert done.completion == pytest.approx((0 + 0 + 0.25 + 0.25) / 4)
+    assert done.inside == 0.5
+    assert simulated_runs([whole("died", "naive", (3.0, None))], WHOLE, StandIn()) == ()
 
 
-def test_trials_say_what_was_caught_and_a_dash_where_none_could_be():
-    text = told(risks=(TRIED,))
-    assert "| naive | 9 | 4 | 75.0 % | - | 100.0 % | 40.0 % | 0.081 |" in text
-    assert "| naive | 4.5 | 90.0 % | 100.0 % |" in text
-
-
-def test_activity_is_told_in_points_beside_its_noise():
-    row = PowerRow(
-        mode="mps", pace="predicted", n=3, power_mape=0.04, power_coverage90=0.9,
-        gract_error=0.008, smact_error=None, power_noise=0.03, gract_noise=0.013,
-        smact_noise=None,
-    )  # fmt: skip
-    text = power((row,))
-    assert "| MPS | predicted | 3 | 4.0 % | 90.0 % | 3.0 % | 0.8 | 1.3 | - | - |" in text
+def test_choices_are_compared_with_the_fastest_run_of_their_set(tmp_path):
+    (tmp_path / "completion-panels").mkdir()
+    file = tmp_path / "completion-panels" / "recommended.json"
+    file.write_text('{"sets": [{"set": "set", "run": "set-recommended"}]}')
+    score = whole_jobs(simulated_runs(SET, WHOLE, StandIn()), WHOLE, tmp_path)
+    assert score.rules["always-mps"].mean == score.rules[SIMULATED].mean == 0.0
+    assert score.rules["always-naive"].mean == pytest.approx(1 - 4 / 5)
+    assert score.rules[RECOMMENDED].mean == pytest.approx(1 - 4 / 5)
+    assert "| always MPS | 1 | 0.0 % | 0.0 % | 1 of 1 |" in whole_jobs_section(score)
+    assert whole_jobs_section(whole_jobs((), WHOLE, tmp_path)) == ""

@@ -8,12 +8,10 @@ from advisor.hardware.catalogue import gpu
 from advisor.validate import folds
 from advisor.validate.evaluate import evaluate
 from advisor.validate.noise_and_coverage import noise_of, steadiness
-from advisor.validate.predicted_and_measured import RunComparison
 from advisor.validate.score_tables import evaluation_document
 from advisor.validate.scoreboard import scoreboard, scores_of
 from advisor.validate.selection import hosts_of
-from research.breakdown import by_busy_share, by_family
-from research.causes import worst, worst_rows
+from research.steps import errors_by_busy_share, errors_by_family
 from tests import synthetic
 from tests.validate.campaign import NAMES, PROFILES, advised_campaign, campaign
 
@@ -174,27 +172,8 @@ def test_workloads_that_repeat_within_5_percent_are_counted(evaluation):
 
 
 def test_every_scored_job_is_in_one_family_and_one_stretch_of_busy_shares(evaluation):
-    for groups in (by_family(evaluation), by_busy_share(evaluation)):
+    for groups in (errors_by_family(evaluation), errors_by_busy_share(evaluation)):
         assert sum(each.n for each in groups) == 2 * len(evaluation.runs)
-
-
-def test_the_worst_case_comes_first_and_says_what_the_records_show(evaluation):
-    found = worst(evaluation, 3)
-    errors = [abs(each.error) for each in found]
-    assert errors == sorted(errors, reverse=True)
-    assert "replay alone is" in worst_rows(found)[0][-1]
-
-
-def test_a_worst_case_whose_windows_differ_says_so(evaluation):
-    first = evaluation.runs[0].run
-    tenant = first.tenants[0]
-    uneven = (
-        replace(tenant.windows[0], seconds=2 * tenant.windows[0].seconds),
-        *tenant.windows[1:],
-    )
-    shaky = replace(first, tenants=(replace(tenant, windows=uneven), *first.tenants[1:]))
-    told = replace(evaluation, runs=(RunComparison(shaky, evaluation.runs[0].jobs),))
-    assert any("its windows differ by 100.0 %" in each.said for each in worst(told))
 
 
 def test_gpu_bound_and_host_bound_jobs_are_scored_apart_and_sum_to_all(evaluation):

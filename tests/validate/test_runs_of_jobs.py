@@ -9,7 +9,6 @@ from advisor.errors import InvalidInput
 from advisor.report.runs_of_jobs_chart import runs_of_jobs_chart
 from advisor.validate.runs_of_jobs import noise_floors, runs_of_jobs
 from advisor.validate.runs_of_jobs_text import runs_of_jobs_rows, runs_of_jobs_text
-from advisor.workload.files import EVALUATION
 from advisor.workload.writing import append_run
 from tests import synthetic
 from tests.report.test_plan_charts import drawn
@@ -82,7 +81,7 @@ def test_without_a_run_it_says_how_to_make_one(folders):
 
 def test_the_noise_of_each_mode_is_drawn_where_the_evaluation_has_it(folders):
     put(folders[0], *RUNS)
-    (folders[0] / H200.key / EVALUATION).write_text('{"noise": {"mps": {"median": 0.015}}}')
+    (folders[0] / H200.key / "runs" / "noise.json").write_text('{"mps": 0.015}')
     measured = found(folders)
     rows = runs_of_jobs_rows(measured)
     shown, _ = drawn(runs_of_jobs_chart(rows, [each.name for each in PAIR]))
@@ -91,11 +90,10 @@ def test_the_noise_of_each_mode_is_drawn_where_the_evaluation_has_it(folders):
     assert "Grey" not in runs_of_jobs_text(replace(measured, noise={}), H200.key)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"noise": 1}', '{"noise": {"mps": {}}}',
-                                  '{"noise": {"mps": {"median": "x"}}}'])  # fmt: skip
-def test_an_evaluation_that_is_none_is_refused_in_a_sentence(folders, text):
-    (folders[0] / H200.key / EVALUATION).write_text(text)
-    with pytest.raises(InvalidInput, match=EVALUATION):
+@pytest.mark.parametrize("text", ["", "[]", '{"mps": {}}', '{"mps": "x"}'])
+def test_a_malformed_noise_file_is_refused(folders, text):
+    (folders[0] / H200.key / "runs" / "noise.json").write_text(text)
+    with pytest.raises(InvalidInput, match=r"noise\.json"):
         noise_floors(H200.key, folders[0])
 
 

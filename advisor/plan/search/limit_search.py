@@ -62,7 +62,7 @@ _MOST_REPLAYS = 21
 
 # Of few jobs: how many vectors, the best by the surrogate model, are looked at; how many of these,
 # besides equal limits, are predicted while all jobs run; and how many of those from the first step
-# to the last. See `benchmarks/unequal_limits.py`.
+# to the last.
 _PROMISING, _TRIED, _OF_FEW = 500, 10, 5
 
 

@@ -25,8 +25,8 @@ Part = Literal["host"] | Mode
 _HOST_BOUND = 0.1
 
 # Of runs that a profile counts as: with as many runs of one's own, the truth is taken to lie in the
-# middle. Of 0, 1 and 3, 1 was best, though by little, where `research.own_pace_score` predicts each
-# run with those before it that day.
+# middle. Of 0, 1 and 3, 1 was best, though by little, where each run is
+# predicted with those before it that day.
 _PROFILE_COUNTS = 1
 
 # The ways to share in which runs teach a job's steps. Time slicing, of which predictions of such
@@ -37,7 +37,7 @@ _TAUGHT: tuple[Mode, ...] = ("mps", "mps-limits")
 # though by little, where runs of an H200 are predicted with those before them by models that never
 # saw the family: MAPE of 5.0 % under MPS and 5.5 % under limits fell to 4.0 and 4.6 %. With one
 # factor for both it fell to 4.5 and 4.9 %. Where the model is fitted to the same runs, less is left
-# to learn: see `research.own_step_score`.
+# to learn.
 _PREDICTION_COUNTS = 3
 
 

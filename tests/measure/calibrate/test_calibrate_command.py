@@ -21,7 +21,7 @@ from advisor.measure.process.windows import Schedule
 from advisor.measure.process.worker import TenantSetup, TenantState
 from advisor.measure.switching import TimedKernels, calibration_verbs, living, switching_of
 from advisor.workload.store import read_calibration
-from tests.measure.shared.real_command import HIDE
+from tests.measure.shared.test_run_list import HIDE
 from tests.waiting import PATIENCE_S
 
 PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))

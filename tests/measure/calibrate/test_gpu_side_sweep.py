@@ -1,10 +1,6 @@
 """Operators are timed as they are asked for; here on a CPU, where times say nothing."""
 
-import csv
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +14,6 @@ from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.worker import TenantSetup
 from advisor.workload.gpu_side import Operator
 from tests.measure.calibrate.test_calibrate_command import calibrate
-from tests.waiting import PATIENCE_S
 
 SMALL = (
     Operator("linear", "2x3x5x7", "fp32"),
@@ -73,21 +68,3 @@ def test_the_gpu_side_of_a_cpu_is_refused(tmp_path):
     code, said = calibrate(str(tmp_path), "--device", "cpu", "--gpu-side")
     assert code == 2
     assert "--gpu-side" in said
-
-
-def test_shapes_of_a_file_are_timed_and_one_that_fails_is_null(tmp_path):
-    shapes, out = tmp_path / "shapes.csv", tmp_path / "out.jsonl"
-    with shapes.open("w", newline="") as lines:
-        rows = csv.writer(lines)
-        rows.writerow(["op", "shape", "threads"])
-        rows.writerows([each.op, each.shape, 128] for each in (*SMALL, SMALL[0], IMPOSSIBLE))
-    root = Path(__file__).parents[3]
-    words = ["benchmarks/operator_sweep.py", "--device", "cpu", "--shapes", shapes, "--out", out]
-    subprocess.run([sys.executable, *words], cwd=root, check=True, timeout=PATIENCE_S,
-                   env=os.environ | {"PYTHONPATH": str(root)})  # fmt: skip
-    first, *timed_rows = map(json.loads, out.read_text().splitlines())
-    assert first["gpu"] == "cpu"
-    found = {(row["op"], row["shape"], row["precision"]): row["latency_ms"] for row in timed_rows}
-    assert len(found) == len(timed_rows) == len(SMALL) + 1 + 4  # four products in TF32 too
-    failed = {shape for (_, shape, _), took_ms in found.items() if took_ms is None}
-    assert failed == {IMPOSSIBLE.shape}

@@ -7,7 +7,7 @@ import pytest
 from advisor.measure.campaign.campaign_command import run
 from advisor.workload.store import read_profile
 from tests.measure.campaign.plans import PLAN, written
-from tests.measure.shared.real_command import HIDE
+from tests.measure.shared.test_run_list import HIDE
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S
 

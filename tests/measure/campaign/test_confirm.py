@@ -11,7 +11,8 @@ from advisor.measure.campaign.draw import drawn_plans
 from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import profile_text
 from tests import synthetic
-from tests.measure.shared.real_command import HIDE, Started
+from tests.measure.shared.real_command import Started
+from tests.measure.shared.test_run_list import HIDE
 
 
 @pytest.fixture

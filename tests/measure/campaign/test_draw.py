@@ -47,27 +47,6 @@ def test_committed_campaigns_are_drawn_again_as_they_were(name):
     assert [entries[n::4] for n in range(4)] == shards
 
 
-@pytest.mark.parametrize("name", ["plan", "plan-h200"])
-def test_runs_with_priorities_are_drawn_again_as_they_were(name):
-    folder = BENCHMARKS / "campaign-priority"
-    entries = [plan_entry(plan) for plan in drawn_plans(read_campaign(folder / f"{name}.toml"))]
-    assert entries == json.loads((folder / f"{name}-drawn.json").read_text())["plans"]
-
-
-def test_priorities_are_drawn_and_differ_and_some_mixes_run_without_them_too():
-    plans = drawn_plans(read_campaign(BENCHMARKS / "campaign-priority" / "plan.toml"))
-    drawn = {plan.id: plan for plan in plans if plan.purpose == "drawn"}
-    sharings = [parse_sharing(plan.sharing) for plan in drawn.values()]
-    assert {each.mode for each in sharings} == {"mps-priority"}
-    assert sum(bool(each.limits) for each in sharings) == 11
-    twins = [plan for plan in plans if plan.id.startswith("plain-")]
-    of = [drawn[plan.id.removeprefix("plain-")] for plan in twins]
-    assert len(twins) == 8
-    for plan, other in zip(twins, of, strict=True):
-        assert plan.workloads == other.workloads
-        assert parse_sharing(plan.sharing) == Mps(parse_sharing(other.sharing).limits)
-
-
 def test_more_plain_twins_than_runs_with_priorities_are_refused(campaign):
     with pytest.raises(InvalidInput, match="plain_twins"):
         drawn_plans(replace(campaign, plain_twins=1))

@@ -1,0 +1,216 @@
+"""What choices give away: the model's, those of rules, and recommendations written beforehand."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, median_low
+from typing import Any
+
+from advisor.english import counted
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.validate.evaluate import Evaluation
+from advisor.validate.panels import Panel
+from advisor.validate.predicted_and_measured import RunComparison
+from advisor.validate.regret import MODEL, Choices, choices
+from advisor.validate.score_tables import CHOICE_HEADINGS, choice_rows, markdown, percent
+from advisor.validate.scoreboard import Scores
+from research.files import BENCHMARKS
+from research.steps import joined
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """One recommendation that was run.
+
+    Attributes:
+        predicted: Throughput that was predicted with it.
+        measured: Throughput that it had.
+        regret: Share of the best measured throughput of the set that following it gave away.
+        by_rule: The same for always MPS, equal limits and always naive, if these were run.
+        times: How often it was run; throughputs are means over these.
+    """
+
+    predicted: float
+    measured: float
+    regret: float
+    by_rule: Mapping[str, float]
+    times: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommended:
+    """The recommendations of one model.
+
+    Attributes:
+        sets: Job sets for which it recommended a sharing.
+        model_sha256: Its digest.
+        followed: Those that were run.
+    """
+
+    sets: int
+    model_sha256: str
+    followed: tuple[Followed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Runs of job sets under several plans.
+
+    Attributes:
+        plans: Runs of several jobs.
+        throughput_mape: Mean absolute error of their throughput.
+        steps: Measured steps, one of each job in all runs, jobs alone included.
+        inside: Those inside their 90 % intervals.
+    """
+
+    plans: int
+    throughput_mape: float | None
+    steps: int
+    inside: int
+
+
+def followed(document: Mapping[str, Any], sets: Sequence[Panel]) -> tuple[Followed, ...]:
+    """Return what became of the recommendations in `document` that were run.
+
+    Args:
+        document: The content of a ``recommended.json``.
+        sets: Job sets with what was measured of each way to run them.
+    """
+    wanted = {tuple(entry["jobs"]): entry for entry in document["sets"]}
+    return tuple(
+        Followed(
+            entry["throughput"], option.measured, panel.regret_of(option.sharing),
+            _regret_by_rule(panel), option.times,
+        )
+        for panel in sets
+        if (entry := wanted.get(panel.names))
+        for option in panel.options
+        if option.sharing == parse_sharing(entry["sharing"])
+    )  # fmt: skip
+
+
+def _regret_by_rule(panel: Panel) -> dict[str, float]:
+    ran = {option.sharing for option in panel.options}
+    equal = Mps((float(round(100 / len(panel.names))),) * len(panel.names))
+    rules = {"always MPS": Mps(), "equal limits": equal, "always naive": Naive()}
+    return {name: panel.regret_of(rule) for name, rule in rules.items() if rule in ran}
+
+
+def recommended(evaluation: Evaluation, folder: Path = BENCHMARKS) -> tuple[Recommended, ...]:
+    """Return the recommendations for this GPU, in the panels of `folder`, that were run."""
+    documents = [
+        json.loads(file.read_text()) for file in sorted(folder.glob("panels*/recommended.json"))
+    ]
+    sets = choices(evaluation)
+    return tuple(
+        Recommended(sets=len(entry["sets"]), model_sha256=entry["model_sha256"], followed=ran)
+        for entry in documents
+        if entry["gpu"] == evaluation.gpu and (ran := followed(entry, sets))
+    )
+
+
+def advice_score(runs: Sequence[RunComparison]) -> Advice:
+    """Summarise runs of advice, predicted and measured."""
+    plans = [run for run in runs if len(run.jobs) > 1]
+    errors = [abs(run.predicted_speedup / run.measured_speedup - 1) for run in plans]
+    jobs = [job for run in runs for job in run.jobs]
+    return Advice(
+        plans=len(plans),
+        throughput_mape=mean(errors) if errors else None,
+        steps=len(jobs),
+        inside=sum(job.inside for job in jobs),
+    )
+
+
+def advice_sentence(advice: Advice) -> str:
+    """Say how far off throughput was, and how many steps lie inside their intervals."""
+    if not advice.plans:
+        return "No advice has been run yet."
+    return (
+        f"{advice.plans} runs of job sets under several plans: {percent(advice.throughput_mape)} "
+        f"mean error of the throughput; {advice.inside} of {advice.steps} measured steps "
+        f"({percent(advice.inside / advice.steps)}) lie inside their 90 % intervals."
+    )
+
+
+def choices_section(scores: Scores) -> str:
+    """Return the regret of every way to choose, on panels and on sets drawn in several modes."""
+    kinds = {
+        "run under several plans to choose from": scores.chosen,
+        "drawn in several modes": scores.drawn,
+    }
+    parts = []
+    for kind, judged in kinds.items():
+        if judged.sets:
+            by_degree = [
+                (str(row.degree), str(row.regret.n), percent(row.regret.mean),
+                 percent(row.regret.worst))
+                for row in judged.by_degree
+            ]  # fmt: skip
+            headings = ("jobs at once", "job sets", "mean regret of this model", "worst")
+            parts += [
+                f"Job sets {kind}: {judged.sets}.",
+                markdown(CHOICE_HEADINGS, choice_rows(judged)),
+                noise_sentence(judged),
+                markdown(headings, by_degree),
+            ]
+    if not parts:
+        return ""
+    return joined(
+        "## What choices give away",
+        "Regret is the share of the best measured throughput that a choice gives away; choices "
+        "are made from profiles as they were measured. `Worst beyond the noise` subtracts the "
+        "difference of two runs of the same jobs; in clear sets the best way leads the next by "
+        "more. A sharing that was run several times counts with the mean; if a rule finds several "
+        "equally good, the mean over them counts. Every job is predicted by a model that saw no "
+        "run with its family, so none of the set's own.",
+        *parts,
+    )
+
+
+def noise_sentence(judged: Choices) -> str:
+    """Say how far two runs differ, and how many sets differ by more."""
+    if judged.noise is None:
+        return "No set was run twice, so the noise is not known."
+    return (
+        f"Two runs of the same plan differ by {percent(judged.noise)} in throughput in the "
+        f"median. The best and the worst way differ by more in {judged.differ} of {judged.sets} "
+        f"sets, the best and the next in {judged.clear[MODEL].n}: the clear ones."
+    )
+
+
+def recommended_section(models: Sequence[Recommended]) -> str:
+    """Return a paragraph for each model; empty if no recommendation was run."""
+    if not models:
+        return ""
+    paragraphs = [
+        f"The model with SHA-256 `{model.model_sha256[:12]}` recommended a sharing before any of "
+        "the sets was run. It had seen runs with the jobs' families, as a user's model has, but "
+        f"none of the sets. {_lost(model)} Its predicted throughput was off by "
+        f"{percent(mean(abs(run.predicted / run.measured - 1) for run in model.followed))} on "
+        "average."
+        for model in models
+    ]
+    return joined("## Recommendations written down beforehand", *paragraphs)
+
+
+def recommended_summary(models: Sequence[Recommended]) -> str:
+    """Return a sentence for each panel; empty without any."""
+    return " ".join(map(_lost, models))
+
+
+def _lost(model: Recommended) -> str:
+    ran = model.followed
+    lost = [run.regret for run in ran]
+    times = counted(median_low([run.times for run in ran]), "time")
+    rules = ", ".join(
+        f"{name} {percent(mean(run.by_rule[name] for run in ran if name in run.by_rule))}"
+        for name in ran[0].by_rule
+    )
+    return (
+        f"Of {model.sets} drawn job sets, {len(ran)} recommendations written down beforehand were "
+        f"run, {times} each: they gave away {percent(mean(lost))} of the best measured throughput "
+        f"on average, {percent(max(lost))} at worst ({rules} on average); for "
+        f"{sum(share <= 0 for share in lost)} nothing better was measured."
+    )

@@ -1,0 +1,159 @@
+"""Errors of power and activity of the whole GPU, for model families left out.
+
+The laws of power are fitted to the runs without any job of a family; then every scored run with a
+job of that family is predicted once, at the pace that was predicted for it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.hardware.catalogue import Gpu
+from advisor.prediction.fit.observation import ObservedRun, shared_runs
+from advisor.prediction.fit.power_fit import fit_power
+from advisor.prediction.fit.replay_cache import ReplayCache
+from advisor.prediction.physics import Physics
+from advisor.prediction.power import Power, gract, smact
+from advisor.sharing import SHARED_MODES, Mode
+from advisor.validate.evaluate import Evaluation
+from advisor.validate.predicted_and_measured import RunComparison, profiles_of
+from advisor.validate.score_tables import MODE_WORDS, markdown, percent
+from advisor.workload.run import Run
+from research.steps import joined
+
+_HEADINGS = (
+    "sharing", "n", "power MAPE", "in 90 % interval", "power noise", "GRACT off", "SMACT off"
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerRow:
+    """Errors in one mode; None if nothing was measured.
+
+    Attributes:
+        n: Predictions: each run once for each family in it.
+        power_mape: Mean absolute error of the GPU's power, as a share.
+        power_coverage90: Share of measured powers inside their 90 % interval.
+        power_noise: Mean absolute difference of power between a run and its repeat, as a share.
+        gract_error: Mean absolute difference of GRACT, as a share of 1: 0.05 is five points.
+        smact_error: The same of SMACT.
+    """
+
+    mode: Mode
+    n: int
+    power_mape: float
+    power_coverage90: float
+    power_noise: float | None
+    gract_error: float | None
+    smact_error: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    mode: Mode
+    power: float
+    inside: bool
+    gract: float | None
+    smact: float | None
+
+
+def power_score(
+    evaluation: Evaluation, runs: Sequence[Run], gpu: Gpu, physics: Physics, playback: ReplayCache
+) -> tuple[PowerRow, ...]:
+    """Score the runs of `evaluation`, by laws fitted to `runs`."""
+    profiles = evaluation.profiles
+    usable = shared_runs(profiles, runs, gpu)
+    alone = [
+        (profiles[run.tenants[0].workload.name], run)
+        for run in runs
+        if run.ok and len(run.tenants) == 1 and run.tenants[0].workload.name in profiles
+    ]
+    scored = {comparison.run.id: comparison for comparison in evaluation.runs}
+    errors: list[_Error] = []
+    for family in sorted({family for observed in usable for family in observed.families}):
+        known = [observed for observed in usable if family not in observed.families]
+        solo = [pair for pair in alone if pair[0].workload.family != family]
+        power = fit_power(known, solo, gpu, physics, playback)
+        for observed in usable:
+            if observed.run.id in scored and family in observed.families:
+                raw = replace(observed, profiles=profiles_of(observed.run, profiles, "raw"))
+                errors += _errors(gpu, power, raw, scored[observed.run.id])
+    modes = {observed.run.id: observed.mode for observed in usable}
+    rows = []
+    for mode in SHARED_MODES:
+        pairs = [pair for pair in evaluation.repeats if modes.get(pair[0].id) == mode]
+        if of_mode := [error for error in errors if error.mode == mode]:
+            rows.append(_row(mode, of_mode, pairs))
+    return tuple(rows)
+
+
+def _errors(
+    gpu: Gpu, power: Power, observed: ObservedRun, comparison: RunComparison
+) -> list[_Error]:
+    predicted_s = np.array([job.predicted_s.p50 for job in comparison.jobs])
+    speeds = list(map(float, np.minimum(1.0, observed.alone_s / predicted_s)))
+    law = power.law(observed.mode, len(observed.profiles), observed.sharing.keeps_sms_apart)
+    shares = power.shares_w(observed.profiles, speeds, gpu, law)
+    measured_w, counters = observed.run.power_w, observed.run.counters
+    if shares is None or measured_w is None:
+        return []
+    watts = float(shares.sum())
+    return [
+        _Error(
+            mode=observed.mode,
+            power=watts / measured_w - 1,
+            inside=law.low <= np.log(measured_w / watts) <= law.high,
+            gract=_apart(
+                gract(observed.profiles, speeds, law), counters.gract if counters else None
+            ),
+            smact=_apart(
+                smact(observed.profiles, speeds, law), counters.sm_active if counters else None
+            ),
+        )
+    ]
+
+
+def _row(mode: Mode, errors: Sequence[_Error], repeats: Sequence[tuple[Run, Run]]) -> PowerRow:
+    return PowerRow(
+        mode=mode,
+        n=len(errors),
+        power_mape=float(np.mean([abs(error.power) for error in errors])),
+        power_coverage90=float(np.mean([error.inside for error in errors])),
+        power_noise=_mean(
+            abs(again.power_w / once.power_w - 1) if once.power_w and again.power_w else None
+            for once, again in repeats
+        ),
+        gract_error=_mean(error.gract for error in errors),
+        smact_error=_mean(error.smact for error in errors),
+    )
+
+
+def _apart(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else abs(one - other)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def power_section(rows: Sequence[PowerRow]) -> str:
+    """Return the table in Markdown; empty if no power was measured."""
+    if not rows:
+        return ""
+    cells = [
+        (MODE_WORDS[row.mode], str(row.n), percent(row.power_mape), percent(row.power_coverage90),
+         percent(row.power_noise), _points(row.gract_error), _points(row.smact_error))
+        for row in rows
+    ]  # fmt: skip
+    return joined(
+        "## Power and activity of the GPU",
+        markdown(_HEADINGS, cells),
+        "Predicted from the predicted pace, as users have it. Activity is in points of a hundred: "
+        "GRACT of time, SMACT of SMs and time.",
+    )
+
+
+def _points(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
