@@ -30,8 +30,3 @@ class HostSide:
 
     def __post_init__(self) -> None:
         check(self, self.__slots__)
-
-    @property
-    def waits_for_loader(self) -> bool:
-        """Whether its loader is slower than all else that the host does for a step."""
-        return self.loader_s is not None and self.loader_s > (self.main_s or 0.0)
