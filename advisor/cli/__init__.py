@@ -29,7 +29,6 @@ from advisor.cli.program_commands import (
     confirm,
     doctor,
     profile,
-    watch,
 )
 from advisor.cli.recommend_command import recommend
 from advisor.cli.removed import refuse_removed
@@ -64,7 +63,7 @@ _app = typer.Typer(
 )
 for _command in (recommend, trials, batch, predict, explain, simulate, export):
     _app.command()(_command)
-for _command in (profile, watch, campaign, confirm, calibrate, doctor):
+for _command in (profile, campaign, confirm, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
     validate, run, status, stop, restore, reproduce, fit, evaluate, gpus, layouts,

@@ -1,4 +1,4 @@
-"""``advisor profile``, ``watch``, ``campaign``, ``confirm``, ``calibrate``, ``doctor``, ``app``.
+"""``advisor profile``, ``campaign``, ``confirm``, ``calibrate``, ``doctor``, ``app``.
 
 All but the last also run without this command line. Their words are passed on unchanged, to the
 same programs that ``python -m`` starts.
@@ -42,13 +42,6 @@ def profile(context: typer.Context) -> None:
     if code == GpuUnavailable.exit_code:
         aside(_WITHOUT_GPU)
     raise typer.Exit(code)
-
-
-def watch(context: typer.Context) -> None:
-    """Read what the driver tells of a job that runs already."""
-    from advisor.measure.solo.watch_command import run
-
-    raise typer.Exit(run(context.args))
 
 
 def campaign(context: typer.Context) -> None:

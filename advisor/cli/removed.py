@@ -23,8 +23,11 @@ REMOVED: Mapping[str, str] = {
     "batch --batches": _BATCH_OPTIONS,
     "batch --details": _BATCH_OPTIONS,
     "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
+    "profile --to-end": "Let the program print its pace: advisor profile --throughput REGEX.",
     "translate": "Any command translates a profile of another GPU by itself: name the profile or "
     "its file, and the GPU: advisor predict JOB --gpu GPU.",
+    "watch": "Read its memory and power from nvidia-smi and its step from its log: "
+    "advisor profile --from-numbers.",
 }
 """What to use instead of a command, or of a command's option (``"profile --to-end"``)."""
 

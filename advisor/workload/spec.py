@@ -39,7 +39,7 @@ class Script:
         environment: Variables that the user gave, by name; set beside those inherited.
         throughput: For what does not train by torch: a regular expression that finds in its output
             how many examples it did a second, as its only group; None: its steps are counted.
-        to_end: Whether its whole run, from start to end, counts as its only step.
+        to_end: Stands in older files; nothing uses it.
 
     Raises:
         InvalidInput: It cannot be started like this.
@@ -71,16 +71,15 @@ class Script:
             groups = re.compile(throughput).groups
         except re.error as error:
             raise InvalidInput(f"{throughput!r} is no regular expression: {error}") from None
-        if groups != 1 or self.to_end:
+        if groups != 1:
             raise InvalidInput(
-                f"{throughput!r}: a throughput is found by one group, e.g. '([0-9.]+) images/s', "
-                f"and not together with the time to the end"
+                f"{throughput!r}: a throughput is found by one group, e.g. '([0-9.]+) images/s'"
             )
 
     @property
     def by_steps(self) -> bool:
         """Whether its optimizer steps are counted from inside the process."""
-        return self.throughput is None and not self.to_end
+        return self.throughput is None
 
     @property
     def file(self) -> str | None:

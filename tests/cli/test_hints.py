@@ -34,7 +34,10 @@ SOURCES = [*(ROOT / "advisor").rglob("*.py"), ROOT / "app.py"]
 COMMAND = re.compile(r"`advisor ([a-z-]+[^`]*)`")
 # Options of other programs that are named beside ours, and files that are written for them.
 OTHERS = {"--power-limit"}
-FOR_OTHERS = set((ROOT / "advisor" / "launch" / "exports").iterdir())
+FOR_OTHERS = {
+    *(ROOT / "advisor" / "launch" / "exports").iterdir(),
+    ROOT / "advisor" / "cli" / "removed.py",
+}
 
 
 @cache

@@ -163,7 +163,7 @@ def test_no_message_commands_a_terminal(advisor, words):
 @pytest.mark.parametrize(
     "words",
     [
-        ("profile", "--device", "cpu", "--to-end", "--", "true"),
+        ("profile", "--device", "cpu", "mlp-toy-bs32"),
         ("calibrate", "--device", "cpu"),
         ("run", "PLAN", "--device", "cpu"),
     ],

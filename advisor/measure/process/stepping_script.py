@@ -17,7 +17,7 @@ from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb
 from advisor.workload.spec import Script
 
-_NOT_BY_STEPS = "say how it tells its pace: --throughput REGEX, or --to-end"
+_NOT_BY_STEPS = "say how it prints its pace: --throughput REGEX"
 _NO_STEPS = (
     f"Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once "
     f"a step, or {_NOT_BY_STEPS}"

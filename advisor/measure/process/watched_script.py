@@ -37,9 +37,8 @@ _ENDING_S = 5.0
 class WatchedScript(ScriptTenant):
     """A program that runs from the request to load on, whoever else is ready.
 
-    One with a throughput answers ``run`` and ``train`` from what it printed meanwhile; the only
-    step of one without ends with the program, for which ``train_to_end`` waits. Other requests go
-    to the threads in its processes: the answer is the first that holds anything.
+    It answers ``run`` and ``train`` from what it printed. Other requests go to the threads in its
+    processes: the answer is the first that holds anything.
     """
 
     def __init__(
@@ -74,14 +73,11 @@ class WatchedScript(ScriptTenant):
 
     def _start(self) -> StartedScript:
         self._began_at = time()
-        piped = self._script.throughput is not None
-        added = {"PYTHONUNBUFFERED": "1"}  # a figure that is printed is seen at once
-        if piped:
-            added |= self._hooked()
-        started = StartedScript(self._script, self.setup, self._folder, added, piped=piped)
+        # A figure that is printed is seen at once.
+        added = {"PYTHONUNBUFFERED": "1"} | self._hooked()
+        started = StartedScript(self._script, self.setup, self._folder, added, piped=True)
         self.pid = started.pid
-        if piped:
-            threading.Thread(target=self._read, args=(started,), daemon=True).start()
+        threading.Thread(target=self._read, args=(started,), daemon=True).start()
         return started
 
     def _hooked(self) -> dict[str, str]:
@@ -116,11 +112,9 @@ class WatchedScript(ScriptTenant):
         verb, arguments = self._asked
         match verb:
             case "load":
-                return {} if self._script.to_end else self._under_way(timeout_s)
+                return self._under_way(timeout_s)
             case "check_host":
                 return {"check_s": None}
-            case "train_to_end":
-                return self._to_the_end(timeout_s)
             case "run" | "train":
                 until = monotonic() + timeout_s
                 return self._ran(arguments["start_at"], arguments["stop_at"], until)
@@ -206,21 +200,6 @@ class WatchedScript(ScriptTenant):
         steps = np.arange(1.0, max(1.0, last - first) + 1.0)
         ends = np.interp(first + steps, done, moments, right=float(moments[-1]))
         return [float(each) for each in np.maximum(ends, start_at + 1e-9)]
-
-    def _to_the_end(self, timeout_s: float) -> Answer:
-        started = self._running
-        memory, cpu_s = self._memory(), 0.0
-        until = monotonic() + timeout_s
-        while not wait([started.exited], _LOOK_S):
-            memory, cpu_s = self._memory(), max(cpu_s, started.cpu_s())
-            if monotonic() > until:
-                self.end_by(monotonic())
-                return self._end("died", f"{self._script.command[0]} ran for {timeout_s:.0f} s")
-        ended = self._gone()
-        if ended is not None and not started.succeeded:
-            return ended
-        done = {"completed_at": [time()], "began_at": self._began_at}
-        return {**done, "memory": memory, "cpu_s": cpu_s}
 
     def _gone(self) -> Ended | None:
         """How it ended, if it has."""

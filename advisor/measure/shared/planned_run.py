@@ -58,7 +58,7 @@ class PlannedRun:
         script = workload.script
         if script is None or script.by_steps:
             return
-        if script.to_end or self.steps is not None:
+        if self.steps is not None:
             raise InvalidInput(
                 f"{workload.name}: its steps are not counted, so its pace among others cannot be "
                 f"measured. Leave it out here: `advisor run` runs it"

@@ -50,10 +50,9 @@ def add_script_options(group: "argparse._ArgumentGroup") -> None:
     add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
     add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "
         "the examples a second that it prints")  # fmt: skip
-    add("--to-end", action="store_true", help="its one step is the whole run, to its end")
 
 
-_OF_SCRIPTS = ("name", "folder", "env", "steps_per_epoch", "throughput", "to_end")
+_OF_SCRIPTS = ("name", "folder", "env", "steps_per_epoch", "throughput")
 
 
 def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
@@ -72,11 +71,10 @@ def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
         folder=str((asked.folder or Path()).resolve()),
         environment=dict(map(_variable, asked.env)),
         throughput=asked.throughput,
-        to_end=asked.to_end,
     )
     name = _name_of_file(script) if asked.name is None else asked.name
     batch = 1 if asked.batch is None else asked.batch
-    steps = 1 if script.to_end else asked.steps_per_epoch
+    steps = asked.steps_per_epoch
     return [
         Workload(
             name=name, source="script", model=name, family=name, batch=batch, script=script,
@@ -104,7 +102,7 @@ def _name_of_file(script: Script) -> str:
 
 def _is_said(value: object) -> bool:
     """Whether an option was given, also where it says nothing, as an empty word or 0."""
-    return value is not None and value is not False and value != []
+    return value is not None and value != []
 
 
 def _variable(text: str) -> tuple[str, str]:

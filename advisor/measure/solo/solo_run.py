@@ -16,10 +16,9 @@ from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Timing
 from advisor.measure.solo.mps_probe import ProbedJob, mps_probe
 from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.measure.solo.run_to_end import pace_to_end
 from advisor.measure.solo.script_options import described, training_text
 from advisor.measure.solo.solo_pace import SoloPace, Stopwatch, asked, repeated_pace, settled_step_s
-from advisor.measure.solo.step_parts import StepParts, parts_by_counters, step_parts
+from advisor.measure.solo.step_parts import StepParts, step_parts
 from advisor.sharing import Naive
 from advisor.workload.measured import Provenance, pace_spread, unsteady
 from advisor.workload.profile import Profile
@@ -80,11 +79,10 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     session, watch = settings.session, Stopwatch()
     session.switch_to(Naive())
     leave_to_tenants([cores_for(workload, settings)], settings.host_cores)
-    to_end = workload.script is not None and workload.script.to_end
-    alone = (_run_to_end if to_end else _steadier_alone)(workload, settings, watch)
+    alone = _steadier_alone(workload, settings, watch)
     _report(alone.pace, alone.parts)
     profile = _profile(alone, settings)
-    if settings.probe and session.device.kind == "cuda" and not to_end:
+    if settings.probe and session.device.kind == "cuda":
         job = ProbedJob(
             workload=alone.workload, cores=alone.cores,
             starting_cores=_starting_cores(alone.workload, alone.cores, settings),
@@ -182,14 +180,6 @@ def _starting_cores(
 ) -> tuple[int, ...]:
     """All for a script: how many loader workers it has shows when it trains."""
     return cores if workload.script is None else settings.cores
-
-
-def _run_to_end(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
-    cores = cores_for(workload, settings)
-    for part in ("start_s", "settle_s"):
-        watch.lap(part)
-    pace = pace_to_end(workload, settings.session, cores, watch)
-    return _Alone(workload, cores, pace, parts_by_counters(pace), {})
 
 
 def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:

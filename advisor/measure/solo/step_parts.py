@@ -43,12 +43,6 @@ def step_parts(tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stop
     return _recorded_parts(tenant, pace, device, watch)
 
 
-def parts_by_counters(pace: SoloPace) -> StepParts:
-    """The part of a step in which the GPU was busy, as its driver counted."""
-    counters = pace.activity.counters
-    return StepParts(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
-
-
 def _traced_parts(tenant: TenantHandle, device: Device, watch: Stopwatch) -> StepParts:
     issued = asked(tenant, "issue", seconds=_ISSUE_S)
     watch.lap("host_path_s")
@@ -76,7 +70,8 @@ def _recorded_parts(
         step = _recorded_step(tenant, pace.mean_step_s, device)
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
-        return parts_by_counters(pace)
+        counters = pace.activity.counters  # of the whole GPU, as its driver counted
+        return StepParts(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
     finally:
         watch.lap("trace_s")
     phases_s = phases_without_waits((pace.mean_step_s,), step.phases)
