@@ -1,7 +1,6 @@
 """``python -m advisor.profiling WORKLOAD... --out DIR``: measures workloads alone on a GPU.
 
-With ``--from-numbers`` or ``--from-mlflow`` it measures nothing, and writes profiles of numbers
-that are known already.
+With ``--from-numbers`` it measures nothing, and writes a profile of numbers that are known already.
 """
 
 import sys
@@ -13,8 +12,7 @@ from advisor.measure.process.supervisor import supervised
 def main(argv: Sequence[str]) -> int:
     """Profile what the words `argv` name, under a supervisor that cleans up; the exit code."""
     words = argv[: argv.index("--")] if "--" in argv else argv  # what follows is a script's
-    known = {"--from-numbers": "from_numbers", "--from-mlflow": "from_mlflow"}
-    what = next((known[word] for word in words if word in known), "profile_command")
+    what = "from_numbers" if "--from-numbers" in words else "profile_command"
     return supervised(f"advisor.measure.solo.{what}:run", argv)
 
 

@@ -23,6 +23,8 @@ REMOVED: Mapping[str, str] = {
     "batch --batches": _BATCH_OPTIONS,
     "batch --details": _BATCH_OPTIONS,
     "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
+    "profile --from-mlflow": "Describe the job by the numbers that its log and nvidia-smi show: "
+    "advisor profile --from-numbers.",
     "profile --to-end": "Let the program print its pace: advisor profile --throughput REGEX.",
     "translate": "Any command translates a profile of another GPU by itself: name the profile or "
     "its file, and the GPU: advisor predict JOB --gpu GPU.",

@@ -42,7 +42,7 @@ class MinimalProfile:
         memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1;
             None if not known. Tells best what slices of an A100 or A30 cost.
         examples_per_epoch: Examples of one pass; None if not known.
-        read_from: Whose record the numbers were read from; None: a person's.
+        read_from: Stands in older files; nothing uses it.
 
     Raises:
         InvalidInput: The numbers are impossible, or have another unit.

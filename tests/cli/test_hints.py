@@ -13,7 +13,6 @@ from advisor.cli.program_commands import AS_GIVEN
 from advisor.errors import AdvisorError
 from advisor.measure.calibrate_command import _parser as calibrate_parser
 from advisor.measure.campaign.confirm_command import parsed as confirm_words
-from advisor.measure.solo.from_mlflow import _parser as mlflow_parser
 from advisor.measure.solo.from_numbers import _parser as numbers_parser
 from advisor.measure.solo.profile_options import profile_parser
 from advisor.workload.files import beside_package, shown
@@ -97,7 +96,7 @@ def test_a_hint_names_a_command_and_options_that_there_are(hint):
 def test_options_that_are_named_alone_are_options():
     of_argparse = {
         option
-        for parser in (profile_parser(), calibrate_parser(), mlflow_parser(), numbers_parser())
+        for parser in (profile_parser(), calibrate_parser(), numbers_parser())
         for action in parser._actions
         for option in action.option_strings
     } | {"--devices", "--ray", "--resume"}

@@ -1,7 +1,6 @@
 import sys
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,6 @@ from advisor.measure.process.provenance import command_line
 from advisor.report.mlflow_log import EXPERIMENT, MlflowLog
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Script
-from advisor.workload.tracked_runs import tracked_runs
 from tests import synthetic
 from tests.report import mlflow_stand_in
 
@@ -122,8 +120,12 @@ def test_a_place_that_does_not_answer_gets_a_sentence():
 
 @pytest.mark.filterwarnings("default")  # its database warns
 @pytest.mark.skipif(find_spec("mlflow") is None, reason="MLflow is not installed")
-def test_mlflow_itself_takes_it_and_the_reader_finds_it_again(tmp_path, monkeypatch):
+def test_mlflow_itself_takes_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     MlflowLog("sqlite:///x.db").profile(PROFILE)
-    (found,) = tracked_runs(Path("x.db"))
-    assert found.tags["advisor.kind"] == "profile"
+    from mlflow import MlflowClient
+
+    client = MlflowClient("sqlite:///x.db")
+    experiment = client.get_experiment_by_name(EXPERIMENT)
+    (found,) = client.search_runs([experiment.experiment_id])
+    assert found.data.tags["advisor.kind"] == "profile"

@@ -74,8 +74,6 @@ def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
         "class, or CIFAR-10's binary files [made up]")  # fmt: skip
     add("--from-numbers", action="store_true", help="measure nothing, and write down what is known "
         "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
-    add("--from-mlflow", metavar="STORE", help="measure nothing, and read what MLflow or radT "
-        "tracked there; --from-mlflow STORE --help says how")  # fmt: skip
 
 
 def _add_timm_options(group: "argparse._ArgumentGroup") -> None:
