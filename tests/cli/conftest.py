@@ -18,12 +18,15 @@ from tests.fitted import fit, folds_fitted_once
 __all__ = ["folds_fitted_once"]
 
 GPU = "h200-141gb"
+RESNET, BERT, SMALL = (
+    "resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "resnet26-cifar10-bs128",
+)  # fmt: skip
 PROFILES = {
     each.name: each
     for each in (
-        synthetic.profile("resnet50-imagenet64-bs128", host_s=0.04, gpu_s=0.05),
-        synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002, blocks=60),
-        synthetic.profile("bert-base-finetune-bs16", host_s=0.03, gpu_s=0.02, blocks=300),
+        synthetic.profile(RESNET, host_s=0.04, gpu_s=0.05),
+        synthetic.profile(SMALL, host_s=0.007, gpu_s=0.002, blocks=60),
+        synthetic.profile(BERT, host_s=0.03, gpu_s=0.02, blocks=300),
         synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.004, memory_mib=90_000),
         synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000),
     )
@@ -32,8 +35,6 @@ PROFILES = {
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed, and its exit code."""
-
     code: int
     out: str
     err: str
@@ -41,7 +42,7 @@ class Said:
 
 def _runs():
     """Five of each pair in each mode, so that any family can be left out."""
-    names = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "dlrm-29gb-bs128")
+    names = (RESNET, BERT, "dlrm-29gb-bs128")
     pairs = list(combinations(names, 2)) * 5
     for mode in ("naive", "mps", "mps=50,50"):
         for number, pair in enumerate(pairs):
@@ -51,7 +52,6 @@ def _runs():
 
 @pytest.fixture(scope="session")
 def measured(tmp_path_factory):
-    """A folder with profiles, runs and a model."""
     folder = tmp_path_factory.mktemp("measured")
     (folder / "profiles" / GPU).mkdir(parents=True)
     for name, profile in PROFILES.items():

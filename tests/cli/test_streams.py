@@ -1,15 +1,21 @@
-"""Closed, full and narrow streams, and interrupts, whenever they come."""
+"""Streams that are closed, full or narrow; interrupts; imports; and the page as a process."""
 
-import io
 import os
+import signal
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 from advisor.cli import main
-from tests.cli.conftest import Said
+from advisor.prediction.engine_file import loops
+from tests.cli.conftest import BERT, GPU
+from tests.waiting import PATIENCE_S, until
 
 CODE = "from advisor.__main__ import main; main()"
 # At a moment of the test's choice: when a module is imported, or when the process ends.
@@ -37,27 +43,16 @@ def test_an_interrupt_ends_quietly_with_130(before):
     assert (done.returncode, done.stderr) == (130, b"")
 
 
-def test_a_closed_stdout_is_an_error_and_no_traceback():
+def test_a_closed_stream_is_an_error_and_a_reader_that_leaves_early_is_none():
     done = ran("workloads", preexec_fn=lambda: os.close(1))
-    assert done.returncode == 1
-    assert done.stderr.startswith(b"error: stdout: Bad file descriptor")
-    assert b"Traceback" not in done.stderr
-
-
-def test_a_closed_stdout_does_not_matter_to_who_writes_nothing_there(tmp_path):
-    out = tmp_path / "plan.sh"
-    words = ("export", "bert-base-finetune-bs16", "--out", str(out), "--sharing", "serial")
-    environment = os.environ | {"XDG_DATA_HOME": str(tmp_path)}
-    assert ran(*words, preexec_fn=lambda: os.close(1), env=environment).returncode == 0
-    assert out.read_text().startswith("#!")
-
-
-def test_a_closed_stderr_moves_no_error_to_stdout():
-    command = [sys.executable, "-c", CODE, "recommend", "none"]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, preexec_fn=lambda: os.close(2), check=False
-    )
+    assert (done.returncode, done.stderr[:14]) == (1, b"error: stdout:")
+    done = ran("recommend", "none", stdout=subprocess.PIPE, preexec_fn=lambda: os.close(2))
     assert (done.returncode, done.stdout) == (2, b"")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = ran("workloads", stdout=writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("words", [["workloads"], ["--help"], ["gpus", "--json"]])
@@ -67,114 +62,71 @@ def test_a_full_stdout_is_an_error_and_no_traceback(words, monkeypatch, capsys):
         with pytest.raises(SystemExit) as end:
             main(words)
     assert end.value.code == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: stdout: No space left on device")
-    assert "Traceback" not in said
-
-
-def test_a_reader_that_leaves_early_is_no_error():
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = ran("workloads", stdout=writing)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-@pytest.fixture
-def encoded(advisor, monkeypatch):  # noqa: ARG001 - it sets up the folders
-    """Runs a command line whose stdout has another encoding."""
-
-    def run(encoding, *words):
-        stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-        with monkeypatch.context() as patched:
-            patched.setattr(sys, "stdout", stream)
-            with pytest.raises(SystemExit) as end:
-                main(list(words))
-        return Said(end.value.code or 0, stream.buffer.getvalue().decode(encoding), "")
-
-    return run
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_a_chart_is_drawn_with_the_characters_that_there_are(encoded, encoding):
-    words = ("simulate", "bert-base-finetune-bs16:2", "resnet26-cifar10-bs128")
-    said = encoded(encoding, *words, "--at-once", "1")
-    assert said.code == 0
-    legend = {"ascii": "# runs, . waits", "latin-1": "# runs, · waits", "utf-8": "█ runs, · waits"}
-    assert legend[encoding] in said.out
-
-
-def test_a_piped_table_is_as_wide_as_it_is(advisor, measured, monkeypatch, tmp_path):
-    monkeypatch.delenv("COLUMNS")
-    folder = tmp_path / "profiles" / "h200-141gb"
-    folder.mkdir(parents=True)
-    name = "bert-base-finetune-bs16"
-    text = (measured / "profiles" / "h200-141gb" / f"{name}.json").read_text()
-    (folder / f"{'long' * 40}.json").write_text(text)
-    lines = advisor("profiles", "--profiles", tmp_path / "profiles").out.splitlines()
-    assert lines[1].startswith("long" * 40)
-    assert len(lines) == 2
-
-
-def test_ranks_are_there_in_a_narrow_terminal(advisor, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    lines = advisor("recommend", "bert-base-finetune-bs16:2").out.splitlines()
-    ranks = [line.split()[0] for line in lines if line[:1].isdigit() and "  " in line]
-    assert ranks[0] == "1"
-    assert len(ranks) >= 3
-    assert ranks == sorted(ranks, key=int)
-    assert max(map(len, lines)) <= 40
+    assert capsys.readouterr().err.startswith("error: stdout:")
 
 
 HOSTILE = "a\x1b[31m\a\u202eb\nerror: c"
 
 
-def test_the_name_of_a_file_cannot_command_a_terminal(advisor, measured, tmp_path):
-    folder = tmp_path / "profiles" / "h200-141gb"
-    folder.mkdir(parents=True)
-    text = (measured / "profiles" / "h200-141gb" / "bert-base-finetune-bs16.json").read_text()
-    (folder / f"{HOSTILE}.json").write_text(text)
-    said = advisor("profiles", "--profiles", tmp_path / "profiles").out
-    assert "a\\x1b[31m\\x07\\u202eb\\nerror: c" in said
-    assert not set("\x1b\a\u202e") & set(said)
-
-
 @pytest.mark.parametrize(
     "words",
     [
-        ["recommend", HOSTILE],
-        ["recommend", f"./{HOSTILE}.json"],
-        ["recommend", "--jobs", f"{HOSTILE}.toml"],
-        ["recommend", "--profiles", HOSTILE],
-        ["recommend", "--gpu", HOSTILE],
-        ["predict", "--sharing", HOSTILE],
-        ["simulate", "--trace-in", HOSTILE],
-        [HOSTILE],
-        ["recommend", f"--{HOSTILE}"],
+        ["recommend", HOSTILE], ["recommend", f"./{HOSTILE}.json"], [HOSTILE],
+        ["recommend", "--jobs", f"{HOSTILE}.toml"], ["recommend", "--gpu", HOSTILE],
+        ["predict", "--sharing", HOSTILE], ["recommend", f"--{HOSTILE}"],
     ],
-)
-def test_no_message_commands_a_terminal(advisor, words):
+)  # fmt: skip
+def test_no_word_and_no_file_name_commands_a_terminal(advisor, measured, tmp_path, words):
     said = advisor(*words)
     assert said.code == 2
     assert not set("\x1b\a\u202e") & set(said.err)
     assert "\nerror: c" not in said.err
+    text = (measured / "profiles" / GPU / f"{BERT}.json").read_text()
+    (tmp_path / f"{HOSTILE}.json").write_text(text)
+    assert not set("\x1b\a\u202e") & set(advisor("profiles", "--profiles", tmp_path).out)
+
+
+HEAVY = {"torch", "timm", "pandas", "sklearn", "streamlit", "altair", "numba"}
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ("profile", "--device", "cpu", "mlp-toy-bs32"),
-        ("calibrate", "--device", "cpu"),
-        ("run", "PLAN", "--device", "cpu"),
-    ],
+    ("words", "banned"), [(["validate", "-h"], {"numpy", "rich"}), (["recommend"], set())]
 )
-def test_from_a_folder_that_is_gone_nothing_is_started_and_it_is_said(tmp_path, words):
-    plan, root = tmp_path / "plan.json", Path(__file__).parents[2]
-    environment = os.environ | {"XDG_DATA_HOME": str(tmp_path), "PYTHONPATH": str(root)}
-    written = ("export", "bert-base-finetune-bs16", "--format", "json", "--out", str(plan))
-    assert ran(*written, env=environment, stdout=subprocess.DEVNULL).returncode == 0
-    (gone := tmp_path / "gone").mkdir()
-    asked = (str(plan) if word == "PLAN" else word for word in words)
-    done = ran(*asked, env=environment, cwd=gone, preexec_fn=lambda: os.rmdir(gone))  # noqa: PTH106
-    assert done.returncode == 2
-    assert done.stderr.strip() == b"error: the folder that you are in is gone. Change into another."
+def test_a_command_imports_nothing_heavy(words, banned, measured):
+    loops()  # compiled once
+    code = (
+        "import sys\nfrom advisor.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+        "print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    where = {"ADVISOR_PROFILES": f"{measured}/profiles", "ADVISOR_MODELS": f"{measured}/models"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True,
+        env=os.environ | where,
+    )  # fmt: skip
+    assert not {name.partition(".")[0] for name in done.stderr.split()} & (HEAVY | banned)
+
+
+def test_the_page_is_served_to_this_machine_until_it_is_interrupted():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    said = []
+
+    def answered():
+        url = f"http://127.0.0.1:{port}/_stcore/health"
+        with suppress(URLError, ConnectionError), build_opener(ProxyHandler({})).open(url) as reply:
+            said.append(reply.read())
+        return said
+
+    process = subprocess.Popen(
+        [sys.executable, "-c", CODE, "app", "--port", str(port)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        until(answered)
+    finally:
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        out, err = process.communicate(timeout=PATIENCE_S)
+    assert said == [b"ok"]
+    assert str(port) in out
+    assert "Traceback" not in err

@@ -1,0 +1,285 @@
+"""Every command answers: exit code, the keys of its JSON document, and numbers that agree."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+import advisor as library
+from advisor.hardware import DEFAULT_GPU
+from advisor.hardware.catalogue import catalogue
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
+from advisor.workload.writing import profile_text, write_whole
+from tests import synthetic
+from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL
+from tests.report import mlflow_stand_in
+
+MANY = (f"{RESNET}:3", f"{BERT}:3", f"{SMALL}:4")
+DLRM = "dlrm-29gb-bs128"
+BARE = MinimalProfile(
+    schema=1, workload="my-job", gpu=GPU, batch_size=64, step_s=0.12, memory_mib=5300,
+    power_w=290, gpu_utilization=0.83, memory_utilization=0.41, examples_per_epoch=64_000,
+)  # fmt: skip
+UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=None)
+ANSWERS = [
+    (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
+    (("recommend", *MANY, "--gpus", 2, "--time-limit", 1), "plans serial gpus ranked_by"),
+    (("recommend", f"{RESNET}:auto"), "fit pay limited_by rows mps_clients"),
+    (("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--hurt", 3), "plans running most_hurt"),
+    (("trials", RESNET, "--steps", 500, "--count", 24), "fit pay trials_per_hour study"),
+    (("batch", "dlrm-29gb", "--on", "whole"), "slices measured_batches"),
+    (("predict", RESNET, BERT), "jobs makespan_s power_w oom_probability confirmed_on_hardware"),
+    (("explain", "naive", "mps", RESNET, BERT), "plans jobs cost better compared_by"),
+    (("simulate", RESNET, BERT), "jobs over_time makespan_s energy_j policy"),
+    (("export", RESNET, BERT, "--format", "json"), "plans workloads objective"),
+    (("gpus",), "catalogue profiled at_hand"),
+    (("layouts",), "maximal profiles valid_placement_sets"),
+    (("workloads",), "workloads"),
+    (("profiles",), "profiles gpu"),
+]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The user's folder of profiles, with another batch size of a job and one of bare numbers."""
+    folder = tmp_path / "nobody" / "advisor" / "profiles" / GPU
+    small = synthetic.profile("dlrm-29gb-bs32", host_s=0.008, gpu_s=0.002, memory_mib=60_000)
+    write_whole(folder / f"{small.name}.json", profile_text(small))
+    (folder / "my-job.json").write_text(minimal_text(BARE))
+    return folder
+
+
+@pytest.mark.usefixtures("own")
+@pytest.mark.parametrize(("words", "keys"), ANSWERS, ids=[each[0][0] for each in ANSWERS])
+def test_every_command_prints_text_and_one_json_document(advisor, words, keys):
+    said = advisor(*words, *(() if words[0] == "export" else ("--json",)))
+    assert (said.code, said.err) == (0, "")
+    document = json.loads(said.out)
+    assert document["schema"] == 1
+    assert set(keys.split()) <= document.keys()
+    text = advisor(*words, *(("--format", "commands") if words[0] == "export" else ()))
+    assert (text.code, "\x1b" in text.out) == (0, False)
+    assert len(text.out) > 100
+
+
+@pytest.mark.parametrize("bare", [BARE, UNKNOWN], ids=["utilisation", "no utilisation"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("recommend", "JOB", "JOB", RESNET), ("recommend", "JOB", RESNET, "--commands", 1),
+        ("recommend", "JOB", "--running", RESNET, "--hurt", 3), ("recommend", "JOB", "--gpus", 2),
+        ("predict", "JOB", RESNET, "--sharing", "mps=43,57"),
+        ("predict", "JOB", RESNET, "--sharing", "mig=4g.71gb[1,2]/mps"),
+        ("predict", "JOB", RESNET, "--sharing", "naive[1];mps[2]"),
+        ("simulate", "JOB", RESNET, "--sharing", "mps"), ("explain", "naive", "mps", "JOB", RESNET),
+        ("export", "JOB", RESNET, "--sharing", "mps", "--format", "slurm"),
+    ],
+)  # fmt: skip
+def test_every_command_takes_a_job_of_bare_numbers(advisor, tmp_path, bare, words):
+    (path := tmp_path / "my-job.json").write_text(minimal_text(bare))
+    said = advisor(*(path if word == "JOB" else word for word in words))
+    assert (said.code, said.err) == (0, "")
+
+
+def document_of(advisor, *words):
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+@pytest.mark.parametrize(
+    "sharing",
+    ["serial", "naive", "mps", "mps=43,57", "mig=3g.71gb@4,4g.71gb@0",
+     "mig=4g.71gb@0[1,2]/mps=60,40", "mig=7g.141gb@0/ci=3c[1]+4c[2]", "serial[1];naive[2]"],
+)  # fmt: skip
+def test_predict_simulate_explain_and_the_library_agree(advisor, sharing):
+    words = (RESNET, BERT, "--sharing", sharing)
+    predicted, simulated = (document_of(advisor, verb, *words) for verb in ("predict", "simulate"))
+    assert predicted["sharing"] == sharing
+    assert predicted["confirmed_on_hardware"] is not sharing.startswith("mig")
+    for key in ("makespan_s", "makespan_interval_s", "energy_j"):
+        assert simulated[key] == pytest.approx(predicted[key])
+    explained = document_of(advisor, "explain", "serial", sharing, RESNET, BERT)
+    assert explained["cost"]["second"] == pytest.approx(predicted["makespan_interval_s"])
+    if ";" not in sharing:
+        found = library.predict([RESNET, BERT], sharing, gpu="H200").prediction
+        steps_s = [job["step_s"]["p50"] for job in predicted["jobs"]]
+        assert [job.step_s.p50 for job in found.jobs] == pytest.approx(steps_s)
+
+
+def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):
+    first, again = (document_of(advisor, "recommend", f"{RESNET}:2", BERT) for _ in range(2))
+    assert first == again
+    assert [job["job"] for job in first["serial"]["jobs"]] == [RESNET, RESNET, BERT]
+    assert first["serial"]["speedup_vs_serial"] == pytest.approx(1)
+    found = library.recommend([f"{RESNET}:2", BERT], gpu=GPU)
+    assert found.best.makespan_s == pytest.approx(first["plans"][0]["makespan_s"])
+
+
+@pytest.mark.parametrize("objective", ["makespan", "mean-completion", "throughput", "energy"])
+@pytest.mark.parametrize("more", [(), ("--gpus", 2, "--time-limit", 1)], ids=["one", "two"])
+def test_every_objective_ranks_plans(advisor, objective, more):
+    document = document_of(advisor, "recommend", RESNET, BERT, "--objective", objective, *more)
+    assert document["ranked_by"] == objective
+    assert document["plans"]
+
+
+def test_jobs_on_two_gpus_are_each_on_one_and_have_commands(advisor):
+    words = ("recommend", *MANY, "--gpus", 2, "--time-limit", 1)
+    (plan,) = document_of(advisor, *words)["plans"]
+    placed = [job for each in plan["gpus"] for job in each["job_numbers"]]
+    assert sorted(placed) == list(range(1, 11))
+    assert all(each["commands"] for each in plan["gpus"])
+    assert plan["search"]["bound"] <= plan["search"]["cost"]
+    assert advisor(*words, "--commands", 1).out.count(f"./{BERT}.sh") == 3
+
+
+def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
+    copies = document_of(advisor, "recommend", f"{DLRM}:auto")
+    assert copies["fit"] == 1
+    assert "MiB" in copies["limited_by"]
+    mix = document_of(advisor, "predict", f"{DLRM}:2")
+    assert mix["oom_probability"] > 0.99
+    assert advisor("predict", f"{DLRM}:2").out.startswith("DOES NOT FIT")
+
+
+def test_a_rule_leaves_plans_out_and_says_why(advisor, tmp_path):
+    jobs = tmp_path / "jobs.toml"
+    users = [f'[[job]]\nprofile = "{BERT}"\nuser = "{user}"\n' for user in ("ada", "ben")]
+    jobs.write_text("\n".join(users))
+    for words, kind in ((("--no-root", RESNET, BERT), "mig"), (("--jobs", jobs), "mps")):
+        document = document_of(advisor, "recommend", *words)
+        assert not [plan for plan in document["plans"] if plan["sharing"].startswith(kind)]
+        assert {each["sharing"]: each["why"] for each in document["left_out"]}[kind]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("recommend", f"{RESNET}:auto"), ("recommend", SMALL, "--running", RESNET, "--hurt", 3),
+     ("trials", RESNET), ("batch", "dlrm-29gb"), ("simulate", f"{RESNET}:2")],
+)  # fmt: skip
+@pytest.mark.usefixtures("own")
+def test_an_answer_under_a_power_cap_says_so(advisor, words):
+    assert document_of(advisor, *words, "--power-cap", 400)["power_cap_w"] == 400
+    assert "power cap of 400 W" in " ".join(advisor(*words, "--power-cap", 400).out.split())
+    assert "power cap" not in advisor(*words).out
+
+
+def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(advisor, tmp_path):
+    lines = [f"{30 * at},{(RESNET, BERT, SMALL)[at % 3]},{1 + at}" for at in range(6)]
+    trace, out = tmp_path / "arrivals.csv", tmp_path / "t.json"
+    trace.write_text("\n".join(["arrival_s,job,epochs", *lines]) + "\n")
+    words = ("simulate", "--trace-in", trace, "--gpus", 2, "--policy", "best-fit", "--at-once", 1)
+    found = document_of(advisor, *words, "--trace", out)
+    assert [job["arrival_s"] for job in found["jobs"]] == [0, 30, 60, 90, 120, 150]
+    assert all(job["start_s"] >= job["arrival_s"] for job in found["jobs"])
+    assert max(len(each["jobs"]) for each in found["over_time"]) == 1
+    busy_s = sum(each["end_s"] - each["start_s"] for each in found["over_time"])
+    assert busy_s / 3600 == pytest.approx(found["occupied_gpu_hours"])
+    events = json.loads(out.read_text())["traceEvents"]
+    assert sum(each.get("cat") == "job" for each in events) == 6
+    assert all(each.get("dur", 0) >= 0 for each in events)
+
+
+@pytest.mark.usefixtures("own")
+def test_any_size_in_the_name_means_the_same_job_and_a_size_between_is_estimated(advisor):
+    for name in ("dlrm-29gb", "dlrm-29gb-bs32", "dlrm-29gb-bs64"):
+        found = document_of(advisor, "batch", name, "--on", "whole")
+        assert (found["job"], found["measured_batches"]) == ("dlrm-29gb", [32, 128])
+    found = document_of(advisor, "predict", "dlrm-29gb-bs64", "--sharing", "serial")
+    assert found["estimated_batches"] == {"dlrm-29gb-bs64": [32, 128]}
+    assert found["confirmed_on_hardware"] is False
+
+
+@pytest.mark.usefixtures("own")
+def test_a_job_of_bare_numbers_is_listed_and_its_wide_range_is_explained(advisor):
+    listed = {each["name"]: each for each in document_of(advisor, "profiles")["profiles"]}
+    assert listed["my-job"]["provenance"] is None
+    found = document_of(advisor, "predict", "my-job", RESNET, "--sharing", "mps")
+    assert "my-job" in found["wide_because"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("recommend", "JOB"), ("recommend", "JOB:2", "--gpus", 2, "--time-limit", 1),
+     ("recommend", "JOB:auto"), ("predict", "JOB", BERT, "--sharing", "naive"),
+     ("explain", "naive", "mps", "JOB:2"), ("simulate", "JOB:2"), ("trials", "JOB")],
+)  # fmt: skip
+def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, tmp_path, words):
+    (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
+    for job in (RESNET, path):
+        asked = [str(word).replace("JOB", str(job)) for word in words]
+        found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
+        assert found["estimated_profiles"][RESNET] == GPU
+        assert found["estimated_from"] == GPU
+
+
+@pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
+def test_every_gpu_with_mig_is_drawn_in_80_columns(advisor, key):
+    lines = advisor("layouts", "--gpu", key, "--all").out.splitlines()
+    assert max(map(len, lines)) <= 80
+    full = len(document_of(advisor, "layouts", "--gpu", key)["maximal"])
+    assert sum("|" in line for line in lines) == full
+
+
+@pytest.mark.parametrize("word", ["H200", "NVIDIA H200", "h200"])
+def test_a_gpu_is_named_as_people_do_also_by_the_environment(advisor, word, monkeypatch):
+    words = ("predict", f"{BERT}:2", "--sharing", "time-slicing")
+    found = document_of(advisor, *words, "--gpu", word)
+    assert (found["gpu"], found["sharing"]) == (GPU, "naive")
+    monkeypatch.setenv("ADVISOR_GPU", word)
+    assert document_of(advisor, *words) == found
+
+
+def test_without_a_gpu_it_is_the_jobs_or_the_one_in_this_machine(advisor, own, monkeypatch):
+    assert document_of(advisor, "predict", BERT, "--sharing", "serial")["gpu"] == DEFAULT_GPU
+    there = own.parent / "a100-40gb"
+    there.mkdir()
+    (there / "mine.json").write_text(minimal_text(replace(BARE, workload="mine", gpu=there.name)))
+    said = advisor("predict", "mine", "--sharing", "serial", "--json")
+    assert json.loads(said.out)["gpu"] == "a100-40gb"
+    assert "a100-40gb" in said.err
+    monkeypatch.setattr("advisor.measure.process.this_machine.gpu_at_hand", lambda: "a30-24gb")
+    assert "a30-24gb" in advisor("predict", BERT, "--sharing", "serial").err
+
+
+def test_help_and_the_version_are_there(advisor):
+    assert advisor("--version").out == f"advisor {library.__version__}\n"
+    assert advisor("-h").out == advisor("--help").out
+    assert "advisor recommend" in advisor().out
+    for name in ("recommend", "predict", "simulate", "export", "run", "validate", "fit", "gpus"):
+        said = advisor(name, "-h")
+        assert (said.code, said.out.startswith(f"Usage: advisor {name} ")) == (0, True)
+
+
+def test_the_library_exports_what_it_names():
+    assert all(getattr(library, name) for name in library.__all__)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = library.nonsense
+
+
+def test_files_to_start_from_work_as_they_are(advisor, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for kind, then in (
+        ("jobs", ("recommend", "--jobs", "jobs.toml")),
+        ("trace", ("simulate", "--trace-in", "trace.csv")),
+    ):
+        assert advisor("init", kind).code == 0
+        assert advisor(*then).code == 0
+    written = (tmp_path / "jobs.toml").read_text()
+    said = advisor("init", "jobs")
+    assert (said.code, "jobs.toml" in said.err) == (2, True)
+    assert (tmp_path / "jobs.toml").read_text() == written
+
+
+def test_mlflow_gets_what_is_printed_and_is_asked_for_first(advisor, monkeypatch):
+    store = mlflow_stand_in.install(monkeypatch)
+    words = ("recommend", BERT, "--mlflow", "sqlite:///x.db", "--json")
+    printed = json.loads(advisor(*words).out)["plans"]
+    assert [each["why"] for each in store.runs[0].files["plans.json"]["plans"]] == [
+        each["why"] for each in printed
+    ]
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    said = advisor(*words)
+    assert (said.code, said.out, "advisor[mlflow]" in said.err) == (1, "", True)

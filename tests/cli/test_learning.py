@@ -1,0 +1,147 @@
+"""Fit, evaluate, validate, calibrations and paces: what was measured here changes the answers."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from advisor.hardware.catalogue import gpu, keep_gpu
+from advisor.measure.shared.planned_run import mixes_of
+from advisor.workload.files import MODEL_FILE
+from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
+from tests import synthetic
+from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
+from tests.measure.calibrate.recorded import calibration
+
+PAIR = (RESNET, BERT)
+JOBS = [PROFILES[name] for name in PAIR]
+UNLISTED = "h800-80gb"
+
+
+@pytest.fixture
+def own(tmp_path):
+    return tmp_path / "nobody" / "advisor"
+
+
+def document_of(advisor, *words):
+    said = advisor(*words, "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+@pytest.mark.usefixtures("few_lessons")
+def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor, own, tmp_path):
+    said = advisor("fit", "--out", tmp_path / "models")
+    assert (said.code, "45 runs of 3 profiles" in said.out) == (0, True)
+    assert advisor("recommend", *PAIR, "--models", tmp_path / "models").code == 0
+    for number in range(3):
+        run = synthetic.run(JOBS, "mps", 1.6, f"mps-{number}")
+        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+    said = advisor("fit")
+    assert (said.code, "48 runs" in said.out) == (0, True)
+    document = json.loads((own / "models" / MODEL_FILE).read_text())
+    assert sum(document["data"][GPU]["runs"].values()) == 48
+
+
+def test_a_run_of_another_gpu_stops_the_fit_and_without_any_the_model_stays(
+    advisor, own, monkeypatch
+):
+    run = replace(synthetic.run(JOBS), gpu="a100-80gb")
+    append_run(own / "profiles" / GPU / "runs" / "mine.jsonl", run)
+    said = advisor("fit")
+    assert (said.code, "a100-80gb" in said.err) == (2, True)
+    (own / "profiles" / GPU / "runs" / "mine.jsonl").unlink()
+    monkeypatch.delenv("ADVISOR_PROFILES")
+    assert advisor("fit").code == 2
+    assert not (own / "models").exists()
+
+
+def test_exported_predictions_score_as_they_did(advisor, tmp_path):
+    path = tmp_path / "ours.jsonl"
+    first = document_of(advisor, "evaluate", "--export", path)
+    again = document_of(advisor, "evaluate", "--predictions", path)
+    raw = [row for row in first["rows"] if row["view"] == "raw"]
+    for before, after in zip(raw, again["rows"], strict=True):
+        assert (before["mape"], before["coverage90"]) == (after["mape"], after["coverage90"])
+    path.write_text("")
+    said = advisor("evaluate", "--predictions", path)
+    assert (said.code, "missing" in said.err) == (2, True)
+
+
+def test_validate_compares_runs_and_exits_with_5_when_one_is_outside(advisor, tmp_path):
+    dry = advisor("validate", *PAIR, "--top", 1, "--dry-run")
+    assert (dry.code, "$ " in dry.out) == (0, True)
+    append_run(tmp_path / "runs.jsonl", synthetic.run(JOBS, "mps", slowdown=90, run_id="far"))
+    said = advisor("validate", "--from", tmp_path / "runs.jsonl", "--out", tmp_path / "kept")
+    assert (said.code, "outside" in said.err) == (5, True)
+
+
+@pytest.fixture(params=["h100-sxm-80gb", UNLISTED])
+def here(request, own, advisor):  # noqa: ARG001 - which says where the user's data are
+    """The key of a GPU of which a user has two profiles and nothing else; one is not listed."""
+    if request.param == UNLISTED:
+        listed = replace(gpu("h100-sxm-80gb"), sms=120, rates=None, sources={"driver": "580"})
+        keep_gpu(replace(listed, key=UNLISTED, products=("NVIDIA H800",)))
+    for each in JOBS:
+        path = own / "profiles" / request.param / f"{each.name}.json"
+        write_whole(path, profile_text(replace(each, gpu=request.param)))
+    return request.param
+
+
+def test_on_a_gpu_without_runs_every_command_answers_from_profiles(advisor, here):
+    for words in (
+        ("predict", *PAIR, "--sharing", "mig=3g.40gb,4g.40gb"), ("simulate", *PAIR),
+        ("export", *PAIR, "--sharing", "mps"), ("explain", "serial", "mps", *PAIR),
+        ("validate", *PAIR, "--dry-run"), ("profiles",), ("layouts",),
+    ):  # fmt: skip
+        said = advisor(*words, "--gpu", here)
+        assert said.code == 0, (words, said.err)
+    plans = document_of(advisor, "recommend", *PAIR, "--gpu", here)["plans"]
+    shared = [plan for plan in plans if "serial" not in plan["sharing"]]
+    assert {plan["estimated_from"] for plan in shared} == {GPU}
+    assert not any(plan["confirmed_on_hardware"] for plan in shared)
+
+
+@pytest.mark.usefixtures("few_lessons")
+def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypatch):
+    def run_plans(key, plans, _device, store):
+        mixes = [mix for plan in plans for mix in mixes_of(plan)]
+        made = []
+        for mix in mixes:
+            alone = [PROFILES[each.name] for each in mix.workloads]
+            run = synthetic.run(alone, str(mix.sharing), 1.0 if len(alone) == 1 else 1.7, mix.id)
+            made.append(replace(run, gpu=key, purpose="validation"))
+            append_run(store, made[-1])
+        return tuple(made)
+
+    monkeypatch.setattr("advisor.validate.advised.run_plans", run_plans)
+    assert advisor("validate", *PAIR, "--top", 2, "--gpu", here).code in (0, 5)
+    said = advisor("fit", "--gpu", here)
+    assert said.code == 0, said.err
+    document = json.loads((own / "models" / MODEL_FILE).read_text())
+    assert sum(document["data"][here]["runs"].values()) in (1, 2)
+    assert advisor("recommend", *PAIR, "--gpu", here).code == 0
+
+
+def test_a_calibration_slows_a_host_bound_job_and_is_named(advisor, own):
+    job = replace(PROFILES[BERT], host_check_s=1e-3)
+    write_whole(own / "profiles" / GPU / f"{BERT}.json", profile_text(job))
+    path = own / "calibrations" / f"{GPU}.json"
+    write_whole(path, calibration_text(calibration(1.5e-3)))
+    words = ("predict", BERT, "--sharing", "serial")
+    found, plain = (
+        document_of(advisor, *words),
+        document_of(advisor, *words, "--calibration", "none"),
+    )
+    assert found["calibrated"] == {"file": str(path), "host_slowdown": pytest.approx(1.5**0.73)}
+    assert plain["calibrated"] is None
+    assert found["jobs"][0]["step_s"]["p50"] > 1.2 * plain["jobs"][0]["step_s"]["p50"]
+    newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
+    path.write_text(calibration_text(newer))
+    said = advisor(*words, "--json")
+    (stale,) = json.loads(said.out)["stale"]
+    assert (stale["what"], stale["present"]) == ("driver", "590")
+    assert said.err.startswith("warning: ")
+    path.write_text(calibration_text(replace(calibration(), gpu="a100-80gb")))
+    said = advisor(*words, "--calibration", path)
+    assert (said.code, "a100-80gb" in said.err) == (2, True)

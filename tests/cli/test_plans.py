@@ -1,0 +1,128 @@
+"""Plans as files: what `export` and `recommend --json` wrote is read back by the other commands."""
+
+import json
+
+import pytest
+
+from advisor.hardware.catalogue import gpu
+from advisor.launch.plan_file import read_plan
+from advisor.prediction.estimated_profile import profile_finder
+from advisor.workload.job_file import read_jobs
+from tests.cli.conftest import BERT, GPU, RESNET
+
+BOTH = (RESNET, BERT)
+
+
+@pytest.fixture
+def exported(advisor, tmp_path):
+    """A plan file of two jobs that differ in all that a job file can say."""
+    (tmp_path / "jobs.toml").write_text(
+        f'[[job]]\nprofile = "{RESNET}"\nepochs = 3\nvalidation_s = 40\ncheckpoint_s = 2.5\n'
+        'command = ["python3", "train.py", "--lr", "0.1"]\nfolder = "exp dir"\n'
+        f'[[job]]\nprofile = "{BERT}"\nexamples_per_epoch = 5000\nuser = "ada"\nisolated = true\n'
+    )
+
+    def export(sharing, *words):
+        words = ["--jobs", tmp_path / "jobs.toml", "--sharing", sharing, *words]
+        said = advisor("export", *words, "--format", "json", "--out", tmp_path / "plan.json")
+        assert (said.code, said.out) == (0, "")
+        return tmp_path / "plan.json"
+
+    return export
+
+
+@pytest.mark.parametrize("form", ["commands", "mps", "mig-parted", "slurm", "json"])
+def test_a_file_holds_what_would_be_printed(advisor, tmp_path, form):
+    words = ["export", *BOTH, "--sharing", "mps=60,60", "--format", form]
+    printed = advisor(*words)
+    assert (printed.code, printed.err) == (0, "")
+    assert advisor(*words, "--out", tmp_path / "file").out == ""
+    assert (tmp_path / "file").read_text() == printed.out
+
+
+@pytest.mark.parametrize(
+    "sharing", ["serial", "naive", "mps=60,60", "mig=3g.71gb@4,4g.71gb@0", "mps[2];serial[1]"]
+)
+def test_a_plan_file_gives_back_jobs_and_sharing(exported, measured, tmp_path, sharing):
+    planned = read_plan(exported(sharing), measured / "profiles")
+    jobs = read_jobs(tmp_path / "jobs.toml", profile_finder(gpu(GPU), measured / "profiles"))
+    assert (planned.gpu, str(planned.sharing), planned.jobs) == (GPU, sharing, jobs)
+
+
+def test_a_plan_file_is_simulated_and_compared_as_the_words_are(advisor, exported, tmp_path):
+    path = exported("mps=60,60", "--power-cap", 400)
+    words = ["--jobs", tmp_path / "jobs.toml", "--sharing", "mps=60,60", "--power-cap", 400]
+    named = advisor("simulate", *words, "--json")
+    assert named.code == 0
+    assert advisor("simulate", "--plan", path, "--json").out == named.out
+    compared = json.loads(advisor("explain", "mps=60,60", path, "--json").out)
+    assert [plan["power_cap_w"] for plan in compared["plans"]] == [None, 400]
+
+
+def test_the_best_plan_and_the_plan_of_a_rank_are_those_of_recommend(advisor):
+    plans = json.loads(advisor("recommend", *BOTH, "--json").out)["plans"]
+    for rank, words in ((1, ()), (3, ("--rank", 3))):
+        (found,) = json.loads(advisor("export", *BOTH, *words, "--format", "json").out)["plans"]
+        assert found["sharing"] == plans[rank - 1]["sharing"]
+    lines = [line.strip() for line in advisor("recommend", *BOTH, "--commands", 1).out.splitlines()]
+    script = [line.strip() for line in advisor("export", *BOTH).out.splitlines()]
+    assert script[1:] == [line for line in lines if line not in ("(", ")")]
+
+
+def test_a_plan_is_for_its_own_gpu_whatever_the_environment_says(advisor, exported, monkeypatch):
+    path = exported("naive")
+    said = advisor("simulate", "--plan", path, "--gpu", "a100-40gb")
+    assert (said.code, "--gpu a100-40gb" in said.err) == (2, True)
+    monkeypatch.setenv("ADVISOR_GPU", "a100-40gb")
+    assert advisor("simulate", "--plan", path).code == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"schema": 2}, "schema"), ({"plans": []}, "plans"), ({"extra": 1}, "extra"),
+        ({"gpu": "voodoo-2"}, "voodoo-2"), ({"workloads": {}}, "workloads"), (None, "mps=60"),
+    ],
+)  # fmt: skip
+def test_a_plan_file_that_was_changed_is_refused(advisor, exported, change, named):
+    path = exported("mps=60,60")
+    document = json.loads(path.read_text())
+    if change is None:
+        document["plans"][0]["sharing"] = "mps=60"
+    path.write_text(json.dumps(document | (change or {})))
+    said = advisor("simulate", "--plan", path)
+    assert (said.code, said.out) == (2, "")
+    assert named in said.err or "1 limit for 2 jobs" in said.err
+
+
+def test_a_plan_file_takes_no_jobs_with_it_and_advice_is_no_plan_file(advisor, exported, tmp_path):
+    for words in (("simulate", RESNET, "--plan"), ("explain", "mps", RESNET)):
+        assert advisor(*words, exported("naive")).code == 2
+    (tmp_path / "advice.json").write_text(advisor("recommend", *BOTH, "--json").out)
+    said = advisor("simulate", "--plan", tmp_path / "advice.json")
+    assert (said.code, "advisor export --format json" in said.err) == (2, True)
+
+
+def test_run_shows_what_it_would_start_of_a_plan_and_of_advice(advisor, exported, tmp_path):
+    for path in (exported("mps=43,57"), tmp_path / "advice.json"):
+        if path.name == "advice.json":
+            words = ("recommend", "--jobs", tmp_path / "jobs.toml", "--json", "--no-root")
+            path.write_text(advisor(*words).out)
+        said = advisor("run", path)
+        assert said.code == 0, said.err
+        assert "python3 train.py --lr 0.1" in said.out
+        assert "--apply" in said.out
+    assert advisor("run", tmp_path / "advice.json", "--rank", 999).code == 2
+
+
+def test_a_plan_that_holds_secrets_names_them_and_not_their_values(advisor, tmp_path):
+    (jobs := tmp_path / "jobs.toml").write_text(
+        f'[[job]]\nprofile = "{RESNET}"\ncommand = ["python", "train.py", "--token=hidden"]\n'
+        '[job.environment]\nWANDB_API_KEY = "hidden"\n'
+    )
+    for form, named in (("json", "WANDB_API_KEY"), ("commands", "--token"), ("mps", "")):
+        words = ("--sharing", "mps", "--format", form)
+        said = advisor("export", "--jobs", jobs, *words)
+        assert (said.code, "hidden" in said.err) == (0, False)
+        assert named in said.err
+        assert bool(named) == bool(said.err)
