@@ -11,6 +11,20 @@ from uuid import uuid4
 
 from tests.waiting import PATIENCE_S, until
 
+ABSENT = ("pydantic", "typer", "rich", "pandas", "sklearn", "numba", "streamlit", "ortools")
+HIDE = f"""
+import sys
+class Hiding:
+    def __init__(self, finder):
+        self._finder = finder
+    def find_spec(self, name, *rest):
+        return None if name.split(".")[0] in {ABSENT} else self._finder.find_spec(name, *rest)
+    def __getattr__(self, name):
+        return getattr(self._finder, name)
+sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
+"""
+"""A sitecustomize.py that leaves a Python only torch, timm and the standard library."""
+
 
 class Started:
     """A command, started as often as a test likes; all that comes of it bears its mark.

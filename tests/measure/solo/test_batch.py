@@ -11,7 +11,7 @@ from PIL import Image
 
 from advisor.measure.solo.profile_command import run
 from advisor.workload.store import read_profile
-from tests.measure.shared.test_run_list import HIDE
+from tests.measure.shared.real_command import HIDE
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S
 

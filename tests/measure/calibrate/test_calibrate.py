@@ -1,6 +1,5 @@
-"""What a calibration makes of what its tenants tell."""
+"""Calibrations: what is made of the times of tenants, and the command on a CPU."""
 
-import math
 import os
 import subprocess
 import sys
@@ -9,19 +8,24 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.calibrate_command import host_checks
-from advisor.measure.process.claimed_device import Device, refuse_other
-from advisor.measure.process.tenant_handle import Ended
+from advisor.measure.calibrate_command import host_checks, run
+from advisor.measure.gpu_side_sweep import sweep, sweep_verbs
+from advisor.measure.host_now import host_now
+from advisor.measure.operator_calls import operator_call
+from advisor.measure.process.claimed_device import Device, Meter
 from advisor.measure.process.tenants import tenants_on
 from advisor.measure.process.windows import Schedule
-from advisor.measure.process.worker import TenantSetup, TenantState
-from advisor.measure.switching import TimedKernels, calibration_verbs, living, switching_of
+from advisor.measure.process.worker import TenantSetup
+from advisor.measure.switching import TimedKernels, switching_of
+from advisor.workload.gpu_side import Operator
 from advisor.workload.store import read_calibration
-from tests.measure.shared.test_run_list import HIDE
+from tests import shelf
+from tests.measure.shared.real_command import HIDE
+from tests.refusals import refused
 from tests.waiting import PATIENCE_S
 
 PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))
@@ -68,83 +72,70 @@ def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slice
     assert found.slice_s is None
 
 
-def test_a_tenant_repeats_a_kernel_of_about_the_length_asked_for():
-    state = TenantState("cpu")
-    found = calibration_verbs()["load_kernel"](state, kernel_s=1e-3)
-    assert found["kernel_s"] > 0
-    state.trainable()
-
-
-def test_a_tenant_that_ends_spoils_a_calibration():
-    with pytest.raises(AdvisorError, match="died: killed by SIGKILL"):
-        living(Ended("died", "killed by SIGKILL"))
-
-
-def test_another_gpu_than_the_one_asked_for_is_refused():
-    cpu = Device("cpu", None, "cpu", "a CPU", None)
-    refuse_other(cpu, None)
-    with pytest.raises(InvalidInput, match="this device is cpu"):
-        refuse_other(cpu, "h200-141gb")
-    with pytest.raises(InvalidInput, match="h999"):
-        refuse_other(cpu, "h999")
-
-
 def test_the_host_check_is_made_on_one_core_and_on_as_many_as_there_are_tenants(workers_folder):
     core = min(os.sched_getaffinity(0))
     with tenants_on([TenantSetup("cpu", (core,), {})] * 2, Path(workers_folder)) as tenants:
-        checks = host_checks(tenants)
+        checks = host_checks(tenants, longest_s=0.1)
     assert [each.cores for each in checks] == [1, 2]
     assert all(each.check_s > 0 for each in checks)
-
-
-class Quick:
-    """A tenant for whose every check half a second passes on `clock`."""
-
-    def __init__(self, clock):
-        self.clock = clock
-
-    def send(self, _verb):
-        pass
-
-    def receive(self, _timeout_s):
-        self.clock[0] += 0.5
-        return {"check_s": 1e-3}
-
-
-@pytest.mark.parametrize(("longest_s", "rounds"), [(0.1, 1), (5.0, 2), (math.inf, 12)])
-def test_no_round_of_checks_begins_that_would_end_too_late(longest_s, rounds):
-    now = [0.0]
-    checks = host_checks([Quick(now), Quick(now)], longest_s, lambda: now[0])
-    assert [each.cores for each in checks] == [1, 2]
-    assert now[0] == 1.0 + 1.5 * rounds
-
-
-def calibrate(temporary, *words, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "advisor.calibration", *words],
-        env=os.environ | {"TMPDIR": temporary} | environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    return done.returncode, done.stderr
 
 
 def test_a_host_is_calibrated_where_only_torch_and_timm_are_installed(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     with TemporaryDirectory(dir="/tmp") as temporary:
         path = {"PYTHONPATH": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
-        code, said = calibrate(temporary, "--device", "cpu", **path)
+        words = [sys.executable, "-m", "advisor.calibration", "--device", "cpu"]
+        environment = os.environ | {"TMPDIR": temporary} | path
+        subprocess.run(words, env=environment, timeout=PATIENCE_S, check=True)
         assert os.listdir(temporary) == []  # noqa: PTH208
-    assert code == 0, said
     found = read_calibration(tmp_path / "data" / "advisor" / "calibrations" / "cpu.json")
     assert (found.gpu, found.contexts, found.switching) == ("cpu", None, ())
     assert found.provenance.command == "python -m advisor.calibration --device cpu"
 
 
-def test_a_calibration_of_another_gpu_model_than_asked_for_is_refused():
-    with TemporaryDirectory(dir="/tmp") as temporary:
-        code, said = calibrate(temporary, "--device", "cpu", "--gpu", "h200-141gb")
-    assert code == 2
-    assert "Leave --gpu out" in said
+@pytest.mark.parametrize("words", [("--gpu", "h200-141gb"), ("--gpu-side",)])
+def test_what_a_cpu_cannot_be_calibrated_for_is_wrong_use(words, capsys):
+    code, said = refused(run, ["--device", "cpu", *words], capsys)
+    assert (code, words[0] in said) == (2, True)
+
+
+SMALL = (
+    Operator("linear", "2x3x5x7", "fp32"),
+    Operator("bmm", "2x3x5x7", "tf32"),
+    Operator("conv", "2x3x4x3x9x2x1", "fp32"),
+    Operator("ln", "4x16", "bf16"),
+    Operator("softmax", "4x16", "fp32"),
+    Operator("gelu", "4x16", "fp32"),
+    Operator("add", "4x16", "fp32"),
+    Operator("copy", "4x16", "fp32"),
+)
+# A kernel that is larger than its image.
+IMPOSSIBLE = Operator("conv", "1x1x1x5x3x1x0", "fp32")
+
+
+@pytest.mark.parametrize("operator", SMALL, ids=lambda each: each.op)
+def test_an_operators_work_is_that_of_the_tensors_it_gives(operator):
+    given = operator_call(operator, "cpu")()
+    numbers = operator.dimensions
+    inner = {"linear": numbers[2:3], "bmm": numbers[2:3], "conv": numbers[1:2] + 2 * numbers[3:4]}
+    flops = 2 * given.numel() * torch.tensor(inner[operator.op]).prod() if operator.flops else 0
+    assert operator.flops == flops
+    assert operator.traffic_mib * 2**20 > given.nbytes
+
+
+def test_a_sweep_keeps_what_could_be_timed(workers_folder):
+    device = Device("cpu", None, "cpu", "a CPU", None)
+    core = min(os.sched_getaffinity(0))
+    setups = [TenantSetup("cpu", (core,), {})]
+    with tenants_on(setups, Path(workers_folder), sweep_verbs) as (tenant,):
+        side = sweep(tenant, Meter(device), (*SMALL, IMPOSSIBLE), rounds=1)
+    assert [each.operator for each in side.times][: len(SMALL)] == list(SMALL)
+    assert IMPOSSIBLE not in [each.operator for each in side.times]
+    assert side.tflops("fp32") > 0
+    assert (side.l2_mib, side.sm_clock_mhz) == (None, None)
+
+
+def test_this_host_is_really_checked():
+    found = host_now(shelf.GPU)
+    assert [each.cores for each in found.host][:1] == [1]
+    assert all(each.check_s > 0 for each in found.host)

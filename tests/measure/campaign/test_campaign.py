@@ -1,0 +1,249 @@
+"""Campaigns: the plan as a file, and the command on two runners that share the CPU."""
+
+import os
+import signal
+import subprocess
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.measure.campaign.campaign_command import run
+from advisor.measure.campaign.campaign_file import Count, read_campaign
+from advisor.workload.store import read_profile
+from advisor.workload.stored_runs import read_runs
+from tests.measure.campaign.plans import OF_A_GPU, PLAN, written
+from tests.measure.shared.real_command import HIDE, Started
+from tests.refusals import refused
+from tests.waiting import PATIENCE_S
+
+
+class Campaign(Started):
+    """``python -m advisor.campaign`` with two runners that share the CPU.
+
+    Args:
+        folder: As `Started` has it.
+        plan: The text of the plan.
+    """
+
+    def __init__(self, folder, plan):
+        self.out, self.profiles = Path(folder) / "out", Path(folder) / "profiles"
+        files = ("--out", self.out, "--profiles", self.profiles)
+        path = written(Path(folder), plan)
+        super().__init__(folder, "-m", "advisor.campaign", path, *files, "--devices", "cpu,cpu")
+
+    def runs(self):
+        """All runs in the folder."""
+        return [run for path in sorted(self.out.glob("*.jsonl")) for run in read_runs(path)]
+
+
+@pytest.fixture
+def campaign():
+    """Makes the command; whatever a failed test leaves is ended."""
+    made = []
+    with TemporaryDirectory(dir="/tmp") as folder:
+
+        def make(plan):
+            made.append(Campaign(folder, plan))
+            return made[-1]
+
+        yield make
+        for each in made:
+            each.clear()
+
+
+LONG = PLAN.replace("window_s = 0.1", "window_s = 60")
+MORE = """
+[[control]]
+id = "pair"
+sharing = "naive"
+workloads = ["mlp-toy-bs32", "mlp-toy-bs64"]
+
+[[runs]]
+id = "whole"
+sharing = "serial"
+purpose = "completion"
+workloads = ["mlp-toy-bs32", "mlp-toy-bs64"]
+steps = [60, 20]
+"""
+PROFILED = """
+gpu = "cpu"
+seed = 7
+small = ["mlp-toy-bs32"]
+solo_every = 0
+profile = {missing = true}
+timing = {settle_s = 0.1, window_s = 0.1}
+
+[[runs]]
+id = "alone"
+sharing = "naive"
+purpose = "solo"
+workloads = ["mlp-toy-bs32"]
+"""
+
+
+def runners(command):
+    """The pids of its runners."""
+    return [
+        pid
+        for pid in command.processes()
+        if b"advisor.measure.campaign.runner:serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_a_campaign_runs_where_only_torch_and_timm_are_and_does_nothing_twice(campaign, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    shared = campaign(PLAN + MORE)
+    code, said = shared.finish(PYTHONPATH=str(tmp_path))
+    assert code == 0, said
+    runs = shared.runs()
+    assert Counter(run.purpose for run in runs) == {
+        "completion": 1, "control": 2, "drawn": 3, "repeat": 1, "solo": 2
+    }  # fmt: skip
+    assert all(run.ok for run in runs)
+    (whole,) = (run.completion for run in runs if run.purpose == "completion")
+    assert whole.began_s[1] > whole.ended_s[0]
+    assert {len(run.tenants[0].windows) for run in runs if run.shows_pace} == {3}
+    busy, idle = (next(r for r in runs if r.id.endswith(end)) for end in ("-busy", "-idle"))
+    assert busy.provenance.command == idle.provenance.command
+    assert idle.provenance.command.startswith("python -m advisor.campaign plan.toml")
+    shared.assert_nothing_is_left()
+
+    code, said = shared.finish()
+    assert code == 0
+    assert len(shared.runs()) == 9
+
+
+@pytest.mark.exhaustive
+def test_what_has_no_profile_is_profiled_first_and_once(campaign):
+    shared = campaign(PROFILED)
+    code, said = shared.finish()
+    assert code == 0, said
+    assert read_profile(shared.profiles / "mlp-toy-bs32.json").windows
+    assert "profile of" not in shared.finish()[1]
+
+
+@pytest.mark.exhaustive
+def test_a_runner_that_is_killed_is_replaced_and_its_run_is_done_again(campaign):
+    shared = campaign(PLAN.replace("settle_s = 0.1", "settle_s = 3"))
+    process = shared.start()
+    shared.wait_for_tenants(2)
+    os.kill(runners(shared)[0], signal.SIGKILL)
+    said = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 0, said
+    assert sorted(run.id for run in shared.runs() if run.purpose == "drawn") == [
+        f"plan-drawn-00{number}" for number in range(3)
+    ]
+    shared.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)]
+)
+def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
+    shared = campaign(LONG)
+    process = shared.start()
+    shared.wait_for_tenants(3)
+    process.send_signal(how)
+    code = process.wait(PATIENCE_S)
+    assert code == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    shared.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--devices", "cpu,0"), ("--devices", "0,0"), ("--devices", "0,"), ("--deadline", "-1"),
+     ("--cores", "x"), ("--ray", "auto", "--cores", "0")],
+)  # fmt: skip
+def test_words_that_make_no_sense_are_wrong_use(tmp_path, words, capsys):
+    files = ("--out", tmp_path / "out", "--profiles", tmp_path / "profiles")
+    code, said = refused(run, [written(tmp_path, PLAN), *files, *words], capsys)
+    assert (code, words[-2] in said) == (2, True)
+
+
+def test_a_plan_says_what_is_drawn_from_what(tmp_path):
+    campaign = read_campaign(written(tmp_path, OF_A_GPU, "third.toml"))
+    assert (campaign.name, campaign.prefix) == ("third", "third-")
+    assert campaign.degrees[2]["naive"] == Count(same=3, mixed=4)
+    assert campaign.degrees[4] == {"equal": Count(same=2, mixed=0)}
+    assert [each.name for each in campaign.large] == ["dlrm-29gb-bs128"]
+    assert campaign.equal_limits == {2: (43, 50), 4: (28,)}
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("sede = 1", "sede"), ("seed = -1", "seed"), ('seed = "7"', "seed"),
+        ('gpu = "h900"', "h900"), ('small = ["no-such-bs1"]', "small[0]"),
+        ('small = ["mlp-toy-bs32", "mlp-toy-bs32"]', "twice"), ('include = "w.toml"', "not both"),
+        ("solo_every = 1.5", "solo_every"), ("limits = [0]", "limits[0]"),
+        ("degrees = {1 = {}}", "degrees.1"), ("degrees = 3", "degrees"),
+        ("degrees = {2 = {mps = {some = 1}}}", "degrees.2.mps.some"),
+        ("degrees = {2 = {mig = {same = 1}}}", "degrees.2.mig"),
+        ("timing = {window_s = 0}", "timing.window_s"),
+        ('profile = {known = ["absent"]}', "'absent'"),
+        ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
+         "runs[0]"),
+        ('control = ["a"]', "control[0]"), ("gpu = [", "Correct the file"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_makes_no_sense_is_refused_with_file_and_key(tmp_path, line, named):
+    key = line.partition(" ")[0]
+    rest = "\n".join(each for each in PLAN.split("[degrees.2]")[0].splitlines()
+                     if not each.startswith(f"{key} "))  # fmt: skip
+    path = written(tmp_path, f"{rest}\n{line}\n")
+    with pytest.raises(InvalidInput) as refusal:
+        read_campaign(path)
+    assert str(path) in str(refusal.value)
+    assert named in str(refusal.value)
+
+
+SCRIPT = Path(__file__).with_name("two_nodes.py")
+
+
+class TwoNodes(Started):
+    """A Ray cluster of two nodes; `address` is how to reach it."""
+
+    def __init__(self, folder):
+        super().__init__(folder, SCRIPT)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = self.start(**pipes, TMPDIR=folder, RAY_USAGE_STATS_ENABLED="0")
+        self.address, self.second = self._process.stdout.readline().split()
+
+    def lose_the_second(self):
+        self._process.stdin.write("kill\n")
+        self._process.stdin.flush()
+
+    def close(self):
+        self._process.communicate(timeout=PATIENCE_S)
+
+
+@pytest.fixture
+def cluster():
+    with TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as folder:
+        nodes = TwoNodes(folder)
+        yield nodes
+        nodes.close()
+        nodes.assert_nothing_is_left()
+        assert not list(nodes.folder.glob("advisor-*"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(find_spec("ray") is None, reason="needs the extra `cluster`")
+def test_a_cluster_that_loses_a_node_does_all_runs_in_the_same_form(campaign, cluster):
+    shared = campaign(PLAN)
+    process = shared.start("--ray", cluster.address)
+    said = ""
+    while " ok, " not in said:
+        said += process.stderr.readline()
+    cluster.lose_the_second()
+    said += process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 0, said
+    assert f"{cluster.second[:8]}-cpu is given up" in said
+    runs = shared.runs()
+    assert sorted(run.purpose for run in runs) == ["drawn"] * 3 + ["repeat"] + ["solo"] * 2
+    assert all(run.ok and run.gpu == "cpu" and len(run.tenants[0].windows) == 3 for run in runs)
+    assert len({run.provenance.command for run in runs}) == 1

@@ -1,0 +1,339 @@
+"""What a campaign runs: how runs are drawn, handed to runners, recorded and compared."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure.campaign.campaign_command import refuse_profiles
+from advisor.measure.campaign.campaign_file import Count, read_campaign
+from advisor.measure.campaign.crew import Crew
+from advisor.measure.campaign.draw import drawn_plans, idle_twin
+from advisor.measure.campaign.drawn_list import plan_entry, write_list
+from advisor.measure.campaign.ledger import CampaignProgress, Ledger
+from advisor.measure.campaign.steadiness import Steadiness
+from advisor.measure.campaign.task_queue import TaskQueue
+from advisor.measure.shared.planned_run import PlannedMix
+from advisor.measure.shared.run_list_file import read_plans
+from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.workload.measured import Memory, Window
+from advisor.workload.named_workloads import workload
+from advisor.workload.run import Run, Tenant
+from advisor.workload.stored_runs import read_runs
+from tests.measure.campaign.plans import OF_A_GPU, written
+from tests.synthetic import PROVENANCE
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+CHOSEN = """
+[[runs]]
+id = "chosen-1"
+sharing = "mps=43,57"
+purpose = "chosen"
+workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
+
+[[control]]
+id = "pair"
+sharing = "naive"
+workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
+copies = 3
+"""
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    return read_campaign(written(tmp_path, OF_A_GPU))
+
+
+@pytest.mark.parametrize("name", ["campaign", "campaign-second"])
+def test_committed_campaigns_are_drawn_again_as_they_were(name):
+    folder = BENCHMARKS / name
+    entries = [plan_entry(plan) for plan in drawn_plans(read_campaign(folder / "plan.toml"))]
+    shards = [json.loads((folder / f"plans-{n}.json").read_text())["plans"] for n in range(4)]
+    assert [entries[n::4] for n in range(4)] == shards
+
+
+def test_as_many_are_drawn_as_the_plan_says(campaign):
+    drawn = [plan for plan in drawn_plans(campaign) if plan.purpose == "drawn"]
+    modes = Counter((len(p.workloads), p.sharing.partition("=")[0]) for p in drawn)
+    assert modes == {(2, "naive"): 7, (2, "mps"): 4 + 5 + 6, (4, "mps"): 2}
+    same = [plan for plan in drawn if len(set(plan.workloads)) == 1]
+    assert len(same) == 3 + 2
+    mixed = [plan for plan in drawn if plan not in same]
+    assert all(len(set(plan.workloads)) == len(plan.workloads) for plan in mixed)
+
+
+@given(seed=st.integers(0, 2**32))
+def test_one_seed_draws_one_campaign_and_limits_of_the_grid_alone(campaign_of_seed, seed):
+    campaign = campaign_of_seed(seed)
+    plans = drawn_plans(campaign)
+    assert plans == drawn_plans(campaign)
+    sharings = [parse_sharing(plan.sharing) for plan in plans]
+    limited = [each.limits for each in sharings if isinstance(each, Mps) and each.limits]
+    assert {limit for limits in limited for limit in limits} <= {14, 28, 43, 50, 71}
+    assert len({plan.id for plan in plans}) == len(plans)
+
+
+@pytest.fixture(scope="module")
+def campaign_of_seed(tmp_path_factory):
+    campaign = read_campaign(written(tmp_path_factory.mktemp("plan"), OF_A_GPU))
+    return lambda seed: replace(campaign, seed=seed)
+
+
+def test_solo_runs_lie_between_the_others_and_visit_every_workload_in_turn(campaign):
+    plans = drawn_plans(replace(campaign, solo_every=2))
+    solos = [plan.workloads[0].name for plan in plans if plan.purpose == "solo"]
+    assert len(solos) == 12
+    assert len(set(solos[:4])) == len(set(solos[4:8])) == 4
+    places = [number for number, plan in enumerate(plans) if plan.purpose == "solo"]
+    assert {after - before for before, after in pairwise(places)} == {3}
+
+
+def test_runs_added_later_change_nothing_that_was_drawn_or_is_repeated(campaign, tmp_path):
+    more = read_campaign(written(tmp_path, OF_A_GPU + CHOSEN))
+    before, after = drawn_plans(campaign), drawn_plans(more)
+    fixed = [plan for plan in before if plan.purpose in ("drawn", "repeat")]
+    assert fixed == [plan for plan in after if plan.purpose in ("drawn", "repeat")]
+    assert [plan.id for plan in after if plan.purpose == "chosen"] == ["chosen-1"]
+
+
+def test_controls_are_measured_amid_the_others_and_again_at_the_end(tmp_path):
+    plans = drawn_plans(read_campaign(written(tmp_path, OF_A_GPU + CHOSEN)))
+    names = [plan.id for plan in plans]
+    busy = [f"plan-control-pair-{number}-busy" for number in (1, 2, 3)]
+    assert names[-3:] == [idle_twin(name) for name in busy]
+    assert [name for name in names if name in busy] == busy
+    assert max(map(names.index, busy)) < 0.8 * len(names)
+
+
+def test_too_few_workloads_or_limits_are_refused(campaign):
+    few = replace(campaign, small=campaign.small[:1], large=())
+    no_limits, no_equal = replace(campaign, limits=()), replace(campaign, equal_limits={})
+    for short in (few, no_limits, no_equal, replace(campaign, repeats=1000)):
+        with pytest.raises(InvalidInput, match=r"too few|limits|Repeat fewer"):
+            drawn_plans(short)
+
+
+def test_the_drawn_list_runs_on_a_single_device_and_is_never_drawn_otherwise(campaign, tmp_path):
+    path, plans = tmp_path / "drawn.json", drawn_plans(campaign)
+    write_list(path, campaign.gpu, plans)
+    assert read_plans(path, campaign.gpu) == plans
+    other = replace(campaign, degrees={2: campaign.degrees[2] | {"mps": Count(1, 1)}})
+    with pytest.raises(InvalidInput, match=r"drawn\.json"):
+        write_list(path, campaign.gpu, drawn_plans(other))
+    write_list(path, campaign.gpu, drawn_plans(replace(campaign, solo_every=1)))
+
+
+PAIR = (workload("mlp-toy-bs32"), workload("mlp-toy-bs64"))
+
+
+def mix(name, sharing=None, purpose="drawn"):
+    return PlannedMix(
+        id=name, sharing=sharing or Naive(), purpose=purpose, repeats=None, workloads=PAIR
+    )  # fmt: skip
+
+
+def many(count):
+    """Runs with and without MPS by turns."""
+    return [mix(f"run-{n}", Mps() if n % 2 else Naive()) for n in range(count)]
+
+
+def queue(tasks, idle_controls=(), homes=None, runners=("0", "1")):
+    return TaskQueue(tasks, idle_controls, homes or {}, runners)
+
+
+def drained(one, *runners):
+    """Which runner did what, each taking its turn until nothing is left."""
+    did = []
+    while blocks := [(runner, block) for runner in runners if (block := one.take(runner))]:
+        for runner, block in blocks:
+            for task in block:
+                did.append((runner, task))
+                one.done(task, runner)
+    return did
+
+
+def test_no_run_waits_long_for_its_turn_and_none_is_done_twice():
+    tasks = many(100)
+    did = [task for _, task in drained(queue(tasks, runners=["0"]), "0")]
+    assert sorted(task.id for task in did) == sorted(task.id for task in tasks)
+    assert all(abs(did.index(task) - number) <= 24 for number, task in enumerate(tasks))
+
+
+def test_what_a_lost_runner_had_is_done_before_all_else():
+    one = queue(many(40))
+    block = one.take("0")
+    one.back(block)
+    one.leave("0")
+    assert one.take("1")[0] == block[0]
+
+
+def test_quiet_controls_come_last_one_at_a_time_and_where_their_twins_were():
+    busy = [mix(f"c-{n}-busy", purpose="control") for n in (1, 2)]
+    idle_controls = [mix(idle_twin(each.id), purpose="control") for each in busy]
+    one = queue([*busy, *many(2)], idle_controls)
+    for _ in range(4):
+        (task,) = one.take("0")
+        assert task not in idle_controls
+        one.done(task, "0")
+    (first,) = one.take("0")
+    got = []
+    waiting = Thread(target=lambda: got.append(one.take("1")))
+    waiting.start()
+    one.done(first, "0")
+    (second,) = one.take("0")
+    one.done(second, "0")
+    waiting.join(30)
+    assert got == [[]]
+    assert [first, second] == idle_controls
+
+
+class Runner:
+    """Measures at once, and fails as asked.
+
+    Args:
+        name: Of its device.
+        outcomes: How tenants end, or what is raised, a run each; then all is well.
+        starts: How often it can be started again.
+    """
+
+    def __init__(self, name, outcomes=(), starts=99):
+        self.name = name
+        self.started = 0
+        self._outcomes = list(outcomes)
+        self._starts = starts
+
+    def start(self):
+        self.started += 1
+        if self.started > self._starts:
+            raise AdvisorError("its GPU has fallen off the bus")
+
+    def stop(self):
+        pass
+
+    def measured(self, mix):
+        outcome = self._outcomes.pop(0) if self._outcomes else "ok"
+        if isinstance(outcome, Exception):
+            raise outcome
+        return run_of(mix, outcome)
+
+
+def run_of(mix, outcome):
+    tenants = tuple(
+        Tenant(
+            workload=each, outcome=outcome, detail=None if outcome == "ok" else "gone",
+            windows=(Window(1.0, 10.0),) if outcome == "ok" else (),
+            memory=Memory(allocated_mib=1, reserved_mib=1), cores=(0,), sms=None,
+        )
+        for each in mix.workloads
+    )  # fmt: skip
+    return Run(
+        id=mix.id, gpu="cpu", sharing=str(mix.sharing), purpose=mix.purpose, repeats=None,
+        tenants=tenants, mps_clients=0, power_w=None, counters=None, provenance=PROVENANCE,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path):
+    """Lets runners do so many runs; what is recorded, by file."""
+
+    def do(count, *runners, out=tmp_path):
+        steadiness = Steadiness([])
+        queue = TaskQueue(many(count), [], {}, [each.name for each in runners])
+        ledger = Ledger(out, "c", out / "profiles", steadiness)
+        Crew(queue, ledger, CampaignProgress(count, len(runners), None, steadiness)).work(runners)
+        return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}
+
+    return do
+
+
+def test_all_runs_are_recorded_once_each_beside_its_device(work):
+    files = work(30, Runner("0"), Runner("1"))
+    assert set(files) <= {"c-0.jsonl", "c-1.jsonl"}
+    names = [run.id for runs in files.values() for run in runs]
+    assert sorted(names) == sorted(mix.id for mix in many(30))
+
+
+def test_a_run_whose_tenant_dies_is_done_again_by_a_fresh_runner(work):
+    runner = Runner("0", ["died", "died"])
+    (runs,) = work(4, runner).values()
+    assert len(runs) == 4
+    assert all(run.ok for run in runs)
+    assert runner.started == 2
+
+
+def test_a_run_that_ends_its_runner_three_times_is_given_up(work, tmp_path):
+    runner = Runner("0", [AdvisorError("killed")] * 3)
+    (runs,) = work(3, runner).values()
+    assert len(runs) == 2
+    assert "run-0: killed (3 times)" in (tmp_path / "c-failed.log").read_text()
+    assert runner.started == 3
+
+
+def test_the_others_do_what_a_runner_that_cannot_be_replaced_had(work):
+    files = work(40, Runner("0", [AdvisorError("lost")], starts=0), Runner("1"))
+    assert sum(map(len, files.values())) == 40
+
+
+def test_a_campaign_without_any_runner_left_has_failed(work):
+    with pytest.raises(AdvisorError, match="4 runs"):
+        work(4, Runner("0", [AdvisorError("lost")], starts=0))
+
+
+def write_profile(folder, name, step_s):
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps({"windows": windows(step_s)}))
+
+
+def windows(step_s):
+    return [{"seconds": 1.0, "steps": 1.0 / step_s}] * 3
+
+
+def noted_run(name, *steps_s, purpose="solo", repeats=None, outcome="ok"):
+    tenants = [
+        {"workload": {"name": f"w{n}"}, "outcome": outcome, "windows": windows(step_s)}
+        for n, step_s in enumerate(steps_s)
+    ]
+    return {"id": name, "purpose": purpose, "repeats": repeats, "tenants": tenants}
+
+
+@pytest.fixture
+def steadiness(tmp_path):
+    write_profile(tmp_path, "w0", 0.010)
+    return Steadiness([tmp_path])
+
+
+def test_solo_runs_are_held_against_their_profiles(steadiness):
+    for number, step_s in enumerate((0.0101, 0.0104, 0.012)):
+        steadiness.note(noted_run(f"solo-{number}", step_s))
+    steadiness.note(noted_run("pair", 0.02, 0.02, purpose="drawn"))
+    steadiness.note(noted_run("lost", 0.02, outcome="died"))
+    assert steadiness.short() == "2/3 solo runs within 5%"
+
+
+def test_repeats_and_controls_are_held_against_their_twins(steadiness):
+    steadiness.note(noted_run("a", 0.010, 0.020, purpose="drawn"))
+    steadiness.note(noted_run("repeat-of-a", 0.011, 0.022, purpose="repeat", repeats="a"))
+    steadiness.note(noted_run("c-busy", 0.0102, purpose="control"))
+    steadiness.note(noted_run("c-idle", 0.0100, purpose="control"))
+    said = steadiness.summary()
+    assert "10.0% of 2 steps" in said
+    assert "2.0% of 1 step" in said
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"windows": [{"seconds": 0}]}'])
+def test_a_file_that_is_no_profile_stops_only_a_campaign_that_needs_it(tmp_path, capsys, text):
+    write_profile(tmp_path, "w0", 0.010)
+    (tmp_path / "w1.json").write_text(text)
+    steadiness = Steadiness([tmp_path])
+    assert steadiness.profiled == {"w0"}
+    refuse_profiles(steadiness, {"w0"})
+    assert str(tmp_path / "w1.json") in capsys.readouterr().err
+    with pytest.raises(InvalidInput, match=r"w1\.json.* move it"):
+        refuse_profiles(steadiness, {"w0", "w1"})

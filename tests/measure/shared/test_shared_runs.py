@@ -1,0 +1,281 @@
+"""Shared runs: the list of plans as a file, and the command that runs it on the CPU."""
+
+import json
+import os
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from advisor.errors import InvalidInput
+from advisor.measure.shared.bench import planned_processes
+from advisor.measure.shared.planned_run import PlannedRun, mixes_of
+from advisor.measure.shared.run_list import main
+from advisor.measure.shared.run_list_file import read_plans
+from advisor.measure.shared.strict_record import record
+from advisor.sharing import Mps, Naive
+from advisor.workload.named_workloads import workload
+from advisor.workload.spec import Script, Workload
+from advisor.workload.stored_runs import read_runs
+from tests.measure.process import scripts
+from tests.measure.shared.real_command import HIDE, Command
+from tests.refusals import refused
+from tests.waiting import PATIENCE_S
+
+PAIR = (workload("mlp-toy-bs32"), workload("cnn-cifar10-bs32-loader2"))
+
+
+def plan(sharing, workloads=PAIR):
+    return PlannedRun(id="p", sharing=sharing, purpose="validation", workloads=workloads)
+
+
+def test_under_mps_the_daemon_and_its_clients_meet_at_the_same_pipes():
+    supervisor, daemon, first, second = planned_processes(plan("mps=43,57"), "GPU-0", range(16))
+    assert daemon.command == ("nvidia-cuda-mps-control", "-f")
+    pipes = daemon.environment["CUDA_MPS_PIPE_DIRECTORY"]
+    assert first.environment["CUDA_MPS_PIPE_DIRECTORY"] == pipes
+    assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
+    assert (first.cores, second.cores) == ((0,), (1, 2, 3))
+    assert supervisor.cores == tuple(range(4, 16))
+    assert PAIR[1].name in second.role
+
+
+SHORT = ("--settle", "0.1", "--window", "0.1")
+LONG = ("--settle", "0.1", "--window", "60")
+
+
+def mix(plan_id, sharing="naive", **other):
+    plan = {"id": plan_id, "sharing": sharing, "purpose": "drawn", "repeats": None}
+    return plan | {"workloads": ["mlp-toy-bs32", "mlp-toy-bs64"]} | other
+
+
+@pytest.fixture
+def command():
+    """Makes the command; whatever a failed test leaves is ended."""
+    made = []
+    with TemporaryDirectory(dir="/tmp") as folder:
+
+        def make(*plans, **other):
+            made.append(Command(folder, *plans, **other))
+            return made[-1]
+
+        yield make
+        for each in made:
+            each.clear()
+
+
+def test_mixes_and_whole_jobs_run_where_only_torch_and_timm_are_installed(command, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    whole_jobs = whole("together", "naive", [40, 900])
+    shared = command(mix("pair"), mix("each", "serial", purpose="solo"), whole_jobs)
+    code, said = shared.finish(*SHORT, PYTHONPATH=str(tmp_path))
+    assert code == 0, said
+    pair, first, second, together = read_runs(shared.out)
+    assert (pair.id, first.id, second.id) == ("pair", "each.1", "each.2")
+    assert pair.ok
+    assert [len(tenant.windows) for tenant in pair.tenants] == [3, 3]
+    assert all(tenant.memory.allocated_mib > 0 for tenant in pair.tenants)
+    assert all(len(tenant.cores) == 1 for tenant in pair.tenants)
+    assert (pair.mps_clients, pair.power_w, pair.counters) == (0, None, None)
+    assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
+    assert pair.provenance.command.startswith("python -m advisor.collocation plans.json --out")
+
+    done = together.completion
+    assert (together.ok, together.shows_pace, done.energy_j) == (True, False, None)
+    assert (done.steps, done.began_s, done.pauses_s) == ((40, 900), (0.0, 0.0), ())
+    assert 0 < done.ended_s[0] < done.ended_s[1] == done.makespan_s
+    assert [len(tenant.windows) for tenant in together.tenants] == [1, 2]
+    for tenant, steps, ended_s in zip(together.tenants, done.steps, done.ended_s, strict=True):
+        assert sum(window.steps for window in tenant.windows) == pytest.approx(steps)
+        assert sum(window.seconds for window in tenant.windows) == pytest.approx(ended_s)
+
+    shared.assert_nothing_is_left()
+    code, said = shared.finish(*SHORT)
+    assert (code, "--resume" in said) == (2, True)
+    assert shared.finish("--resume", *SHORT)[0] == 0
+    assert len(read_runs(shared.out)) == 4
+
+
+def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(command):
+    shared = command(mix("pair"))
+    process = shared.start("--settle", "2", "--window", "0.3")
+    victim = shared.wait_for_tenants(2)[0]
+    os.kill(victim, signal.SIGKILL)
+    assert process.wait(PATIENCE_S) == 0
+    (run,) = read_runs(shared.out)
+    outcomes = sorted((tenant.outcome, tenant.detail) for tenant in run.tenants)
+    assert outcomes == [("died", "killed by SIGKILL"), ("ok", None)]
+    assert not run.ok
+    shared.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize("how", [
+    signal.SIGINT,
+    pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive),
+    pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive),
+])  # fmt: skip
+def test_however_the_command_is_ended_nothing_of_it_stays(command, how):
+    shared = command(mix("pair"))
+    process = shared.start(*LONG)
+    shared.wait_for_tenants(2)
+    process.send_signal(how)
+    code = process.wait(PATIENCE_S)
+    assert code == (-signal.SIGKILL if how == signal.SIGKILL else 130)
+    shared.assert_nothing_is_left()
+
+
+@pytest.mark.exhaustive
+def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(command):
+    shared = command(mix("pair"))
+    process = shared.start(*LONG)
+    shared.wait_for_tenants(2)
+    (supervisor,) = [
+        pid
+        for pid in shared.processes()
+        if b"-m\0advisor.measure.process\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(supervisor, signal.SIGKILL)
+    said = process.communicate(timeout=PATIENCE_S)[1]
+    assert process.returncode == 1
+    assert "killed by SIGKILL" in said
+    shared.assert_nothing_is_left()
+
+
+TOYS = ["mlp-toy-bs32", "mlp-toy-bs64", "mlp-toy-bs128"]
+
+
+def whole(name, sharing, steps, **other):
+    plan = {"id": name, "sharing": sharing, "purpose": "completion", "steps": steps}
+    return plan | {"workloads": TOYS[: len(steps)]} | other
+
+
+def of_gpu(sharing, steps):
+    (full,) = mixes_of(record(PlannedRun, whole("whole", sharing, steps)))
+    return [(run_group.jobs, run_group.mix.sharing) for run_group in full.run_groups]
+
+
+@pytest.mark.exhaustive
+def test_serially_and_in_phases_jobs_come_one_after_another_and_pauses_count(command):
+    phases = whole("phases", "naive[2,1];serial[3]", [40, 60, 50])
+    shared = command(whole("serial", "serial", [40, 60, 50]), phases)
+    code, said = shared.finish(*SHORT)
+    assert code == 0, said
+    serial, phased = (run.completion for run in read_runs(shared.out))
+    assert serial.began_s[0] == 0
+    assert len(serial.pauses_s) == 2
+    assert len(phased.pauses_s) == 1
+    for before, after, pause_s in zip((0, 1), (1, 2), serial.pauses_s, strict=True):
+        assert serial.began_s[after] == pytest.approx(serial.ended_s[before] + pause_s)
+    assert phased.began_s[:2] == (0, 0)
+    assert phased.began_s[2] == pytest.approx(max(phased.ended_s[:2]) + phased.pauses_s[0])
+    assert [tenant.workload.name for tenant in read_runs(shared.out)[1].tenants] == TOYS
+
+
+def test_each_job_of_a_group_keeps_its_limit():
+    assert of_gpu("mps=30,60,90", [1, 1, 1]) == [((0, 1, 2), Mps((30, 60, 90)))]
+    assert of_gpu("mps=90,30[3,1];serial[2]", [1, 1, 1]) == [
+        ((0, 2), Mps((30, 90))), ((1,), Naive())
+    ]  # fmt: skip
+    assert of_gpu("serial", [1, 1]) == [((0,), Naive()), ((1,), Naive())]
+
+
+def test_two_scripts_and_a_program_share_a_device_and_each_is_measured(command, tmp_path):
+    folder = scripts.write(tmp_path / "scripts")
+    printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
+    commands = (["scaled.py"], ["two_networks.py"], ["-c", printer])
+    workloads = [
+        Workload(
+            name=f"job{n}", source="script", model="it", family="it", batch=4,
+            script=Script(
+                command=("python", *words), folder=str(folder), environment={"COUNT": os.devnull},
+                throughput="rate ([0-9]+)" if words[0] == "-c" else None,
+            ),
+        )
+        for n, words in enumerate(commands)
+    ]  # fmt: skip
+    shared = command(mix("scripts", workloads=[asdict(each) for each in workloads]))
+    code, said = shared.finish("--settle", "0.2", "--window", "0.3", "--windows", "2")
+    assert code == 0, said
+    (run,) = read_runs(shared.out)
+    assert run.ok
+    assert all(window.steps > 0 for tenant in run.tenants for window in tenant.windows)
+    assert [round(window.step_s, 6) for window in run.tenants[2].windows] == [0.01, 0.01]
+    assert not shared.processes()
+
+
+PLAN = {
+    "id": "p1", "sharing": "mps=43,57", "purpose": "drawn", "repeats": None,
+    "workloads": ["mlp-toy-bs32", asdict(workload("cnn-cifar10-bs32"))],
+}  # fmt: skip
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads a file with these plans."""
+
+    def written(*plans, **other):
+        file = tmp_path / "plans.json"
+        file.write_text(json.dumps({"schema": 1, "gpu": "h200-141gb", "plans": plans} | other))
+        return read_plans(file, "h200-141gb")
+
+    return written
+
+
+def test_a_serial_plan_runs_each_workload_alone_and_copies_once(read):
+    (shared, serial, copies) = read(
+        PLAN,
+        PLAN | {"id": "p2", "sharing": "serial", "purpose": "repeat", "repeats": "p0"},
+        PLAN | {"id": "p3", "sharing": "serial", "workloads": ["mlp-toy-bs32"] * 3},
+    )
+    assert shared.workloads == (workload("mlp-toy-bs32"), workload("cnn-cifar10-bs32"))
+    (mix_of_two,) = mixes_of(shared)
+    assert (mix_of_two.id, mix_of_two.sharing) == ("p1", Mps((43, 57)))
+    first, second = mixes_of(serial)
+    assert (first.id, first.repeats, second.id, second.repeats) == ("p2.1", "p0.1", "p2.2", "p0.2")
+    assert first.sharing == second.sharing == Naive()
+    assert [each.id for each in mixes_of(copies)] == ["p3"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"sharing": "mps=43"}, "1 limit"), ({"sharing": "mig=3g.71gb,4g.71gb"}, "MIG"),
+        ({"sharing": "shared"}, "sharing"), ({"sharing": 3}, "sharing"), ({"id": ""}, "id"),
+        ({"purpose": "fun"}, "purpose"), ({"repeats": "p0"}, "repeat"),
+        ({"purpose": "repeat"}, "repeat"), ({"capacity_mib": 24576}, "memory"),
+        ({"purpose": "memory", "capacity_mib": 24.5}, "mib"), ({"colour": "red"}, "colour"),
+        ({"workloads": []}, "workloads"), ({"workloads": ["mlp-toy-bs32"] * 49}, "49"),
+        ({"workloads": ["mlp-tou-bs32"]}, r"workloads\[0\]"), ({"workloads": [7]}, "workloads"),
+        ({"workloads": [asdict(workload("mlp-toy-bs32")) | {"batch": 0}]}, "batch"),
+        ({"workloads": [asdict(workload("mlp-toy-bs32")) | {"batches": 3}]}, "batches"),
+        ({"steps": [1, 2]}, "completion"), ({"purpose": "completion"}, "completion"),
+        ({"purpose": "completion", "steps": [1]}, "steps"),
+        ({"purpose": "completion", "steps": [1, 0]}, "steps"),
+        ({"purpose": "completion", "steps": [1, 2], "sharing": "naive[1];naive[3]"}, "once"),
+    ],
+)  # fmt: skip
+def test_a_plan_that_makes_no_sense_is_refused_with_its_place(read, change, named):
+    with pytest.raises(InvalidInput, match=named) as refusal:
+        read(PLAN | {"id": "p0"}, PLAN | change)
+    assert "plans[1]" in str(refusal.value).partition("plans.json: ")[2]
+
+
+def test_a_file_that_holds_no_plans_for_this_device_is_refused(read, tmp_path):
+    for wrong in ({"schema": 2}, {"schema": None}, {"gpu": "a100-40gb"}):
+        with pytest.raises(InvalidInput, match=r"plans\.json: .*(schema|a100-40gb)"):
+            read(PLAN, **wrong)
+    with pytest.raises(InvalidInput, match="'p1'"):
+        read(PLAN, PLAN)
+    for text in ("", "[]", "{", "null", '{"schema": 1}', "\xff"):
+        (tmp_path / "plans.json").write_bytes(text.encode("latin-1"))
+        with pytest.raises(InvalidInput, match=r"plans\.json"):
+            read_plans(tmp_path / "plans.json", "cpu")
+
+
+def test_what_a_cpu_cannot_do_is_wrong_use(command, capsys):
+    for one in (command(mix("a"), gpu="h200-141gb"), command(mix("a", "mps"))):
+        words = [one.plans, "--out", one.out, "--device", "cpu"]
+        code, said = refused(main, words, capsys)
+        assert (code, "CPU" in said or "cpu" in said) == (2, True)
