@@ -42,10 +42,11 @@ class Printed:
 def ask(question: str) -> Printed:
     """What the command line prints; some questions are asked in a process of their own."""
     words = _words(question)
-    return _apart(words) if question in APART else _here(words)
+    return run_command(words) if question in APART else _here(words)
 
 
-def _apart(words: list[str]) -> Printed:
+def run_command(words: list[str]) -> Printed:
+    """What the command line prints in a process of its own."""
     with _environment():
         done = subprocess.run(
             [sys.executable, "-m", "advisor", *words], capture_output=True, text=True, check=False
@@ -73,7 +74,7 @@ def _bare_jobs() -> dict[str, str]:
     made = {}
     for name, numbers in BARE_JOBS.items():
         words = f"profile --from-numbers --name {name} {numbers} --out {_OWN.name}"
-        printed = _apart(words.split())
+        printed = run_command(words.split())
         assert printed.code == 0, printed.err
         made[name] = str(Path(_OWN.name) / f"{name}.json")
     return made

@@ -1,0 +1,72 @@
+"""How good predictions are on the committed runs, by `advisor evaluate`.
+
+Each family is left out in turn, so that its jobs are predicted by a model that saw none of them.
+"""
+
+import json
+from pathlib import Path
+
+from tests.answers.asking import run_command
+
+GPU = "h200-141gb"
+LEFT_OUT = ("bert", "resnet", "t5")
+# What the model is fitted to besides, in the quick version.
+LEARNT = ("convnext", "dlrm", "efficientnetv2", "gpt2")
+MODES = ("naive", "mps", "mps-limits")
+
+_ROOT = Path(__file__).parents[2]
+_MEASURED = _ROOT / "profiles" / GPU
+_STORED = Path(__file__).with_name("accuracy.json")
+_SCORED = ("drawn", "validation")  # purposes of runs
+_MODE_THAT_GOES = "priority"
+
+
+def read():
+    return json.loads(_STORED.read_text())
+
+
+def write(figures):
+    _STORED.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def figures_of(folder, *, whole=False):
+    """Error, coverage and regret; of all families where it is the `whole`, else of three.
+
+    Args:
+        folder: An empty one, for profiles and runs.
+        whole: Whether each of the 29 families is left out.
+    """
+    _fill(folder / GPU, whole)
+    printed = run_command(["evaluate", "--gpu", GPU, "--profiles", str(folder), "--json"])
+    assert printed.code == 0, printed.err
+    document = json.loads(printed.out)
+    figures = {"regret": {name: document["regret"][name] for name in ("n", "mean", "worst")}}
+    for row in document["rows"]:
+        everything = row["host"] == row["bound"] == row["jobs"] == "all" and row["degree"] is None
+        if everything and row["view"] == "raw" and row["mode"] in MODES:
+            figures[row["mode"]] = {name: row[name] for name in ("n", "mape", "coverage90")}
+    return figures
+
+
+def _fill(folder, whole):
+    """Put the profiles and runs of some families there.
+
+    Of the scored runs those of the families in `LEFT_OUT` alone are kept for scoring.
+    """
+    (folder / "runs").mkdir(parents=True)
+    for path in _MEASURED.glob("*.json"):
+        workload = json.loads(path.read_text()).get("workload")
+        if workload and (whole or workload["family"] in LEFT_OUT + LEARNT):
+            (folder / path.name).symlink_to(path)
+    lines = []
+    for path in sorted((_MEASURED / "runs").glob("*.jsonl")):
+        for run in map(json.loads, path.read_text().splitlines()):
+            families = {tenant["workload"]["family"] for tenant in run["tenants"]}
+            if _MODE_THAT_GOES in run["sharing"]:
+                continue
+            if not whole and not families <= {*LEFT_OUT, *LEARNT}:
+                continue
+            if not whole and run["purpose"] in _SCORED and not families <= {*LEFT_OUT}:
+                run["purpose"] = "chosen"  # the model is fitted to it all the same
+            lines.append(json.dumps(run))
+    (folder / "runs" / "runs.jsonl").write_text("\n".join(lines) + "\n")
