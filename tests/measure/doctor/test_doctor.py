@@ -17,7 +17,7 @@ from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.mps import MpsProcess
 from advisor.measure.doctor import doctor_command
 from advisor.measure.doctor import host_health as host_health_of
-from advisor.measure.doctor.findings import host_findings, without_gpu
+from advisor.measure.doctor.findings import host_findings
 from advisor.measure.doctor.gpu_findings import gpu_findings
 from advisor.measure.doctor.host_health import HostHealth, host_health
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
@@ -29,6 +29,7 @@ HOST = HostHealth(
     wanting=0.5, shm_mib=64_000.0, core_s=dict.fromkeys(range(16), 0.003),
     core_later_s=dict.fromkeys(range(16), 0.003), mps=(), has_mps=True, variables=(),
 )  # fmt: skip
+SLOW = HOST.core_s | {3: 0.006}
 SOUND = {"compute_mode": 0, "default_limit_mw": 700_000}
 # As driver 580.159.04 prints it on an H200.
 HEAD = """\
@@ -46,7 +47,7 @@ def owner(_pid):
 
 @pytest.fixture(autouse=True)
 def _nothing_was_left(monkeypatch):
-    """What other tests leave behind is none of these tests' business."""
+    # Other tests may have left something.
     monkeypatch.setattr(doctor_command, "leftover_findings", tuple)
 
 
@@ -63,95 +64,65 @@ def looked_at(install, monkeypatch):  # noqa: F811
     return look
 
 
-def test_a_gpu_whose_sms_nobody_counts_is_told_of_dcgm(looked_at):
-    (found,) = looked_at(gpm=False)
-    assert (found.severity, found.about) == ("note", "GPU 0")
-    assert "nvidia-dcgm" in found.remedy
-
-
 def test_a_machine_that_is_as_it_should_be_has_no_finding(looked_at):
     assert list(host_findings(HOST)) == []
     assert looked_at() == []
 
 
 @pytest.mark.parametrize(
-    ("severity", "wrong", "said"),
+    ("severity", "wrong", "remedy"),
     [
-        ("blocks", {"mps": (STRANGER,)}, "an MPS control of ada runs"),
-        ("blocks", {"has_mps": False}, "nvidia-cuda-mps-control is not installed"),
-        ("spoils", {"governors": {0: "performance", 1: "powersave"}}, "by powersave"),
-        (
-            "spoils",
-            {name: HOST.core_s | {3: 0.006} for name in ("core_s", "core_later_s")},
-            "cores 3 are up to 2.0 times as slow",
-        ),
-        (
-            "spoils",
-            {"core_s": HOST.core_s | {3: 0.0045}, "core_later_s": HOST.core_s | {7: 0.0057}},
-            "cores 3,7 take up to 1.9 times as long from one moment to the next",
-        ),
-        ("spoils", {"stolen": 0.2}, "took 20% of the cores' time"),
-        ("spoils", {"wanting": 21.0}, "21.0 processes wanted 16 cores in the last minute"),
-        ("spoils", {"quota_cores": 4.0}, "allows 4 cores' time, and 16"),
-        ("spoils", {"shm_mib": 64.0}, "/dev/shm holds 64 MiB"),
-        ("note", {"siblings": ((0, 8), (1, 9))}, "share a physical core: 0,8; 1,9"),
-        ("note", {"online": 64}, "16 of 64 cores are ours"),
-        ("note", {"container": "docker"}, "a container (docker)"),
-        ("note", {"administrator": False}, "no administrator's rights"),
+        ("blocks", {"mps": (STRANGER,)}, "ada"), ("blocks", {"has_mps": False}, "mps-control"),
+        ("spoils", {"governors": {0: "performance", 1: "powersave"}}, "powersave"),
+        ("spoils", {"core_s": SLOW, "core_later_s": SLOW}, "cores 3 "),
+        ("spoils", {"core_s": HOST.core_s | {3: 0.0045}, "core_later_s": HOST.core_s | {7: 0.0057}},
+         "cores 3,7"),
+        ("spoils", {"stolen": 0.2}, "20%"), ("spoils", {"wanting": 21.0}, "16 cores"),
+        ("spoils", {"quota_cores": 4.0}, "4 cores"), ("spoils", {"shm_mib": 64.0}, "/dev/shm"),
+        ("note", {"siblings": ((0, 8), (1, 9))}, "0,8; 1,9"), ("note", {"online": 64}, "16 of 64"),
+        ("note", {"container": "docker"}, "docker"), ("note", {"administrator": False}, "rights"),
         ("note", {"variables": ("CUDA_MPS_PIPE_DIRECTORY",)}, "CUDA_MPS_PIPE_DIRECTORY"),
     ],
-)
-def test_each_thing_that_is_wrong_with_a_host_is_said_with_what_to_do(severity, wrong, said):
+)  # fmt: skip
+def test_each_fault_of_a_host_is_found_with_a_remedy(severity, wrong, remedy):
     (found,) = host_findings(replace(HOST, **wrong))
     assert (found.severity, found.about) == (severity, "host")
-    assert said in found.what
+    assert remedy in f"{found.what} {found.remedy}"
     assert found.why
     assert found.remedy
 
 
 @pytest.mark.parametrize(
-    ("severity", "wrong", "said", "remedy"),
+    ("severity", "wrong", "remedy"),
     [
-        ("blocks", {"compute_mode": 2}, "prohibited", "nvidia-smi -i 0 -c DEFAULT"),
-        ("blocks", {"compute_mode": 3}, "exclusive-process", "nvidia-smi -i 0 -c DEFAULT"),
-        ("blocks", {"processes": {11: 2**30}}, "process 11 of ada uses it", "recommend --now"),
-        ("blocks", {"mig": (1, 1)}, "in MIG mode", "-mig 0"),
-        ("blocks", {"mig": (0, 1)}, "on after the next reset", "--gpu-reset"),
-        ("blocks", {"driver": "535.10.1"}, "older than branch 550", "update the driver"),
-        ("blocks", {"product": "NVIDIA Foo", "cores": None}, "not in the catalogue", "update"),
-        ("spoils", {"persistence": 0}, "persistence mode is off", "-i 0 -pm 1"),
-        ("spoils", {"time_slice": "long"}, "time slices are set to long", "--set-timeslice 0"),
-        ("spoils", {"slowed": 0x44 | 1}, "its power limit, its temperature (h", "-i 0 -d CLOCK"),
-        ("spoils", {"default_limit_mw": 600_000}, "700 W and not 600 W", "--power-cap 700"),
-        ("spoils", {"uncorrected": 3}, "3 memory errors", "reset"),
-        ("spoils", {"remap_pending": 1}, "waits to be replaced", "--gpu-reset"),
-        ("note", {"ecc": (1, 0)}, "ECC will be off", "reset"),
-        ("note", {"ecc": (0, 0)}, "ECC is off", "-e 1"),
+        ("blocks", {"compute_mode": 2}, "nvidia-smi -i 0 -c DEFAULT"),
+        ("blocks", {"compute_mode": 3}, "nvidia-smi -i 0 -c DEFAULT"),
+        ("blocks", {"processes": {11: 2**30}}, "recommend --now"),
+        ("blocks", {"mig": (1, 1)}, "-mig 0"), ("blocks", {"mig": (0, 1)}, "--gpu-reset"),
+        ("blocks", {"driver": "535.10.1"}, "update the driver"),
+        ("blocks", {"product": "NVIDIA Foo", "cores": None}, "update"),
+        ("spoils", {"persistence": 0}, "-i 0 -pm 1"),
+        ("spoils", {"time_slice": "long"}, "--set-timeslice 0"),
+        ("spoils", {"slowed": 0x44 | 1}, "-i 0 -d CLOCK"),
+        ("spoils", {"default_limit_mw": 600_000}, "--power-cap 700"),
+        ("spoils", {"uncorrected": 3}, "reset"), ("spoils", {"remap_pending": 1}, "--gpu-reset"),
+        ("note", {"ecc": (1, 0)}, "reset"), ("note", {"ecc": (0, 0)}, "-e 1"),
+        ("note", {"gpm": False}, "nvidia-dcgm"),
+        ("note", {"product": "NVIDIA A100-SXM4-40GB", "driver": "470.82.01", "capability": (8, 0)},
+         "driver"),
     ],
-)
-def test_each_thing_that_is_wrong_with_a_gpu_is_said_with_what_to_do(
-    looked_at, severity, wrong, said, remedy
-):
+)  # fmt: skip
+def test_each_fault_of_a_gpu_is_found_with_a_remedy(looked_at, severity, wrong, remedy):
     (found,) = looked_at(**wrong)
     assert (found.severity, found.about) == (severity, "GPU 0")
-    assert said in found.what
     assert remedy in found.remedy
     assert found.why
 
 
-def test_an_a100_of_before_r510_has_no_room_for_4g_beside_3g(looked_at):
-    (found,) = looked_at(product="NVIDIA A100-SXM4-40GB", driver="470.82.01", capability=(8, 0))
-    assert found.severity == "note"
-    assert "a 4g and a 3g" in found.why
-
-
-def test_a_gpu_from_before_volta_is_blocked(looked_at):
-    found = looked_at(product="NVIDIA P100", capability=(6, 0), mig=None, cores=None)
-    assert "older than Volta" in found[0].what
-
-
-def test_a_gpu_that_is_idle_is_not_slowed(looked_at):
+def test_a_gpu_that_is_idle_or_does_not_answer_is_not_slow(looked_at):
     assert looked_at(slowed=1) == []
+    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."), None, owner)
+    assert (found.severity, found.about) == ("blocks", "GPU 1")
 
 
 def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa: F811
@@ -170,18 +141,12 @@ def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa
     assert list(gpu_findings(live_gpu(0), health, owner)) == []
 
 
-def test_a_gpu_that_does_not_answer_is_said():
-    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."), None, owner)
-    assert (found.severity, found.about) == ("blocks", "GPU 1")
-
-
 @pytest.mark.parametrize(
     ("listing", "setting"),
     [
         (f"{HEAD}|   0   Timeslice       Default       |\n", "default"),
         (f"{HEAD}|   0   Timeslice       Long          |\n", "long"),
         ("default short medium long", None),
-        ("No devices were found", None),
         ("", None),
     ],
 )
@@ -218,17 +183,9 @@ def test_a_host_is_read_from_the_kernel(kernel):
     assert (found.administrator, found.container, found.wanting) == (True, "kubepods", 3.25)
     assert found.quota_cores == 1.5
     assert found.governors == {core: "powersave"}
-    assert found.stolen is None  # nothing was counted meanwhile
+    assert found.stolen is None  # nothing was counted yet
     assert found.siblings == (found.cores,) or len(found.cores) == 1
     assert all(each_s > 0 for each_s in found.core_s.values())
-
-
-def test_the_first_version_of_control_groups_is_read_too(kernel):
-    found = kernel(**{
-        "sys__fs__cgroup__cpu__cpu.cfs_quota_us": "50000\n",
-        "sys__fs__cgroup__cpu__cpu.cfs_period_us": "100000\n",
-    })  # fmt: skip
-    assert found.quota_cores == 0.5
 
 
 @pytest.mark.parametrize("text", ["", "max 100000", "nonsense", "0 0", "\x00 \x01"])
@@ -236,12 +193,6 @@ def test_a_kernel_that_says_nothing_of_use_is_no_error(kernel, text):
     names = ("sys__fs__cgroup__cpu.max", "proc__stat", "proc__1__cgroup")
     found = kernel(**dict.fromkeys(names, text))
     assert (found.quota_cores, found.stolen, found.administrator) == (None, None, False)
-
-
-def test_looking_changes_nothing_here(kernel):
-    before = os.sched_getaffinity(0)
-    kernel()
-    assert os.sched_getaffinity(0) == before
 
 
 def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(monkeypatch, capsys):
@@ -254,8 +205,6 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(monkeypa
     assert [each["severity"] for each in document["findings"]] == ["blocks", "spoils", "note"]
     monkeypatch.setattr(doctor_command, "host_health", lambda: replace(wrong, mps=()))
     assert doctor_command.run([]) == 0
-    said = "Found: 0 problems that rule something out here, 1 that spoils figures, 1 note. Nothing"
-    assert said in capsys.readouterr().out
 
 
 def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
@@ -271,12 +220,6 @@ def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
     said = capsys.readouterr().out
     assert f"GPU 0: process {os.getpid()} of {Path('/proc/self').owner()} uses it" in said
     assert "GPU 1" not in said
-
-
-def test_without_a_gpu_it_says_so_and_that_advice_needs_none():
-    found = without_gpu("no NVIDIA driver is installed here.")
-    assert found.severity == "blocks"
-    assert "advice from stored profiles needs none" in found.why
 
 
 def test_it_runs_in_environments_that_hold_little_else():
