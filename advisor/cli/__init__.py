@@ -26,7 +26,6 @@ from advisor.cli.program_commands import (
     as_given,
     calibrate,
     campaign,
-    confirm,
     doctor,
     profile,
 )
@@ -63,7 +62,7 @@ _app = typer.Typer(
 )
 for _command in (recommend, trials, batch, predict, explain, simulate, export):
     _app.command()(_command)
-for _command in (profile, campaign, confirm, calibrate, doctor):
+for _command in (profile, campaign, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
     validate, run, status, stop, restore, reproduce, fit, evaluate, gpus, layouts,

@@ -1,4 +1,4 @@
-"""``advisor profile``, ``campaign``, ``confirm``, ``calibrate``, ``doctor``, ``app``.
+"""``advisor profile``, ``campaign``, ``calibrate``, ``doctor``, ``app``.
 
 All but the last also run without this command line. Their words are passed on unchanged, to the
 same programs that ``python -m`` starts.
@@ -48,16 +48,6 @@ def campaign(context: typer.Context) -> None:
     """Measure a plan of many mixes on one or more GPUs."""
     from advisor.campaign import main
 
-    raise typer.Exit(main(context.args))
-
-
-def confirm(context: typer.Context) -> None:
-    """Measure the cases of published studies on your GPU."""
-    from advisor.confirm import main
-    from advisor.measure.process.supervisor import supervised
-
-    if "--apply" in context.args:
-        raise typer.Exit(supervised("advisor.apply.confirm_on_mig:run", context.args))
     raise typer.Exit(main(context.args))
 
 

@@ -48,31 +48,13 @@ def run(argv: Sequence[str]) -> int:
     campaign = read_campaign(asked.plan)
     home = user_folder("profiles") / campaign.gpu
     asked.out, asked.profiles = asked.out or home / "runs", asked.profiles or home
-    return measure_campaign(campaign, asked, command_line("advisor.campaign", argv))
-
-
-def measure_campaign(
-    campaign: Campaign, asked: Namespace, command: str, *, one_file: bool = False
-) -> int:
-    """Measure what `campaign` plans and is not measured yet; the exit code.
-
-    Args:
-        campaign: Its drawn list is written before anything is measured.
-        asked: `out`, `profiles`, `dry_run`, `ray`, and what `add_places` adds.
-        command: The user's command line.
-        one_file: Whether the runs of all devices go to one file.
-
-    Raises:
-        InvalidInput: Words or files are invalid.
-        GpuUnavailable: A device cannot be used.
-    """
     plans = drawn_plans(campaign)
     for folder in (asked.out, asked.profiles):
         writable_folder(folder)
     write_list(asked.out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
     say(counts(plans))
     steadiness = Steadiness([asked.profiles, *map(Path, campaign.profile.known)])
-    ledger = Ledger(asked.out, campaign.name, asked.profiles, steadiness, one_file=one_file)
+    ledger = Ledger(asked.out, campaign.name, asked.profiles, steadiness)
     unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
     say(_how_long(len(unprofiled), mixes, asked))
     if asked.dry_run:
@@ -80,6 +62,7 @@ def measure_campaign(
     if not unprofiled and not mixes:
         say(steadiness.summary())
         return 0
+    command = command_line("advisor.campaign", argv)
     with _runners(asked, campaign, command) as (runners, fewest):
         _refuse_too_big(unprofiled, mixes, fewest, campaign.gpu)
         start_all(runners)
@@ -236,15 +219,6 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     add("--out", type=new_path, metavar="DIR", help="folder of runs [your own, read by advisor]")
     add("--profiles", type=Path, metavar="DIR", help="folder of profiles, read, and where missing "
         "ones go [your own, read by advisor]")  # fmt: skip
-    add_places(parser)
-    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
-        "advisor must be installed on its nodes")  # fmt: skip
-    return parser.parse_args(argv)
-
-
-def add_places(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where and how long a campaign measures."""
-    add = parser.add_argument
     add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
         "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
     add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
@@ -252,3 +226,6 @@ def add_places(parser: argparse.ArgumentParser) -> None:
         "--deadline", type=ABOVE_0, metavar="S", help="start nothing that would end later than this"
     )
     add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
+    add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
+        "advisor must be installed on its nodes")  # fmt: skip
+    return parser.parse_args(argv)

@@ -24,27 +24,17 @@ class Ledger:
         name: Of the campaign; the prefix of the files that it writes.
         profiles: Folder of new profiles.
         steadiness: Receives every run.
-        one_file: Whether all runners' runs go to one file.
 
     Attributes:
         done: Ids of the runs in the folder.
         homes: The runner that did the busy control, by the id of its idle twin.
     """
 
-    def __init__(
-        self,
-        out: Path,
-        name: str,
-        profiles: Path,
-        steadiness: Steadiness,
-        *,
-        one_file: bool = False,
-    ) -> None:
+    def __init__(self, out: Path, name: str, profiles: Path, steadiness: Steadiness) -> None:
         self._out = out
         self._name = name
         self._profiles = profiles
         self._steadiness = steadiness
-        self._one_file = one_file
         self._lock = Lock()
         self.done: set[str] = set()
         self.homes: dict[str, str] = {}
@@ -59,8 +49,7 @@ class Ledger:
         """Write `record`, which `runner` measured, to its file."""
         with self._lock:
             if isinstance(record, Run):
-                name = self._name if self._one_file else f"{self._name}-{runner}"
-                append_run(self._out / f"{name}.jsonl", record)
+                append_run(self._out / f"{self._name}-{runner}.jsonl", record)
                 self._steadiness.note(asdict(record))
             else:
                 path = self._profiles / f"{record.name}.json"

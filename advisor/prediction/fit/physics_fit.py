@@ -31,7 +31,7 @@ _START = Physics(
 # A GPU's own constants replace those common to all where its runs of a mode are so many, and the
 # error on them so much less. Drawn runs of an H200 and an H100, 10 to 60 at a time, often chose
 # constants 3 % better on them that were worse on all others, up to a tenth in the mean; the cases
-# of `advisor confirm` on an H100 chose slices 10 % better on them and 22 % worse on 60 other runs.
+# of the studies' cases on an H100 chose slices 10 % better on them and 22 % worse on 60 other runs.
 _FEWEST_OF_ONE_GPU = 20
 _GAIN = 0.15
 # Constants are fitted to about this many runs of a mode: more take longer with the same result.
