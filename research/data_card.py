@@ -176,9 +176,8 @@ def card_blocks(data: DataFigures, scores: Scores, steadiness: RepeatSummary) ->
         (row.family, str(len(row.workloads)), ", ".join(row.workloads), str(row.shared_runs))
         for row in data.families
     ]
-    kinds = tuple(dict.fromkeys((*_KINDS, *data.kinds)))
     purposes = [
-        (row.purpose, *(str(row.runs.get(kind, 0)) for kind in kinds), str(row.ended_early))
+        (row.purpose, *(str(row.runs.get(kind, 0)) for kind in _KINDS), str(row.ended_early))
         for row in data.purposes
     ]
     apart = {
@@ -186,7 +185,7 @@ def card_blocks(data: DataFigures, scores: Scores, steadiness: RepeatSummary) ->
         "run whole jobs to their ends": data.whole_jobs,
     }
     degrees = [
-        (str(row.jobs), *(str(row.runs.get(kind, 0)) for kind in kinds)) for row in data.degrees
+        (str(row.jobs), *(str(row.runs.get(kind, 0)) for kind in _KINDS)) for row in data.degrees
     ]
     noise = (
         f"{data.repeated} scored runs were repeated with new processes; {steadiness.steady} of "
@@ -196,10 +195,10 @@ def card_blocks(data: DataFigures, scores: Scores, steadiness: RepeatSummary) ->
         "data": data_text(data),
         "families": markdown(("family", "workloads", "which", "shared runs"), families),
         "purposes": joined(
-            markdown(("purpose", *kinds, "of these ended early"), purposes),
+            markdown(("purpose", *_KINDS, "of these ended early"), purposes),
             *(f"{count} more {what}." for what, count in apart.items() if count),
         ),
-        "degrees": markdown(("jobs at once", *kinds), degrees),
+        "degrees": markdown(("jobs at once", *_KINDS), degrees),
         "conditions": markdown(
             ("what", "value"),
             [(name, ", ".join(values)) for name, values in data.conditions.items()],

@@ -51,16 +51,16 @@ class SharedProcesses:
     def __post_init__(self) -> None:
         if self.processes < 1 or self.cores_each < 1:
             raise InvalidInput("trials need at least 1 process, and each at least 1 core")
-        for each in (self.sharing.limits, self.sharing.priorities):
-            if each and len(each) != self.processes:
-                raise InvalidInput(
-                    f"{self.sharing} is for {len(each)} processes, not for {self.processes}"
-                )
+        limits = self.sharing.limits
+        if limits and len(limits) != self.processes:
+            raise InvalidInput(
+                f"{self.sharing} is for {len(limits)} processes, not for {self.processes}"
+            )
 
     @property
     def cap(self) -> dict[str, str]:
         """The variable that caps what each may allocate."""
-        return client_variables(None, None, self.memory_cap_mib) if self.sharing.under_mps else {}
+        return client_variables(None, self.memory_cap_mib) if self.sharing.under_mps else {}
 
 
 @dataclass(frozen=True, slots=True)

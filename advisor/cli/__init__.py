@@ -6,8 +6,9 @@ Heavy modules are imported inside the commands that need them, so that help is i
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
@@ -18,7 +19,7 @@ from advisor.cli.export_command import export
 from advisor.cli.init_command import init
 from advisor.cli.listing_commands import gpus, layouts, profiles, workloads
 from advisor.cli.model_commands import evaluate, fit, reproduce
-from advisor.cli.output import aside, forget_stdout, ready, show_text
+from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.predict_command import predict
 from advisor.cli.program_commands import (
     AS_GIVEN,
@@ -35,7 +36,7 @@ from advisor.cli.run_commands import restore, run, status, stop
 from advisor.cli.simulate_command import simulate
 from advisor.cli.trials_command import trials
 from advisor.cli.validate_command import validate
-from advisor.errors import AdvisorError, InvalidInput, OutsideInterval
+from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (
     "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that is not valid; 3 nothing fits; "
@@ -104,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # The systems solved here are small: a second thread makes them slower, on a busy machine much.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     ready()
+    warnings.showwarning = _show_warning
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
@@ -123,6 +125,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         _refuse(error, ours)
     sys.exit(code)
+
+
+_show_others = warnings.showwarning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of the advisor as one line, others as Python does."""
+    if issubclass(category, AdvisorWarning):
+        warn([message])
+    else:
+        _show_others(message, category, filename, lineno, file, line)
 
 
 def _refuse(error: Exception, words: Sequence[str]) -> NoReturn:

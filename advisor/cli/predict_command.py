@@ -11,7 +11,7 @@ from advisor.hardware import DEFAULT_GPU
 _Sharing = Annotated[
     str,
     typer.Option(
-        help="serial, naive, mps, mps=43,57, mps/priority=0,1 (0 first), mig=3g.71gb,4g.71gb; with "
+        help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
         "the jobs' numbers: mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], "
         "naive[1,2];mps[3]."
     ),

@@ -44,18 +44,14 @@ class MpsProcess:
         return f"echo quit | CUDA_MPS_PIPE_DIRECTORY={self.pipes} {CONTROL}"
 
 
-def client_variables(
-    limit_pct: float | None, priority: int | None, memory_cap_mib: int | None
-) -> dict[str, str]:
-    """Variables that set what an MPS client may take, and when; None: not set.
+def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dict[str, str]:
+    """Variables that set what an MPS client may take; None: not set.
 
     As in NVIDIA's MPS documentation, Environment Variables. Device 0 is the one that a client sees.
     """
     found = {}
     if limit_pct is not None:
         found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{limit_pct:g}"
-    if priority is not None:
-        found["CUDA_MPS_CLIENT_PRIORITY"] = str(priority)
     if memory_cap_mib is not None:
         found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_cap_mib}M"
     return found

@@ -28,7 +28,6 @@ class Start:
         cores: First and last host core of its own: as many as its profile was measured on; None
             where the profile does not say.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
-        priority: ``CUDA_MPS_CLIENT_PRIORITY``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
         most_s: Upper end of the predicted time of all its steps; None: their number is not known.
     """
@@ -37,7 +36,6 @@ class Start:
     job: Job
     cores: tuple[int, int] | None
     limit: float | None
-    priority: int | None
     memory_cap_mib: int | None
     most_s: float | None
 
@@ -178,11 +176,10 @@ def _stage(
     caps = memory_caps(gpu, prediction)
 
     def starts(part: SharedPartition) -> Iterator[Start]:
-        settings = zip_longest(part.jobs, part.sharing.limits, part.sharing.priorities)
-        for number, limit, priority in settings:
+        for number, limit in zip_longest(part.jobs, part.sharing.limits):
             yield Start(
                 number=number, job=jobs[number - 1], cores=cores[number],
-                limit=limit, priority=priority, memory_cap_mib=caps.get(number),
+                limit=limit, memory_cap_mib=caps.get(number),
                 most_s=_most_s(jobs[number - 1], prediction.jobs[number - 1]),
             )  # fmt: skip
 

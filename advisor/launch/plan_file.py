@@ -163,7 +163,6 @@ def _planned(start: Start, step_s: StepRange | None) -> DocumentedJob:
         job=job.name,
         cores=start.cores,
         mps_limit_percent=start.limit,
-        mps_client_priority=start.priority,
         memory_cap_mib=start.memory_cap_mib,
         step_s=step_s,
         **asked_of(job),

@@ -13,7 +13,7 @@ from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
 from advisor.workload.secret_names import is_secret
 
 NOBODYS_MPS = 'unset "${!CUDA_MPS_@}"'
-"""Keeps the daemon, limits and priorities that the caller's environment names from all jobs."""
+"""Keeps the daemon and the limits that the caller's environment names from all jobs."""
 
 MPS_WORDS = (
     f"mps_answers() {{ echo get_server_list | {CONTROL} > /dev/null 2>&1; }}",
@@ -182,7 +182,7 @@ def client(part: LaunchPartition, start: Start) -> list[str]:
     """Settings of a job as an MPS client; none if its partition is not under MPS."""
     if not part.under_mps:
         return []
-    own = client_variables(start.limit, start.priority, start.memory_cap_mib)
+    own = client_variables(start.limit, start.memory_cap_mib)
     return [_pipes(part), *(f"{name}={value}" for name, value in own.items())]
 
 

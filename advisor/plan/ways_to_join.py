@@ -25,10 +25,6 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
         case "mps-limits":
             for each in (100.0, *ADDED_LIMITS):
                 yield Mps(sharing.limits + (each,) * added)
-        case "mps-priority":
-            limits = sharing.limits and sharing.limits + (100.0,) * added
-            for late in (0, 1):
-                yield Mps(limits, sharing.priorities + (late,) * added)
         case "mig" | "hybrid":
             (taken,) = instance_sets(sharing)
             yield from _instances(taken, before, added, gpu)

@@ -3,13 +3,10 @@
 import llvmlite.binding as llvm
 from numba import njit, types
 
-from advisor.prediction import block_order_engine, engine, priority_engine, time_slice_engine
+from advisor.prediction import engine, time_slice_engine
 from advisor.prediction.engine_layout import LOOPS
 
-_HOMES = {
-    "mps": engine, "naive": time_slice_engine, "mps_by_priority": priority_engine,
-    "mps_in_order": block_order_engine,
-}  # fmt: skip
+_HOMES = {"mps": engine, "naive": time_slice_engine}
 _TYPES = {
     "F": types.CPointer(types.float64),
     "I": types.CPointer(types.int64),

@@ -6,7 +6,7 @@ warm-up, so that a short replay is not biased by its ends. Rows of `log` are fil
 kernel, start and end of what runs, in the order of the ends, up to its length; shape (rows, 4).
 
 `mps` is what `replay_loops` calls, by addresses of arrays; it makes no array. What is not of MPS
-alone serves `time_slice_engine`, `priority_engine` and `block_order_engine` too.
+alone serves `time_slice_engine` too.
 """
 
 from numba import carray, njit
@@ -175,7 +175,7 @@ def mps(
 ):  # fmt: skip
     """`_side_by_side` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _side_by_side(
-        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
         ceded, horizon_s, max_events, carray(log, (rows, 4)), carray(at, tenants),
         carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(current, (5, tenants)),
         carray(done, (2, tenants)),

@@ -22,10 +22,7 @@ from advisor.errors import AdvisorError
 from advisor.prediction.engine_layout import LOOPS
 from advisor.workload.files import cache_folder
 
-_SOURCES = (
-    "engine_layout.py", "engine.py", "time_slice_engine.py", "priority_engine.py",
-    "block_order_engine.py", "compiled_engine.py",
-)  # fmt: skip
+_SOURCES = ("engine_layout.py", "engine.py", "time_slice_engine.py", "compiled_engine.py")
 _HERE = Path(__file__).parent
 _CHECKSUM_BYTES = sha256().digest_size
 _ARGUMENTS = {"F": c_void_p, "I": c_void_p, "U": c_void_p, "f": c_double, "n": c_int64}

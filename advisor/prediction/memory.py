@@ -21,7 +21,7 @@ from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Mode, SharedPartition, Sharing
-from advisor.sharing.traversal import memories, partitions, plain_mode
+from advisor.sharing.traversal import memories, partitions
 from advisor.workload.plausible import check
 from advisor.workload.profile import Profile
 
@@ -187,7 +187,7 @@ def _pool(parts: Sequence[SharedPartition], gpu: Gpu, mps_server_mib: float) -> 
     servers = sum(part.sharing.under_mps for part in parts)
     positions = tuple(number - 1 for part in parts for number in part.jobs)
     capacity_mib = float(whole_mib) - servers * mps_server_mib
-    return Pool(positions, capacity_mib, plain_mode(parts[0].sharing))
+    return Pool(positions, capacity_mib, parts[0].sharing.mode)
 
 
 def _partition(part: SharedPartition, gpu: Gpu) -> Partition:

@@ -40,12 +40,6 @@ IN_COMPANY = (
     "headroom",  # how much less a limit slows it, alone, than its share of the SMs suggests
     "mates_headroom",
     "headroom_times_mates_dram",
-    # Of client priorities; 0 in a mix where no job differs in them.
-    "log_in_order",  # replay with blocks strictly in order over replay
-    "prioritised",  # 1 in a mix with them
-    "comes_late",  # -1: first, 1: late
-    "mates_first_busy",  # as `mates_busy`, of those who come first
-    "mates_late_busy",
 )
 FEATURES = (*IN_COMPANY, *TRAITS, *(f"mates_{trait}" for trait in TRAITS))
 
@@ -60,7 +54,6 @@ def features(
         _of_replay(profiles, sharing, replayed, speed)
         | _of_load(jobs, speed)
         | _of_limits(profiles, jobs, _shares(sharing, len(profiles), gpu), gpu, speed)
-        | _of_priorities(sharing, replayed, jobs.busy * speed)
     )
     company = np.column_stack([columns[name] for name in IN_COMPANY])
     own = np.stack([traits(each, gpu) for each in profiles])
@@ -144,23 +137,6 @@ def _of_limits(
         "headroom": headroom,
         "mates_headroom": _mean_of_mates(headroom, jobs.busy * speed),
         "headroom_times_mates_dram": headroom * _of_mates(jobs.dram * speed),
-    }
-
-
-# Where someone starves in one replay and not in the other, the log may be any number.
-_MOST_IN_ORDER = 2.0
-
-
-def _of_priorities(sharing: Concurrent, replayed: Replayed, busy: Floats) -> dict[str, Floats]:
-    prioritised = float(sharing.mode == "mps-priority")
-    late = np.array(sharing.priorities) if prioritised else np.zeros(len(busy))
-    in_order = np.log(replayed.in_order_s / replayed.steps_s)
-    return {
-        "log_in_order": np.clip(in_order, -_MOST_IN_ORDER, _MOST_IN_ORDER),
-        "prioritised": np.full(len(busy), prioritised),
-        "comes_late": prioritised * (2 * late - 1),
-        "mates_first_busy": prioritised * _of_mates(busy * (1 - late)),
-        "mates_late_busy": prioritised * _of_mates(busy * late),
     }
 
 

@@ -20,12 +20,7 @@ from advisor.prediction.physics import replay_mix
 from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
 from advisor.prediction.utilisation_model import any_busy, capacity_steps, columns, seen_by_driver
 from advisor.sharing import Arrangement, Concurrent, Mps
-from advisor.sharing.traversal import (
-    instance_sets,
-    plain_mode,
-    together,
-    without_idle_limits,
-)
+from advisor.sharing.traversal import instance_sets, together, without_idle_limits
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S
 from advisor.workload.profile import Profile
 
@@ -124,8 +119,7 @@ def _shared(
 ) -> list[Interval]:
     sharing = without_idle_limits(sharing)
     if len(set(sharing.limits)) > 1:
-        limited = Mps(sharing.limits, sharing.priorities)
-        steps = under_unequal_limits(profiles, limited, gpu, model, play)
+        steps = under_unequal_limits(profiles, Mps(sharing.limits), gpu, model, play)
     else:
         everyone = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
         found = by_replay([everyone], gpu, model, play)
@@ -143,7 +137,7 @@ def _by_capacity(
     if any(each.gpu_s is None for each in bare):
         found = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]
         return [spanning(each) for each in zip(*found, strict=True)]
-    steps, plain = capacity_steps(bare, sharing), model.capacity.get(plain_mode(sharing))
+    steps, plain = capacity_steps(bare, sharing), model.capacity.get(sharing.mode)
     if steps is None or plain is None:
         # Nothing was fitted: between no loss and strict turns.
         turns = len(profiles)
@@ -179,7 +173,7 @@ def _bounded_by_limits(
     """
     shares = np.array(sharing.limits) / 100
     weight = min(1.0, (1 - float(np.exp(np.log(shares).mean()))) / (1 - _HARDLY_LIMITED))
-    free_s = _by_capacity(profiles, Mps(priorities=sharing.priorities), gpu, model)
+    free_s = _by_capacity(profiles, Mps(), gpu, model)
     limited = [whole_gpu(gpu).limited(limit) for limit in sharing.limits]
     return [
         between(free, step, weight).at_least(slowdown_on(profile, part).scaled(profile.step_s))

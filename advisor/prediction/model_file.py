@@ -66,7 +66,7 @@ class Model:
     Attributes:
         data: By GPU: the runs that it was fitted to.
         constants: By GPU: its own constants, if it has enough runs.
-        corrections: By mode, of `advisor.sharing.SHARED_MODES`, and of MPS with priorities.
+        corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: By mode, for profiles without a trace.
         alone: How far steps alone are from their profiles on a host of unknown speed.
         alone_on_known_cores: The same with profiles converted to the speed of the cores at hand.

@@ -40,10 +40,10 @@ _FLAT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A job that differs from the others in profile, limit or priority.
+    """A job that differs from the others in profile or limit.
 
     Attributes:
-        place: First place with that profile, limit and priority.
+        place: First place with that profile and limit.
         mates: Places of the other jobs, in order.
         sharing: Of all jobs.
     """
@@ -89,14 +89,12 @@ def under_unequal_limits(
 ) -> Floats | None:
     """Seconds of a step of each job: lower end, middle and upper end of 90 %, shape (3, jobs).
 
-    Copies of a job with the same limit and priority get one answer.
+    Copies of a job with the same limit get one answer.
 
     Returns:
         None without traces, or without a correction of limits.
     """
-    limits, priorities = sharing.limits, sharing.priorities or (0,) * len(profiles)
-    names = [each.name for each in profiles]
-    kinds = list(zip(names, limits, priorities, strict=True))
+    kinds = list(zip([each.name for each in profiles], sharing.limits, strict=True))
     order = sorted(range(len(kinds)), key=lambda at: kinds[at])
     places = {kind: at for at, kind in reversed(list(enumerate(kinds)))}
     jobs = [_Job(place, tuple(at for at in order if at != place), sharing)

@@ -79,14 +79,11 @@ def replay_mix(
         shared = replay_naive(played, physics.slicing, effort, log=log)
     else:
         limits = [sharing.limits[at] for at in order if sharing.limits]
-        priorities = [sharing.priorities[at] for at in order if sharing.priorities]
         shares = limit_shares(limits, gpu.sms) or [1.0] * len(played)
         powers = [1.0] * len(played)
         if limits:
             powers = [limit_exponent(each, gpu, physics.bandwidth) for each in ordered]
-        shared = replay_mps(
-            played, shares, powers, physics.ceded, effort, priorities=priorities, log=log
-        )
+        shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
     log[:, 0] = [order[int(job)] if job >= 0 else job for job in log[:, 0]]
     alone_s = np.array([each.step_s for each in profiles])
     return mean_of_copies(np.maximum(shared[np.argsort(order)], alone_s), profiles, sharing)
@@ -97,10 +94,8 @@ def _one_order(profiles: Sequence[Profile], sharing: Concurrent) -> list[int]:
 
     Where two are ready at once the first goes first, which can be felt for many steps.
     """
-    kinds = list(zip_longest(
-        [each.name for each in profiles], [each.step_s for each in profiles],
-        sharing.limits, sharing.priorities, fillvalue=0,
-    ))  # fmt: skip
+    names, steps_s = [each.name for each in profiles], [each.step_s for each in profiles]
+    kinds = list(zip_longest(names, steps_s, sharing.limits, fillvalue=0))
     return sorted(range(len(profiles)), key=kinds.__getitem__)
 
 
@@ -112,14 +107,11 @@ class Replayed:
         steps_s: With the fitted constants, shape (jobs,).
         ceding_s: With more SMs ceded, shape (jobs,).
         packing_s: With blocks packed more closely, shape (jobs,).
-        in_order_s: With blocks strictly in order, shape (jobs,); `steps_s` where no job differs in
-            priority.
     """
 
     steps_s: Floats
     ceding_s: Floats
     packing_s: Floats
-    in_order_s: Floats
 
 
 # Divisors of the effort of replays with moved constants, of which only the change is used.
@@ -137,17 +129,11 @@ def replay_variants(
     physics: Physics,
     effort: Effort = Effort(),  # noqa: B008 - frozen
 ) -> list[tuple[Physics, Effort]]:
-    """The replays that `combined_variants` takes.
-
-    As fitted, with each constant moved, and with blocks in order where jobs differ in priority.
-    """
+    """The replays that `combined_variants` takes: as fitted, and with each constant moved."""
     if not sharing.under_mps:  # time slicing has no such constants
         return [(physics, effort)]
     briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
-    moved = [(each, briefly) for each in _doubts(physics)]
-    if sharing.mode == "mps-priority":
-        moved.append((physics, replace(effort, in_order=True)))
-    return [(physics, effort), *moved]
+    return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
 
 
 def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
@@ -156,14 +142,13 @@ def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
     if steps_s is None:
         return None
     played = [steps_s if each is None else each for each in others]
-    return Replayed(steps_s, *played, *[steps_s] * (3 - len(played)))
+    return Replayed(steps_s, *played, *[steps_s] * (2 - len(played)))
 
 
 def mean_of_copies(
     values: Floats, profiles: Sequence[Profile], sharing: PartitionSharing
 ) -> Floats:
     """`values` with the mean for copies of a job, which replay starts at different points."""
-    names = [each.name for each in profiles]
-    kinds = list(zip_longest(names, sharing.limits, sharing.priorities))
+    kinds = list(zip_longest([each.name for each in profiles], sharing.limits))
     means = {kind: values[[other == kind for other in kinds]].mean() for kind in set(kinds)}
     return np.array([means[kind] for kind in kinds])

@@ -33,7 +33,6 @@ from advisor.sharing.traversal import (
     check_count,
     instance_sets,
     one_at_a_time,
-    plain_mode,
     without_idle_limits,
 )
 from advisor.workload.profile import Profile
@@ -142,10 +141,9 @@ class Predictor:
         """GPUs whose runs stand in for those of this one, which the model lacks."""
         if sharing.mode == "serial":
             return ()
-        model, mode = self.model, sharing.mode
-        taught: tuple[str, ...] = (*model.data,)
-        if plain_mode(sharing) in SHARED_MODES:
-            taught = model.learnt_on(mode) or model.learnt_on(plain_mode(sharing))
+        taught: tuple[str, ...] = (*self.model.data,)
+        if sharing.mode in SHARED_MODES:
+            taught = self.model.learnt_on(sharing.mode)
         return () if self.gpu.key in taught else taught
 
     def _risks(
@@ -215,7 +213,7 @@ class Predictor:
         """The law of power and activity; jobs in turn have the law of a job alone."""
         jobs = 1 if sharing.mode == "serial" else len(profiles)
         power = self.model.of(self.gpu).power
-        return power.law(plain_mode(sharing), jobs, sharing.keeps_sms_apart)
+        return power.law(sharing.mode, jobs, sharing.keeps_sms_apart)
 
     def _drawn(
         self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement

@@ -3,16 +3,14 @@
 **MPS.** Kernels of different tenants run side by side: in the order in which they became ready
 their blocks start on SMs with room for them, up to their tenants' limits. A grid of several waves
 makes later kernels wait until its last blocks have started, but for a few that start where blocks
-of its own end. Kernels that are on the SMs together share, in proportion, what these do. Where
-tenants differ in priority, blocks of the lower start last, and run to their end once started;
-there `Effort.in_order` asks for the order of blocks alone, in which nobody leaves room for others.
+of its own end. Kernels that are on the SMs together share, in proportion, what these do.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
 nothing to run soon yields, and so does one whose host waited for what it ran; copies between host
 and GPU need no slice, and their owner is idle meanwhile. In both the hosts launch on, each at its
 own pace.
 
-`engine`, `time_slice_engine`, `priority_engine` and `block_order_engine` are compiled, once for
-many processes (see `engine_file`); `tests/prediction/slow_replay.py` says it plainly.
+`engine` and `time_slice_engine` are compiled, once for many processes (see `engine_file`);
+`tests/prediction/slow_replay.py` says it plainly.
 """
 
 from collections.abc import Sequence
@@ -23,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from advisor.prediction import replay_loops
-from advisor.prediction.engine_layout import BLOCKS, GAP, NEVER
+from advisor.prediction.engine_layout import NEVER
 from advisor.prediction.kernel_pace import sm_pace
-from advisor.prediction.trace import QUEUED_GAP_S, Floats, ReplayTrace
+from advisor.prediction.trace import Floats, ReplayTrace
 from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
 
 
@@ -39,13 +37,11 @@ class Effort:
 
     Attributes:
         steps: Steps of the slowest tenant, counted at its pace alone times the tenants.
-        events: Kernel starts and ends, over all tenants; in order, moments at which blocks end.
-        in_order: Where tenants differ in priority, let blocks start strictly in order.
+        events: Kernel starts and ends, over all tenants.
     """
 
     steps: float = 4.0
     events: int = 80_000
-    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +85,14 @@ _BRIEF_S = 10e-6
 # Copies of a job have the same, and so do most of the mixes of one question.
 @lru_cache(maxsize=128)
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
-    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (8, kernels)."""
+    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (7, kernels)."""
     pace = sm_pace(script.demand, limit, exponent)
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
     drain_s = np.where((waves > 1) & (wave_s >= _BRIEF_S), wave_s, 0.0)
     return np.stack([
         script.launch_s, duration_s, np.minimum(script.demand, limit),
-        limit * np.minimum(1, waves), drain_s, wave_s, np.minimum(NEVER, script.waits_s),
+        limit * np.minimum(1, waves), drain_s, np.minimum(NEVER, script.waits_s),
         script.in_turns,
     ])  # fmt: skip
 
@@ -112,9 +108,6 @@ _ROUNDS = 12
 # off at both ends leave steps of 2,313 jobs 0.1 points further from those measured.
 _NAIVE_EFFORT = 5
 
-# Times the events where blocks start in order, since each wave of a kernel has some of its own.
-_IN_ORDER_EFFORT = 4
-
 # The log for a caller that does not need one.
 UNLOGGED = np.zeros((0, 4))
 
@@ -126,7 +119,6 @@ def replay_mps(
     ceded: float,
     effort: Effort,
     *,
-    priorities: Sequence[int] = (),
     log: Floats = UNLOGGED,
 ) -> Floats:
     """Seconds of a step of each tenant under MPS, shape (tenants,).
@@ -139,21 +131,11 @@ def replay_mps(
         ceded: Share of the GPU's block slots that a kernel leaves, while it starts blocks, to those
             that became ready after it, 0..1.
         effort: How long to replay.
-        priorities: Of each tenant, 0 or 1: blocks of 1 start where no other's wait to, and a few in
-            between; a block that runs is not taken off its SM. Empty: all alike.
         log: Filled, up to its length, with tenant, kernel of its trace, start and end of what
             runs, shape (rows, 4), in seconds.
     """
     columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
-    if len(set(priorities)) < 2:
-        return replay_loops.mps(*columns, ceded, horizon_s, effort.events, log)
-    late = np.array(priorities)
-    columns[2][GAP] = np.maximum(columns[2][GAP], QUEUED_GAP_S)  # in it blocks of others start
-    if effort.in_order:
-        columns[1][BLOCKS] = np.concatenate([each.waves for each in scripts])
-        ends = _IN_ORDER_EFFORT * effort.events
-        return replay_loops.mps_in_order(*columns, late, horizon_s, ends, log)
-    return replay_loops.mps_by_priority(*columns, late, ceded, horizon_s, effort.events, log)
+    return replay_loops.mps(*columns, ceded, horizon_s, effort.events, log)
 
 
 def replay_naive(

@@ -10,21 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.prediction.engine_layout import (
-    BLOCKS,
-    COHORTS,
     DEMAND,
     DURATION,
     DUST,
     HOST_START,
-    LATE_RATE,
-    LATE_SINCE,
     LAUNCH,
     LEFT,
     LOOPS,
     NEVER,
     RATE,
     SINCE,
-    WAITING,
 )
 from advisor.prediction.trace import Floats
 
@@ -53,50 +48,6 @@ def mps(
     return _steps_s(
         "mps", starts, kernels, paces, log, max_events, horizon_s, at, state, ceded,
         _queues(len(at)), current,
-    )  # fmt: skip
-
-
-def mps_by_priority(  # noqa: PLR0913, PLR0917 - as the compiled loop takes them
-    starts: _Indices,
-    kernels: Floats,
-    paces: Floats,
-    late: _Indices,
-    ceded: float,
-    horizon_s: float,
-    max_events: int,
-    log: Floats,
-) -> Floats:
-    """As `mps`, where some tenants come `late`: 0 or 1 each, shape (tenants,)."""
-    at, state = _begin(starts, kernels)
-    current = np.zeros((8, len(at)))
-    current[:LATE_RATE], current[LATE_SINCE] = kernels[DEMAND : DEMAND + LATE_RATE, at], NEVER
-    return _steps_s(
-        "mps_by_priority", starts, kernels, paces, log, max_events, horizon_s, at, state, ceded,
-        _queues(len(at)), current, late,
-    )  # fmt: skip
-
-
-def mps_in_order(
-    starts: _Indices,
-    kernels: Floats,
-    paces: Floats,
-    late: _Indices,
-    horizon_s: float,
-    max_events: int,
-    log: Floats,
-) -> Floats:
-    """As `mps_by_priority`, with nothing ceded or left: blocks start strictly in order.
-
-    `kernels` has `BLOCKS` in place of `DRAIN`; `log` stays as it is.
-    """
-    at, state = _begin(starts, kernels)
-    tenants = len(at)
-    blocks = np.zeros((2, tenants))
-    blocks[WAITING] = kernels[BLOCKS, at]
-    ends, shares = np.zeros((2, tenants, COHORTS))
-    return _steps_s(
-        "mps_in_order", starts, kernels, paces, log, max_events, horizon_s, at, state,
-        _queues(tenants), blocks, late, np.zeros(tenants, np.int64), ends, shares,
     )  # fmt: skip
 
 

@@ -25,11 +25,6 @@ from advisor.workload.profile import Profile
 # A short replay suffices to choose among mixes.
 _TO_CHOOSE = Effort(events=4_000)
 
-# Factor on the log of an interval's ends over its middle with priorities, which have the doubts of
-# MPS without them. Intervals so wide hold 90 % of 160 jobs with priorities on an H200, families
-# left out, for a model of runs on it alone, and 95 % of 320 on it and an H100 for one of both.
-_BORROWED = 1.2
-
 # `physics.replay_mix`, or what remembers its answers.
 ReplayFunction = Callable[[Sequence[Profile], Concurrent, Gpu, Physics, Effort], Floats | None]
 
@@ -91,8 +86,6 @@ def _of_one_mode(
         near, alone_s = correction.near(asked), np.array([each.step_s for each in jobs])
         middle = corrected(replayed_s, correction.log_correction(near), alone_s)
         low, high = correction.log_bounds(jobs, near, middle)
-        if sharing.mode == "mps-priority":
-            low, high = _BORROWED * low, _BORROWED * high
         if sharing.mode == "naive":
             of_mates = [
                 mates_spread(mix.profiles, replayed.steps_s)[list(mix.asked)]
@@ -138,7 +131,7 @@ def brief_steps(
     with one_thread():
         for sharing, replayed_s in zip(sharings, replays, strict=True):
             assert replayed_s is not None, "only profiles with traces are estimated"
-            rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 4))
+            rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 3))
             log_correction = correction.log_correction(correction.near(rows))
             found.append(corrected(replayed_s, log_correction, alone_s))
     return np.array(found)

@@ -86,7 +86,7 @@ def naive(
 ):  # fmt: skip
     """`_in_turn` of arrays at these addresses: of `tenants`, with `total` kernels."""
     return _in_turn(
-        carray(starts, tenants + 1), carray(kernels, (8, total)), carray(paces, (3, tenants)),
+        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
         (slice_s, patience_s, switch_s), horizon_s, max_events, carray(log, (rows, 4)),
         carray(at, tenants), carray(state, (4, tenants)), carray(done, (2, tenants)),
     )  # fmt: skip

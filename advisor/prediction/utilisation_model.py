@@ -189,7 +189,7 @@ def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float
             return tuple(profile.step_s for profile in profiles)
         case "naive":
             return _shared(profiles, [_busy_s(each, 1) for each in profiles], NAIVE_CAPACITY)
-        case "mps" | "mps-limits" | "mps-priority":
+        case "mps" | "mps-limits":
             parts = [limit / 100 for limit in sharing.limits] or [1.0] * len(profiles)
             busy = [_busy_s(each, part) for each, part in zip(profiles, parts, strict=True)]
             return _shared(profiles, busy, MPS_CAPACITY / _activity(profiles))

@@ -63,11 +63,6 @@ def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) ->
         case "mps-limits":
             ends = [whole * each for each in limit_shares(sharing.limits, gpu.sms)]
             hints = [f"at most {cap:g} % of the SMs" for cap in sharing.limits]
-        case "mps-priority":
-            shares = limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs
-            ends = [whole * each for each in shares]
-            hints = ["SMs after" if late else "SMs before" for late in sharing.priorities]
-            hints = [f"{hint} the jobs of the other priority" for hint in hints]
         case "serial":
             ends, hints = [whole] * jobs, ["all SMs, one job after another"] * jobs
         case "naive":

@@ -38,7 +38,7 @@ class ModeWords(NamedTuple):
 # So that a mode without words is a mistake that the type checker finds.
 _ByMode = TypedDict("_ByMode", {
     "serial": ModeWords, "naive": ModeWords, "mps": ModeWords, "mps-limits": ModeWords,
-    "mps-priority": ModeWords, "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
+    "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
 })  # fmt: skip
 _WORDS: _ByMode = {
     "serial": ModeWords(
@@ -64,12 +64,6 @@ _WORDS: _ByMode = {
         "MPS with limits",
         "Memory adds up; a limit is a cap, so the jobs' SMs may overlap.",
         notation="mps=: per cent of the SMs that each may use",
-    ),
-    "mps-priority": ModeWords(
-        "mps with priorities",
-        "MPS with client priorities",
-        "Memory adds up; SMs that come free go to jobs of priority 0 first.",
-        notation="priority: 0 goes before 1",
     ),
     "mig": ModeWords(
         "mig, estimated",
@@ -124,10 +118,6 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
             [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
         )
         return ", ".join([f"of the SMs at most {first}", *rest])
-    if sharing.mode == "mps-priority":
-        ahead = [job for job, each in zip(jobs, sharing.priorities, strict=True) if not each]
-        limits = "; limits are per cent of the SMs" if sharing.limits else ""
-        return f"{', '.join(_counted(ahead))} before the others{limits}"
     if sharing.mode == "phases":
         together = running_together(sharing, len(jobs))
         return ", then ".join(_named([at + 1 for at in each], jobs) for each in together)

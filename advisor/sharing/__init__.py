@@ -1,7 +1,6 @@
 """The ways in which jobs share one GPU, as values, and the words that name them.
 
-``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, one for each job),
-``mps/priority=0,1`` and ``mps=43,57/priority=0,1`` (a client priority for each job, 0 first) and
+``serial``, ``naive``, ``mps``, ``mps=43,57`` (limits in per cent, one for each job) and
 ``mig=3g.71gb,4g.71gb@0`` (an instance for each job, ``@start`` in memory slices if it matters).
 
 These forms name jobs by their numbers from 1, in the order in which they were given:
@@ -14,7 +13,6 @@ These forms name jobs by their numbers from 1, in the order in which they were g
 """
 
 from advisor.sharing.modes import (
-    SCORED_MODES,
     SHARED_MODES,
     Concurrent,
     Instance,
@@ -39,7 +37,6 @@ from advisor.sharing.nested import (
 from advisor.sharing.parse import parse_sharing
 
 __all__ = [
-    "SCORED_MODES",
     "SHARED_MODES",
     "Arrangement",
     "Concurrent",

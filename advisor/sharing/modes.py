@@ -1,7 +1,7 @@
 """The four ways to share a GPU in which nothing is nested.
 
-Every way to share has a `mode`, `limits` and `priorities` (empty where no job on the whole GPU has
-one) and `instances` (empty without MIG). Most code asks for these instead of the type.
+Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
+`instances` (empty without MIG). Most code asks for these instead of the type.
 """
 
 from collections.abc import Sequence
@@ -11,15 +11,12 @@ from typing import ClassVar, Literal, Self
 from advisor.english import counted
 from advisor.errors import InvalidInput
 
-Mode = Literal["serial", "naive", "mps", "mps-priority", "mps-limits", "phases", "mig", "hybrid"]
+Mode = Literal["serial", "naive", "mps", "mps-limits", "phases", "mig", "hybrid"]
 """The name under which plans and runs are fitted, sorted and reported, simplest to set up first;
 "mig": a job on each instance; "hybrid": instances that are shared or divided."""
 
 SHARED_MODES: tuple[Mode, ...] = ("naive", "mps", "mps-limits")
-"""Those in which jobs have the whole GPU at the same time and none comes before another."""
-
-SCORED_MODES: tuple[Mode, ...] = (*SHARED_MODES, "mps-priority")
-"""All in which they have it at the same time: predictions of these are scored, each apart."""
+"""Those in which jobs have the whole GPU at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,6 @@ class _WithoutMps:
     __slots__ = ()
     mode: ClassVar[Mode]
     limits: ClassVar[tuple[float, ...]] = ()
-    priorities: ClassVar[tuple[int, ...]] = ()
     instances: ClassVar[tuple[Instance, ...]] = ()
     under_mps: ClassVar[bool] = False
     keeps_sms_apart: ClassVar[bool] = False
@@ -73,15 +69,12 @@ class Mps:
     Attributes:
         limits: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` of each job, in per cent, shape (jobs,);
             empty if no job has one. A cap, not a reservation: the sum may exceed 100.
-        priorities: ``CUDA_MPS_CLIENT_PRIORITY`` of each job, shape (jobs,): 0, the default, or 1,
-            which comes after 0; empty if none is set.
 
     Raises:
-        InvalidInput: A limit or priority is impossible, or there are not equally many of both.
+        InvalidInput: A limit is impossible.
     """
 
     limits: tuple[float, ...] = ()
-    priorities: tuple[int, ...] = ()
     instances: ClassVar[tuple[Instance, ...]] = ()
     under_mps: ClassVar[bool] = True
 
@@ -93,29 +86,15 @@ class Mps:
                 f"an MPS limit is a per cent of the SMs: {small[0]:g} % is less than the two SMs "
                 f"that a client gets of any GPU. Did you mean {100 * small[0]:g}?"
             )
-        if unknown := [each for each in self.priorities if each not in (0, 1)]:
-            raise InvalidInput(f"an MPS priority is 0 (first) or 1, got {unknown[0]}")
-        if self.limits and self.priorities and len(self.limits) != len(self.priorities):
-            raise InvalidInput(
-                f"{self}: {counted(len(self.limits), 'limit')} and "
-                f"{counted(len(self.priorities), 'priority')}. Give each job both"
-            )
 
     @property
     def mode(self) -> Mode:
-        """``"mps"``; or a mode of its own with limits, or with priorities that differ."""
-        if len(set(self.priorities)) > 1:
-            return "mps-priority"
+        """``"mps"``; or a mode of its own with limits."""
         return "mps-limits" if self.limits else "mps"
 
     def among(self, places: Sequence[int]) -> Self:
-        """How the jobs at `places` share while the others are not running.
-
-        Priorities that are all equal have no effect, and are left out.
-        """
-        priorities = tuple(self.priorities[at] for at in places) if self.priorities else ()
-        limits = tuple(self.limits[at] for at in places) if self.limits else ()
-        return type(self)(limits, priorities if len(set(priorities)) > 1 else ())
+        """How the jobs at `places` share while the others are not running."""
+        return type(self)(tuple(self.limits[at] for at in places) if self.limits else ())
 
     @property
     def keeps_sms_apart(self) -> bool:
@@ -124,8 +103,7 @@ class Mps:
 
     def __str__(self) -> str:
         limits = "=" + ",".join(f"{limit:g}" for limit in self.limits) if self.limits else ""
-        order = "/priority=" + ",".join(map(str, self.priorities)) if self.priorities else ""
-        return f"mps{limits}{order}"
+        return f"mps{limits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +113,6 @@ class Mig:
     instances: tuple[Instance, ...]
     mode: ClassVar[Mode] = "mig"
     limits: ClassVar[tuple[float, ...]] = ()
-    priorities: ClassVar[tuple[int, ...]] = ()
     keeps_sms_apart: ClassVar[bool] = False
 
     def __str__(self) -> str:
@@ -154,20 +131,17 @@ def check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
 
     Args:
         jobs: Their numbers, from 1.
-        sharing: With one limit for each of `jobs` if it has limits; likewise priorities.
+        sharing: With one limit for each of `jobs` if it has limits.
 
     Raises:
-        InvalidInput: There is no job, a job is named twice, or limits or priorities are for more or
-            fewer jobs.
+        InvalidInput: There is no job, a job is named twice, or limits are for more or fewer jobs.
     """
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
     check_once(jobs)
-    given = sharing.limits or sharing.priorities
-    if given and len(given) != len(jobs):
-        what = "limit" if sharing.limits else "priority"
+    if sharing.limits and len(sharing.limits) != len(jobs):
         raise InvalidInput(
-            f"{sharing}: {counted(len(given), what)} for {counted(len(jobs), 'job')}"
+            f"{sharing}: {counted(len(sharing.limits), 'limit')} for {counted(len(jobs), 'job')}"
         )
 
 

@@ -96,7 +96,6 @@ class Hybrid:
     places: tuple[Place, ...]
     mode: ClassVar[Mode] = "hybrid"
     limits: ClassVar[tuple[float, ...]] = ()
-    priorities: ClassVar[tuple[int, ...]] = ()
     keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -192,7 +191,6 @@ class Phases:
     groups: tuple[Group | Hybrid, ...]
     mode: ClassVar[Mode] = "phases"
     limits: ClassVar[tuple[float, ...]] = ()
-    priorities: ClassVar[tuple[int, ...]] = ()
     keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -10,13 +10,11 @@ _PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive()}
 _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
 _JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
 _INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
-_SETTINGS = r"(?:=[\d.,]+)?(?:/priority=[\d,]+)?"
+_SETTINGS = r"(?:=[\d.,]+)?"
 _SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps{_SETTINGS}))?"
 
 _LIMIT = r"\d{1,3}(?:\.\d+)?"
-_MPS = re.compile(
-    rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?(?:/priority=(?P<priorities>\d(?:,\d)*))?"
-)
+_MPS = re.compile(rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?")
 _PLACED = re.compile(_INSTANCE)
 _SLOT = re.compile(_INSTANCE + _SHARED)
 _COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
@@ -34,6 +32,10 @@ def parse_sharing(text: str) -> Sharing:
         InvalidInput: `text` has none of the forms in this package's docstring.
     """
     words = _TIME_SLICING.sub("naive", text.strip().lower())
+    if "/priority" in words:
+        raise InvalidInput(
+            f"{text!r}: MPS client priorities were removed; use MPS limits, such as mps=100,43"
+        )
     if ";" in words:
         return Phases(tuple(_group(part, text) for part in words.split(";")))
     if "[" in words:
@@ -48,13 +50,8 @@ def _whole(words: str, text: str) -> PartitionSharing:
     if plain := _PLAIN.get(words):
         return plain
     if match := _MPS.fullmatch(words):
-        limits, priorities = _listed(match["limits"]), _listed(match["priorities"])
-        return Mps(tuple(map(float, limits)), tuple(map(int, priorities)))
+        return Mps(tuple(map(float, match["limits"].split(","))) if match["limits"] else ())
     raise _refusal(text)
-
-
-def _listed(words: str | None) -> list[str]:
-    return words.split(",") if words else []
 
 
 def _group(words: str, text: str) -> Group | Hybrid:
@@ -126,8 +123,8 @@ def _refusal(text: str) -> InvalidInput:
     return InvalidInput(
         f"{text!r} is not a sharing.{_slip(text)} "
         f"Use serial, naive, mps, mps=43,57 (limits in per cent, one a job), "
-        f"mps/priority=0,1 (0 before 1, one a job; after limits, too), mig=3g.71gb,4g.71gb "
-        f"(an instance a job, with @start where it matters), mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 "
+        f"mig=3g.71gb,4g.71gb (an instance a job, with @start where it matters), "
+        f"mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 "
         f"(numbers of the jobs on each instance, and how they share it), "
         f"mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] (one group of jobs "
         f"after another)"

@@ -36,7 +36,7 @@ def named_jobs(sharing: Sharing) -> tuple[int, ...]:
     """Numbers of the jobs that `sharing` mentions, increasing; empty: it suits any jobs."""
     if isinstance(sharing, Hybrid | Phases):
         return tuple(sorted(sharing.jobs))
-    given = sharing.limits or sharing.priorities or sharing.instances
+    given = sharing.limits or sharing.instances
     return tuple(range(1, len(given) + 1))
 
 
@@ -44,7 +44,7 @@ def check_count(sharing: Sharing, jobs: int) -> None:
     """Check that `sharing` is one for `jobs` jobs.
 
     Raises:
-        InvalidInput: It has more or fewer limits, priorities or instances, or names other jobs.
+        InvalidInput: It has more or fewer limits or instances, or names other jobs.
     """
     named = named_jobs(sharing)
     if named in ((), tuple(range(1, jobs + 1))):
@@ -54,7 +54,7 @@ def check_count(sharing: Sharing, jobs: int) -> None:
             f"{sharing}: it names job {', '.join(map(str, named))} of {counted(jobs, 'job')}. "
             f"Name each of them once."
         )
-    what = "limit" if sharing.limits else "priority" if sharing.priorities else "instance"
+    what = "limit" if sharing.limits else "instance"
     raise InvalidInput(
         f"{sharing}: {counted(len(named), what)} for {counted(jobs, 'job')}. Give one for each "
         f"job, in order."
@@ -77,13 +77,6 @@ def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
     """Whether each of so many jobs has all of the GPU while it runs, so that it is as alone."""
     shared = together(without_idle_limits(sharing))
     return sharing.mode == "serial" or (jobs == 1 and shared is not None and not shared.limits)
-
-
-def plain_mode(sharing: Sharing) -> Mode:
-    """The mode of `sharing` without its priorities."""
-    if sharing.mode != "mps-priority":
-        return sharing.mode
-    return "mps-limits" if sharing.limits else "mps"
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:

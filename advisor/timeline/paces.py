@@ -119,9 +119,6 @@ def _places(sharing: Sharing, most: int) -> tuple[object, ...]:
             return (None,) * most
         case "mps-limits":
             return sharing.limits
-        case "mps-priority":
-            limits = sharing.limits or (None,) * len(sharing.priorities)
-            return tuple(zip(limits, sharing.priorities, strict=True))
         case "mig":
             return tuple(each.profile for each in sharing.instances)
         case "hybrid" | "phases":

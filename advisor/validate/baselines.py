@@ -48,7 +48,7 @@ def fair_share(
     match sharing.mode:
         case "serial":
             shares = [1.0] * len(profiles)
-        case "naive" | "mps" | "mps-limits" | "mps-priority":
+        case "naive" | "mps" | "mps-limits":
             shares = [limit / 100 for limit in sharing.limits]
             shares = shares or [1 / len(profiles)] * len(profiles)
         case "mig" | "hybrid" | "phases":

@@ -14,10 +14,7 @@ from advisor.validate.selection import SPLIT
 if TYPE_CHECKING:
     from rich.console import Group
 
-MODE_WORDS = {
-    "serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits",
-    "mps-priority": "MPS priorities",
-}  # fmt: skip
+MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
     MODEL: "this model",
     AT_RANDOM: "a random choice",

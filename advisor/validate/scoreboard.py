@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from advisor.prediction.job_features import is_gpu_bound
-from advisor.sharing import SCORED_MODES, Mode
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.validate.evaluate import Drift, Evaluation
 from advisor.validate.noise_and_coverage import coverage_of, mean_width, noise_of
 from advisor.validate.predicted_and_measured import (
@@ -53,7 +53,7 @@ class Scores:
     def pooled(self, host: str = ALL, view: View = "raw") -> tuple[ScoreRow, ...]:
         """Of one host, or all: for each mode all jobs, then GPU-bound and host-bound ones."""
         rows = [r for r in self.rows if (r.view, r.host, r.degree) == (view, host, None)]
-        return tuple(sorted(rows, key=lambda row: SCORED_MODES.index(row.mode)))
+        return tuple(sorted(rows, key=lambda row: SHARED_MODES.index(row.mode)))
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ class _ScoredPart:
 
 
 def _by_degree(evaluation: Evaluation) -> Iterator[_ScoredPart]:
-    for mode in SCORED_MODES:
+    for mode in SHARED_MODES:
         if runs := runs_of_mode(evaluation.runs, mode):
             everything = _ScoredPart(runs=runs, mode=mode)
             yield everything
@@ -131,7 +131,7 @@ def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
     for view, runs in views.items():
         for host in (ALL, *dict.fromkeys(at.values())):
             there = [run for run in runs if host in (ALL, at[run.run.id])]
-            for mode in SCORED_MODES:
+            for mode in SHARED_MODES:
                 part = _ScoredPart(runs=runs_of_mode(there, mode), view=view, host=host, mode=mode)
                 for bound in BOUNDS:
                     wanted = replace(part, bound=bound)

@@ -12,6 +12,9 @@ from typing import Any
 from advisor.errors import InvalidInput
 from advisor.workload.files import read_bytes, shown
 
+REMOVED_FIELDS = frozenset({"mps_client_priority"})
+"""Fields of files that earlier versions wrote; readers ignore them."""
+
 # Ours have 90 KiB at most, and the standard library reads a megabyte a second.
 MOST_TOML_BYTES = 2**20
 # Ours are nested 8 deep at most.

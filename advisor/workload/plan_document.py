@@ -45,7 +45,6 @@ class DocumentedJob:
     cores: tuple[int, int] | None
     mps_limit_percent: float | None
     memory_cap_mib: int | None
-    mps_client_priority: int | None = None
     protect: float | None = None
     script: Script | None = None
     step_s: StepRange | None = None

@@ -3,13 +3,14 @@
 The only importer of pydantic, and only when something is read.
 """
 
+import json
 import re
 from codecs import BOM_UTF8
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
-from advisor.workload.documents import parse_json
+from advisor.workload.documents import REMOVED_FIELDS, parse_json
 from advisor.workload.refusals import no_record, refusal
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def parse_record(
 
     text = text.removeprefix(BOM_UTF8) if isinstance(text, bytes) else text  # as editors write it
     try:
-        record: _Record | None = _adapter(kind).validate_json(text)  # type: ignore[arg-type]  # types do hash
+        record: _Record | None = _adapter(kind).validate_json(_without_removed(text))  # type: ignore[arg-type]  # types do hash
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False, include_input=False)
         raise InvalidInput(_ended(f"{where}: {refusal(kind, wrong)}", remedy)) from None
@@ -63,6 +64,24 @@ def parse_record(
     if _may_repeat_keys(text):  # of which pydantic takes the last
         parse_json(text, where, remedy, of_a_type=True)
     return record
+
+
+_REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:')
+
+
+def _without_removed(text: str | bytes) -> str | bytes:
+    """Return the JSON `text` without `REMOVED_FIELDS`; unchanged if it is not JSON."""
+    content = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    if not _REMOVED.search(content):
+        return text
+    try:
+        return json.dumps(json.loads(content, object_hook=_kept))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _kept(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in REMOVED_FIELDS}
 
 
 def _ended(said: str, remedy: str) -> str:

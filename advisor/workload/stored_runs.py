@@ -1,19 +1,37 @@
 """Reads runs: the shipped ones and those of the user, from JSON Lines files."""
 
+import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.english import counted
+from advisor.errors import AdvisorWarning
 from advisor.workload.files import read_bytes, shown
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.store import data_folders
 
+# How a run names MPS client priorities, as runs of earlier versions do.
+_PRIORITIES = re.compile(rb'"sharing"\s*:\s*"[^"]*/priority=')
+
 
 def read_runs(path: Path) -> tuple[Run, ...]:
-    """The runs in a JSON Lines file, in its order."""
+    """Return the runs in a JSON Lines file, in its order, and skip those with MPS priorities."""
     where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
-    return tuple(parse_record(Run, line, f"{where}:{number}") for number, line in lines if line)
+    runs = [
+        None if _PRIORITIES.search(line) else parse_record(Run, line, f"{where}:{number}")
+        for number, line in lines
+        if line
+    ]
+    if skipped := runs.count(None):
+        message = (
+            f"skipped {counted(skipped, 'run')} with MPS priorities in {where}: the mode was "
+            f"removed"
+        )
+        warnings.warn(message, AdvisorWarning, stacklevel=1)
+    return tuple(run for run in runs if run is not None)
 
 
 def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:

@@ -7,8 +7,6 @@ of its 5 %, 50 % and 95 % points. Words for people are left out.
 import json
 import re
 
-# Plans of this mode are not compared.
-_LEFT_OUT = "priority"
 _LINES = {  # of exported files
     "jobs": r"^(ADVISOR_JOB=|.*\bsrun\b|.*ADVISOR_JOB=\d)",
     "limits": r"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=\d",
@@ -70,7 +68,7 @@ def _plan(plan, *, exact=False):
 
 
 def _recommended(document):
-    plans = [plan for plan in document["plans"] if _LEFT_OUT not in plan["sharing"]]
+    plans = document["plans"]
     if search := plans[0].get("search"):
         assert search["in_time"], "the search ended by the clock: ask for less"
         assert search["seconds"] < 20, "the search nearly ended by the clock: ask for less"
@@ -95,7 +93,6 @@ def _added(document):
             }
         )
         for plan in document["plans"]
-        if _LEFT_OUT not in plan["sharing"]
     ]
 
 
@@ -151,7 +148,6 @@ def _copies(document):
             }
         )
         for each in rows
-        if _LEFT_OUT not in each["sharing"]
     ]
 
 

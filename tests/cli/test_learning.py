@@ -8,6 +8,7 @@ import pytest
 from advisor.hardware.catalogue import gpu, keep_gpu
 from advisor.measure.shared.planned_run import mixes_of
 from advisor.workload.files import MODEL_FILE
+from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
@@ -74,6 +75,17 @@ def test_validate_compares_runs_and_exits_with_5_when_one_is_outside(advisor, tm
     append_run(tmp_path / "runs.jsonl", synthetic.run(JOBS, "mps", slowdown=90, run_id="far"))
     said = advisor("validate", "--from", tmp_path / "runs.jsonl", "--out", tmp_path / "kept")
     assert (said.code, "outside" in said.err) == (5, True)
+
+
+@pytest.mark.filterwarnings("default")
+def test_runs_of_a_removed_mode_are_skipped_and_counted_on_stderr(advisor, tmp_path):
+    file = tmp_path / "runs.jsonl"
+    for sharing, count in (("mps/priority=0,1", 12), ("mps", 1)):
+        for number in range(count):
+            append_run(file, synthetic.run(JOBS, sharing, run_id=f"{sharing}-{number}"))
+    said = advisor("validate", "--from", file, "--out", tmp_path / "kept")
+    assert said.err.count("warning: skipped 12 runs with MPS priorities in") == 1
+    assert len(read_runs(tmp_path / "kept" / GPU / "runs" / "validation.jsonl")) == 1
 
 
 @pytest.fixture(params=["h100-sxm-80gb", UNLISTED])

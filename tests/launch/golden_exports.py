@@ -16,7 +16,6 @@ PLANS = {
     "naive": handed("naive"),
     "mps": handed("mps"),
     "limits": handed("mps=43,57.5"),
-    "priorities": handed("mps=43,100/priority=0,1"),
     "limits-above-100": handed("mps=80,70"),
     "capped-memory": handed("mps=50,50", held_mib=90_000, least_mib=60_000),
     "power-cap": handed("naive", cap_w=350.0),

@@ -110,7 +110,6 @@ def test_a_plan_as_good_that_treats_a_job_better_is_named():
     [
         ("mps=86,86,86", "each may use 86 % of the SMs"),
         ("mps=100,57,57", "of the SMs at most A 100 %, 2 x B 57 %"),
-        ("mps/priority=0,1,1", "A before the others"),
         ("serial[1];naive[2,3]", "A, then 2 x B"),
         ("mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
         (

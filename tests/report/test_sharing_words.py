@@ -14,7 +14,6 @@ FORTY = ",".join(map(str, range(1, 41)))
             f"mig=7g.141gb@0/ci=4c[{FORTY}]+3c[41,42]/mps",
             "mig=7g.141gb@0/ci=4c[1-40]+3c[41,42]/mps",
         ),
-        ("mps/priority=1,0,0,1,1,1,1,1,1", "mps/priority=1,0 x2,1 x6"),
         ("mps=12.5,12.5,12.5,12.5,12.5,12.5,12.5,12.5,12", "mps=12.5 x8,12"),
     ],
 )

@@ -134,6 +134,18 @@ def test_what_names_no_sharing_is_refused(text):
         parse_sharing(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mps/priority=0,1", "MPS=50,100/Priority=1,0", "mps/priority=0,1[1,2];naive[3]",
+        "mig=3g.71gb[1]+4g.71gb[2,3]/mps/priority=1,0",
+    ],
+)  # fmt: skip
+def test_client_priorities_are_refused_with_limits_instead(text):
+    with pytest.raises(InvalidInput, match="MPS limits"):
+        parse_sharing(text)
+
+
 @given(st.text("migps=0123456789[]+,;/.@c gbnavelroty", max_size=40))
 def test_no_text_makes_anything_but_a_sharing_or_a_refusal(text):
     try:

@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.documents import parse_json, read_json, read_toml
+from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
+from advisor.measure.shared.strict_record import record
+from advisor.workload.documents import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.profile import PartSeconds, Profile
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
+from advisor.workload.spec import Workload
 from advisor.workload.store import read_profile
 from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
@@ -47,6 +49,23 @@ def test_runs_are_read_in_the_order_in_which_they_were_appended(tmp_path):
     for run in runs:
         append_run(tmp_path / "runs.jsonl", run)
     assert read_runs(tmp_path / "runs.jsonl") == runs
+
+
+def test_runs_with_priorities_are_skipped_with_one_warning_that_counts_them(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    for number, sharing in enumerate(("mps/priority=0,1", "mps", "mps=50,50/priority=1,0")):
+        append_run(file, replace(RUN, id=str(number), sharing=sharing))
+    with pytest.warns(AdvisorWarning, match=r"2 runs .*runs\.jsonl") as warned:
+        runs = read_runs(file)
+    assert [run.id for run in runs] == ["1"]
+    assert len(warned) == 1
+
+
+def test_a_field_that_was_removed_is_ignored_in_old_files():
+    text = profile_text(PROFILE)
+    old = changed(text, ("workload", min(REMOVED_FIELDS)), 1)
+    assert parse_record(Profile, old, "here") == PROFILE
+    assert record(Workload, json.loads(old)["workload"]) == PROFILE.workload
 
 
 @pytest.mark.parametrize("path", [("took",), ("workload", "script"), ("workload", "execution")])

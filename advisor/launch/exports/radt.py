@@ -96,7 +96,6 @@ def _lacking(plan: LaunchPlan) -> str | None:
     on_mig = [part for part in plan.partitions if part.instance]
     reasons = {
         "MPS limits": any(start.limit is not None for start in plan.starts),
-        "MPS client priorities": any(start.priority is not None for start in plan.starts),
         "memory caps": any(start.memory_cap_mib is not None for start in plan.starts),
         "power cap": plan.power_cap_w is not None,
         "compute instances": any(part.slices is not None for part in on_mig),

@@ -18,7 +18,7 @@ from advisor.workload.documents import read_toml
 from advisor.workload.files import is_folder, located
 from advisor.workload.spec import Workload
 
-Mode = Literal["naive", "mps", "limits", "equal", "unequal", "priority", "priority-limits"]
+Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 
 _Amount = Annotated[int, Within(0, 100_000)]
@@ -89,7 +89,6 @@ class Campaign:
         solo_every: Number of other runs between two solo runs; 0: no solo runs.
         solos_of_each: Most solo runs of a workload; 0: no bound.
         repeats: Number of drawn runs that are repeated.
-        plain_twins: Number of drawn runs with priorities whose jobs run without these as well.
         runs: Runs that are named and not drawn.
     """
 
@@ -107,7 +106,6 @@ class Campaign:
     solo_every: _Amount = 5
     solos_of_each: _Amount = 0
     repeats: _Amount = 0
-    plain_twins: _Amount = 0
     runs: tuple[PlannedRun, ...] = ()
     control: tuple[Control, ...] = ()
     profile: MissingProfiles = MissingProfiles()

@@ -21,9 +21,9 @@ _BUSY_UNTIL = 0.8
 def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     """Everything that `campaign` measures, in the order in which it should be measured.
 
-    Drawn runs come first, in random order and with their plain twins among them, then those that
-    the plan names, with solo runs and busy controls between them; repeats of drawn runs and idle
-    controls come last. Runs added to the plan later do not change what is drawn.
+    Drawn runs come first, in random order, then those that the plan names, with solo runs and busy
+    controls between them; repeats of drawn runs and idle controls come last. Runs added to the plan
+    later do not change what is drawn.
 
     Raises:
         InvalidInput: There are too few workloads for what is to be drawn, or two runs of one id.
@@ -32,8 +32,7 @@ def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     solos = _solos(campaign, random)
     drawn = _drawn(campaign, random)
     again = _repeats(campaign, drawn, random)
-    first = [*_with_plain_twins(drawn, campaign), *campaign.runs]
-    between = _with_controls(_with_solos(first, solos, campaign), campaign)
+    between = _with_controls(_with_solos([*drawn, *campaign.runs], solos, campaign), campaign)
     plans = (*between, *again, *_controls(campaign, IDLE))
     refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
@@ -93,9 +92,6 @@ def _of_mode(
 def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str:
     if mode in ("naive", "mps"):
         return mode
-    if mode in ("priority", "priority-limits"):
-        plain = _sharing(campaign, degree, "mps" if mode == "priority" else "limits", random)
-        return f"{plain}/priority=" + ",".join(map(str, _priorities(degree, random)))
     if mode == "limits":
         mode = "equal" if random.random() < 0.5 else "unequal"
     if mode == "equal":
@@ -106,33 +102,10 @@ def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str
     return "mps=" + ",".join(f"{limit:g}" for limit in limits)
 
 
-def _priorities(degree: int, random: Random) -> list[int]:
-    """A priority for each job: any number of them comes first, but none or all."""
-    first = random.sample(range(degree), random.randint(1, degree - 1))
-    return [int(job not in first) for job in range(degree)]
-
-
 def _given(limits: Sequence[float], key: str) -> Sequence[float]:
     if not limits:
         raise InvalidInput(f"{key!r} is missing, and limits are to be drawn from it")
     return limits
-
-
-def _with_plain_twins(drawn: Sequence[PlannedRun], campaign: Campaign) -> list[PlannedRun]:
-    """`drawn` and, at random places among them, some of its mixes without their priorities."""
-    random = Random(f"{campaign.seed} twins")
-    ordered = [plan for plan in drawn if "/priority=" in plan.sharing]
-    if campaign.plain_twins > len(ordered):
-        raise InvalidInput(
-            f"'plain_twins' is {campaign.plain_twins}, and only {counted(len(ordered), 'run')} "
-            f"with priorities {is_or_are(len(ordered))} drawn. Ask for fewer"
-        )
-    mixed = list(drawn)
-    for plan in random.sample(ordered, campaign.plain_twins):
-        plain = plan.sharing.partition("/")[0]
-        twin = replace(plan, id=f"plain-{plan.id}", sharing=plain, purpose="chosen")
-        mixed.insert(random.randrange(len(mixed) + 1), twin)
-    return mixed
 
 
 def _repeats(campaign: Campaign, drawn: Sequence[PlannedRun], random: Random) -> list[PlannedRun]:

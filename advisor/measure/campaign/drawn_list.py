@@ -84,8 +84,6 @@ def counts(plans: Iterable[PlannedRun]) -> str:
 
 def _mode(plan: PlannedRun) -> str:
     sharing = parse_sharing(plan.sharing)
-    if sharing.mode == "mps-priority":
-        return "mps limits, priority" if sharing.limits else "mps priority"
     if sharing.mode != "mps-limits":
         return "phases" if sharing.mode == "phases" else str(sharing)
     return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

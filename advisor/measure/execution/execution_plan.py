@@ -28,7 +28,6 @@ class ExecutedJob:
         steps: How many it is to do, of which a script decides itself; None: not known.
         core_count: Host cores that it is pinned to.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: none.
-        priority: ``CUDA_MPS_CLIENT_PRIORITY``; None: the usual one.
         memory_cap_mib: What it may allocate at most under MPS; None: as much as there is.
         step_s: Predicted while all of its stage run; None: not predicted.
     """
@@ -39,7 +38,6 @@ class ExecutedJob:
     steps: int | None
     core_count: int
     limit: float | None
-    priority: int | None
     memory_cap_mib: int | None
     step_s: StepRange | None
 
@@ -154,7 +152,6 @@ def _job(
         steps=steps,
         core_count=_core_count(planned, workload),
         limit=planned.mps_limit_percent,
-        priority=planned.mps_client_priority,
         memory_cap_mib=planned.memory_cap_mib,
         step_s=planned.step_s,
     )

@@ -156,7 +156,7 @@ def own_variables(
         yield "CUDA_VISIBLE_DEVICES", uuid
     yield from daemons.variables(partition, uuid).items()
     if partition.under_mps:
-        yield from client_variables(job.limit, job.priority, job.memory_cap_mib).items()
+        yield from client_variables(job.limit, job.memory_cap_mib).items()
 
 
 def cores_of_stage(

@@ -101,11 +101,7 @@ def tenant_environments(
         return (common | {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))},) * tenants
     common |= {"CUDA_MPS_PIPE_DIRECTORY": str(MpsDaemon(folder, uuid).pipes)}
     limits = sharing.limits or (None,) * tenants
-    priorities = sharing.priorities or (None,) * tenants
-    return tuple(
-        common | client_variables(limit, priority, None)
-        for limit, priority in zip(limits, priorities, strict=True)
-    )
+    return tuple(common | client_variables(limit, None) for limit in limits)
 
 
 def _no_pipes(folder: Path) -> Path:

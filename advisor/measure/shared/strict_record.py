@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 
 from advisor.errors import InvalidInput
 from advisor.workload import named_workloads
+from advisor.workload.documents import REMOVED_FIELDS
 from advisor.workload.files import located
 from advisor.workload.spec import Workload
 
@@ -53,7 +54,8 @@ def record(kind: type[_Record], entry: Any, where: str = "") -> _Record:
     Raises:
         InvalidInput: A key is unknown or missing, or a value is not what its field takes.
     """
-    table = _table(entry, where)
+    entries = _table(entry, where).items()
+    table = {name: value for name, value in entries if name not in REMOVED_FIELDS}
     known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     if unknown := sorted(table.keys() - known.keys()):
         raise InvalidInput(

@@ -84,20 +84,16 @@ def fit(
     # Those with the most runs first: the others take from them what they were not asked.
     shared = sorted(((each, each.shared) for each in measured), key=lambda pair: -len(pair[1]))
     modes = _modes([run for _, usable in shared for run in usable])
-    # Priorities change when blocks run, not what they take: that is learnt without them.
-    seen = [(each, [run for run in usable if run.mode in SHARED_MODES]) for each, usable in shared]
     physics = physics_by_gpu(modes, playback)
-    prioritised = {"mps-priority": _with_priorities(shared, physics)}
-    corrected = modes | ({"mps-priority": modes["mps"]} if "mps" in modes else {})
-    solo = _Solo([pair for each, _ in seen for pair in _solo(each)])
-    own = _constants(seen, physics, playback)
-    held = [log_memory(shared, _nearest(shared.gpu, own).context)
-            for _, usable in seen for shared in usable]  # fmt: skip
+    solo = _Solo([pair for each, _ in shared for pair in _solo(each)])
+    own = _constants(shared, physics, playback)
+    held = [log_memory(run, _nearest(run.gpu, own).context)
+            for _, usable in shared for run in usable]  # fmt: skip
     return Model(
         data={each.gpu.key: _data(each, usable) for each, usable in shared if usable},
         constants=own,
-        corrections={mode: _correction(chosen, prioritised.get(mode, []), physics, playback, solo)
-                     for mode, chosen in corrected.items()},
+        corrections={mode: _correction(chosen, physics, playback, solo)
+                     for mode, chosen in modes.items()},
         capacity={mode: found for mode, chosen in modes.items()
                   if (found := fit_utilisation(chosen)) is not None},
         alone=_alone(solo.raw, _UNKNOWN_HOST),
@@ -125,12 +121,6 @@ def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
             f"one GPU are needed. Measure some: `advisor campaign PLAN`."
         )
     return enough
-
-
-def _with_priorities(seen: "_Seen", physics: Mapping[str, Physics]) -> list[ObservedRun]:
-    """The runs with priorities on GPUs of which the physics are known."""
-    return [run for each, usable in seen for run in usable
-            if run.mode == "mps-priority" and each.gpu.key in physics]  # fmt: skip
 
 
 def _data(measured: MeasuredGpu, usable: Sequence[ObservedRun]) -> Data:
@@ -185,16 +175,11 @@ class _Solo:
 
 def _correction(
     runs: Sequence[ObservedRun],
-    prioritised: Sequence[ObservedRun],
     physics: Mapping[str, Physics],
     playback: ReplayCache,
     solo: _Solo,
 ) -> Correction:
-    """The correction of one mode, with its doubts.
-
-    That of mixes with priorities is taught by all runs under MPS: learnt from those with or those
-    without priorities alone, it was further off. Those with are too few to tell its doubts.
-    """
+    """The correction of one mode, with its doubts."""
     checked = [each for each in runs if each.cores_known]
     raw = [replace(each, profiles=each.as_measured) for each in runs]
     elsewhere = Elsewhere(
@@ -205,9 +190,8 @@ def _correction(
             _host_sigma(solo.on_known_cores, _KNOWN_HOST),
         ),
     )
-    taught = [*runs, *prioritised]
-    telling = rows_by_gpu(taught, lambda some, key: playback.telling_rows(some, physics[key]))
-    return fit_correction(telling, taught, elsewhere)
+    telling = rows_by_gpu(runs, lambda some, key: playback.telling_rows(some, physics[key]))
+    return fit_correction(telling, runs, elsewhere)
 
 
 def _log_errors(pairs: Sequence[tuple[Profile, Run]]) -> Floats:

@@ -66,14 +66,8 @@ def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere
     return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known)
 
 
-# A replay that is further off, as a log, has starved a job that ran, or not one that hardly did: by
-# how much tells nothing of other jobs.
-_MOST_TAUGHT = 1.0
-
-
 def _target(rows: Rows) -> Floats:
-    target = np.log(rows.measured_s / rows.replayed_s)
-    return np.asarray(np.clip(target, -_MOST_TAUGHT, _MOST_TAUGHT))
+    return np.asarray(np.log(rows.measured_s / rows.replayed_s))
 
 
 def _tuned(rows: Rows, blocks: "Sequence[_Block]") -> Kernel:
