@@ -46,9 +46,10 @@ def test_the_wheel_carries_everything_that_advice_needs(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     data = [path for folder in ("profiles", "models") for path in (ROOT / folder).rglob("*.json*")]
     assert data
+    assert wheel.stat().st_size < 5 * 2**20
     assert {f"advisor/_shipped/{path.relative_to(ROOT)}" for path in data} <= names
     assert {"advisor/_shipped/app.py", "advisor/hardware/catalogue.json"} <= names
-    assert not [name for name in names if name.startswith("research")]
+    assert not [name for name in names if name.startswith("research") or name.endswith(".md")]
 
 
 def test_the_wheel_alone_in_an_empty_environment_and_folder_ranks_as_the_checkout_does(
