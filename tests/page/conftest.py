@@ -15,7 +15,6 @@ PAGE = Path(__file__).parents[2] / "app.py"
 
 @pytest.fixture(scope="session", autouse=True)
 def components_looked_for_once():
-    """By a server as it starts, in all installed packages: that takes as long as a page does."""
     with pytest.MonkeyPatch.context() as patch:
         scan = cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", scan)
@@ -32,15 +31,12 @@ def main_module_kept(monkeypatch):
 def filled(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shelf")
     shelf.fill(folder)
-    # The page remembers answers for minutes, by what is asked and not by where profiles lie: one
-    # that another folder gave could end in the middle of a test.
-    st.cache_resource.clear()
+    st.cache_resource.clear()  # of answers from another folder
     return folder
 
 
 @pytest.fixture
 def shelved(filled, monkeypatch, tmp_path):
-    """The page finds the made-up profiles and model."""
     monkeypatch.setenv("ADVISOR_PROFILES", str(filled / "profiles"))
     monkeypatch.setenv("ADVISOR_MODELS", str(filled / "models"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
@@ -53,7 +49,6 @@ def page(shelved):  # noqa: ARG001
 
 @pytest.fixture
 def unremembered():
-    """No answer from before is shown, nor this one after: what is not asked on the page differs."""
     st.cache_resource.clear()
     yield
     st.cache_resource.clear()

@@ -1,16 +1,12 @@
 """What somebody does on the page, and what they see there."""
 
-import json
-
 
 def jobs(page):
-    """The table of jobs as it stands, a row each."""
     table = page.session_state["job table"]
     return {row["name"]: row for row in table.now}
 
 
 def choose(page, *names, **cells):
-    """The jobs `names` alone, each with these `cells`."""
     (editor,) = page.data_editor
     edits = {
         "edited_rows": {},
@@ -49,19 +45,6 @@ def charts(page):
     return [element for element in page.get("vega_lite_chart") + page.get("arrow_vega_lite_chart")]
 
 
-def legend(chart):
-    """What the colours of a drawing of plans stand for."""
-    *_, points = json.loads(chart.proto.spec)["layer"]
-    return points["encoding"]["color"]["scale"]["domain"]
-
-
-def in_the_ring(page):
-    """The rank of the plan that is marked among all plans."""
-    ring = json.loads(charts(page)[0].proto.spec)["layer"][2]
-    (row,) = ring["data"]["values"]
-    return row["plan"].split()[0]
-
-
 def choose_plan(page, words):
     """The first plan that is called `words`, or else has them in it."""
     names = page.selectbox(key="plan").options
@@ -71,7 +54,6 @@ def choose_plan(page, words):
 
 
 def look_at(page, view):
-    """Open one of the views of the plan that is chosen."""
     return page.pills(key="view").set_value(view).run()
 
 
@@ -85,21 +67,13 @@ def ranking(page):
     return page.main.dataframe[-1].value
 
 
-def ends(page):
-    """What the simulation comes down to, by the names of its figures."""
-    return dict(rows_with(page, "over time").itertuples(index=False))
-
-
 def outdated(page):
-    """Whether the answer that is shown is marked as one to what was asked before."""
     return any("this is the last one" in each.value for each in page.warning) and page.success
 
 
 def of_each_job(page):
-    """What becomes of each job of the plan in view."""
     return rows_with(page, "slower than alone")
 
 
 def rows_with(page, head):
-    """The table to read that has a column of that head."""
     return next(each.value for each in page.table if head in each.value)

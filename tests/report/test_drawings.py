@@ -1,14 +1,28 @@
-"""A GPU drawn with jobs in it: every length is to scale."""
+"""Drawings of a GPU, of MIG instances and of jobs over time: every length is to scale."""
+
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.hardware.catalogue import gpu
+from advisor.hardware.mig_layouts import layouts
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.report.fleet_drawing import (
+    job_rows_of,
+    jobs_of_queue,
+    lanes_of,
+)
 from advisor.report.gpu_drawing import drawing
-from advisor.sharing import parse_sharing
+from advisor.report.mig_blocks import blocks
+from advisor.report.simulation_drawing import timeline
+from advisor.sharing import Mig, Serial, parse_sharing
+from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
+from advisor.workload.job import Job
+from tests import synthetic
 
 H200 = gpu("h200-141gb")
 
@@ -36,26 +50,11 @@ def spans(bars, kind="job"):
     return [(bar.start, bar.end) for bar in bars if bar.kind == kind]
 
 
-def hints(bars):
-    return [bar.hint for bar in bars if bar.kind == "job"]
-
-
 @pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50"])
 def test_jobs_that_run_together_lie_end_to_end_in_memory(sharing):
     drawn = drawing(mix(sharing, 10 * 1024, 20 * 1024), H200)
     assert spans(drawn.memory) == [(0, 10), (10, 30)]
     assert drawn.memory_gib == pytest.approx(143771 / 1024)
-
-
-def test_jobs_that_run_one_after_another_start_at_the_same_place():
-    drawn = drawing(mix("serial", 10 * 1024, 20 * 1024), H200)
-    assert spans(drawn.memory) == [(0, 10), (0, 20)]
-    assert spans(drawn.sms) == [(0, 132), (0, 132)]
-
-
-def test_how_far_the_memory_may_reach_is_drawn_from_the_same_place():
-    second = drawing(mix("naive", 10 * 1024, 20 * 1024), H200).memory[1]
-    assert (second.end_low, second.end_high) == pytest.approx((28, 32))
 
 
 def test_a_limit_caps_the_sms_from_the_left_and_limits_may_overlap():
@@ -88,31 +87,6 @@ def test_forty_copies_are_one_bar_that_counts_them_and_holds_all_their_memory():
     assert drawn.memory[1].hint == "each takes 1.00 GiB (0.90-1.10), together 40.0 GiB (36.0-44.0)"
 
 
-def test_copies_in_turn_hold_the_memory_of_one():
-    drawn = drawing(mix("serial", 1024, 1024, 1024), H200)
-    assert spans(drawn.memory) == [(0, 1)]
-    assert drawn.memory[0].hint == "each takes 1.00 GiB (0.90-1.10)"
-
-
-@pytest.mark.parametrize("sharing", ["mps=14,28,28", "mig=1g.18gb,2g.35gb,2g.35gb"])
-def test_copies_that_may_use_other_sms_have_rows_of_their_own(sharing):
-    drawn = drawing(mix(sharing, 1024, 1024, 1024), H200)
-    assert len(set(drawn.rows)) == (2 if "mps" in sharing else 3)
-
-
-def test_memory_is_drawn_until_where_the_last_may_end():
-    assert drawing(mix("mps", 1024, 2048), H200).used_gib == pytest.approx(1 + 2.2)
-    in_an_instance = drawing(mix("mig=1g.18gb@0", 1024), H200)
-    (frame,) = spans(in_an_instance.memory, "instance")
-    assert in_an_instance.used_gib == frame[1]
-
-
-def test_an_instance_whose_sms_nobody_counted_gets_its_share_of_the_slices():
-    h20 = gpu("h20-96gb")
-    drawn = drawing(mix("mig=4g.48gb", 1024), h20)
-    assert spans(drawn.sms, "instance") == [(0, 39)]
-
-
 @given(
     st.sampled_from(["serial", "naive", "mps", "mps=14,28,43", "mig=1g.18gb,2g.35gb,3g.71gb"]),
     st.tuples(*[st.floats(min_value=1, max_value=16_000)] * 3),
@@ -135,18 +109,78 @@ def test_jobs_on_one_instance_lie_end_to_end_in_its_memory_and_on_the_same_sms()
     assert spans(drawn.sms) == [(64, 124), (0, 64), (64, 124)]
     frames = spans(drawn.memory, "instance")
     assert frames[0] == frames[2] != frames[1]
-    assert "shared by 2 jobs" in hints(drawn.sms)[0]
+    assert any("shared by 2 jobs" in bar.hint for bar in drawn.sms)
 
 
-def test_compute_instances_lie_side_by_side_in_the_sms_of_one_instance():
-    drawn = drawing(mix("mig=7g.141gb/ci=4c[2]+3c[1]", 1024, 1024), H200)
-    assert spans(drawn.memory) == [(1, 2), (0, 1)]
-    (three, four) = spans(drawn.sms)
-    assert (four[0], four[1], three[1]) == pytest.approx((0, three[0], 132))
-    assert "3c of 7g.141gb" in hints(drawn.sms)[0]
+@given(st.sampled_from(layouts(H200)))
+def test_instances_and_what_is_free_fill_the_gpu_and_overlap_nowhere(layout):
+    cut = sorted((each.start, each.end) for each in blocks(Mig(layout), H200))
+    assert (cut[0][0], cut[-1][1]) == (0, H200.memory_slices)
+    assert all(left[1] == right[0] for left, right in pairwise(cut))
 
 
-def test_groups_one_after_another_start_at_the_same_place():
-    drawn = drawing(mix("mps[1,3];serial[2]", 1024, 2048, 1024), H200)
-    assert spans(drawn.memory) == [(0, 1), (0, 2), (1, 2)]
-    assert "group" in drawn.caption
+JOB = Job(synthetic.profile())
+
+
+def after(minutes):
+    return Interval(54 * minutes, 60 * minutes, 66 * minutes)
+
+
+# One job for 10 min, then another for 20.
+IN_TURN = Simulation(
+    gpu=H200.key, sharing=Serial(), gpus=1, policy="first-come",
+    jobs=(
+        SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=0, end_s=after(10)),
+        SimulatedJob(job=JOB, arrival_s=0, gpu=0, place=0, start_s=600, end_s=after(30)),
+    ),
+    usage=(
+        Usage(gpu=0, start_s=0, end_s=600, jobs=(0,), speeds=(1.0,), memory_mib=2048,
+              gract=0.5, smact=0.25, power_w=300),
+        Usage(gpu=0, start_s=600, end_s=1800, jobs=(1,), speeds=(1.0,), memory_mib=1024,
+              gract=1.0, smact=None, power_w=500),
+    ),
+    makespan_s=after(30), energy_j=None, idle_power_w=None, price_eur_per_gpu_hour=None,
+    confirmed_on_hardware=True,
+)  # fmt: skip
+LINE = timeline(IN_TURN, H200)
+
+
+def test_each_job_runs_from_its_start_to_its_end_in_the_unit_that_reads_best():
+    assert LINE.unit == "min"
+    runs = [(span.row, span.start, span.end) for span in LINE.spans if span.kind == "runs"]
+    assert runs == [(LINE.rows[0], 0, 10), (LINE.rows[1], 10, 30)]
+    assert len(set(LINE.rows)) == 2, "copies have rows of their own"
+
+
+def test_curves_change_when_the_jobs_that_run_do():
+    busy, _, memory, power = LINE.curves
+    assert [(each.start, each.end, each.value) for each in busy.readings] == [
+        (0, 10, 50), (10, 30, 100),
+    ]  # fmt: skip
+    assert [each.value for each in memory.readings] == [2, 1]
+    assert memory.most == 2, "drawn as high as it is taken"
+    assert power.most == H200.power_limit_w
+
+
+def lived(gpu, start_min, end_min, **more):
+    job = replace(JOB, **more)
+    return SimulatedJob(
+        job=job, arrival_s=0, gpu=gpu, place=0, start_s=60 * start_min, end_s=after(end_min)
+    )
+
+
+def placed(*jobs):
+    return jobs_of_queue(replace(IN_TURN, gpus=2, jobs=jobs))
+
+
+def test_rows_go_by_gpu_and_on_each_as_jobs_start():
+    jobs = placed(lived(1, 0, 10), lived(0, 10, 30), lived(0, 0, 10))
+    assert [(each.gpu, each.number) for each in jobs] == [(0, 3), (0, 2), (1, 1)]
+    assert [row.partition(" · ")[0] for row in lanes_of(jobs).rows] == ["GPU 0", "GPU 0", "GPU 1"]
+    assert lanes_of(jobs).end == 33, "where the last may end"
+
+
+def test_who_shares_a_gpu_is_who_runs_on_it_at_the_same_time():
+    jobs = placed(lived(0, 0, 10), lived(0, 5, 30), lived(0, 10, 20), lived(1, 0, 30))
+    shares = {row["job"][0]: row["shares with"] for row in job_rows_of(jobs)}
+    assert shares == {"1": "2", "2": "1, 3", "3": "2", "4": "none"}

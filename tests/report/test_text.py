@@ -1,0 +1,238 @@
+"""Answers as text: what must be there at any width. Their wording is free."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from advisor.hardware.catalogue import catalogue
+from advisor.hardware.gpu_state import BrokenGpu, GpuProcess, LiveGpu
+from advisor.plan.comparison import compare
+from advisor.plan.copies_search import copies_that_pay
+from advisor.plan.fleet_terms import FleetTerms
+from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.ranking import ranked
+from advisor.prediction.interval import Interval
+from advisor.report import units
+from advisor.report.answer_text import answer
+from advisor.report.comparison_text import comparison_report
+from advisor.report.copies_text import copies_report
+from advisor.report.fleet_text import fleet_report
+from advisor.report.forecast_text import forecast_report
+from advisor.report.listing_text import gpus_table, live_lines, profiles_table
+from advisor.report.plan_tables import plan_commands, plans_report
+from advisor.report.sharing_words import explained, shortened
+from advisor.sharing import Mps, Naive, Serial, parse_sharing
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.search.fleet.drawn import planned
+from tests.plan.stand_in import H200, StandIn
+
+SMALL = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002), epochs=150)
+LARGE = Job(synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2))
+BIG = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+RANKS = re.compile(r"^(\d+) +\S", re.MULTILINE)
+
+
+def printed(report, columns=80):
+    console = Console(file=io.StringIO(), width=columns)
+    console.print(report)
+    return console.file.getvalue()
+
+
+def width(text):
+    return max(map(len, text.splitlines()))
+
+
+def advised(*jobs, wide=0.1, objective="makespan"):
+    return ranked(jobs, H200, StandIn(wide=wide), objective)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100])
+@pytest.mark.parametrize("kinds", [2, 4])
+def test_an_answer_fits_its_columns_and_a_screen_and_names_all_jobs(columns, kinds):
+    jobs = [Job(synthetic.profile(f"resnet26-cifar10-bs{bs + 1}")) for bs in range(kinds)]
+    text = printed(plans_report(advised(*jobs)), columns)
+    assert width(text) <= columns
+    assert re.search("^1  ", text, re.MULTILINE)
+    if columns == 80:
+        assert len(text.splitlines()) <= 25
+        assert all(f"{letter}  resnet" in text for letter in "ABCDEFGH"[:kinds])
+
+
+def test_the_best_plan_serial_and_the_best_with_mig_are_shown_and_details_show_all():
+    found = advised(SMALL, LARGE)
+    ranks = {int(each) for each in RANKS.findall(printed(plans_report(found)))}
+    with_mig = next(each for each in found.plans if each.sharing.mode in ("mig", "hybrid"))
+    assert {1, with_mig.rank, found.serial.rank} <= ranks
+    details = printed(plans_report(found, details=True), 100)
+    assert all(re.search(rf"^{plan.rank}  ", details, re.M) for plan in found.plans)
+
+
+def test_every_number_that_is_predicted_has_its_interval_and_mig_is_marked():
+    found = advised(SMALL, LARGE)
+    text = printed(plans_report(found, 99, details=True), 200)
+    rows = [line for line in text.splitlines() if re.match(r" +A {2}", line)]
+    assert len(rows) == len(found.plans)
+    assert all(re.search(r"A +[\d.]+ \w+ \([\d.,]+-[\d.,]+\)", row) for row in rows)
+    shown = sum(str(plan.sharing).startswith("mig") for plan in found.plans)
+    assert text.count("not confirmed on hardware;") == shown > 0
+
+
+def test_copies_of_which_the_same_is_said_are_one_line_that_counts_them():
+    class Jittery(StandIn):
+        """Copies differ in the last digits, as replayed ones do."""
+
+        def _steps(self, profiles, sharing):
+            return [s * (1 + 1e-6 * i) for i, s in enumerate(super()._steps(profiles, sharing))]
+
+    found = ranked([SMALL] * 3, H200, Jittery(), "makespan")
+    for details in (True, False):
+        assert "A x3  " in printed(plans_report(found, 1, details=details))
+
+
+def test_what_was_left_out_has_its_reason_and_the_commands_of_a_plan_are_its_lines():
+    text = printed(plans_report(advised(BIG, BIG), 5, details=True), 200)
+    assert "200,000 MiB of 143,771 MiB" in text
+    found = advised(SMALL, LARGE)
+    assert plan_commands(found, 1) == "\n".join(found.best.commands)
+
+
+@pytest.mark.parametrize(
+    ("found", "named"),
+    [
+        (lambda: advised(LARGE, LARGE, wide=0.01), "1.25x"),
+        (lambda: advised(LARGE, LARGE, wide=0.5), "2 ("),  # within the error
+        (lambda: advised(BIG, BIG), "MiB"),
+        (lambda: advised(replace(SMALL, deadline_s=1.0), LARGE), SMALL.name),
+        (lambda: advised(replace(LARGE, protect=0.01), LARGE), "protected"),
+        (lambda: advised(SMALL, LARGE, objective="throughput"), "throughput"),
+        (lambda: advised(SMALL, LARGE, objective="energy"), "Wh"),
+        (lambda: advised(replace(SMALL, deadline_s=1e8), objective="deadlines"), "deadline"),
+    ],
+    ids=["gain", "tie", "memory", "late", "protected", "throughput", "energy", "deadlines"],
+)
+def test_an_answer_names_what_matters(found, named):
+    assert named in answer(found())
+
+
+def test_a_forecast_says_how_many_jobs_and_why_its_range_is_wide():
+    found = forecast(Mixes([SMALL, SMALL, LARGE], StandIn()), Mps())
+    text = printed(forecast_report(found))
+    assert text.startswith("3 jobs under mps on h200-141gb")
+    assert f"{SMALL.name} x2\n" in text
+    assert "SMs busy not measured" in text
+    unsure = replace(found.prediction, wide_because="ranges are wide, for x has no kernel trace")
+    assert "x has no kernel trace" in printed(forecast_report(replace(found, prediction=unsure)))
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_a_comparison_names_both_plans_and_marks_what_the_error_may_explain(columns):
+    jobs = [LARGE, LARGE]
+    for wide, unsure in ((0.01, False), (0.5, True)):
+        mixes = Mixes(jobs, StandIn(wide=wide))
+        naive, mps, serial = (forecast(mixes, each) for each in (Naive(), Mps(), Serial()))
+        text = printed(comparison_report(compare(jobs, H200, (naive, mps), serial=serial)), columns)
+        assert width(text) <= columns
+        assert all(name in text for name in ("naive", "mps", LARGE.name))
+        assert ("-20% ?" in text) == unsure
+
+
+def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
+    found = copies_that_pay(SMALL, H200, StandIn())
+    rows = tuple(replace(found.rows[0], copies=number) for number in range(1, 31))
+    found = replace(found, rows=rows, pay=20)
+    few, whole = printed(copies_report(found)), printed(copies_report(found, details=True))
+    assert len(few.splitlines()) <= 25
+    assert {"1", "19", "20", "21"} <= set(RANKS.findall(few)) < set(RANKS.findall(whole))
+    assert {str(number) for number in range(1, 31)} <= set(RANKS.findall(whole))
+
+
+def test_of_a_fleet_every_job_is_on_a_gpu_that_is_shown():
+    kinds = [
+        Job(synthetic.profile(f"dlrm-8gb-bs{size}", host_s=0.01, gpu_s=0.002, memory_mib=60_000))
+        for size in (1, 2)
+    ]
+    found = planned(kinds * 20, FleetTerms(gpus=2, limit_s=100.0))
+    assert len(printed(fleet_report(found)).splitlines()) <= 25
+    for details in (True, False):
+        brackets = re.findall(r"\[([\d,-]+)\]", printed(fleet_report(found, details=details), 400))
+        ranges = [each.split("-") for bracket in brackets for each in bracket.split(",")]
+        numbers = sorted(n for ends in ranges for n in range(int(ends[0]), int(ends[-1]) + 1))
+        assert numbers == list(range(1, 41))
+
+
+LIVE = LiveGpu(
+    index=0, uuid="GPU-1", product="NVIDIA H200", catalogue_key="h200-141gb",
+    memory_total_mib=143771, memory_used_mib=1200, driver="580.1", mig_enabled=False,
+    mig_pending=True, compute_mode="default", mps=(), counters="gpm",
+    processes=(GpuProcess(42, None), GpuProcess(43, 1000)), power_w=75, power_limit_w=None,
+    sm_clock_mhz=345, memory_clock_mhz=3201, gpu_utilization=None,
+)  # fmt: skip
+
+
+def test_gpus_are_listed_and_what_a_driver_does_not_know_is_unknown():
+    text = printed(gpus_table(catalogue().values(), ["h200-141gb"]))
+    assert width(text) <= 80
+    assert all(key in text for key in catalogue())
+    lines = "\n".join(live_lines([BrokenGpu(1, "fell off the bus"), LIVE]))
+    for said in ("GPU 1", "fell off the bus", "NVIDIA H200", "42 (unknown)", "75 W of unknown"):
+        assert said in lines
+    name = "vit_small_patch16_224-imagenet64-bs128-amp-loader4"
+    estimated = replace(synthetic.profile(name), estimated_from="h100-sxm-80gb")
+    assert name in printed(profiles_table({name: estimated}))
+    assert "h100-sxm-80gb" in printed(profiles_table({name: estimated}), 200)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("mps=86,86,86", "each may use 86 % of the SMs"), ("serial[1];naive[2,3]", "A, then 2 x B"),
+        ("mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
+    ],
+)  # fmt: skip
+def test_notation_is_explained_by_the_names_of_the_jobs(words, said):
+    assert explained(parse_sharing(words), ["A", "B", "B"]) == said
+
+
+@pytest.mark.parametrize(
+    ("notation", "short"),
+    [
+        ("mps=" + ",".join(["14"] * 40), "mps=14 x40"), ("mps=86,86,86", "mps=86,86,86"),
+        ("serial[1];mps[2,3]", "serial[1];mps[2,3]"),
+        ("mps=12.5,12.5,12.5,12.5,12.5,12.5,12.5,12.5,12", "mps=12.5 x8,12"),
+    ],
+)  # fmt: skip
+def test_many_jobs_are_counted_in_a_notation_and_few_stay_as_commands_take_them(notation, short):
+    assert shortened(notation) == short
+
+
+@pytest.mark.parametrize(
+    ("figure", "ends", "said"),
+    [
+        (units.seconds, (0.0072, 0.008, 0.0088), "8.00 ms (7.20-8.80)"),
+        (units.seconds, (100, 119, 130), "119 s (100-130)"),
+        (units.seconds, (660, 738, 846), "12.3 min (11.0-14.1)"),
+        (units.seconds, (864_000, 950_400, 1_036_800), "11.0 d (10.0-12.0)"),
+        (units.times, (1, 1, 1), "1.00x"), (units.times, (1.2, 1.5, 1.8), "1.50x (1.20-1.80)"),
+        (units.joules, (3.6e6, 7.2e6, 1.08e7), "2.00 kWh (1.00-3.00)"),
+        (units.gib, (1024, 2048, 3072), "2.00 GiB (1.00-3.00)"),
+    ],
+)  # fmt: skip
+def test_a_figure_has_three_digits_its_unit_and_its_interval(figure, ends, said):
+    assert figure(Interval(*ends)) == said
+
+
+def test_what_is_not_known_is_no_zero():
+    for figure in (units.seconds, units.joules, units.watts, units.share):
+        assert figure(None) == "not measured"
+
+
+@given(st.sets(st.integers(1, 60)))
+def test_numbers_in_a_row_are_written_by_their_ends(numbers):
+    parts = [each.split("-") for each in units.numbers(sorted(numbers)).split(",") if each]
+    assert {n for ends in parts for n in range(int(ends[0]), int(ends[-1]) + 1)} == numbers
