@@ -7,7 +7,7 @@ from advisor.hardware.mps import MpsProcess
 from advisor.plan.running_jobs import recognised
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.report.test_listing_text import LIVE
+from tests.report.test_text import LIVE
 
 SMALL = Job(synthetic.profile("resnet26-cifar10-bs128", memory_mib=2_000))
 LARGE = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=90_000))

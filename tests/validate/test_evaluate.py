@@ -1,17 +1,21 @@
+"""Evaluation: no leak from what was left out, fair scores, and predictions of others from files."""
+
 import json
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import gpu
-from advisor.validate import folds
-from advisor.validate.evaluate import evaluate
-from advisor.validate.noise_and_coverage import noise_of, steadiness
+from advisor.prediction.interval import Interval
+from advisor.validate.entries import entries_text, score_entries
+from advisor.validate.evaluate import Evaluation, evaluate
+from advisor.validate.noise_and_coverage import coverage_of, noise_of
+from advisor.validate.predicted_and_measured import JobComparison, RunComparison
 from advisor.validate.score_tables import evaluation_document
 from advisor.validate.scoreboard import scoreboard, scores_of
-from advisor.validate.selection import hosts_of
-from research.steps import errors_by_busy_share, errors_by_family
 from tests import synthetic
 from tests.validate.campaign import NAMES, PROFILES, advised_campaign, campaign
 
@@ -38,10 +42,6 @@ def evaluation():
     return evaluate(PROFILES, [*runs, again, solo], H200)
 
 
-def test_every_job_of_every_drawn_run_is_scored_once(evaluation):
-    assert [len(run.jobs) for run in evaluation.runs] == [2] * 30
-
-
 def test_how_a_family_ran_never_reaches_the_model_that_predicts_it(evaluation):
     """The leak test: resnets run five times slower, and resnets are predicted all the same."""
     moved = evaluate(PROFILES, campaign(slow_family="resnet"), H200)
@@ -63,73 +63,6 @@ def test_the_noise_floor_is_how_far_a_run_and_its_repeat_lie_apart(evaluation):
     assert naive.noise_floor == pytest.approx(0.05)
 
 
-def test_drift_of_solo_runs_between_the_others_is_reported(evaluation):
-    assert evaluation.drift.n == 1
-    assert evaluation.drift.median == pytest.approx(0.03)
-    assert evaluation.drift.worst_job == NAMES[2]
-
-
-def test_same_jobs_and_mixes_are_scored_apart(evaluation):
-    rows = {(row.mode, row.degree, row.jobs): row for row in scores_of(evaluation).by_degree}
-    assert {mode for mode, _, _ in rows} == {"naive", "mps", "mps-limits"}
-    for mode in ("naive", "mps", "mps-limits"):
-        assert [rows[mode, 2, jobs].n for jobs in ("all", "same", "mixed")] == [20, 10, 10]
-        assert rows[mode, None, "all"].n == 20
-
-
-def test_as_if_alone_is_off_by_all_the_slowdown_there_was(evaluation):
-    factors = [1.1 + 0.1 * place for place in range(len(NAMES))]
-    expected = sum(1 - 1 / factor for factor in factors) / len(factors)
-    assert scoreboard(evaluation)[0].baselines["alone"] == pytest.approx(expected)
-
-
-def test_the_document_is_json_and_names_its_split(evaluation):
-    document = json.loads(json.dumps(evaluation_document(evaluation), allow_nan=False))
-    assert document["schema"] == 1
-    assert document["split"] == "leave-one-family-out"
-    assert document["rows"][0]["baselines"].keys() == {
-        "alone", "fair-share", "summed-utilisation", "capacity", "replay"
-    }  # fmt: skip
-
-
-def test_runs_that_a_person_or_a_model_chose_are_not_scored():
-    chosen = [replace(run, purpose="chosen") for run in campaign()]
-    with pytest.raises(InvalidInput, match="no run to score"):
-        evaluate(PROFILES, chosen, H200)
-
-
-def test_experiments_on_memory_and_on_the_host_are_no_runs_to_score_or_choose_from(evaluation):
-    pair = [PROFILES[NAMES[0]], PROFILES[NAMES[1]]]
-    small = synthetic.run(pair, "mps", 9.0, "small")
-    trial = replace(small, purpose="memory", capacity_mib=24_000, free_mib=23_000.0)
-    control = replace(small, id="control", purpose="control")
-    again = evaluate(PROFILES, [*campaign(), trial, control], H200)
-    assert len(again.runs) == len(evaluation.runs)
-    assert again.advice == ()
-
-
-def test_a_drawn_run_that_ended_early_is_named_not_scored(evaluation):
-    first, *others = campaign()
-    dead = replace(first.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
-    broken = replace(first, tenants=(dead, first.tenants[1]))
-    again = evaluate(PROFILES, [broken, *others], H200)
-    assert again.unusable == (first.id,)
-    assert len(again.runs) == len(evaluation.runs) - 1
-
-
-def test_the_answer_is_the_same_however_many_processes_find_it(monkeypatch):
-    monkeypatch.setattr(folds, "_WORTH_SPREADING", 1)
-    spread = evaluate(PROFILES, campaign(), H200, processes=2)
-    alone = evaluate(PROFILES, campaign(), H200)
-    assert predictions(spread) == predictions(alone)
-
-
-def test_runs_of_advice_are_chosen_from_and_never_scored(evaluation):
-    advised = evaluate(PROFILES, [*campaign(), *advised_campaign()], H200)
-    assert [run.run.id for run in advised.advice] == ["advice-naive", "advice-mps"]
-    assert len(advised.runs) == len(evaluation.runs)
-
-
 def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
     """Both of its families are left out, so what the set measured moves no prediction of it."""
     slower = [
@@ -145,35 +78,11 @@ def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
     assert told[0] == told[1]
 
 
-def test_the_document_begins_with_one_row_for_each_mode_and_degree_of_all_hosts(evaluation):
-    rows = evaluation_document(evaluation)["rows"]
-    assert [(row["mode"], row["degree"]) for row in rows[:6]] == [
-        (mode, degree) for mode in ("naive", "mps", "mps-limits") for degree in (None, 2)
-    ]
-    assert {(row["view"], row["host"], row["bound"]) for row in rows[:6]} == {("raw", "all", "all")}
-    asked = {"n", "mape", "median", "p90", "coverage90", "noise_floor", "throughput_mape"}
-    assert all(asked <= row.keys() for row in rows)
-
-
 def test_excess_error_is_what_lies_beyond_the_noise_of_two_runs(evaluation):
     noise = noise_of(evaluation.runs, evaluation.repeats)
     assert noise.rmse == pytest.approx(0.05)
     assert noise.excess == pytest.approx(max(0.0, noise.error_rmse**2 - 0.05**2) ** 0.5)
     assert noise.excess <= noise.excess_over_one_run <= noise.error_rmse
-
-
-def test_noise_says_nothing_where_no_run_was_repeated(evaluation):
-    assert noise_of(evaluation.runs, ()) is None
-
-
-def test_workloads_that_repeat_within_5_percent_are_counted(evaluation):
-    steady = steadiness(evaluation.repeats)
-    assert (steady.steady, steady.workloads) == (0, 1)  # 5.0 % and a little
-
-
-def test_every_scored_job_is_in_one_family_and_one_stretch_of_busy_shares(evaluation):
-    for groups in (errors_by_family(evaluation), errors_by_busy_share(evaluation)):
-        assert sum(each.n for each in groups) == 2 * len(evaluation.runs)
 
 
 def test_gpu_bound_and_host_bound_jobs_are_scored_apart_and_sum_to_all(evaluation):
@@ -185,57 +94,130 @@ def test_gpu_bound_and_host_bound_jobs_are_scored_apart_and_sum_to_all(evaluatio
         assert busy.throughput_mape is None
 
 
-def on_cores(runs, check_s):
-    """`runs` on cores that take `check_s` for a fixed piece of work; None: not recorded."""
-    return [
-        replace(run, tenants=tuple(replace(each, host_check_s=check_s) for each in run.tenants))
-        for run in runs
-    ]
+RUNS = [*campaign(), *advised_campaign()]
 
 
-def test_runs_that_do_not_say_how_fast_their_cores_were_are_scored_raw_alone(evaluation):
-    first, *others = campaign()
-    silent = evaluate(PROFILES, [*on_cores([first], None), *others], H200)
-    assert len(silent.runs) == len(evaluation.runs)
-    assert [run.run.id for run in silent.adjusted] == [run.id for run in others]
+@pytest.fixture(scope="module")
+def ours():
+    return evaluate(PROFILES, RUNS, H200)
 
 
-def test_how_fast_a_runs_cores_were_moves_no_raw_answer(evaluation):
-    """The second leak test: it is known after the run alone."""
-    job = evaluation.runs[0].jobs[0]
-    assert job.alone_s == PROFILES[job.job].step_s
-    slower = {run.id: run for run in on_cores(campaign(), 0.0015)}
-    told = evaluate(PROFILES, [*campaign()[1:], slower[campaign()[0].id]], H200)
-    raw, known = (
-        next(each for each in part if each.run.id == campaign()[0].id)
-        for part in (told.runs, told.adjusted)
+def entries(ours):
+    return [json.loads(line) for line in entries_text(ours).splitlines()]
+
+
+def scored(folder, lines):
+    path = folder / "theirs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return score_entries(path, PROFILES, RUNS, H200)
+
+
+def test_our_predictions_score_the_same_from_a_file(ours, tmp_path):
+    again = scored(tmp_path, entries(ours))
+    told = ("mode", "degree", "jobs", "n", "mape", "median", "p90", "rmse", "coverage90")
+    raw = [row for row in scoreboard(ours) if row.view == "raw"]
+    for before, after in zip(raw, scoreboard(again), strict=True):
+        assert [getattr(before, name) for name in told] == [getattr(after, name) for name in told]
+    there, here = (evaluation_document(each)["regret"] for each in (ours, again))
+    assert (there["mean"], there["worst"], there["n"]) == (here["mean"], here["worst"], 1)
+
+
+def no_bounds(lines):
+    for line in lines:
+        line["step_s"] = [{"p50": step["p50"]} for step in line["step_s"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda lines: lines.pop(0), "naive-0-mixed"), (lambda lines: lines.pop(), "panels"),
+        (lambda lines: lines.append(lines[0]), "naive-0-mixed"),
+        (lambda lines: lines.append({"run": "x", "step_s": []}), "x"),
+        (lambda lines: lines[0]["step_s"][0].update(p05=1e9), "theirs.jsonl:1"),
+        (lambda lines: lines[0]["step_s"][0].update(p05=-1), "0 s"),
+        (lambda lines: lines[0].update(steps=lines[0].pop("step_s")), "theirs.jsonl:1"),
+        (lambda lines: lines[0]["step_s"].pop(), "2 tenants"), (no_bounds, None),
+    ],
+)  # fmt: skip
+def test_a_file_is_scored_or_refused_with_the_place(ours, tmp_path, change, named):
+    change(lines := entries(ours))
+    if named:
+        with pytest.raises(InvalidInput, match=named):
+            scored(tmp_path, lines)
+    else:  # without intervals there is no coverage
+        row = scoreboard(scored(tmp_path, lines))[0]
+        assert (row.coverage90, row.mape) == (None, scoreboard(ours)[0].mape)
+
+
+def judged_job(family, inside):
+    return JobComparison(
+        job=f"{family}-1", family=family, busy_share=1.0, alone_s=0.01,
+        measured_s=0.02 if inside else 0.03, predicted_s=Interval(0.019, 0.02, 0.021),
+        memory_mib=None, measured_memory_mib=None, baselines_s={},
+    )  # fmt: skip
+
+
+def judged_jobs(**inside_of):
+    return [judged_job(family, each) for family, said in inside_of.items() for each in said]
+
+
+def test_families_that_err_alike_leave_coverage_less_certain_than_jobs_that_do_not():
+    spread = coverage_of(judged_jobs(**{f"f{n}": [True] * 9 + [False] for n in range(8)}))
+    lumped = coverage_of(judged_jobs(bad=[False] * 8, **{f"f{n}": [True] * 9 for n in range(8)}))
+    assert (spread.low, spread.high) == pytest.approx((0.9, 0.9))
+    assert lumped.low < 0.8
+    assert lumped.high == 1.0
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=2, max_size=6))
+def test_the_range_is_within_0_and_1_and_the_same_each_time(said):
+    families = judged_jobs(**{f"f{n}": each for n, each in enumerate(said)})
+    once = coverage_of(families)
+    assert 0 <= once.low <= once.high <= 1
+    assert coverage_of(families) == once
+
+
+ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)
+
+
+def scored_job(predicted_s, measured_s=0.020, memory_mib=1000.0, capacity_s=0.010):
+    return JobComparison(
+        job=ALONE.name,
+        family="resnet",
+        busy_share=1.0,
+        alone_s=0.010,
+        measured_s=measured_s,
+        predicted_s=Interval(0.9 * predicted_s, predicted_s, 1.1 * predicted_s),
+        memory_mib=memory_mib,
+        measured_memory_mib=1250.0,
+        baselines_s={"alone": 0.010, "fair-share": None, "capacity": capacity_s, "replay": None},
     )
-    assert raw.jobs[0].alone_s == PROFILES[job.job].step_s
-    assert known.jobs[0].alone_s > raw.jobs[0].alone_s
 
 
-def made(campaign_name, day="2026-11-21", cpu="Intel(R) Xeon(R) Processor"):
-    run = synthetic.run([PROFILES[NAMES[0]]] * 2, "mps", 1.3, f"{campaign_name}-drawn-{day}-{cpu}")
-    where = replace(run.provenance, date=f"{day}T04:00:00+00:00", host_cpu=cpu)
-    return replace(run, provenance=where)
+def one_run(*jobs):
+    run = synthetic.run([ALONE] * len(jobs), "naive", 2.0)
+    return Evaluation(
+        gpu="h200-141gb",
+        families=("resnet",),
+        runs=(RunComparison(run, jobs),),
+        repeats=(),
+        unusable=(),
+        drift=None,
+        profiles={ALONE.name: ALONE},
+    )
 
 
-def test_a_host_is_a_campaign_and_what_tells_its_machines_apart():
-    runs = [made("third"), made("fourth", cpu="AMD EPYC"), made("fourth"), made("fourth")]
-    assert set(hosts_of(runs).values()) == {
-        "third", "fourth, AMD EPYC", "fourth, Intel Xeon"
+def test_errors_are_shares_of_what_was_measured():
+    row = scoreboard(one_run(scored_job(0.022), scored_job(0.014)))[0]
+    assert row.mape == pytest.approx((0.1 + 0.3) / 2)
+    assert row.median == pytest.approx(0.2)
+    assert row.p90 == pytest.approx(0.28)
+
+
+def test_a_baseline_is_scored_where_it_is_defined_and_says_on_how_many():
+    row = scoreboard(one_run(scored_job(0.02), scored_job(0.02, capacity_s=None)))[0]
+    assert row.baselines == {
+        "alone": pytest.approx(0.5), "fair-share": None,
+        "capacity": pytest.approx(0.5), "replay": None,
     }  # fmt: skip
-    days = [made("fourth"), made("fourth", day="2026-11-22")]
-    assert list(hosts_of(days).values()) == ["fourth, 2026-11-21", "fourth, 2026-11-22"]
-    assert list(hosts_of([replace(made("third"), id="drawn-001")]).values()) == ["first"]
-
-
-def test_each_host_has_pooled_rows_of_its_own(evaluation):
-    scores = scores_of(evaluation)
-    assert scores.hosts == ("naive", "mps", "mps=50,50")  # ids of the made-up runs begin so
-    rows = [row for host in scores.hosts for row in scores.pooled(host)]
-    assert {row.degree for row in rows} == {None}
-    whole = {row.mode: row for row in rows if row.bound == "all"}
-    assert {mode: row.n for mode, row in whole.items()} == {
-        row.mode: row.n for row in scores.by_degree if row.degree is None
-    }
+    assert row.baselines_n == {"alone": 2, "fair-share": 0, "capacity": 1, "replay": 0}

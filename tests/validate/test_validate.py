@@ -1,21 +1,37 @@
-import json
+"""Real runs compared with their predictions, and advice that is run for real."""
+
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from advisor import Advisor, recommend
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.catalogue import gpu
+from advisor.measure.shared.planned_run import PlannedRun
 from advisor.prediction.interval import Interval
 from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.sharing import Mps, Naive, Serial
+from advisor.validate.advised import (
+    choose,
+    keep,
+    run_plans,
+    store_file,
+    validate_file,
+)
 from advisor.validate.validate import (
     Validation,
     check,
     compared,
-    validation_document,
+    compared_as_ranked,
     validation_table,
 )
-from tests import synthetic
+from advisor.workload.named_workloads import workload
+from advisor.workload.stored_runs import read_runs
+from advisor.workload.writing import append_run
+from tests import shelf, synthetic
+from tests.measure.calibrate.recorded import calibration
 
 H200 = gpu("h200-141gb")
 PAIR = [
@@ -47,7 +63,7 @@ class SaysTwice:
         )  # fmt: skip
 
 
-def advised(sharing, slowdown, run_id, jobs=PAIR):
+def advised_run(sharing, slowdown, run_id, jobs=PAIR):
     return replace(synthetic.run(jobs, sharing, slowdown, run_id), purpose="validation")
 
 
@@ -60,7 +76,7 @@ def validation(*runs):
 
 
 def test_predicted_stands_beside_measured_for_each_job(capsys):
-    validated = validation(advised("mps", 1.9, "v1"))
+    validated = validation(advised_run("mps", 1.9, "v1"))
     (run,) = validated.comparisons
     assert [job.error for job in run.jobs] == pytest.approx([2 / 1.9 - 1] * 2)
     assert all(job.inside for job in run.jobs)
@@ -70,45 +86,115 @@ def test_predicted_stands_beside_measured_for_each_job(capsys):
     assert "bert-base-finetune-bs16 20.00 18.00 to 22.00 19.00 ms 5.3 %" in shown
 
 
-def test_a_serial_plan_is_run_as_each_job_alone_and_predicted_as_such():
-    document = validation_document(validation(advised("naive", 1.0, "v1.1", PAIR[:1])))
-    assert document["runs"][0]["sharing"] == "serial"
-    assert document["runs"][0]["jobs"][0]["error"] == pytest.approx(0)
-
-
-def test_advice_that_came_true_passes():
-    runs = [advised("mps", 2.1, "v1"), advised("naive", 1.9, "v2")]
-    check(validation(*runs))
-
-
 def test_a_step_outside_its_interval_is_listed_and_exits_with_5():
-    runs = [advised("mps", 2.0, "v1"), advised("naive", 3.0, "v2")]
+    runs = [advised_run("mps", 2.0, "v1"), advised_run("naive", 3.0, "v2")]
     with pytest.raises(OutsideInterval, match="v2: bert-base-finetune-bs16") as refusal:
         check(validation(*runs))
     assert refusal.value.exit_code == 5
     assert "v1" not in str(refusal.value)
 
 
-def test_a_tenant_that_ran_out_of_memory_was_predicted_wrongly():
-    run = advised("mps", 2.0, "v1")
-    dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
-    broken = replace(run, tenants=(dead, run.tenants[1]))
-    with pytest.raises(OutsideInterval, match="out-of-memory"):
-        check(validation(broken))
-
-
 def test_a_run_whose_workload_was_never_profiled_is_refused_with_the_command_that_helps():
-    stranger = advised("mps", 2.0, "v1", [synthetic.profile("mlp-toy-bs32")] * 2)
+    stranger = advised_run("mps", 2.0, "v1", [synthetic.profile("mlp-toy-bs32")] * 2)
     with pytest.raises(UnknownName, match="advisor profile mlp-toy-bs32"):
         comparisons(stranger)
 
 
 def test_runs_of_another_gpu_are_refused():
     with pytest.raises(InvalidInput, match="--gpu a100-40gb"):
-        comparisons(replace(advised("mps", 2.0, "v1"), gpu="a100-40gb"))
+        comparisons(replace(advised_run("mps", 2.0, "v1"), gpu="a100-40gb"))
 
 
-def test_the_document_is_json():
-    document = validation_document(validation(advised("mps", 2.0, "v1")))
-    again = json.loads(json.dumps(document, allow_nan=False))
-    assert again["runs"][0]["weighted_speedup"] == {"predicted": 1.0, "measured": 1.0}
+JOBS = ("resnet50-imagenet64-bs128", "resnet26-cifar10-bs128:2")
+
+
+@pytest.fixture(scope="module")
+def shelved(tmp_path_factory):
+    """A folder of made-up profiles and a model, found as a user's own would be."""
+    folder = tmp_path_factory.mktemp("shelf")
+    shelf.fill(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADVISOR_PROFILES", str(folder / "profiles"))
+        patch.setenv("ADVISOR_MODELS", str(folder / "models"))
+        patch.setenv("XDG_DATA_HOME", str(folder / "own"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def advised(shelved):
+    return recommend(JOBS, profiles=shelved / "profiles")
+
+
+def test_the_best_plans_that_can_be_run_are_chosen_in_their_order(advised):
+    chosen = choose(advised, 3, "v")
+    runnable = [
+        str(plan.sharing)
+        for plan in advised.plans
+        if isinstance(plan.sharing, Serial | Naive | Mps)
+    ]
+    assert [plan.sharing for plan in chosen.plans] == runnable[:3]
+    assert {plan.purpose for plan in chosen.plans} == {"validation"}
+
+
+def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path):
+    toy = workload("mlp-toy-bs32")
+    plans = [PlannedRun(id="v1", sharing="naive", purpose="validation", workloads=(toy, toy))]
+    store = store_file("cpu", tmp_path)
+    runs = run_plans("cpu", plans, "cpu", store)
+    assert [(run.id, run.purpose, run.ok, len(run.tenants)) for run in runs] == [
+        ("v1", "validation", True, 2)
+    ]
+    assert read_runs(tmp_path / "cpu" / "runs" / "validation.jsonl") == runs
+
+
+def test_runs_from_another_machine_are_compared_and_kept_once(shelved, tmp_path):
+    pair = [shelf.PROFILES["resnet50-imagenet64-bs128"], shelf.PROFILES["bert-base-finetune-bs16"]]
+    run = replace(synthetic.run(pair, "naive", 1.3, "v1"), purpose="validation")
+    append_run(tmp_path / "runs.jsonl", run)
+    for _ in range(2):
+        validated = validate_file(tmp_path / "runs.jsonl", Advisor(shelf.GPU))
+        assert [len(each.jobs) for each in validated.comparisons] == [2]
+    assert read_runs(store_file(shelf.GPU)) == (run,)
+    assert store_file(shelf.GPU).is_relative_to(shelved / "own")
+
+
+@pytest.mark.usefixtures("shelved")
+def test_a_run_that_was_predicted_not_to_fit_and_did_not_is_no_surprise(tmp_path):
+    small = shelf.PROFILES["resnet50-imagenet64-bs128"]
+    for copies, foreseen in ((40, True), (2, False)):
+        run = synthetic.run([small] * copies, "naive", 1.3, f"{copies}x")
+        dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
+        file = tmp_path / f"{copies}.jsonl"
+        append_run(file, replace(run, tenants=(dead, *run.tenants[1:])))
+        found = validate_file(file, Advisor(shelf.GPU))
+        assert found.foreseen == ((run.id,) if foreseen else ())
+        with nullcontext() if foreseen else pytest.raises(OutsideInterval, match="out-of-memory"):
+            check(found)
+        said = str(validation_table(found).caption)
+        assert ("as predicted: 40x" in said) == foreseen
+
+
+def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):
+    store = tmp_path / "validation.jsonl"
+    first = synthetic.run([synthetic.profile()] * 2, "naive", 1.3, "v1")
+    second = synthetic.run([synthetic.profile()] * 2, "naive", 1.4, "v1")
+    assert (keep([first], store), keep([first, second], store)) == (1, 1)
+    ids = [run.id for run in read_runs(store)]
+    assert ids == ["v1", f"v1-{second.provenance.date}"]
+
+
+@pytest.mark.usefixtures("shelved")
+def test_what_is_compared_is_what_the_plans_were_ranked_by():
+    """Also where the cores of the run turn out to be of another speed than the host checked."""
+    checked = replace(calibration(1.4e-3), contexts=None, switching=())
+    advisor = Advisor(shelf.GPU, check_host=lambda: checked)
+    names = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
+    pair = [shelf.PROFILES[name] for name in names]
+    slow = synthetic.run(pair, "naive", 1.3, "v1")
+    slow = replace(slow, tenants=tuple(replace(each, host_check_s=3e-3) for each in slow.tenants))
+    (compared,) = compared_as_ranked([slow], dict(zip(names, pair, strict=True)), advisor)
+    advice = advisor.predict(names, "naive").prediction
+    assert [each.predicted_s for each in compared.jobs] == [each.step_s for each in advice.jobs]
+    assert compared.predicted_speedup == pytest.approx(advice.weighted_speedup)
+    plain = Advisor(shelf.GPU).predict(names, "naive").prediction
+    assert advice.jobs[1].step_s.p50 > plain.jobs[1].step_s.p50

@@ -1,0 +1,166 @@
+"""What choosing by the model, or by a simple rule, gives away of the best measured plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from advisor.hardware.catalogue import gpu
+from advisor.prediction.interval import Interval
+from advisor.sharing import Mps, Naive, Serial, parse_sharing
+from advisor.validate.baselines import (
+    CHOOSERS,
+    UNFITTED,
+    Offer,
+    as_if_alone,
+    baselines,
+    fair_share,
+    summed_utilisation,
+)
+from advisor.validate.evaluate import Evaluation, evaluate
+from advisor.validate.panels import panels
+from advisor.validate.predicted_and_measured import JobComparison, RunComparison
+from advisor.validate.regret import regret_document
+from advisor.validate.scoreboard import scoreboard
+from tests import synthetic
+from tests.fitted import fit
+from tests.validate.campaign import PROFILES as CAMPAIGN
+from tests.validate.campaign import advised_campaign, campaign
+
+PAIR = [
+    synthetic.profile("resnet50-imagenet64-bs128"),
+    synthetic.profile("bert-base-finetune-bs16"),
+]
+PROFILES = {each.name: each for each in PAIR}
+
+
+def ran(sharing, slowdown, predicted=1.5, *, run_id=None, replayed=1.5, jobs=PAIR):
+    """A run in which every job was `slowdown` times slower, and `predicted` times by the model."""
+    run = synthetic.run(jobs, sharing, slowdown, run_id or f"set-1-{sharing}")
+    return RunComparison(
+        replace(run, purpose="validation"),
+        tuple(
+            JobComparison(
+                job=each.name, family=each.workload.family, busy_share=each.busy_share,
+                alone_s=each.step_s, measured_s=slowdown * each.step_s,
+                predicted_s=Interval(*[predicted * each.step_s] * 3), memory_mib=None,
+                measured_memory_mib=None,
+                baselines_s={"replay": replayed and replayed * each.step_s},
+            )
+            for each in jobs
+        ),
+    )  # fmt: skip
+
+
+def evaluation(*advice, alone=()):
+    return Evaluation(
+        gpu="h200-141gb", families=(), runs=(), repeats=(), unusable=(), drift=None,
+        advice=advice, alone=alone, profiles=PROFILES,
+    )  # fmt: skip
+
+
+def test_regret_is_what_the_choice_gave_away_of_the_best_measured_plan():
+    (panel,) = panels([ran("mps", 1.6, predicted=1.3), ran("naive", 1.2, predicted=1.4)])
+    assert panel.best_measured == pytest.approx(2 / 1.2)
+    assert panel.regret == pytest.approx(1 - 1.2 / 1.6)
+    assert panel.regret_of(Naive()) == 0
+
+
+def test_of_plans_predicted_alike_any_may_be_chosen_so_their_mean_counts():
+    (panel,) = panels([ran("mps", 1.6), ran("naive", 1.2)])
+    assert panel.regret == pytest.approx((1 - 1.2 / 1.6) / 2)
+
+
+def test_where_sharing_is_predicted_not_to_pay_the_choice_is_one_after_another():
+    (panel,) = panels([ran("mps", 4.0, predicted=3.0)])
+    assert (panel.best_measured, panel.regret) == (1.0, 0.0)
+    assert panel.regret_of(Mps()) == pytest.approx(0.5)
+
+
+def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
+    slow = [
+        replace(synthetic.run([each], "naive", 1.25, f"set-1-serial.{n}"), purpose="validation")
+        for n, each in enumerate(PAIR)
+    ]
+    elsewhere = replace(slow[0], id="set-2-serial.0", tenants=slow[0].tenants)
+    runs = [ran("mps", 1.6), ran("naive", 1.2)]
+    (panel,) = panels(runs, [*slow, elsewhere])
+    assert panel.options[0].sharing == Serial()
+    assert panel.options[0].measured == pytest.approx(0.8)
+    assert panels(runs)[0].options[0].measured == 1.0
+
+
+def test_the_document_has_the_model_and_every_rule_to_beat():
+    document = regret_document(evaluation(ran("mps", 1.6, 1.3), ran("naive", 1.2, 1.4)))
+    assert document["n"] == 1
+    assert document["mean"] == document["worst"] == pytest.approx(0.25)
+    assert document["baselines"]["always-mps"] == pytest.approx(0.25)
+    assert document["baselines"]["always-naive"] == 0
+    assert document["baselines"]["equal-limits"] is None
+    assert document["baselines_n"]["equal-limits"] == 0
+    assert document["by_degree"][0]["degree"] == 2
+
+
+OFFER = Offer(tuple(PAIR), tuple(map(parse_sharing, ("serial", "naive", "mps", "mps=50,50",
+                                                     "mps=86,86", "mps=30,70"))))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHOOSERS)
+def test_every_rule_picks_one_of_the_sharings_offered_or_none(name):
+    assert CHOOSERS[name](OFFER) in OFFER.sharings
+    assert CHOOSERS[name](Offer(tuple(PAIR), ())) is None
+
+
+H200 = "h200-141gb"
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Every baseline, with constants of replay fitted to made-up runs."""
+    return baselines(fit(CAMPAIGN, campaign(), gpu(H200)).of(gpu(H200)).physics)
+
+
+def profile(busy_share, name="resnet50-imagenet64-bs128"):
+    return synthetic.profile(name, host_s=0.010, gpu_s=0.010 * busy_share)
+
+
+@pytest.mark.parametrize("name", ["fair-share", "summed-utilisation", "capacity", "replay"])
+def test_no_baseline_but_alone_speaks_of_mig(known, name):
+    mig = parse_sharing("mig=3g.71gb,4g.71gb")
+    assert known[name]([profile(1.0)] * 2, mig, gpu(H200)) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["alone", "fair-share", "summed-utilisation", "capacity", "replay"]
+)
+@pytest.mark.parametrize("sharing", ["naive", "mps", "mps=50,50"])
+def test_by_every_baseline_a_job_that_hardly_uses_the_gpu_is_not_slowed_by_its_like(
+    known, name, sharing
+):
+    idle = [synthetic.profile(host_s=0.010, gpu_s=0.0005, blocks=8, kernels=10)] * 2
+    steps = known[name](idle, parse_sharing(sharing), gpu(H200))
+    assert steps == pytest.approx((0.010, 0.010), rel=0.1)
+
+
+def test_a_rule_of_somebody_elses_is_scored_by_one_line(monkeypatch):
+    """The line; evaluation then scores it and chooses by it as by the others."""
+
+    def twice(profiles, _sharing, _gpu):
+        return [2 * each.step_s for each in profiles]
+
+    monkeypatch.setitem(UNFITTED, "twice", twice)
+    evaluation = evaluate(CAMPAIGN, [*campaign(), *advised_campaign()], gpu(H200))
+    assert scoreboard(evaluation)[0].baselines["twice"] > 0
+    assert regret_document(evaluation)["baselines"]["twice"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("rule", "sharing", "expected"),
+    [
+        (as_if_alone, "naive", (0.010, 0.010)), (fair_share, "mps", (0.020, 0.010)),
+        (fair_share, "mps=25,10", (0.040, 0.020)), (fair_share, "serial", (0.010, 0.010)),
+        (summed_utilisation, "mps", (0.012, 0.012)), (summed_utilisation, "serial", (0.010, 0.010)),
+    ],
+)  # fmt: skip
+def test_rules_that_are_one_line_of_arithmetic(rule, sharing, expected):
+    steps = rule([profile(1.0), profile(0.2)], parse_sharing(sharing), gpu(H200))
+    assert steps == pytest.approx(expected)
