@@ -1,0 +1,252 @@
+"""`advisor profile`: jobs measured alone, as a user starts it, on a CPU."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import time
+from types import SimpleNamespace
+
+import pytest
+
+from advisor.measure.process.claimed_device import Device
+from advisor.measure.process.mps_session import MpsSession
+from advisor.measure.process.trainable import trained
+from advisor.measure.process.worker import TenantState
+from advisor.measure.solo import mps_probe as probing
+from advisor.measure.solo.mps_probe import LIMITS_PCT, ProbedJob, mps_probe
+from advisor.measure.solo.profile_command import run
+from advisor.measure.solo.profiling_verbs import issue, train
+from advisor.measure.solo.solo_pace import Stopwatch, is_steady
+from advisor.workload.measured import Window
+from advisor.workload.named_workloads import workload
+from advisor.workload.spec import Script, Workload
+from advisor.workload.staleness import unsteady_profiles
+from advisor.workload.store import read_profile
+from advisor.zoo.task import build
+from tests import synthetic
+from tests.measure.process import scripts
+from tests.measure.shared.real_command import HIDE, Started
+from tests.refusals import refused
+from tests.waiting import PATIENCE_S, until
+
+QUICK = ("--device", "cpu", "--no-probe")
+
+
+@pytest.fixture
+def command():
+    """``python -m advisor.profiling``; a short path, since sockets go there."""
+    with TemporaryDirectory(dir="/tmp") as folder:
+        started = Started(folder, "-m", "advisor.profiling")
+        yield started
+        started.clear()
+
+
+def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_are_installed(
+    command, tmp_path
+):
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    out = tmp_path / "profiles"
+    words = ("mlp-toy-bs32", "resnet999-cifar10-bs32", "--out", str(out))
+    code, said = command.finish(*words, *QUICK, PYTHONPATH=str(tmp_path))
+    assert code == 1
+    assert "resnet50-cifar10-bs32" in said, "names the near ones"
+    assert [each.name for each in out.iterdir()] == ["mlp-toy-bs32.json"]
+
+    profile = read_profile(out / "mlp-toy-bs32.json")
+    assert (profile.name, profile.gpu) == ("mlp-toy-bs32", "cpu")
+    assert len(profile.windows) in (5, 10, 15), "more where they disagree"
+    assert profile.memory.allocated_mib > 0
+    assert 0 < profile.host_cpu_share < 1.5
+    assert len(profile.cores) == 1
+    assert (profile.host_s, profile.gpu_s, profile.trace, profile.mps) == (None,) * 4
+    assert (profile.power_w, profile.energy_j, profile.counters) == (None,) * 3
+    assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
+    assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
+    assert profile.provenance.command.startswith("python -m advisor.profiling mlp-toy-bs32")
+    again = command.finish("mlp-toy-bs32", "--skip-existing", "--out", str(out), *QUICK)
+    assert again == (0, "")
+    command.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)]
+)
+def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
+    how, command, tmp_path
+):
+    process = command.start("mlp-toy-bs32", "--out", str(tmp_path / "out"), *QUICK)
+    assert process.stderr.readline() == "1/1 mlp-toy-bs32\n"
+    process.send_signal(how)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert not (tmp_path / "out").exists()
+    command.assert_nothing_is_left()
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        ((), "name a workload"), (("mlp-toy-bs2", "--batch", "4"), "--batch"),
+        (("--timm", "resnet18"), "--resolution"), (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
+        (("mlp-toy-bs2", "--gpu", "h201"), "h201"), (("mlp-toy-bs2", "--deadline", "-1"), "above"),
+        (("mlp-toy-bs2", "--cores", "4096"), "4096"), (("--name", "a"), "command after --"),
+        (("mlp-toy-bs32", "--", "python"), "by itself"),
+        (("--env", "A", "--", "python"), "NAME=VALUE"),
+        (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
+        (("--name", "a b", "--", "python"), "a b"), (("--", "python", "trän 1.py"), "--name NAME"),
+        (("--batch", "0", "--", "python"), "batch"), (("--throughput", "(", "--", "python"), "("),
+        (("python", "train.py", "--lr", "0.1"), "-- python train.py --lr 0.1"),
+    ],
+)  # fmt: skip
+def test_words_that_make_no_sense_are_wrong_use_with_a_remedy(words, remedy, tmp_path, capsys):
+    options = ["--device", "cpu", "--out", tmp_path]
+    code, said = refused(run, [*options, *words], capsys)
+    assert (code, remedy in said) == (2, True), said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_that_watches_a_measurement_does_not_load_torch():
+    code = "import sys, advisor.measure.solo.profile_command; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.exhaustive
+def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
+    options = ("--folder", str(scripts.write(tmp_path / "scripts")), "--out", str(tmp_path))
+    process = command.start("--device", "cpu", *options, "--", "python", "scaled.py")
+    until(lambda: any("scaled.py" in _words(pid)[1:2] for pid in command.processes()))
+    for pid in command.processes():
+        if "advisor.measure.process" in _words(pid):
+            os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    until(lambda: not command.processes())
+
+
+@pytest.mark.exhaustive
+def test_what_is_not_pytorch_is_measured_by_what_it_prints(command, tmp_path):
+    printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
+    words = ("--device", "cpu", "--out", str(tmp_path), "--batch", "4", "--name", "rate",
+             "--throughput", "rate ([0-9]+)", "--")  # fmt: skip
+    assert command.finish(*words, "python", "-c", printer)[0] == 0
+    assert read_profile(tmp_path / "rate.json").step_s == pytest.approx(0.01)
+    code, said = command.finish(*words, "sh", "-c", "echo no >&2; exit 3")
+    assert code == 1
+    assert "exit status 3" in said
+
+
+def _words(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return []
+
+
+H200 = Device("cuda", "GPU-0", "h200-141gb", "NVIDIA H200", "580.0")
+
+
+def test_a_pace_is_steady_when_two_stretches_in_a_row_agree():
+    assert not any(map(is_steady, ([], [1.0], [1.0, 1.04], [1.0, 1.0, 1.1])))
+    assert is_steady([2.0, 1.0, 1.02])
+
+
+def test_a_tenant_answers_how_long_each_part_of_a_step_and_its_loader_take():
+    step = build(workload("cnn-cifar10-bs32-loader1"), "cpu")
+    state = TenantState("cpu", step)
+    issued = trained(issue(state, seconds=0.0), lambda: step)
+    assert len(issued["phases_s"]) == 4
+    assert min(issued["loader_s"], *issued["phases_s"]) > 0
+    answer = trained(train(state, start_at=time(), stop_at=time() + 0.3), lambda: step)
+    step.close()
+    assert answer["completed_at"]
+    assert answer["cpu_s"] >= answer["loader_cpu_s"] >= 0
+    assert answer["fetched_s"] > 0
+
+
+def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("PATH", "")
+    task, session = workload("mlp-toy-bs32"), MpsSession(H200, tmp_path)
+    job = ProbedJob(workload=task, cores=(0,), starting_cores=(0,), step_s=0.01, held_mib=None)
+    assert mps_probe(job, session, Stopwatch()) is None
+    assert "nvidia-cuda-mps-control" in capsys.readouterr().err
+
+
+def test_a_profile_says_how_its_windows_varied_and_how_fast_the_best_were():
+    def of_paces(name, *paces):
+        windows = tuple(Window(1.0, 100 / pace) for pace in paces)
+        return replace(synthetic.profile(name), windows=windows)
+
+    steady = of_paces("resnet50-imagenet64-bs128", *[1.0] * 4, 1.1)
+    noisy = of_paces("bert-base-finetune-bs16", 1.3, 1.0, 1.2, 1.1, 1.2)
+    assert (steady.unsteady, noisy.unsteady) == (None, pytest.approx(0.3))
+    assert (noisy.fastest_step_s, noisy.step_s) == pytest.approx((0.01, 0.012))
+    (line,) = unsteady_profiles([steady, noisy, noisy])
+    assert "bert-base-finetune-bs16" in line
+    assert "30%" in line
+
+
+CORES = tuple(sorted(os.sched_getaffinity(0)))
+
+
+# Each process notes when it starts and when it ends.
+TRAINS = """
+import atexit, os, torch
+from pathlib import Path
+def note(what):
+    with Path(os.environ["NOTES"]).open("a") as notes:
+        notes.write(what + "\\n")
+note("starts")
+atexit.register(note, "ends")
+weight = torch.nn.Parameter(torch.ones(4))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+while True:
+    weight.sum().backward()
+    optimizer.step()
+"""
+
+
+class NoDaemon(MpsSession):
+    """The session of a CPU, whose contexts have as many SMs as their limit leaves an H200."""
+
+    def __init__(self, folder):
+        super().__init__(Device("cpu", None, "h200-141gb", "NVIDIA H200", None), folder)
+
+    def switch_to(self, sharing):
+        pass
+
+    def proved_clients(self, sharing, pids):
+        assert sharing.under_mps
+        assert len(set(pids)) == len(pids)
+        return len(pids)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("held_mib", [1000.0, pytest.param(80_000.0, marks=pytest.mark.exhaustive)])
+def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
+    held_mib, tmp_path, monkeypatch
+):
+    def limited(limit_pct, _sms, windows):
+        return SimpleNamespace(limit_pct=limit_pct, sms=0, step_s=0.001, windows=windows)
+
+    monkeypatch.setattr(probing, "LimitedRun", limited)
+    monkeypatch.setattr(probing, "_TIMING", probing.Timing(0.0, 0.02, 3, 0.01, 0.1))
+    notes = tmp_path / "notes"
+    script = Script(
+        command=("python", "-c", TRAINS), folder=str(tmp_path), environment={"NOTES": str(notes)}
+    )
+    task = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
+    job = ProbedJob(
+        workload=task, cores=CORES[:1], starting_cores=CORES, step_s=0.001, held_mib=held_mib
+    )
+    found = mps_probe(job, NoDaemon(tmp_path), Stopwatch())
+    assert found.unlimited.limit_pct == 100
+    assert tuple(run.limit_pct for run in found.limited) == LIMITS_PCT
+    at_once = notes.read_text().split()[:4] == ["starts"] * 4
+    assert at_once == (held_mib == 1000.0)

@@ -1,0 +1,399 @@
+"""From what torch's profiler records to the compact trace of a step."""
+
+import gzip
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import AdvisorError
+from advisor.hardware.catalogue import catalogue
+from advisor.measure.process.trainable import trained
+from advisor.measure.solo.chrome_trace import kernel_class, steps_of_trace
+from advisor.measure.solo.profiling_verbs import recorded
+from advisor.measure.solo.recorded_window import cut, repeating
+from advisor.measure.solo.trace_events import MARK
+from advisor.measure.solo.traced_step import (
+    QUEUE_FREE_LAUNCHES,
+    Phase,
+    TracedStep,
+    kernel_trace,
+    median_step,
+    phases_without_waits,
+    resident_blocks,
+    sm_limits,
+)
+from advisor.workload.named_workloads import workload
+from advisor.workload.store import load_profile
+from advisor.zoo.task import build
+
+PHASES = ("forward", "backward")
+H200 = sm_limits("9.0")
+
+
+class Recording:
+    """A document as torch exports it, written by hand; times in microseconds."""
+
+    def __init__(self) -> None:
+        self.events: list[dict] = [{"ph": "M", "name": "process_name", "args": {"name": "python"}}]
+        self._correlation = 0
+
+    def mark(self, phase: str, ts: float, dur: float) -> "Recording":
+        self.events.append(
+            {"ph": "X", "cat": "user_annotation", "name": MARK + phase, "ts": ts, "dur": dur}
+        )
+        return self
+
+    def launch(
+        self, ts: float, name: str, *, at: float, dur: float, cat: str = "kernel", took: float = 5.0
+    ) -> "Recording":
+        """A launch at `ts` that took the host `took`, of what ran at `at` for `dur`."""
+        self._correlation += 1
+        correlation = {"correlation": self._correlation}
+        self.events.append(
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": ts, "dur": took,
+             "args": correlation}
+        )  # fmt: skip
+        arguments: dict = {"stream": 7, "bytes": 64} | correlation
+        if cat == "kernel":
+            arguments |= {
+                "grid": [40, 2, 1], "block": [32, 8, 1], "registers per thread": 32,
+                "shared memory": 0, "blocks per SM": 0.61, "warps per SM": 4.9,
+            }  # fmt: skip
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "ts": at, "dur": dur, "args": arguments}
+        )
+        return self
+
+    def steps(self) -> tuple[TracedStep, ...]:
+        document = json.loads(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
+        return steps_of_trace(document, PHASES, H200)
+
+
+def one_step() -> Recording:
+    return (
+        Recording()
+        .mark("forward", 1000, 100)
+        .launch(1010, "Memcpy HtoD (Pinned -> Device)", at=1020, dur=10, cat="gpu_memcpy")
+        .launch(1040, "ampere_sgemm_128x64_nn", at=1050, dur=30)
+        .mark("backward", 1500, 200)
+        .launch(1510, "Memset (Device)", at=1520, dur=1.234567, cat="gpu_memset")
+        .launch(1600, "void at::native::reduce_kernel<512, 1>", at=1610, dur=300)
+    )
+
+
+def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran():
+    (step,) = one_step().steps()
+    trace = kernel_trace(step, (100e-6, 200e-6))
+    assert [trace.classes[index] for index in trace.class_of] == [
+        "host copy", "gemm", "memset", "reduce"
+    ]  # fmt: skip
+    assert trace.duration_us == (10, 30, 1.23, 300)
+    assert trace.blocks == (0, 80, 0, 80)
+    assert trace.threads == (0, 256, 0, 256)
+    assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
+
+
+def test_a_trace_names_streams_where_there_are_several():
+    (step,) = one_step().steps()
+    assert kernel_trace(step, (100e-6, 200e-6)).stream_of is None
+    streams = (20, 7, 20, 13)
+    work = tuple(
+        replace(one, stream=number) for one, number in zip(step.work, streams, strict=True)
+    )
+    apart = kernel_trace(replace(step, work=work), (100e-6, 200e-6))
+    assert apart.stream_of == (0, 1, 0, 2)
+
+
+def test_launches_are_told_from_the_steps_start_without_the_pauses_between_its_parts():
+    (step,) = one_step().steps()
+    assert kernel_trace(step, (100e-6, 200e-6)).launch_us == (10, 40, 110, 200)
+    assert kernel_trace(step, (50e-6, 50e-6)).launch_us == (5, 20, 52.5, 75), "unprofiled"
+
+
+def test_time_on_the_gpu_counts_once_where_copies_and_kernels_overlap():
+    recording = (
+        Recording()
+        .mark("forward", 0, 100)
+        .launch(1, "k", at=10, dur=50)
+        .launch(2, "Memcpy HtoD", at=30, dur=50, cat="gpu_memcpy")
+        .launch(3, "k", at=40, dur=5)
+        .mark("backward", 200, 100)
+        .launch(201, "k", at=210, dur=10)
+    )
+    (step,) = recording.steps()
+    assert step.busy_s == pytest.approx(80e-6)
+
+
+def test_several_steps_are_told_apart_and_the_one_with_the_median_busy_time_is_kept():
+    recording = Recording()
+    for number, duration in enumerate((30.0, 10.0, 20.0)):
+        begin = 1000.0 * number
+        recording.mark("forward", begin, 100).launch(begin + 1, "k", at=begin + 5, dur=duration)
+        recording.mark("backward", begin + 500, 100)
+    steps = recording.steps()
+    assert [round(step.busy_s * 1e6) for step in steps] == [30, 10, 20]
+    assert median_step(steps) is steps[2]
+
+
+def long_forward(kernels: int, blocked_us: float) -> TracedStep:
+    """A launch every 10 us; from the 800th on each takes `blocked_us` more, waiting for room."""
+    recording = Recording()
+    at = 0.0
+    for number in range(kernels):
+        wait = blocked_us if number >= QUEUE_FREE_LAUNCHES else 0.0
+        recording.launch(at, "k", at=50.0 * number, dur=50, took=5 + wait)
+        at += 10 + wait
+    recording.mark("forward", 0, at).mark("backward", at + 1e6, 10)
+    (step,) = recording.steps()
+    return step
+
+
+def of_a_graph(kernels: int) -> Recording:
+    """A step whose second part launches one graph of `kernels` kernels, the last one listed first.
+
+    Kineto ties all of them to the launch of the graph.
+    """
+    recording = Recording().mark("forward", 0, 20)
+    recording.launch(5, "Memcpy DtoD", at=10, dur=2, cat="gpu_memcpy").mark("backward", 100, 60)
+    for number in reversed(range(kernels)):
+        recording.launch(110, f"ampere_sgemm_{number}", at=150.0 + 10 * number, dur=9, took=40)
+    graph = next(e for e in recording.events if e["ph"] == "X" and e["ts"] == 110)
+    graph["name"] = "cudaGraphLaunch"
+    rest = [e for e in recording.events if e.get("ts") != 110]
+    for event in rest:
+        if event.get("cat") == "kernel":
+            event["args"]["correlation"] = graph["args"]["correlation"]
+    recording.events = [*rest, graph]
+    return recording
+
+
+def test_all_kernels_of_a_cuda_graph_are_launched_at_once_and_kept_in_the_order_they_ran():
+    (step,) = of_a_graph(3).steps()
+    assert [work.start_us for work in step.work] == [10, 150, 160, 170]
+    assert kernel_trace(step, (20e-6, 60e-6)).launch_us == (5, 30, 30, 30)
+    assert step.work[-1].resident_blocks == 8
+
+
+def test_waits_for_room_among_pending_launches_are_no_work_of_the_host():
+    step = long_forward(2000, blocked_us=40)
+    assert step.phases[0].launches == 2000
+    assert step.phases[0].host_us == pytest.approx(2000 * 10)
+    assert step.work[-1].launch_us == pytest.approx(1999 * 10)
+
+
+@pytest.mark.parametrize(
+    ("measured_s", "profiled", "kept_s"),
+    [
+        ((1e-4, 3e-4), (Phase(200.0, 50), Phase(400.0, 700)), (1e-4, 3e-4)),
+        ((1e-4, 9e-3), (Phase(200.0, 50), Phase(4000.0, 3000)), (1e-4, 2e-3)),
+        ((1e-4, 1.5e-3), (Phase(200.0, 50), Phase(4000.0, 3000)), (1e-4, 1.5e-3)),
+        ((9e-3,), (Phase(4000.0, 3000),), (4e-3,)),
+    ],
+    ids=["few launches", "waited for the GPU", "did not wait", "nothing to compare with"],
+)
+def test_a_part_counts_as_measured_unless_it_waited_for_the_gpu(measured_s, profiled, kept_s):
+    assert phases_without_waits(measured_s, profiled) == pytest.approx(kept_s)
+
+
+def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
+    recording = Recording().mark("forward", 0, 1000).launch(100, "k", at=110, dur=700)
+    recording.events.append(
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": 200, "dur": 600}
+    )
+    recording.launch(900, "k", at=910, dur=5).mark("backward", 2000, 50)
+    (step,) = recording.steps()
+    assert step.phases[0].host_us == pytest.approx(400)
+    assert step.phases[0].waits_us == (200,)
+    assert [work.launch_us for work in step.work] == pytest.approx([100, 300])
+    assert phases_without_waits((9e-4, 5e-5), step.phases) == pytest.approx((4e-4, 5e-5))
+    assert kernel_trace(step, (2e-4, 5e-5)).waits_us == (100,)
+
+
+def test_a_recording_without_whole_steps_is_refused():
+    with pytest.raises(AdvisorError, match="1 part of steps"):
+        Recording().mark("forward", 0, 1).steps()
+    with pytest.raises(AdvisorError, match="0 parts of steps"):
+        Recording().steps()
+
+
+def test_torchs_own_profiler_marks_whole_steps_as_we_read_them():
+    step = build(workload("mlp-toy-bs2"), "cpu")
+    document, phases = trained(recorded(lambda: None), lambda: step)
+    steps = steps_of_trace(document, phases, H200)
+    assert len(steps) == 3
+    assert all(len(each.phases) == 4 and each.phases[1].host_us > 0 for each in steps)
+
+
+RECORDINGS = Path(__file__).parent / "recorded"
+
+
+def rounds(count: int, busy_us: float, round_us: float = 1000.0) -> Recording:
+    """A program that launches two kernels a round, and waits for them."""
+    made = Recording()
+    for number in range(count):
+        at = 500.0 + number * round_us
+        made.launch(at, "ampere_sgemm_128x64_nn", at=at + 10, dur=busy_us / 2)
+        made.launch(at + 20, "ampere_sgemm_128x64_nn", at=at + 10 + busy_us / 2, dur=busy_us / 2)
+        waits = {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize"}
+        made.events.append({**waits, "ts": at + 30, "dur": round_us - 50, "args": {}})
+    return made
+
+
+def window(recording: Recording, step_s: float):
+    return steps_of_trace(cut({"traceEvents": recording.events}, step_s), ("0",), H200)
+
+
+@given(rounds_of_a_step=st.integers(1, 4), busy_us=st.floats(10, 900))
+def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of_a_step, busy_us):
+    steps = window(rounds(14, busy_us), rounds_of_a_step * 1e-3)
+    step = repeating(steps)
+    assert len(steps) == 3
+    assert len(step.work) == 2 * rounds_of_a_step
+    assert step.busy_s == pytest.approx(rounds_of_a_step * busy_us * 1e-6)
+
+
+def test_a_wait_across_two_steps_is_counted_in_each_as_far_as_it_lies_there():
+    steps = window(rounds(14, 500.0), 1.04e-3)  # a twenty-fifth more than a round
+    hosts_us = [step.phases[0].host_us for step in steps]
+    assert all(50 <= host_us <= 90 for host_us in hosts_us)
+    assert all(step.phases[0].waits_us for step in steps)
+
+
+def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
+    document = json.loads(gzip.decompress((RECORDINGS / "evolution.json.gz").read_bytes()))
+    steps = steps_of_trace(cut(document, 0.033), ("0",), H200)  # as it printed, on an H200
+    step = repeating(steps)
+    kinds = Counter(work.kind for work in step.work)
+    assert kinds["gemm"] == 10
+    assert "other" not in kinds
+    assert step.busy_s == pytest.approx(0.0323, rel=0.01)
+    assert all(each.phases[0].host_us < 3000 for each in steps), "the host waits for the rest"
+
+
+def test_a_step_that_is_no_part_that_repeats_is_refused_with_what_to_do():
+    with pytest.raises(AdvisorError, match=r"no part that repeats .* --batch"):
+        repeating(window(rounds(14, 500.0), 0.1e-3))
+
+
+def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile():
+    document = json.loads(gzip.decompress((RECORDINGS / "mlp-toy-bs128.json.gz").read_bytes()))
+    steps = steps_of_trace(document, ("fetch", "forward", "backward", "update"), H200)
+    kinds = [[work.kind for work in step.work] for step in steps]
+    assert kinds == [kinds[0]] * 3
+    assert "other" not in kinds[0]
+    step, shipped = median_step(steps), load_profile("mlp-toy-bs128", "h200-141gb")
+    trace = kernel_trace(step, tuple(phase.host_us * 1e-6 for phase in step.phases))
+    assert trace.blocks == shipped.trace.blocks
+    assert trace.resident_blocks == shipped.trace.resident_blocks
+    assert step.busy_s == pytest.approx(shipped.gpu_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("capability", "launch", "blocks", "why"),  # worked out by hand from CUDA's calculator
+    [
+        ("9.0", (256, 32, 0), 8, "2,048 threads / 256"),
+        ("8.6", (32, 16, 0), 16, "16 block slots"),
+        ("9.0", (1024, 64, 0), 1, "65,536 / (64 x 1,024)"),
+        ("9.0", (256, 33, 0), 6, "33 counts as 40: 48 warps of 1,280 registers; 8 a block"),
+        ("9.0", (64, 70, 0), 14, "70 counts as 72: 28 warps of 2,304 registers; 2 a block"),
+        ("9.0", (128, 32, 231_424), 1, "227 KiB and the system's 1 KiB are all there is"),
+        ("8.0", (128, 32, 48 * 1024), 3, "164 / 49 KiB"),
+        ("7.0", (128, 32, 48 * 1024), 2, "96 / 48 KiB, nothing reserved"),
+        ("9.0", (256, 32, 1), 8, "a byte counts as 128"),
+        ("9.0", (100, 32, 0), 16, "100 threads take 4 warps"),
+    ],
+)
+def test_as_many_blocks_fit_on_an_sm_as_the_scarcest_thing_allows(capability, launch, blocks, why):
+    limits = sm_limits(capability)
+    threads, registers, shared_bytes = launch
+    fit = resident_blocks(limits, threads=threads, registers=registers, shared_bytes=shared_bytes)
+    assert fit == blocks, why
+
+
+@given(
+    st.sampled_from(["7.0", "8.0", "8.6", "8.9", "9.0"]),
+    st.integers(1, 1024),
+    st.integers(0, 255),
+    st.integers(0, 99 * 1024),
+)
+def test_a_block_that_asks_for_more_never_fits_more_often(capability, threads, registers, shared):
+    limits = sm_limits(capability)
+
+    def fit(threads: int, registers: int, shared: int) -> int:
+        return resident_blocks(limits, threads=threads, registers=registers, shared_bytes=shared)
+
+    once = fit(threads, registers, shared)
+    assert 1 <= once <= limits.blocks
+    assert fit(min(1024, threads + 32), registers, shared) <= once
+    assert fit(threads, min(255, registers + 8), shared) <= once
+    assert fit(threads, registers, shared + 1024) <= once
+
+
+def test_every_gpu_of_the_catalogue_can_be_profiled():
+    for gpu in catalogue().values():
+        assert sm_limits(gpu.compute_capability).threads == gpu.threads_per_sm
+
+
+NATIVE = "void at::native::(anonymous namespace)::"
+NAMES = {
+    "conv": [
+        "sm80_xmma_dgrad_implicit_gemm_indexed_tf32f32_tf32f32_f32_nhwckrsc_nhwc_kernel_cudnn",
+        "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_s1688wgrad_optimized_tf32_128x64_16x4>",
+        "void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>",
+        "void wgrad_alg0_engine<float, 128, 5, 5, 3, 3, 3, false, 512>(int, int, int)",
+        f"{NATIVE}conv_depthwise2d_forward_kernel<3, float, int>",
+        "void fft2d_r2c_32x32<float, false, 0u, false>(float2*, float const*, int)",
+    ],
+    "gemm": [
+        "ampere_sgemm_128x64_nn", "triton_tem_fused_addmm_relu_4",
+        "sm90_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize64x64x64_warpgroupsize1x1x1_execute",
+        "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_NNT",
+        "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_128x64_16x6_nn_align4>(Params)",
+        "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false>",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, true>",
+    ],
+    "attention": [
+        "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>>",
+        "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>)",
+        "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_3_64x128x64",
+    ],
+    "recurrent": ["void elemWiseRNNcell<float, float, float, (cudnnRNNMode_t)2>"],
+    "norm": [
+        f"{NATIVE}RowwiseMomentsCUDAKernel<float>",
+        "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 512, true, 1, true>",
+        "void at::native::batch_norm_collect_statistics_kernel<at::native::InvStd, float, float>",
+        f"{NATIVE}layer_norm_grad_input_kernel_vectorized<float>",
+    ],
+    "elementwise": [
+        "triton_poi_fused_convolution_relu_0",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>",
+        f"{NATIVE}fused_dropout_kernel_vec<float, float, 1>",
+    ],
+    "reduce": [
+        "triton_per_fused_native_layer_norm_backward_12",
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOps<float>>>",
+    ],
+    "softmax": [f"{NATIVE}cunn_SoftMaxBackward<4, float, float, float>"],
+    "loss": [f"{NATIVE}nll_loss_forward_reduce_cuda_kernel_2d<f>"],
+    "pooling": [f"{NATIVE}max_pool_forward_nchw<float>"],
+    "embedding": [
+        f"{NATIVE}EmbeddingBag_updateOutputKernel_sum_mean<float>",
+        "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int, long)",
+    ],
+    "sort": ["void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy900, false, long>"],
+    "optimizer": [f"{NATIVE}multi_tensor_apply_kernel<FusedAdamMathFunctor>"],
+    "layout": ["void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, cudnnData>"],
+    "other": ["void some_kernel_of_a_user<float>(float*)"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for kind, names in NAMES.items() for name in names]
+)
+def test_a_kernels_name_says_what_it_does(name, kind):
+    assert kernel_class(name) == kind
