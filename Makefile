@@ -44,7 +44,7 @@ app: $(VENV)/base
 
 # Work out every number in README, docs/, notebooks and profiles/REPORT.md from the committed data.
 report: $(VENV)/dev
-	$(BIN)/python -m research.studies_reproduced
+	$(BIN)/python -m research.studies
 	$(BIN)/python -m research.report
 	$(BIN)/python -m research.notebooks
 

@@ -60,7 +60,7 @@ from research.steps import (
     other_hosts_sentence,
     other_hosts_text,
 )
-from research.studies_reproduced import studies_in_short, studies_text
+from research.studies import studies_in_short, studies_text
 from research.targets import targets_section
 from research.terminal_output import terminal_output
 from research.whole_jobs import whole_jobs_section

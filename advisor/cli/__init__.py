@@ -18,7 +18,7 @@ from advisor.cli.explain_command import explain
 from advisor.cli.export_command import export
 from advisor.cli.init_command import init
 from advisor.cli.listing_commands import gpus, layouts, profiles, workloads
-from advisor.cli.model_commands import evaluate, fit, reproduce
+from advisor.cli.model_commands import evaluate, fit
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.predict_command import predict
 from advisor.cli.program_commands import (
@@ -66,7 +66,7 @@ for _command in (recommend, trials, batch, predict, explain, simulate, export):
 for _command in (profile, campaign, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
-    validate, run, status, stop, restore, reproduce, fit, evaluate, gpus, layouts,
+    validate, run, status, stop, restore, fit, evaluate, gpus, layouts,
     workloads, profiles, init, app,
 ):  # fmt: skip
     _app.command()(_command)

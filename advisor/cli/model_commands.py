@@ -1,4 +1,4 @@
-"""``advisor fit``, ``evaluate`` and ``reproduce``: fit models to runs, and measure how good."""
+"""``advisor fit`` and ``evaluate``: fit models to runs, and measure how good."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,6 @@ import typer
 from advisor.cli.options import (
     AsJson,
     GpuKey,
-    Models,
     Profiles,
     apart,
     given_in,
@@ -230,18 +229,3 @@ def _evaluation(
             alone, runs, card, len(allowed_cores()),
             tell=lambda done, total: advance(done, total, "families predicted without them"),
         )  # fmt: skip
-
-
-def reproduce(profiles: Profiles = None, models: Models = None, as_json: AsJson = False) -> None:
-    """Set predictions beside what published studies found.
-
-    On an A100-40GB. The rows, and what would agree, were written down beforehand.
-    """
-    from advisor.api import Advisor
-    from advisor.validate.reproduce import reproduced
-    from advisor.validate.reproduction_text import reproduction_document, reproduction_table
-    from advisor.validate.study_questions import GPU
-    from advisor.workload.store import NO_CALIBRATION
-
-    advisor = Advisor(GPU, profiles=profiles, models=models, calibration=NO_CALIBRATION)
-    show_found(reproduced(advisor), as_json, reproduction_table, reproduction_document)

@@ -27,6 +27,7 @@ REMOVED: Mapping[str, str] = {
     "profile --from-mlflow": "Describe the job by the numbers that its log and nvidia-smi show: "
     "advisor profile --from-numbers.",
     "profile --to-end": "Let the program print its pace: advisor profile --throughput REGEX.",
+    "reproduce": "notebooks/the_studies_reproduced.ipynb shows every row of the studies.",
     "translate": "Any command translates a profile of another GPU by itself: name the profile or "
     "its file, and the GPU: advisor predict JOB --gpu GPU.",
     "watch": "Read its memory and power from nvidia-smi and its step from its log: "

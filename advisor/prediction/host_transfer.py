@@ -8,14 +8,12 @@ host work (`advisor.measure.process.cores`) tells by how much.
 from dataclasses import replace
 from math import inf, log
 
-from advisor.errors import InvalidInput
 from advisor.hardware.catalogue import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.kernel_pace import measured_exponent
 from advisor.prediction.stretched_profile import at_pace
 from advisor.prediction.trace import waiting_step
 from advisor.workload.host_side import HostSide
-from advisor.workload.plausible import check_number
 from advisor.workload.profile import Profile
 
 # A check of a twentieth of a second is a noisy measure of the seconds after it, and is not all that
@@ -32,33 +30,6 @@ _TRUST_IN_PASSING = 0.57 * _TRUST
 def host_slowdown(there_s: float, here_s: float, *, in_passing: bool = False) -> float:
     """Factor on host work where the host check takes `here_s` instead of `there_s`."""
     return float((here_s / there_s) ** (_TRUST_IN_PASSING if in_passing else _TRUST))
-
-
-def host_slowdown_at(profile: Profile, gract: float) -> float:
-    """Slowness of a host on which the job alone keeps the engine active for the share `gract`.
-
-    GPU work of a step is fixed, so a longer step is due to the host. 1.0 where the GPU sets the
-    pace and is no less active.
-
-    Args:
-        profile: With a host path.
-        gract: As nvidia-smi or DCGM show it for the job alone on the whole GPU, (0, 1].
-
-    Raises:
-        InvalidInput: `gract` is no such share, or the profile does not say how active the GPU is.
-    """
-    check_number("GPU utilisation", gract, 1.0, 0.01)
-    if profile.counters is None or profile.host_s is None:
-        raise InvalidInput(
-            f"{profile.name}: what the host and what the GPU does of a step is not known, so a "
-            f"utilisation tells nothing of the host. Leave it out."
-        )
-    longer = profile.counters.gract / gract
-    if (waiting := waiting_step(profile)) is not None:
-        return waiting.host_slowdown(longer * profile.step_s)
-    if profile.host_s >= (profile.gpu_s or 0.0):
-        return longer
-    return longer * profile.step_s / profile.host_s if longer > 1 else 1.0
 
 
 def on_host_checked(profile: Profile, check_s: float | None) -> Profile:

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-_LEAST = 0.1  # of what a host takes, be it much faster
-
 
 class WaitingStep(NamedTuple):
     """Kernels of a step, and how far the host is when it waits for them; seconds.
@@ -63,16 +61,6 @@ class WaitingStep(NamedTuple):
             return at(0.0)
         most = 3 + step_s / self.host_s
         return at(brentq(lambda effort: at(effort).seconds() - step_s, 0.0, most))
-
-    def host_slowdown(self, step_s: float) -> float:
-        """Slowness of a host on which a step takes `step_s`; `_LEAST` where no host is so fast."""
-        from scipy.optimize import brentq
-
-        def late_s(slowdown: float) -> float:
-            return self.changed(host=slowdown).seconds() - step_s
-
-        most = 1 + step_s / self.host_s
-        return _LEAST if late_s(_LEAST) >= 0 else float(brentq(late_s, _LEAST, most))
 
     def seconds(self) -> float:
         """Seconds of a step alone, from the end of its last wait to the same in the next step."""

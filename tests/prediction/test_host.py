@@ -12,7 +12,7 @@ from advisor.plan.shared_cores import SharedCores
 from advisor.prediction.calibrated_predictor import calibrated_predictor
 from advisor.prediction.fit.observation import shared_runs
 from advisor.prediction.host_cores import core_seconds, stretch_on
-from advisor.prediction.host_transfer import host_slowdown_at, on_host
+from advisor.prediction.host_transfer import on_host
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.stretched_profile import at_pace
 from advisor.prediction.tenant_hosts import on_like_core
@@ -70,14 +70,6 @@ def test_a_core_of_another_speed_tells_more_of_itself_than_of_mates(check_s, tel
     assert on_like_core(job, there.tenants[0]) is tells
     (shared,) = shared_runs({job.name: job}, [there], gpu("h200-141gb"))
     assert list(shared.telling) == [tells, tells]
-
-
-@given(SECONDS, st.floats(0.05, 1.0), st.floats(0.05, 1.0))
-def test_a_host_told_by_the_utilisation_alone_gives_that_utilisation(host_s, busy, told):
-    job = synthetic.profile(host_s=host_s, gpu_s=busy * host_s)
-    slowdown = host_slowdown_at(job, told)
-    if slowdown >= 1:
-        assert on_host(job, slowdown).counters.gract == pytest.approx(told)
 
 
 NAME = "resnet50-imagenet64-bs128-loader4"
