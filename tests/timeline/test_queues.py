@@ -17,11 +17,6 @@ def filled(policy, room, alone_s, kinds=None):
     return queue
 
 
-def test_the_shortest_starts_first_and_of_equals_the_first():
-    queue = filled("shortest-first", GpuCapacity(PLACES), [9, 1, 1])
-    assert [queue.take([()]).job for _ in range(3)] == [1, 2, 0]
-
-
 def test_nobody_overtakes_a_job_that_waits_for_memory():
     small_only = GpuCapacity(
         PLACES, fits=lambda seats: len(seats) == 1 or PlacedJob(0, 1) not in seats

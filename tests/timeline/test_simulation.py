@@ -54,12 +54,6 @@ def test_under_mig_a_leaving_mate_changes_nothing():
     assert naive[0].p50 > naive[1].p50
 
 
-def test_a_waiting_job_takes_the_instance_that_gets_free():
-    found = over_time(at_start(SHORT, LONG, SHORT), "mig=3g.71gb,4g.71gb")
-    assert found.jobs[2].place == 0
-    assert found.jobs[2].start_s == found.jobs[0].end_s.p50
-
-
 def test_the_parts_of_a_job_follow_each_other_at_the_pace_of_the_shared_gpu():
     slow = replace(LONG, epochs=1.5, validation_s=1)
     arrivals = at_start(slow, SHORT)

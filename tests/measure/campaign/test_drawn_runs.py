@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign.campaign_command import refuse_profiles
 from advisor.measure.campaign.campaign_file import Count, read_campaign
 from advisor.measure.campaign.crew import Crew
 from advisor.measure.campaign.draw import drawn_plans, idle_twin
@@ -23,12 +21,10 @@ from advisor.measure.campaign.task_queue import TaskQueue
 from advisor.measure.shared.planned_run import PlannedMix
 from advisor.measure.shared.run_list_file import read_plans
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.measured import Memory, Window
 from advisor.workload.named_workloads import workload
-from advisor.workload.run import Run, Tenant
 from advisor.workload.stored_runs import read_runs
+from tests import synthetic
 from tests.measure.campaign.plans import OF_A_GPU, written
-from tests.synthetic import PROVENANCE
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 CHOSEN = """
@@ -86,30 +82,12 @@ def campaign_of_seed(tmp_path_factory):
     return lambda seed: replace(campaign, seed=seed)
 
 
-def test_solo_runs_lie_between_the_others_and_visit_every_workload_in_turn(campaign):
-    plans = drawn_plans(replace(campaign, solo_every=2))
-    solos = [plan.workloads[0].name for plan in plans if plan.purpose == "solo"]
-    assert len(solos) == 12
-    assert len(set(solos[:4])) == len(set(solos[4:8])) == 4
-    places = [number for number, plan in enumerate(plans) if plan.purpose == "solo"]
-    assert {after - before for before, after in pairwise(places)} == {3}
-
-
 def test_runs_added_later_change_nothing_that_was_drawn_or_is_repeated(campaign, tmp_path):
     more = read_campaign(written(tmp_path, OF_A_GPU + CHOSEN))
     before, after = drawn_plans(campaign), drawn_plans(more)
     fixed = [plan for plan in before if plan.purpose in ("drawn", "repeat")]
     assert fixed == [plan for plan in after if plan.purpose in ("drawn", "repeat")]
     assert [plan.id for plan in after if plan.purpose == "chosen"] == ["chosen-1"]
-
-
-def test_controls_are_measured_amid_the_others_and_again_at_the_end(tmp_path):
-    plans = drawn_plans(read_campaign(written(tmp_path, OF_A_GPU + CHOSEN)))
-    names = [plan.id for plan in plans]
-    busy = [f"plan-control-pair-{number}-busy" for number in (1, 2, 3)]
-    assert names[-3:] == [idle_twin(name) for name in busy]
-    assert [name for name in names if name in busy] == busy
-    assert max(map(names.index, busy)) < 0.8 * len(names)
 
 
 def test_too_few_workloads_or_limits_are_refused(campaign):
@@ -225,18 +203,11 @@ class Runner:
 
 
 def run_of(mix, outcome):
-    tenants = tuple(
-        Tenant(
-            workload=each, outcome=outcome, detail=None if outcome == "ok" else "gone",
-            windows=(Window(1.0, 10.0),) if outcome == "ok" else (),
-            memory=Memory(allocated_mib=1, reserved_mib=1), cores=(0,), sms=None,
-        )
-        for each in mix.workloads
-    )  # fmt: skip
-    return Run(
-        id=mix.id, gpu="cpu", sharing=str(mix.sharing), purpose=mix.purpose, repeats=None,
-        tenants=tenants, mps_clients=0, power_w=None, counters=None, provenance=PROVENANCE,
-    )  # fmt: skip
+    made = synthetic.run([synthetic.profile(each.name) for each in mix.workloads], str(mix.sharing))
+    if outcome != "ok":
+        gone = {"outcome": outcome, "detail": "gone", "windows": ()}
+        made = replace(made, tenants=tuple(replace(each, **gone) for each in made.tenants))
+    return replace(made, id=mix.id, purpose=mix.purpose)
 
 
 @pytest.fixture
@@ -251,13 +222,6 @@ def work(tmp_path):
         return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}
 
     return do
-
-
-def test_all_runs_are_recorded_once_each_beside_its_device(work):
-    files = work(30, Runner("0"), Runner("1"))
-    assert set(files) <= {"c-0.jsonl", "c-1.jsonl"}
-    names = [run.id for runs in files.values() for run in runs]
-    assert sorted(names) == sorted(mix.id for mix in many(30))
 
 
 def test_a_run_whose_tenant_dies_is_done_again_by_a_fresh_runner(work):
@@ -295,45 +259,7 @@ def windows(step_s):
     return [{"seconds": 1.0, "steps": 1.0 / step_s}] * 3
 
 
-def noted_run(name, *steps_s, purpose="solo", repeats=None, outcome="ok"):
-    tenants = [
-        {"workload": {"name": f"w{n}"}, "outcome": outcome, "windows": windows(step_s)}
-        for n, step_s in enumerate(steps_s)
-    ]
-    return {"id": name, "purpose": purpose, "repeats": repeats, "tenants": tenants}
-
-
 @pytest.fixture
 def steadiness(tmp_path):
     write_profile(tmp_path, "w0", 0.010)
     return Steadiness([tmp_path])
-
-
-def test_solo_runs_are_held_against_their_profiles(steadiness):
-    for number, step_s in enumerate((0.0101, 0.0104, 0.012)):
-        steadiness.note(noted_run(f"solo-{number}", step_s))
-    steadiness.note(noted_run("pair", 0.02, 0.02, purpose="drawn"))
-    steadiness.note(noted_run("lost", 0.02, outcome="died"))
-    assert steadiness.short() == "2/3 solo runs within 5%"
-
-
-def test_repeats_and_controls_are_held_against_their_twins(steadiness):
-    steadiness.note(noted_run("a", 0.010, 0.020, purpose="drawn"))
-    steadiness.note(noted_run("repeat-of-a", 0.011, 0.022, purpose="repeat", repeats="a"))
-    steadiness.note(noted_run("c-busy", 0.0102, purpose="control"))
-    steadiness.note(noted_run("c-idle", 0.0100, purpose="control"))
-    said = steadiness.summary()
-    assert "10.0% of 2 steps" in said
-    assert "2.0% of 1 step" in said
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"windows": [{"seconds": 0}]}'])
-def test_a_file_that_is_no_profile_stops_only_a_campaign_that_needs_it(tmp_path, capsys, text):
-    write_profile(tmp_path, "w0", 0.010)
-    (tmp_path / "w1.json").write_text(text)
-    steadiness = Steadiness([tmp_path])
-    assert steadiness.profiled == {"w0"}
-    refuse_profiles(steadiness, {"w0"})
-    assert str(tmp_path / "w1.json") in capsys.readouterr().err
-    with pytest.raises(InvalidInput, match=r"w1\.json.* move it"):
-        refuse_profiles(steadiness, {"w0", "w1"})

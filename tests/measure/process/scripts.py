@@ -76,24 +76,6 @@ while True:
     count()
 """
 
-# An optimizer of each parameter that steps in backward.
-SCRIPTS["in_backward.py"] = r"""
-import torch
-from counted import count
-network = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(5)))
-def step_in_backward(parameter):
-    optimizer = torch.optim.SGD([parameter], lr=1e-3)
-    def step(_parameter):
-        optimizer.step()
-        optimizer.zero_grad()
-    parameter.register_post_accumulate_grad_hook(step)
-for each in network.parameters():
-    step_in_backward(each)
-while True:
-    network(torch.ones(2, 4)).sum().backward()
-    count()
-"""
-
 # As Hugging Face's Trainer steps: autocast, a scaler that skips steps, a scheduler, clipping.
 SCRIPTS["scaled.py"] = r"""
 import torch
@@ -117,19 +99,6 @@ while True:
     optimizer.zero_grad(set_to_none=True)
     step += 1
     count()
-"""
-
-# Two spawned ranks, each of which trains.
-SCRIPTS["ranks.py"] = r"""
-import torch
-def train(_rank):
-    network = torch.nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
-    while True:
-        network(torch.ones(1, 2)).sum().backward()
-        optimizer.step()
-if __name__ == "__main__":
-    torch.multiprocessing.spawn(train, nprocs=2)
 """
 
 

@@ -136,21 +136,6 @@ def test_a_large_file_is_copied_when_it_is_added_to(original, tmp_path):
     assert (original / "data" / "big").read_bytes() == BIG
 
 
-def test_a_folder_of_too_many_files_is_linked_whole(original, tmp_path):
-    (original / "images").mkdir()
-    for number in range(1001):
-        (original / "images" / str(number)).touch()
-    mirror = made_beside(original, tmp_path / "scratch")
-    assert (mirror / "images").is_symlink()
-    assert len(list((mirror / "images").iterdir())) == 1001
-
-
-def test_a_scratch_folder_inside_the_folder_is_no_part_of_the_mirror(original):
-    mirror = made_beside(original, original / "data" / "deep" / "scratch")
-    assert (mirror / "train.py").read_text() == "pass"
-    assert not list(mirror.rglob("around"))
-
-
 def test_what_is_no_readable_file_is_there_too(original, tmp_path):
     (original / "circle").symlink_to("circle")
     (original / "nowhere").symlink_to("gone")

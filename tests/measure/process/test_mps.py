@@ -79,11 +79,6 @@ def test_somebody_elses_mps_is_refused_by_pid_owner_and_pipes(name):
         refuse_strangers(UUID)
 
 
-def test_a_daemon_of_another_gpu_is_let_be():
-    with stranger("nvidia-cuda-mps-control", {"CUDA_VISIBLE_DEVICES": f"GPU-{uuid4()}"}):
-        refuse_strangers(UUID)
-
-
 def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
     with stranger("nvidia-cuda-mps-server", {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps")}):
         assert mps_within(folder)

@@ -9,7 +9,7 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.process.printed_output import shown_lines, telling_line
+from advisor.measure.process.printed_output import telling_line
 from advisor.measure.process.script_processes import scripts_within, session_members
 from advisor.measure.process.tenant_handle import Ended
 from advisor.measure.process.tenants import ask_all, tenants_on
@@ -159,9 +159,7 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
         assert tenant.versions["torch"]
         assert took(tenant, home, 9) == 9  # beyond the end of two passes
         assert (home / "steps.txt.own").exists(), "the user's own sitecustomize ran"
-        answer = tenant.ask("train", start_at=time(), stop_at=time() + 0.1)
-        assert answer["completed_at"] == sorted(answer["completed_at"])
-        assert answer["cpu_s"] > 0
+        assert tenant.ask("train", start_at=time(), stop_at=time() + 0.1)["cpu_s"] > 0
         issued = tenant.ask("issue", seconds=0.05)
         assert len(issued["phases_s"]) == 3  # to the loss, backward, update
         assert all(seconds > 0 for seconds in issued["phases_s"])
@@ -179,7 +177,6 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
         ("scaled.py", "amp"),
         pytest.param("by_itself.py", "default", marks=pytest.mark.exhaustive),
         pytest.param("two_networks.py", "default", marks=pytest.mark.exhaustive),
-        pytest.param("in_backward.py", "default", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
@@ -188,15 +185,6 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
         assert loaded["found"]["precision"] == precision
         assert loaded["found"]["steps_per_epoch"] is None  # there is no loader
         assert abs(took(tenant, home, 7) - 7) <= 1  # it counts before or after we do
-
-
-@pytest.mark.exhaustive
-def test_several_ranks_are_refused_with_what_to_do(home):
-    with (
-        pytest.raises(InvalidInput, match=r"several processes .* Start a single rank"),
-        started(scripted(home, "python", "ranks.py")) as ((tenant,), _),
-    ):
-        tenant.ask("run", start_at=0.0, stop_at=time() + 60)
 
 
 @pytest.mark.parametrize(
@@ -214,14 +202,6 @@ def test_a_script_that_never_steps_ends_with_a_sentence(home, words, said):
         assert said in loaded.detail
         assert "\n" not in loaded.detail
         assert tenant.ask("run", start_at=0.0, stop_at=0.0) == loaded
-
-
-def test_a_script_that_takes_too_long_to_its_first_step_is_ended(home):
-    setup = TenantSetup("cpu", CORES, {}, scripted(home, "sleep", 600).script)
-    with tenants_on([setup], home) as (tenant,):
-        ended = tenant.ask("load", timeout_s=0.5, workload=scripted(home, "sleep", 600))
-        assert "took no step" in ended.detail
-        assert not session_members(tenant.pid)
 
 
 @pytest.mark.parametrize(
@@ -280,20 +260,10 @@ def test_a_program_that_imports_torch_is_asked_while_it_goes_on(tmp_path):
         assert len(answer["completed_at"]) >= 3
 
 
-def test_a_program_that_prints_no_more_has_no_pace(tmp_path):
-    prints = "import time\nfor _ in range(9): time.sleep(0.01); print('rate 400')\ntime.sleep(600)"
-    with running(tmp_path, "python", "-c", prints) as tenant:
-        ended = tenant.ask("run", timeout_s=0.1, start_at=time(), stop_at=time() + 0.3)
-        assert isinstance(ended, Ended)
-        assert "pace" in ended.detail
-
-
 TORCHRUN = """step 5
 [rank0]: Traceback (most recent call last):
 [rank0]: ValueError: my data is broken
-E1124 11:00 torch/distributed/elastic/multiprocessing/api.py:984] failed (exitcode: 1)
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
 ============================================================
 """
 ACCELERATE = """ValueError: my data is broken
@@ -310,16 +280,9 @@ For debugging consider passing CUDA_LAUNCH_BLOCKING=1; kernel errors may come la
         (TORCHRUN, "[rank0]: ValueError: my data is broken"),
         (ACCELERATE, "ValueError: my data is broken"),
         (CUDA, "RuntimeError: CUDA error: an illegal memory access was encountered"),
-        ("train.py: error: no such option --lr\nusage: train.py\n", "train.py: error: no such"),
-        ("loading\nKilled\n\n", "Killed"),
+        ("loading\nKilled\n\n", "Killed"), ("\r\n\n", ""),
         ("  5%| 1.0it/s\r 10%| 2.0it/s\r", "10%| 2.0it/s"),
-        ("", ""),
-        ("\r\n\n", ""),
     ],
-)
-def test_of_a_failed_program_the_line_that_says_why_is_told(printed, line):
+)  # fmt: skip
+def test_the_line_that_says_why_a_program_failed_is_shown(printed, line):
     assert telling_line(printed).startswith(line)
-
-
-def test_what_a_progress_bar_wrote_over_is_not_shown():
-    assert shown_lines("start\n 1%\r 2%\r 3%\ndone\r\n") == ["start", "3%", "done"]

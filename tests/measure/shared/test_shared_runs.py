@@ -111,11 +111,9 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     shared.assert_nothing_is_left()
 
 
-@pytest.mark.parametrize("how", [
-    signal.SIGINT,
-    pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive),
-    pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)]
+)
 def test_however_the_command_is_ended_nothing_of_it_stays(command, how):
     shared = command(mix("pair"))
     process = shared.start(*LONG)
@@ -154,23 +152,6 @@ def whole(name, sharing, steps, **other):
 def of_gpu(sharing, steps):
     (full,) = mixes_of(record(PlannedRun, whole("whole", sharing, steps)))
     return [(run_group.jobs, run_group.mix.sharing) for run_group in full.run_groups]
-
-
-@pytest.mark.exhaustive
-def test_serially_and_in_phases_jobs_come_one_after_another_and_pauses_count(command):
-    phases = whole("phases", "naive[2,1];serial[3]", [40, 60, 50])
-    shared = command(whole("serial", "serial", [40, 60, 50]), phases)
-    code, said = shared.finish(*SHORT)
-    assert code == 0, said
-    serial, phased = (run.completion for run in read_runs(shared.out))
-    assert serial.began_s[0] == 0
-    assert len(serial.pauses_s) == 2
-    assert len(phased.pauses_s) == 1
-    for before, after, pause_s in zip((0, 1), (1, 2), serial.pauses_s, strict=True):
-        assert serial.began_s[after] == pytest.approx(serial.ended_s[before] + pause_s)
-    assert phased.began_s[:2] == (0, 0)
-    assert phased.began_s[2] == pytest.approx(max(phased.ended_s[:2]) + phased.pauses_s[0])
-    assert [tenant.workload.name for tenant in read_runs(shared.out)[1].tenants] == TOYS
 
 
 def test_each_job_of_a_group_keeps_its_limit():

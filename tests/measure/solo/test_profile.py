@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time
@@ -21,13 +20,10 @@ from advisor.measure.solo.mps_probe import LIMITS_PCT, ProbedJob, mps_probe
 from advisor.measure.solo.profile_command import run
 from advisor.measure.solo.profiling_verbs import issue, train
 from advisor.measure.solo.solo_pace import Stopwatch, is_steady
-from advisor.workload.measured import Window
 from advisor.workload.named_workloads import workload
 from advisor.workload.spec import Script, Workload
-from advisor.workload.staleness import unsteady_profiles
 from advisor.workload.store import read_profile
 from advisor.zoo.task import build
-from tests import synthetic
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import HIDE, Started
 from tests.refusals import refused
@@ -174,20 +170,6 @@ def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
     job = ProbedJob(workload=task, cores=(0,), starting_cores=(0,), step_s=0.01, held_mib=None)
     assert mps_probe(job, session, Stopwatch()) is None
     assert "nvidia-cuda-mps-control" in capsys.readouterr().err
-
-
-def test_a_profile_says_how_its_windows_varied_and_how_fast_the_best_were():
-    def of_paces(name, *paces):
-        windows = tuple(Window(1.0, 100 / pace) for pace in paces)
-        return replace(synthetic.profile(name), windows=windows)
-
-    steady = of_paces("resnet50-imagenet64-bs128", *[1.0] * 4, 1.1)
-    noisy = of_paces("bert-base-finetune-bs16", 1.3, 1.0, 1.2, 1.1, 1.2)
-    assert (steady.unsteady, noisy.unsteady) == (None, pytest.approx(0.3))
-    assert (noisy.fastest_step_s, noisy.step_s) == pytest.approx((0.01, 0.012))
-    (line,) = unsteady_profiles([steady, noisy, noisy])
-    assert "bert-base-finetune-bs16" in line
-    assert "30%" in line
 
 
 CORES = tuple(sorted(os.sched_getaffinity(0)))

@@ -3,7 +3,6 @@
 import gzip
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,17 +97,6 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
 
 
-def test_a_trace_names_streams_where_there_are_several():
-    (step,) = one_step().steps()
-    assert kernel_trace(step, (100e-6, 200e-6)).stream_of is None
-    streams = (20, 7, 20, 13)
-    work = tuple(
-        replace(one, stream=number) for one, number in zip(step.work, streams, strict=True)
-    )
-    apart = kernel_trace(replace(step, work=work), (100e-6, 200e-6))
-    assert apart.stream_of == (0, 1, 0, 2)
-
-
 def test_launches_are_told_from_the_steps_start_without_the_pauses_between_its_parts():
     (step,) = one_step().steps()
     assert kernel_trace(step, (100e-6, 200e-6)).launch_us == (10, 40, 110, 200)
@@ -129,17 +117,6 @@ def test_time_on_the_gpu_counts_once_where_copies_and_kernels_overlap():
     assert step.busy_s == pytest.approx(80e-6)
 
 
-def test_several_steps_are_told_apart_and_the_one_with_the_median_busy_time_is_kept():
-    recording = Recording()
-    for number, duration in enumerate((30.0, 10.0, 20.0)):
-        begin = 1000.0 * number
-        recording.mark("forward", begin, 100).launch(begin + 1, "k", at=begin + 5, dur=duration)
-        recording.mark("backward", begin + 500, 100)
-    steps = recording.steps()
-    assert [round(step.busy_s * 1e6) for step in steps] == [30, 10, 20]
-    assert median_step(steps) is steps[2]
-
-
 def long_forward(kernels: int, blocked_us: float) -> TracedStep:
     """A launch every 10 us; from the 800th on each takes `blocked_us` more, waiting for room."""
     recording = Recording()
@@ -151,32 +128,6 @@ def long_forward(kernels: int, blocked_us: float) -> TracedStep:
     recording.mark("forward", 0, at).mark("backward", at + 1e6, 10)
     (step,) = recording.steps()
     return step
-
-
-def of_a_graph(kernels: int) -> Recording:
-    """A step whose second part launches one graph of `kernels` kernels, the last one listed first.
-
-    Kineto ties all of them to the launch of the graph.
-    """
-    recording = Recording().mark("forward", 0, 20)
-    recording.launch(5, "Memcpy DtoD", at=10, dur=2, cat="gpu_memcpy").mark("backward", 100, 60)
-    for number in reversed(range(kernels)):
-        recording.launch(110, f"ampere_sgemm_{number}", at=150.0 + 10 * number, dur=9, took=40)
-    graph = next(e for e in recording.events if e["ph"] == "X" and e["ts"] == 110)
-    graph["name"] = "cudaGraphLaunch"
-    rest = [e for e in recording.events if e.get("ts") != 110]
-    for event in rest:
-        if event.get("cat") == "kernel":
-            event["args"]["correlation"] = graph["args"]["correlation"]
-    recording.events = [*rest, graph]
-    return recording
-
-
-def test_all_kernels_of_a_cuda_graph_are_launched_at_once_and_kept_in_the_order_they_ran():
-    (step,) = of_a_graph(3).steps()
-    assert [work.start_us for work in step.work] == [10, 150, 160, 170]
-    assert kernel_trace(step, (20e-6, 60e-6)).launch_us == (5, 30, 30, 30)
-    assert step.work[-1].resident_blocks == 8
 
 
 def test_waits_for_room_among_pending_launches_are_no_work_of_the_host():
@@ -255,13 +206,6 @@ def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of
     assert len(steps) == 3
     assert len(step.work) == 2 * rounds_of_a_step
     assert step.busy_s == pytest.approx(rounds_of_a_step * busy_us * 1e-6)
-
-
-def test_a_wait_across_two_steps_is_counted_in_each_as_far_as_it_lies_there():
-    steps = window(rounds(14, 500.0), 1.04e-3)  # a twenty-fifth more than a round
-    hosts_us = [step.phases[0].host_us for step in steps]
-    assert all(50 <= host_us <= 90 for host_us in hosts_us)
-    assert all(step.phases[0].waits_us for step in steps)
 
 
 def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
