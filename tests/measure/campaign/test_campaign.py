@@ -201,14 +201,27 @@ def test_a_plan_that_makes_no_sense_is_refused_with_file_and_key(tmp_path, line,
     assert named in str(refusal.value)
 
 
-SCRIPT = Path(__file__).with_name("two_nodes.py")
+# A cluster of two nodes, as long as stdin is open; the first line read there kills one of them.
+TWO_NODES = """
+import sys
+from ray.cluster_utils import Cluster
+node = {"num_cpus": 1, "num_gpus": 0, "object_store_memory": 80 * 2**20}
+cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+second = cluster.add_node(**node)
+cluster.wait_for_nodes()
+print(cluster.address, second.node_id, flush=True)
+if sys.stdin.readline():
+    cluster.remove_node(second, allow_graceful=False)
+    sys.stdin.readline()
+cluster.shutdown()
+"""
 
 
 class TwoNodes(Started):
     """A Ray cluster of two nodes; `address` is how to reach it."""
 
     def __init__(self, folder):
-        super().__init__(folder, SCRIPT)
+        super().__init__(folder, "-c", TWO_NODES)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = self.start(**pipes, TMPDIR=folder, RAY_USAGE_STATS_ENABLED="0")
         self.address, self.second = self._process.stdout.readline().split()

@@ -126,20 +126,13 @@ def queue(tasks, idle_controls=(), homes=None, runners=("0", "1")):
     return TaskQueue(tasks, idle_controls, homes or {}, runners)
 
 
-def drained(one, *runners):
-    """Which runner did what, each taking its turn until nothing is left."""
-    did = []
-    while blocks := [(runner, block) for runner in runners if (block := one.take(runner))]:
-        for runner, block in blocks:
-            for task in block:
-                did.append((runner, task))
-                one.done(task, runner)
-    return did
-
-
 def test_no_run_waits_long_for_its_turn_and_none_is_done_twice():
     tasks = many(100)
-    did = [task for _, task in drained(queue(tasks, runners=["0"]), "0")]
+    one, did = queue(tasks, runners=["0"]), []
+    while block := one.take("0"):
+        for task in block:
+            did.append(task)
+            one.done(task, "0")
     assert sorted(task.id for task in did) == sorted(task.id for task in tasks)
     assert all(abs(did.index(task) - number) <= 24 for number, task in enumerate(tasks))
 
@@ -248,18 +241,3 @@ def test_the_others_do_what_a_runner_that_cannot_be_replaced_had(work):
 def test_a_campaign_without_any_runner_left_has_failed(work):
     with pytest.raises(AdvisorError, match="4 runs"):
         work(4, Runner("0", [AdvisorError("lost")], starts=0))
-
-
-def write_profile(folder, name, step_s):
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps({"windows": windows(step_s)}))
-
-
-def windows(step_s):
-    return [{"seconds": 1.0, "steps": 1.0 / step_s}] * 3
-
-
-@pytest.fixture
-def steadiness(tmp_path):
-    write_profile(tmp_path, "w0", 0.010)
-    return Steadiness([tmp_path])
