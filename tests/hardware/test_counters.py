@@ -87,7 +87,7 @@ def test_without_gpm_the_driver_s_log_of_the_window_gives_the_busy_share(install
     assert counters.memory_utilization is not None
 
 
-def test_a_gpu_that_tells_nothing_has_no_counters_and_no_power(install):
+def test_a_silent_gpu_has_no_counters_and_no_power(install):
     silent = dict.fromkeys(
         (
             "nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates",

@@ -176,7 +176,7 @@ def test_any_part_of_a_layout_can_be_placed_where_it_is(data):
 
 
 @given(st.data())
-def test_layouts_beside_instances_in_use_are_those_that_contain_them(data):
+def test_layouts_with_instances_in_use_are_those_that_contain_them(data):
     known = gpu(data.draw(st.sampled_from(["a30-24gb", "a100-40gb", "rtx-pro-6000-96gb"])))
     rows = rows_of(known)
     every = valid_sets(rows)

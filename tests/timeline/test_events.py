@@ -52,7 +52,7 @@ def test_nobody_starts_before_coming_and_a_gpu_without_jobs_is_in_no_stretch():
     assert [(each.start_s, each.end_s) for each in history.stretches] == [(0, 1), (100, 101)]
 
 
-def test_a_job_that_no_gpu_holds_is_said_to_wait_for_ever():
+def test_a_job_that_no_gpu_holds_is_refused():
     nowhere = InOrder(GpuCapacity((0,), fits=lambda seats: seats[0].job != 1))
     with pytest.raises(NothingFits, match="wait forever"):
         run([Task(1), Task(1)], fair([1, 1]), nowhere)

@@ -89,7 +89,7 @@ def test_what_was_not_measured_is_not_made_up():
     assert over_time(at_start(SHORT)).cost_eur is None
 
 
-def test_each_mix_is_predicted_once_whoever_is_in_it():
+def test_each_mix_is_predicted_once():
     stand_in = StandIn()
     arrivals = [Arrival(job, at) for at, job in enumerate([SHORT, LONG, LONG, SHORT] * 20)]
     profiles = [each.job.profile for each in arrivals]

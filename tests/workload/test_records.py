@@ -6,19 +6,25 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
+from advisor.hardware.catalogue import gpu
 from advisor.measure.shared.strict_record import record
+from advisor.prediction.fit.observation import shared_runs
+from advisor.validate.selection import of_pace
 from advisor.workload.documents import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.profile import PartSeconds, Profile
 from advisor.workload.records import parse_record
-from advisor.workload.run import Run
+from advisor.workload.run import Completion, Run
 from advisor.workload.spec import Workload
 from advisor.workload.store import read_profile
 from advisor.workload.stored_runs import read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
 from tests import synthetic
+from tests.validate.whole_jobs import LONG, SHORT, whole
 
 PROFILE = replace(synthetic.profile(), host_s=0.01)
 RUN = synthetic.run([PROFILE])
+NAIVE = whole("set-naive", "naive", (3.0, 5.0))
+DIED = whole("died", "naive", (3.0, None))
 MEMORY_RUN = replace(RUN, purpose="memory", capacity_mib=24576, free_mib=23961.0)
 TOOK = PartSeconds(start_s=4.0, settle_s=1.0, windows_s=3.0, meter_s=0.25, trace_s=2.0)
 
@@ -39,7 +45,7 @@ def test_a_profile_reads_back_as_it_was_written(profile):
     assert parse_record(Profile, profile_text(profile), "here") == profile
 
 
-@pytest.mark.parametrize("run", [RUN, MEMORY_RUN])
+@pytest.mark.parametrize("run", [RUN, MEMORY_RUN, NAIVE, DIED])
 def test_a_run_reads_back_as_it_was_written(run):
     assert parse_record(Run, run_line(run), "here") == run
 
@@ -183,3 +189,30 @@ def test_a_text_that_is_not_toml_is_refused_with_its_path(text, tmp_path):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(AdvisorError, match=r"jobs\.toml: "):
         read_toml(path)
+
+
+def test_whole_jobs_teach_no_pace():
+    assert not NAIVE.shows_pace
+    assert shared_runs({p.name: p for p in (SHORT, LONG)}, [NAIVE], gpu("h200-141gb")) == ()
+    assert of_pace([NAIVE]) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"completion": None}, {"purpose": "drawn"}, {"sharing": "serial"}]
+)
+def test_a_record_that_contradicts_itself_is_refused(change):
+    with pytest.raises(InvalidInput):
+        replace(NAIVE, **change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"steps": (1,)}, {"steps": (0, 1)}, {"began_s": (-1.0, 0.0)}, {"ended_s": (0.0, 1.0)},
+        {"pauses_s": (-0.1,)},
+    ],
+)  # fmt: skip
+def test_times_that_cannot_be_are_refused(change):
+    done = {"steps": (1, 2), "began_s": (0.0, 0.0), "ended_s": (1.0, 2.0), "pauses_s": ()}
+    with pytest.raises(InvalidInput):
+        Completion(**done | change, energy_j=None)

@@ -31,7 +31,7 @@ def test_every_tenant_has_the_cores_it_needs_and_no_core_has_two_tenants(wanted,
 
 
 @given(needs, st.integers(1, 40))
-def test_what_is_spare_is_nobodys_unless_nothing_is(wanted, count):
+def test_spare_cores_belong_to_no_tenant_unless_none_are_spare(wanted, count):
     cores = cores_of_each(wanted, range(count), share=True)
     taken = {core for each in cores for core in each}
     spare = set(spare_cores(cores, range(count)))

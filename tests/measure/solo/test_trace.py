@@ -97,7 +97,7 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
 
 
-def test_launches_are_told_from_the_steps_start_without_the_pauses_between_its_parts():
+def test_launches_count_from_the_start_of_the_step_without_pauses_between_its_parts():
     (step,) = one_step().steps()
     assert kernel_trace(step, (100e-6, 200e-6)).launch_us == (10, 40, 110, 200)
     assert kernel_trace(step, (50e-6, 50e-6)).launch_us == (5, 20, 52.5, 75), "unprofiled"
