@@ -14,13 +14,6 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.apply.study import (
-        SharedProcesses,
-        StudySpec,
-        gpu_shared_by,
-        processes_of,
-        run_study,
-    )
     from advisor.errors import AdvisorError
     from advisor.plan.recommendation import Forecast, Plan, Recommendation
     from advisor.prediction.interval import Interval
@@ -44,15 +37,10 @@ __all__ = [
     "Plan",
     "Profile",
     "Recommendation",
-    "SharedProcesses",
-    "StudySpec",
-    "gpu_shared_by",
     "load_profile",
     "predict",
-    "processes_of",
     "read_jobs",
     "recommend",
-    "run_study",
     "step",
 ]
 
@@ -68,15 +56,10 @@ _HOME = {
     "Plan": "advisor.plan.recommendation",
     "Profile": "advisor.workload.profile",
     "Recommendation": "advisor.plan.recommendation",
-    "SharedProcesses": "advisor.apply.study",
-    "StudySpec": "advisor.apply.study",
-    "gpu_shared_by": "advisor.apply.study",
     "load_profile": "advisor.workload.store",
     "predict": "advisor.shortcuts",
-    "processes_of": "advisor.apply.study",
     "read_jobs": "advisor.workload.job_file",
     "recommend": "advisor.shortcuts",
-    "run_study": "advisor.apply.study",
 }
 
 

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,16 @@ def test_the_programs_on_the_page_of_the_library_run(capfd, tmp_path, monkeypatc
     programs = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     exec(compile("\n".join(programs), "python.md", "exec"), {})
     assert capfd.readouterr().out
+
+
+def test_two_processes_run_one_trial_each_of_the_search_on_its_page(tmp_path):
+    page = (ROOT / "docs" / "hyperparameter-search.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "search.py").write_text(program)
+    (tmp_path / "my_training.py").write_text("def train(rate): return rate\n")
+    words = [sys.executable, "search.py"]
+    quiet = {"cwd": tmp_path, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(words, **quiet) for _ in range(2)]
+    assert [each.wait(timeout=120) for each in processes] == [0, 0]
+    ended = re.findall(r'"state": ?1\b', (tmp_path / "search.log").read_text())
+    assert len(ended) == 2

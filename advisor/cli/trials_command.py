@@ -28,7 +28,7 @@ _StartUp = Annotated[
     float,
     typer.Option(
         "--start-up", metavar="S",
-        help="Seconds in which the process of a trial starts; 0: processes are kept for the next.",
+        help="Seconds that the process of a trial takes to start; 0: it goes on with the next.",
     ),
 ]  # fmt: skip
 
@@ -54,7 +54,7 @@ def trials(
 ) -> None:
     """How many trials of a search fit on a GPU, and pay.
 
-    And how they share it. Each trial is a process; `advisor.run_study` runs an optuna study so.
+    And how they share it. Each trial is a process of its own.
     """
     from advisor.plan.rules import Conditions
     from advisor.report.trials_text import trials_document, trials_report

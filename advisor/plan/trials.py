@@ -93,8 +93,7 @@ def trials_that_pay(
         predictor: The predictor of `copies`.
         steps: Training steps of a trial; None: those of the job.
         count: Number of trials; None: the search is open-ended.
-        start_s: Seconds in which the process of a trial starts; 0: processes are kept for the next
-            trial, as `advisor.run_study` keeps them.
+        start_s: Seconds that the process of a trial takes to start; 0: it goes on with the next.
 
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.

@@ -127,10 +127,7 @@ def _rate(value: Interval) -> str:
 def _notes(found: Trials) -> Iterator[str]:
     yield from notes_on_numbers(found.copies, "trials")
     if found.start_s:
-        yield (
-            f"The table is training alone, without {found.start_s:g} s for a start (--start-up). "
-            f"`advisor.run_study` keeps processes for the next trial."
-        )
+        yield f"The table is training alone, without {found.start_s:g} s for a start (--start-up)."
     else:
         yield "Counted are training steps; that processes start and models are built comes on top."
     yield from basis_notes(found.standing)

@@ -10,7 +10,7 @@ import advisor as library
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.catalogue import catalogue
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
-from advisor.workload.writing import profile_text, write_whole
+from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL
 from tests.report import mlflow_stand_in
@@ -213,6 +213,24 @@ def test_a_profile_of_another_gpu_is_translated_and_the_answer_says_so(advisor, 
         found = document_of(advisor, *asked, "--gpu", "l40s-48gb")
         assert found["estimated_profiles"][RESNET] == GPU
         assert found["estimated_from"] == GPU
+
+
+@pytest.mark.parametrize("by_file", [False, True])
+def test_an_export_and_a_validation_from_another_gpu_say_so(advisor, tmp_path, by_file):
+    (path := tmp_path / f"{RESNET}.json").write_text(profile_text(PROFILES[RESNET]))
+    job, there = path if by_file else RESNET, ("--gpu", "l40s-48gb")
+    exported = advisor("export", job, *there, "--format", "json")
+    assert json.loads(exported.out)["plans"][0]["estimated_from"] == GPU
+    assert GPU in exported.err
+    assert GPU in advisor("validate", job, *there, "--dry-run").err
+
+
+def test_runs_on_another_gpu_are_compared_with_translated_profiles(advisor, tmp_path):
+    run = synthetic.run([PROFILES[RESNET]] * 2, "naive", 2.0)
+    append_run(tmp_path / "runs.jsonl", replace(run, gpu="l40s-48gb"))
+    words = ("validate", "--from", tmp_path / "runs.jsonl", "--out", tmp_path)
+    found = json.loads(advisor(*words, "--gpu", "l40s-48gb", "--json").out)
+    assert (found["estimated_from"], found["estimated_profiles"]) == (GPU, {RESNET: GPU})
 
 
 @pytest.mark.parametrize("key", sorted(key for key, known in catalogue().items() if known.mig))
