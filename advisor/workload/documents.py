@@ -12,7 +12,7 @@ from typing import Any
 from advisor.errors import InvalidInput
 from advisor.workload.files import read_bytes, shown
 
-REMOVED_FIELDS = frozenset({"mps_client_priority"})
+REMOVED_FIELDS = frozenset({"mps_client_priority", "read_from", "to_end"})
 """Fields of files that earlier versions wrote; readers ignore them."""
 
 # Ours have 90 KiB at most, and the standard library reads a megabyte a second.

@@ -42,7 +42,6 @@ class MinimalProfile:
         memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1;
             None if not known. Tells best what slices of an A100 or A30 cost.
         examples_per_epoch: Examples of one pass; None if not known.
-        read_from: Stands in older files; nothing uses it.
 
     Raises:
         InvalidInput: The numbers are impossible, or have another unit.
@@ -58,7 +57,6 @@ class MinimalProfile:
     gpu_utilization: float | None
     memory_utilization: float | None
     examples_per_epoch: int | None = None
-    read_from: str | None = None
 
     def __post_init__(self) -> None:
         if self.schema != 1:
@@ -134,9 +132,8 @@ def holds_minimal(text: bytes) -> bool:
 
 
 def minimal_text(minimal: MinimalProfile) -> str:
-    """`minimal` as JSON, one line; without the last fields where these are not known."""
+    """`minimal` as JSON, one line; without the last field if it is not known."""
     known = asdict(minimal)
-    for name in ("examples_per_epoch", "read_from"):
-        if known[name] is None:
-            del known[name]
+    if known["examples_per_epoch"] is None:
+        del known["examples_per_epoch"]
     return json.dumps(known, allow_nan=False) + "\n"

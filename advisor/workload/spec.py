@@ -39,7 +39,6 @@ class Script:
         environment: Variables that the user gave, by name; set beside those inherited.
         throughput: For what does not train by torch: a regular expression that finds in its output
             how many examples it did a second, as its only group; None: its steps are counted.
-        to_end: Stands in older files; nothing uses it.
 
     Raises:
         InvalidInput: It cannot be started like this.
@@ -49,7 +48,6 @@ class Script:
     folder: str
     environment: dict[str, str] = field(default_factory=dict)
     throughput: str | None = None
-    to_end: bool = False
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:
