@@ -18,7 +18,6 @@ _ROOT = Path(__file__).parents[2]
 _MEASURED = _ROOT / "profiles" / GPU
 _STORED = Path(__file__).with_name("accuracy.json")
 _SCORED = ("drawn", "validation")  # purposes of runs
-_MODE_THAT_GOES = "priority"
 
 
 def read():
@@ -62,8 +61,6 @@ def _fill(folder, whole):
     for path in sorted((_MEASURED / "runs").glob("*.jsonl")):
         for run in map(json.loads, path.read_text().splitlines()):
             families = {tenant["workload"]["family"] for tenant in run["tenants"]}
-            if _MODE_THAT_GOES in run["sharing"]:
-                continue
             if not whole and not families <= {*LEFT_OUT, *LEARNT}:
                 continue
             if not whole and run["purpose"] in _SCORED and not families <= {*LEFT_OUT}:
