@@ -32,7 +32,7 @@ from advisor.cli.program_commands import (
 )
 from advisor.cli.recommend_command import recommend
 from advisor.cli.removed import refuse_removed
-from advisor.cli.run_commands import restore, run, status, stop
+from advisor.cli.run_commands import run, stop
 from advisor.cli.simulate_command import simulate
 from advisor.cli.trials_command import trials
 from advisor.cli.validate_command import validate
@@ -66,7 +66,7 @@ for _command in (recommend, trials, batch, predict, explain, simulate, export):
 for _command in (profile, campaign, calibrate, doctor):
     _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
-    validate, run, status, stop, restore, fit, evaluate, gpus, layouts,
+    validate, run, stop, fit, evaluate, gpus, layouts,
     workloads, profiles, init, app,
 ):  # fmt: skip
     _app.command()(_command)

@@ -69,7 +69,7 @@ class ExportOptions:
             show_text(text, end="")
             return
         write_whole(self.out, text)
-        run = f"; advisor run {self.out} shows what it would do" * runs
+        run = f"; advisor run {self.out} prints the script" * runs
         aside(f"{self.out}: written{run}")
 
 
@@ -110,18 +110,16 @@ def export(
         prediction = advisor.predict(jobs, exported.sharing).prediction
     file = exported_plan(jobs, advisor.card, prediction, exported.form)
     as_json = exported.form == "json"
-    refused = _refused_by_run(jobs, prediction.power_cap_w) if as_json else ()
+    refused = _refused_by_run(jobs) if as_json else ()
     # The other formats leave variables to whoever runs them.
     secrets = secrets_held(jobs, variables=as_json, text=file.text)
     warn([*file.notes, *secrets, *refused])
     exported.write(file.text, runs=as_json and not refused)
 
 
-def _refused_by_run(jobs: "Iterable[Job]", cap_w: float | None) -> tuple[str, ...]:
-    """Why `advisor run` would refuse a plan of `jobs` under that power cap, a line each."""
-    from advisor.measure.execution.dry_run import capped
-
-    found = [] if cap_w is None else [capped(cap_w)]
+def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
+    """Why `advisor run` would refuse a plan of `jobs`, a line each."""
+    found = []
     for job in jobs:
         try:
             job.profile.workload.check_startable()
@@ -154,7 +152,7 @@ def _export_of_all(
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
     texts = json_texts(plans) if each else {0: WHOLE[exported.form](plans)}
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    refused = _refused_by_run(jobs, advisor.power_cap_w) if each else ()
+    refused = _refused_by_run(jobs) if each else ()
     warn([*secrets_held(jobs, variables=each, text="".join(texts.values())), *refused])
     if each and exported.out:
         _write_each(exported.out, texts, plans)
@@ -169,8 +167,8 @@ def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan
     for plan, (device, text) in zip(plans, texts.items(), strict=True):
         file = out.with_stem(f"{out.stem}-gpu{device}")
         write_whole(file, text)
-        runs = not _refused_by_run((start.job for start in plan.starts), plan.power_cap_w)
-        run = f"; advisor run {file} --device {device} shows what it would do" * runs
+        runs = not _refused_by_run(start.job for start in plan.starts)
+        run = f"; advisor run {file} --device {device} prints the script" * runs
         aside(f"{file}: written{run}")
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -19,13 +20,15 @@ from advisor.terminal import clean
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from advisor.measure.execution.run_view import RunView
+    from advisor.measure.watched_run import RunView
 
 _Found = TypeVar("_Found")
 
 _LINE = "\n"
 # Width of output that is no terminal, and the least width that is laid out for.
 _ENDLESS, _NARROWEST = 100_000, 20
+# A run is printed as often where nothing of it starts or ends.
+_SHOWN_S = 5.0
 
 # Replacements, of equal width, for characters that the encoding of a stream lacks.
 _PLAIN = str.maketrans("·█▁▂▃▄▅▆▇≤…×–—’“”", '.#__.-=+*<~x--\'""')  # noqa: RUF001 - these are meant
@@ -160,18 +163,24 @@ def _write(text: str) -> None:
 
 @contextmanager
 def live() -> "Iterator[Callable[[RunView], None]]":
-    """Show a run while the block runs: a live table on a terminal, else lines."""
-    from advisor.report.run_tables import run_table
+    """Show a run while the block runs: in place on a terminal, else its lines now and then."""
+    if sys.stdout.isatty():
+        from rich.live import Live
+        from rich.text import Text
 
-    if not sys.stdout.isatty():
-        from advisor.measure.execution.execution_command import printed
-
-        yield printed(show_text)
+        with Live(console=_console(), auto_refresh=False) as table:
+            yield lambda view: table.update(_Clean(Text(str(view))), refresh=True)
         return
-    from rich.live import Live
+    shown_s, states = 0.0, tuple[str, ...]()
 
-    with Live(console=_console(), auto_refresh=False) as table:
-        yield lambda view: table.update(_Clean(run_table(view)), refresh=True)
+    def show(view: "RunView") -> None:
+        nonlocal shown_s, states
+        now = tuple(job.state for job in view.jobs)
+        if now != states or monotonic() - shown_s > _SHOWN_S:
+            shown_s, states = monotonic(), now
+            show_text(str(view))
+
+    yield show
 
 
 Advance = Callable[[int, int, str], None]

@@ -62,10 +62,19 @@ def calibrate(context: typer.Context) -> None:
 
 
 def doctor(context: typer.Context) -> None:
-    """Say what on this machine spoils measuring or sharing."""
+    """Say what on this machine spoils measuring or sharing.
+
+    With --undo, first undo what killed scripts and measurements left.
+    """
     from advisor.doctor import main
 
-    raise typer.Exit(main(context.args))
+    words = [word for word in context.args if word != "--undo"]
+    if len(words) < len(context.args):
+        from advisor.run import undo_left
+
+        for line in undo_left():
+            aside(line)
+    raise typer.Exit(main(words))
 
 
 def app(

@@ -23,6 +23,9 @@ REMOVED: Mapping[str, str] = {
     "batch --batches": _BATCH_OPTIONS,
     "batch --details": _BATCH_OPTIONS,
     "confirm": "Run your own jobs and compare them with predictions: advisor validate JOB.",
+    "status": "Use `advisor run --list`, or `advisor run RUN` to watch a run.",
+    "restore": "Use `advisor doctor --undo`.",
+    "run --resume": "Use `advisor run RUN`.",
     "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
     "profile --from-mlflow": "Describe the job by the numbers that its log and nvidia-smi show: "
     "advisor profile --from-numbers.",

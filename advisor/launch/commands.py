@@ -49,18 +49,21 @@ def _in_own_shell(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...
 
 def body(plan: LaunchPlan, device: int | str | None = None) -> tuple[str, ...]:
     """As `commands`, for a shell that exists already; `device` as `which_gpu` takes it."""
-    limit = 'sudo nvidia-smi -i "$GPU" --power-limit'
-    capped = plan.power_cap_w is not None
-    uncapped = [f'{limit}="$cap_was_w"'] if capped else []
-    undo = (*mig_shell.undo(plan), *uncapped)
-    # What a killed run of these lines left goes first.
-    first = [mig_shell.UNDONE] if plan.on_mig else whole_wanted()
-    cap = [f"{limit}={plan.power_cap_w:g} || exit"] if capped else []
-    asked = 'nvidia-smi -i "$GPU" --query-gpu=power.limit --format=csv,noheader,nounits'
-    cap_was = [f"cap_was_w=$({asked}) || exit"] if capped else []
-    gpu = which_gpu(device)
-    guard = shell.guard(plan.partitions, undo, (*gpu, *mig_shell.definitions(plan), *cap_was))
+    cap_w = plan.power_cap_w
+    mig = mig_shell.words() if plan.on_mig else []
+    guard = shell.guard(plan.partitions, which_gpu(device), cap=cap_w is not None, mig=mig)
+    cap = [] if cap_w is None else _capped(cap_w)
+    first = mig_shell.mode_noted(plan) if plan.on_mig else whole_wanted()
     return (*guard, *first, *cap, *_lines(plan), shell.STATUS)
+
+
+def _capped(cap_w: float) -> list[str]:
+    asked = 'nvidia-smi -i "$GPU" --query-gpu=power.limit --format=csv,noheader,nounits'
+    return [
+        f"cap_was_w=$({asked}) || exit",
+        'note "cap $cap_was_w"',
+        f'as_root nvidia-smi -i "$GPU" --power-limit={cap_w:g} || exit',
+    ]
 
 
 def head(plan: LaunchPlan) -> Iterator[str]:
@@ -81,7 +84,7 @@ def _lines(plan: LaunchPlan) -> Iterator[str]:
             yield from mig_shell.made(stage, plan.gpu)
         yield from run(stage.partitions)
         if stage.on_mig:
-            yield mig_shell.UNDONE
+            yield "undo made took || exit"
 
 
 def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) -> Iterator[str]:
@@ -96,10 +99,8 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
     """
     served = [part for part in partitions if part.under_mps]
     for part in served:
-        # Pipes are Unix sockets, whose paths are short.
-        yield f"{shell.folder(part)}=$(mktemp -d /tmp/mps.XXXXXX) || exit"
-        if part.instance and not by_scheduler:
-            yield mig_shell.daemon_noted(part)
+        name = shell.folder(part)  # pipes are Unix sockets, whose paths are short
+        yield f'{name}=$(mktemp -d /tmp/advisor-mps.XXXXXX) && note "mps ${name}" || exit'
         where = [] if by_scheduler else [shell.device(part)]
         yield " ".join([*where, shell.daemon_started(part), "|| exit"])
     one_by_one = partitions[0].sharing.mode == "serial"
@@ -113,10 +114,8 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
                 yield "ended"
     if not one_by_one:
         yield "ended"
-    for part in served:
-        yield shell.daemon_stopped(part)
-        yield shell.folder_removed(part)
-        yield f"{shell.folder(part)}=''"
+    if served:
+        yield "undo mps || exit"
 
 
 def side_by_side(
@@ -160,8 +159,19 @@ def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
     heads = dict.fromkeys(line for plan in plans for line in head(plan))
     shells = (line for plan in plans for line in _on_own_gpu(plan))
-    inside = (*shell.guard(()), *shells, "ended", shell.STATUS)
+    inside = (*_AT_ONCE, *shells, "ended", shell.STATUS)
     return (*heads, "(", *(f"  {line}" for line in inside), ")")
+
+
+# Each GPU has a shell of its own, which undoes what it did when it is asked to end.
+_AT_ONCE = (
+    "set -euo pipefail",
+    "jobs='' failed=0",
+    'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }',
+    "trap 'trap \"\" INT HUP TERM; kill $jobs 2> /dev/null || :; wait' EXIT",
+    "trap 'exit 130' INT",
+    "trap 'exit 143' HUP TERM",
+)
 
 
 def _on_own_gpu(plan: LaunchPlan) -> Iterator[str]:

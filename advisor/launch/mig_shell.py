@@ -2,9 +2,8 @@
 
 After NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and first memory slice,
 compute instances of a divided one by name, the largest first, since the driver chooses their
-places. What is made is written down first, in a file that no other run of the machine's shares and
-that is locked meanwhile: what a killed script left, the next one removes. Instances that others
-have made are left alone. Untested on MIG hardware.
+places. Instances of others are left alone, unless ADVISOR_REPLACE is set: then idle ones that are
+in the way are removed, and made again at the end. Untested on MIG hardware.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,14 +11,10 @@ from collections.abc import Iterator, Sequence
 from advisor.hardware.catalogue import Gpu
 from advisor.hardware.mig_layouts import profile_of
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage
-from advisor.launch.shell import folder
 from advisor.sharing import Instance
 
 _WORDS = r"""
-made=${XDG_RUNTIME_DIR:-$HOME}/.advisor-mig-$GPU-$(< /proc/sys/kernel/random/boot_id)
-exec 9>> "$made"  # jobs inherit it: what they run on is not removed
-flock -n 9 || { echo "GPU $GPU: this runs already, or its jobs do. See $made" >&2; exit 1; }
-mig() { sudo nvidia-smi mig -i "$GPU" "$@"; }
+mig() { as_root nvidia-smi mig -i "$GPU" "$@"; }
 mig_is() {  # whether MIG mode is $1, now and after a reset
   local mode
   mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current,mig.mode.pending \
@@ -43,6 +38,20 @@ mig_gi() {  # the ID of the GPU instance PROFILE:START; nothing where there is n
   awk -v profile="${1%:*}" -v start="${1#*:}:" \
     '$3 == "MIG" && $5 == profile && index($7, start) == 1 { print $6 }' <<< "$list"
 }
+mig_clear() {  # if ADVISOR_REPLACE is set, removes what is in memory slices START:SIZE
+  local each list gi place parts
+  [ -n "${ADVISOR_REPLACE-}" ] || return 0
+  for each in "$@"; do
+    list=$(mig_list -lgi) || return
+    while read -r gi place <&7; do
+      parts=$(mig_list -lci -gi "$gi") || return
+      parts=$(awk '$4 == "MIG" { print $8, $5 }' <<< "$parts" | sort -n | awk '{ print $2 }')
+      note "took $place ${parts//$'\n'/,}" || return
+      mig_remove "$place" || return
+    done 7< <(awk -v from="${each%:*}" -v size="${each#*:}" '$3 == "MIG" { split($7, at, ":")
+      if (at[1] < from + size && from < at[1] + at[2]) print $6, $5 ":" at[1] }' <<< "$list")
+  done
+}
 mig_make() {  # makes GPU instances PROFILE:START; with compute instances where $1 is -C
   local how=$1 each there
   shift
@@ -50,7 +59,7 @@ mig_make() {  # makes GPU instances PROFILE:START; with compute instances where 
     there=$(mig_gi "$each") || return
     [ -z "$there" ] || { echo "GPU $GPU: $each is there already, somebody else's" >&2; return 1; }
   done
-  printf '%s\n' "$@" >> "$made" || return
+  for each in "$@"; do note "made $each" || return; done
   (IFS=,; mig -cgi "$*" ${how:+"$how"})
 }
 mig_split() {  # makes compute instances of these names in the GPU instance PROFILE:START
@@ -72,71 +81,57 @@ mig_uuid() {  # of the compute instance number $3 called $2, or of the only one,
     on && $1 == "MIG" && $4 == device { sub(/\)$/, "", $6); print $6; found = 1; exit }
     END { exit !found }' <<< "$list" || { echo "GPU $GPU: no MIG device in $1" >&2; return 1; }
 }
-mig_undo() {  # removes what was made; again and again, since that fails for a moment
-  local each gi left
-  while read -r each <&8; do
-    case $each in /*)
-      CUDA_MPS_PIPE_DIRECTORY=$each mps_stop || return
-      rm -rf "$each"
-      ;;
-    esac
-  done 8< "$made"
+mig_remove() {  # the GPU instance PROFILE:START; again and again, since that fails for a moment
+  local gi
   for _ in $(seq 50); do
-    left=
-    while read -r each <&8; do
-      case $each in /*) continue ;; esac
-      gi=$(mig_gi "$each") || left=$each
-      [ -n "$gi" ] || continue
-      left=$each
-      mig -dci -gi "$gi" > /dev/null 2>&1
-      mig -dgi -gi "$gi" > /dev/null 2>&1
-    done 8< "$made"
-    [ -n "$left" ] || { : > "$made"; return; }
+    if gi=$(mig_gi "$1"); then
+      [ -n "$gi" ] || return 0
+      mig -dci -gi "$gi" > /dev/null 2>&1 || :
+      mig -dgi -gi "$gi" > /dev/null 2>&1 || :
+    fi
     sleep 0.2
   done
-  echo "GPU $GPU: $left is not removed. Once nothing runs on it, run this again, or remove it:" \
-    "sudo nvidia-smi mig -i $GPU -lgi, -dci, -dgi" >&2
+  echo "GPU $GPU: $1 is not removed: something runs on it. See sudo nvidia-smi mig -i $GPU -lgi" >&2
   return 1
 }
-"""
-_SWITCHING = """
-mig_was=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader) || exit
-mig_switch() {
-  mig_is "$@" 2> /dev/null || sudo nvidia-smi -i "$GPU" -mig "$2" && mig_is "$@"
+mig_again() {  # makes the GPU instance PROFILE:START again, with compute instances of these names
+  local gi parts
+  gi=$(mig_gi "$1") || return
+  [ -n "$gi" ] || { mig -cgi "$1" > /dev/null && gi=$(mig_gi "$1"); } || return
+  parts=$(mig_list -lci -gi "$gi") || return
+  case $parts in *MIG*) return 0 ;; esac
+  [ -z "${2-}" ] || mig -cci "$2" -gi "$gi" > /dev/null
 }
-mig_back() {
-  case $mig_was in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 0 ;; esac
-}
+mig_switch() { mig_is "$@" 2> /dev/null || as_root nvidia-smi -i "$GPU" -mig "$2" && mig_is "$@"; }
+mig_back() { case $1 in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 0 ;; esac; }
 """
-UNDONE = "mig_undo || exit"
-"""Removes what `made` made."""
 
 
-def definitions(plan: LaunchPlan) -> Iterator[str]:
-    """Lines that define the functions for all others here, and lock out a second run."""
-    if plan.on_mig:
-        yield from _WORDS.strip().splitlines()
-        if _switches(plan):
-            yield from _SWITCHING.strip().splitlines()
+def words() -> list[str]:
+    """Lines that define the functions for all others here, and for `undo`."""
+    return _WORDS.strip().splitlines()
 
 
-def undo(plan: LaunchPlan) -> Iterator[str]:
-    """Lines that undo all of it, whatever has happened."""
-    if plan.on_mig:
-        yield "mig_undo"
-        if _switches(plan):
-            yield "mig_back"
+def mode_noted(plan: LaunchPlan) -> Iterator[str]:
+    """Lines that note the MIG mode, where `plan` switches it."""
+    if switches_mode(plan):
+        query = "--query-gpu=mig.mode.current --format=csv,noheader"
+        yield f'mode=$(nvidia-smi -i "$GPU" {query}) || exit'
+        yield 'note "mode $mode"'
 
 
 def mode(plan: LaunchPlan, *, on: bool) -> str:
     """Lines that check MIG mode, and switch it where `plan` needs it both on and off."""
     words = ("Disabled 0", "Enabled 1")[on]
-    return f"mig_{'switch' if _switches(plan) else 'is'} {words} || exit"
+    return f"mig_{'switch' if switches_mode(plan) else 'is'} {words} || exit"
 
 
 def made(stage: Stage, gpu: Gpu) -> Iterator[str]:
     """Lines that make the stage's instances, and set ``MIG_n`` to the UUID of partition n."""
     whole, divided = cut(stage, gpu)
+    rows = {_place(each, gpu): profile_of(gpu, each.profile) for each in _instances(stage)}
+    taken = (f"{place.partition(':')[2]}:{row.memory_slices}" for place, row in rows.items())
+    yield f"mig_clear {' '.join(taken)} || exit"
     if whole:
         yield f"mig_make -C {' '.join(whole)} || exit"
     for place, names in divided.items():
@@ -151,9 +146,8 @@ def made(stage: Stage, gpu: Gpu) -> Iterator[str]:
         yield f"MIG_{part.number}=$(mig_uuid {key[0]}{which}) || exit"
 
 
-def daemon_noted(part: LaunchPartition) -> str:
-    """Line that notes the folder of a partition's MPS daemon, so that undoing ends the daemon."""
-    return f'echo "${folder(part)}" >> "$made"'
+def _instances(stage: Stage) -> list[Instance]:
+    return [part.instance for part in stage.partitions if part.instance]
 
 
 def cut(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:
@@ -185,6 +179,6 @@ def _place(instance: Instance | None, gpu: Gpu) -> str:
     return f"{profile_of(gpu, instance.profile).profile_id}:{instance.start}"
 
 
-def _switches(plan: LaunchPlan) -> bool:
+def switches_mode(plan: LaunchPlan) -> bool:
     """Whether some groups of `plan` are on MIG and others are not."""
     return len({stage.on_mig for stage in plan.stages}) > 1

@@ -92,7 +92,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
             f"{path}: it is advice, of several plans. `advisor export --format json` writes one of "
             f"them, by --rank; `advisor run` takes advice too."
         )
-    document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
+    document = read_plan_document(path)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)
     if lacking := [each.job for each in plan.jobs if each.job not in document.workloads]:
@@ -105,6 +105,15 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         sharing = parse_sharing(plan.sharing)
         check_count(sharing, len(jobs))
     return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
+
+
+def read_plan_document(path: Path) -> PlanDocument:
+    """The content of a plan file, whatever profiles there are.
+
+    Raises:
+        InvalidInput: It holds no plan.
+    """
+    return parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
 
 
 def planned_profile(name: str, load: FindsProfiles) -> Profile:

@@ -8,45 +8,19 @@ answers, CUDA runs without MPS and says nothing: so each is asked before a job s
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
-from advisor.hardware.mps import CONTROL, client_variables
+from advisor.hardware.mps import client_variables
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Start
+from advisor.launch.shell_state import lock_words, start_words, state_words
 from advisor.workload.secret_names import is_secret
+
+_HOOK_PATH = {"PYTHONPATH": '"${ADVISOR_HOOK_PATH:+$ADVISOR_HOOK_PATH:}"'}
 
 NOBODYS_MPS = 'unset "${!CUDA_MPS_@}"'
 """Keeps the daemon and the limits that the caller's environment names from all jobs."""
 
-MPS_WORDS = (
-    f"mps_answers() {{ echo get_server_list | {CONTROL} > /dev/null 2>&1; }}",
-    "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
-    f"  {CONTROL} -d 9>&- && for _ in $(seq 50); do",
-    "    mps_answers && return",
-    "    sleep 0.1",
-    "  done",
-    '  echo "MPS does not start. The end of its log:" >&2',
-    '  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :',
-    "  return 1",
-    "}",
-    "mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU",
-    "  local said servers='' silent=0",
-    "  for _ in $(seq 100); do",
-    f"    if said=$(echo get_server_list | {CONTROL} 2> /dev/null); then",
-    "      servers=${said:-$servers} silent=0",
-    f"      echo quit | {CONTROL} > /dev/null 2>&1 || :",
-    "    else",
-    "      # shellcheck disable=SC2086",
-    "      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0",
-    "    fi",
-    "    sleep 0.1",
-    "  done",
-    '  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2',
-    "  return 1",
-    "}",
-)
-"""Lines that define what `daemon_started`, `daemon_answers` and `daemon_stopped` call."""
-
 # Where jobs without MPS look for a daemon, so that they do not find the machine's own.
 _NO_MPS = (
-    "NO_MPS=$(mktemp -d) || exit",
+    'NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && note "folder $NO_MPS" || exit',
     'export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there',
 )
 
@@ -81,55 +55,33 @@ def core_words(partitions: Sequence[LaunchPartition], *, by_scheduler: bool) -> 
 
 def guard(
     partitions: Sequence[LaunchPartition],
-    undo: Iterable[str] = (),
-    definitions: Iterable[str] = (),
+    first: Iterable[str] = (),
     *,
+    cap: bool = False,
+    mig: Iterable[str] = (),
     by_scheduler: bool = False,
 ) -> Iterator[str]:
-    """Lines before those that start anything: they end all of it, also on an interrupt.
-
-    They use the traps of the shell, and its variables ``jobs`` and ``failed``.
+    """Lines before those that start anything: the traps by which all of it ends and is undone.
 
     Args:
         partitions: Partitions whose daemons and jobs are started.
-        undo: Lines that undo other settings.
-        definitions: Lines that define what `undo` calls.
-        by_scheduler: Whether a scheduler assigns cores.
+        first: Lines that say which GPU it is.
+        cap: Whether a power cap is set.
+        mig: Lines that define how MIG instances are made and removed, if any are.
+        by_scheduler: Whether a scheduler assigns GPUs and cores.
     """
-    served = [part for part in partitions if part.under_mps]
-    no_mps = len(served) < len(partitions)
-    folders = [*map(folder, served), *["NO_MPS"] * no_mps]
+    served = any(part.under_mps for part in partitions)
+    mig = list(mig)
     yield "set -euo pipefail"
     yield NOBODYS_MPS
     yield from secrets(start for part in partitions for start in part.starts)
     yield from core_words(partitions, by_scheduler=by_scheduler)
-    yield " ".join(["jobs='' failed=0", *(f"{name}=''" for name in folders)])
-    # A session each, so that a job's own processes end with it.
-    yield 'job() { setsid "$@" & jobs="$jobs $!"; }'
-    yield 'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }'
-    yield from _stop(served, [*undo, *['rm -rf "$NO_MPS"'] * no_mps])
-    if served:
-        yield from MPS_WORDS
-    yield from definitions
-    yield "trap stop EXIT"
-    yield "trap 'exit 130' INT"
-    yield "trap 'exit 143' HUP TERM"
-    yield from _NO_MPS if no_mps else ()
-
-
-def _stop(served: Sequence[LaunchPartition], undo: Iterable[str]) -> Iterator[str]:
-    """The shell function that ends jobs and daemons, and undoes other settings."""
-    yield "stop() {  # also when interrupted, and whatever fails"
-    yield "  set +e"
-    yield "  trap '' INT HUP TERM"
-    yield "  for each in $jobs; do"
-    yield '    kill -s TERM -- "-$each" || kill -s TERM "$each"'
-    yield "  done 2> /dev/null"
-    yield "  wait"
-    for part in served:
-        yield f"  [ -z {_value(part)} ] || {{ {daemon_stopped(part)} && rm -rf {_value(part)}; }}"
-    yield from (f"  {line}" for line in undo)
-    yield "}"
+    yield from first
+    yield from state_words(mps=served, cap=cap, mig=bool(mig))
+    yield from mig
+    yield from start_words()
+    yield from lock_words(by_scheduler=by_scheduler)
+    yield from () if all(part.under_mps for part in partitions) else _NO_MPS
 
 
 STATUS = 'exit "$failed"'
@@ -173,11 +125,6 @@ def daemon_stopped(part: LaunchPartition) -> str:
     return f"{_pipes(part)} mps_stop"
 
 
-def folder_removed(part: LaunchPartition) -> str:
-    """Removes the folder of a daemon that has ended; what else writes there fails nothing."""
-    return f"rm -rf {_value(part)} || :"
-
-
 def client(part: LaunchPartition, start: Start) -> list[str]:
     """Settings of a job as an MPS client; none if its partition is not under MPS."""
     if not part.under_mps:
@@ -202,16 +149,16 @@ def numbered(start: Start) -> str:
 def command(start: Start) -> str:
     """Command that runs the job's script in its folder, or a placeholder for the user's own.
 
-    Secrets are left to the environment of whoever runs it.
+    Secrets are left to the environment of whoever runs it. ``ADVISOR_HOOK_PATH`` goes before the
+    job's own ``PYTHONPATH``.
     """
     script = start.job.profile.workload.script
     if script is None:
         return shlex.quote(f"./{start.job.name}.sh")
-    given = (
-        f"{name}={_asked(name) if is_secret(name) else shlex.quote(value)}"
-        for name, value in script.environment.items()
-    )
-    first = ["env", "-C", shlex.quote(script.folder), *given]
+    first = ["env", "-C", shlex.quote(script.folder)]
+    for name, value in script.environment.items():
+        own = _asked(name) if is_secret(name) else shlex.quote(value)
+        first.append(f"{name}={_HOOK_PATH.get(name, '')}{own}")
     return " ".join([*first, shlex.join(script.command)])
 
 
@@ -219,7 +166,7 @@ def without_mps(start: Start) -> str:
     """A line of plain sh that runs a job which finds no MPS daemon, not even its machine's own."""
     settings = f'CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" {numbered(start)}'
     return (
-        f"NO_MPS=$(mktemp -d) && {settings} {command(start)}; failed=$?; "
+        f"NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && {settings} {command(start)}; failed=$?; "
         f'rm -rf "$NO_MPS"; exit "$failed"'
     )
 

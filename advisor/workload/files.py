@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from advisor.errors import InvalidInput
 
-Kind = Literal["profiles", "models", "calibrations", "gpus", "journals"]
+Kind = Literal["profiles", "models", "calibrations", "gpus"]
 
 # The fitted model of all GPUs.
 MODEL_FILE = "sharing.json"

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import Literal
 
 from advisor.errors import InvalidInput
+from advisor.workload.plausible import MOST_COUNT
 from advisor.workload.spec import Script, Workload
 
 
@@ -75,6 +77,26 @@ class PlanDocument:
     objective: None
     workloads: dict[str, Workload]
     plans: tuple[DocumentedPlan]
+
+
+def planned_steps(
+    planned: DocumentedJob, workload: Workload, most_steps: int | None = None
+) -> int | None:
+    """Training steps of a job of a plan; None if the job decides itself when it ends.
+
+    Args:
+        planned: The job.
+        workload: What it trains.
+        most_steps: Of a job of the zoo, at most; None: as planned.
+    """
+    script = planned.script or workload.script
+    steps = None
+    if planned.examples_per_epoch and (script is None or script.by_steps):
+        a_pass = min(-(-planned.examples_per_epoch // workload.batch), MOST_COUNT)
+        steps = max(1, ceil(planned.epochs * a_pass))
+    if most_steps is not None and script is None:
+        steps = min(most_steps, steps or most_steps)
+    return steps
 
 
 def workloads_by_name(workloads: Iterable[Workload]) -> dict[str, Workload]:

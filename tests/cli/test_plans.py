@@ -64,9 +64,12 @@ def test_the_best_plan_and_the_plan_of_a_rank_are_those_of_recommend(advisor):
     for rank, words in ((1, ()), (3, ("--rank", 3))):
         (found,) = json.loads(advisor("export", *BOTH, *words, "--format", "json").out)["plans"]
         assert found["sharing"] == plans[rank - 1]["sharing"]
-    lines = [line.strip() for line in advisor("recommend", *BOTH, "--commands", 1).out.splitlines()]
-    script = [line.strip() for line in advisor("export", *BOTH).out.splitlines()]
-    assert script[1:] == [line for line in lines if line not in ("(", ")")]
+    shown = (advisor("recommend", *BOTH, "--commands", 1).out, advisor("export", *BOTH).out)
+    lines, script = ([each.strip() for each in text.splitlines()] for text in shown)
+    brackets = ("(", ")")  # those around all of it
+    assert [each for each in script[1:] if each not in brackets] == [
+        each for each in lines if each not in brackets
+    ]
 
 
 def test_a_plan_is_for_its_own_gpu_whatever_the_environment_says(advisor, exported, monkeypatch):
@@ -111,8 +114,27 @@ def test_run_shows_what_it_would_start_of_a_plan_and_of_advice(advisor, exported
         said = advisor("run", path)
         assert said.code == 0, said.err
         assert "python3 train.py --lr 0.1" in said.out
-        assert "--apply" in said.out
+        assert "--apply" in said.err
     assert advisor("run", tmp_path / "advice.json", "--rank", 999).code == 2
+
+
+def test_a_run_is_watched_listed_watched_again_and_stopped(advisor, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for words in (("run", "nobody"), ("stop",)):
+        assert advisor(*words).code == 2
+    entry = '[[job]]\nprofile = "{}"\ncommand = ["bash", "-c", "{}"]\nfolder = "."\n'
+    codes = ("echo no such data; exit 3", "echo it ran")
+    jobs = "".join(entry.format(name, code) for name, code in zip(BOTH, codes, strict=True))
+    (tmp_path / "jobs.toml").write_text(jobs)
+    words = ("--sharing", "naive", "--format", "json", "--out", tmp_path / "plan.json")
+    assert advisor("export", "--jobs", tmp_path / "jobs.toml", *words).code == 0
+    said = advisor("run", tmp_path / "plan.json", "--apply", "--device", "cpu")
+    assert (said.code, "no such data" in said.err, "job-1.log" in said.err) == (1, True, True)
+    (folder,) = (tmp_path / "state" / "advisor" / "runs").iterdir()
+    assert (folder / "job-2.log").read_text() == "it ran\n"
+    assert folder.name in advisor("run", "--list").out
+    assert advisor("run", folder.name[:12]).code == 1
+    assert advisor("stop", folder).code == 0
 
 
 def test_a_plan_that_holds_secrets_names_them_and_not_their_values(advisor, tmp_path):

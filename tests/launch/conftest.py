@@ -27,11 +27,12 @@ def node(tmp_path, sockets, monkeypatch):
     mps_stand_in.install(folder)
     put(folder / "sbatch", SBATCH)
     put(folder / "taskset", '#!/usr/bin/env bash\nshift 2\nexec "$@"\n')
-    put(folder / "mktemp", f'#!/bin/sh\nexec /usr/bin/mktemp -d "{sockets}/XXXXXX"\n')
+    put(folder / "mktemp", f'#!/bin/sh\nexec /usr/bin/mktemp -d "{sockets}/${{2##*/}}"\n')
     for job in JOBS:
         put(folder / f"{job.name}.sh", JOB)
     environment = {
-        "PATH": f"{folder}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(sockets), "ENDLESS": "",
+        "PATH": f"{folder}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(sockets),
+        "XDG_STATE_HOME": str(tmp_path / "state"), "ENDLESS": "",
         "FAILS": "", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "7",
     }  # fmt: skip
     for name, value in environment.items():

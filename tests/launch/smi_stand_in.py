@@ -12,7 +12,6 @@ import threading
 from dataclasses import dataclass, field
 
 from advisor.hardware.catalogue import gpu
-from tests.hardware.mig_machine import COMPUTE
 from tests.hardware.mig_twin import is_valid, rows_of
 
 _CLIENT = """\
@@ -25,6 +24,14 @@ read -r status <&3
 cat <&3
 exit "$status"
 """
+# Compute slices of a GPU instance -> of a part -> where it may start: NVIDIA's mock for the 7g.
+COMPUTE = {
+    1: {1: (0,)},
+    2: {1: (0, 1), 2: (0,)},
+    3: {1: (0, 1, 2), 2: (0,), 3: (0,)},
+    4: {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)},
+    7: {1: tuple(range(7)), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)},
+}  # fmt: skip
 _CHANGES = {"-cgi", "-cci", "-dgi", "-dci", "-mig", "-d", "quit"}
 
 
@@ -44,6 +51,7 @@ class SmiMachine:
         held: GPU instances by ID.
         daemons: Folder of pipes -> device, of MPS daemons that run.
         mode: MIG mode, now and after a reset.
+        cap_w: Power limit.
         calls: The words of each call, in order.
         fault: Number of the call that goes wrong, and how: ``"fails"``, ``"worked"`` (and says that
             it failed), ``"int"`` or ``"kill"`` (the script gets the signal once it worked).
@@ -55,6 +63,7 @@ class SmiMachine:
         self.held: dict[int, Part] = {}
         self.daemons: dict[str, str] = {}
         self.mode = ["Enabled", "Enabled"]
+        self.cap_w = 500.0
         self.made = 0
         self.calls: list[str] = []
         self.fault: tuple[int, str] | None = None
@@ -121,7 +130,12 @@ class SmiMachine:
     def _smi(self, words):
         match words:
             case ["-i", _, "--query-gpu=power.limit", *_]:
-                said = 0, "500.00\n"
+                said = 0, f"{self.cap_w:.2f}\n"
+            case ["-i", at, "--query-gpu=uuid", *_]:
+                said = 0, f"GPU-{at}\n"
+            case ["-i", at, cap] if cap.startswith("--power-limit=") and at == str(self.index):
+                self.cap_w = float(cap.partition("=")[2])
+                said = 0, ""
             case ["-i", at, *asked] | ["mig", "-i", at, *asked] if at != str(self.index):
                 said = (0, "") if "--power-limit" in asked[0] else (2, "it has no MIG\n")
             case ["-i", _, query, "--format=csv,noheader"]:
@@ -181,7 +195,7 @@ class SmiMachine:
             return 6, "Not Found\n"
         held = self.held[number]
         for name in names:
-            size = int(name.partition("c.")[0])
+            size = int(name.partition("c.")[0].partition("g.")[0])
             taken = {at + n for length, at in held.parts.values() for n in range(length)}
             free = (
                 at for at in COMPUTE[self.card.mig[held.row].compute_slices][size]

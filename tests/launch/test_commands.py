@@ -41,7 +41,7 @@ def shell(tmp_path):
     texts = dict.fromkeys(tools, _NOTE % log)
     texts["taskset"] = _PASS_ON % log
     texts["nvidia-cuda-mps-control"] += _DAEMON
-    texts["mktemp"] = '#!/bin/sh\nexec /usr/bin/mktemp -d "$PWD/pipes XXXX"\n'
+    texts["mktemp"] = '#!/bin/sh\nexec /usr/bin/mktemp -d "$PWD/pipes ${2##*/}"\n'
     texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -52,13 +52,18 @@ def shell(tmp_path):
 
     def run(text, *words, **variables):
         text = text.replace("/proc/self/status", str(tmp_path / "status"))
-        where = {"PATH": f"{tmp_path}:/usr/bin:/bin", "XDG_RUNTIME_DIR": str(tmp_path / "run")}
+        where = {
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "XDG_RUNTIME_DIR": str(tmp_path / "run"),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        }
         log.unlink(missing_ok=True)
         ended = subprocess.run(
             ["bash", "-c", text, "plan.sh", *words], cwd=tmp_path, env=where | variables,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        return ended, log.read_text().splitlines() if log.exists() else []
+        lines = log.read_text().splitlines() if log.exists() else []
+        return ended, [line for line in lines if "--query-gpu=uuid" not in line]
 
     return run
 
@@ -130,9 +135,9 @@ def test_a_power_cap_is_set_first_and_what_it_was_before_comes_back_last(shell, 
     tool.write_text(tool.read_text() + "[[ $* != *query* ]] || echo 450.00\n")
     ended, lines = shell(script(handed("naive", cap_w=350.0)))
     assert ended.returncode == 0
+    lines = after_the_look_at_mig_mode(lines)
     assert lines[0].startswith("nvidia-smi -i 0 --query-gpu=power.limit ")
-    lines = after_the_look_at_mig_mode(lines[1:])
-    assert lines[0].startswith("nvidia-smi -i 0 --power-limit=350 ")
+    assert lines[1].startswith("nvidia-smi -i 0 --power-limit=350 ")
     assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=450.00 ")
 
 
@@ -173,7 +178,8 @@ def test_each_copy_of_a_job_is_told_its_number(shell, tmp_path):
 
 def test_no_job_runs_where_the_power_cap_cannot_be_set(shell, tmp_path):
     plan = script(handed("naive", cap_w=350.0))
-    (tmp_path / "sudo").write_text("#!/bin/sh\nexit 4\n")
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(tool.read_text() + "[[ $* != *--power-limit=350* ]] || exit 4\n")
     ended, lines = shell(plan)
     assert (ended.returncode, job_lines(lines)) == (4, [])
 

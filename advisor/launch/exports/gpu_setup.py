@@ -12,6 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.launch import shell
 from advisor.launch.gpu_shell import which_gpu, whole_wanted
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan
+from advisor.launch.shell_state import MPS_WORDS
 
 _HEAD = """\
 #!/usr/bin/env bash
@@ -62,7 +63,7 @@ def _places(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
 
 
 def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
-    yield from shell.MPS_WORDS
+    yield from MPS_WORDS
     yield "stop() {"
     yield from (f"  {shell.daemon_stopped(part)}" for part in partitions)
     yield "}"

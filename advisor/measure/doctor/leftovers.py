@@ -4,33 +4,33 @@ from collections.abc import Iterator, Sequence
 
 from advisor.english import counted
 from advisor.measure.doctor.findings import Finding, Said
-from advisor.measure.execution.leftovers import abandoned
-from advisor.measure.execution.run_processes import marked
-from advisor.measure.process.journal_files import left_journals
 from advisor.measure.process.process_ends import mps_within
 from advisor.measure.process.run_locks import left_locks
 from advisor.measure.process.scratch_folders import left_folders
 from advisor.measure.process.script_processes import scripts_within
+from advisor.measure.process.state_files import left_in, left_states, processes_of
 
-_CLEARS = "advisor restore"
+_CLEARS = "advisor doctor --undo"
 
 
 def leftover_findings() -> Iterator[Finding]:
-    """Each run, folder, lock and journal whose owner is dead, with the command that clears it."""
-    for said in (*_runs(), *_folders(), *_locks(), *_journals()):
+    """Each state file, folder and lock whose owner is dead, with the command that clears it."""
+    for said in (*_scripts(), *_folders(), *_locks()):
         yield Finding(said[0], "host", *said[1:])
 
 
-def _runs() -> Iterator[Said]:
-    for folder in abandoned():
-        name = folder.path.name
-        pids = marked(name)
+def _scripts() -> Iterator[Said]:
+    for path in left_states():
+        left = left_in(path)
+        marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
+        pids = [pid for mark in marks for pid in processes_of(f"ADVISOR_MARK={mark}-")]
+        changes = [line for line in left if not line.startswith(("jobs ", "folder "))]
         yield (
-            "spoils" if pids else "note",
-            f"nobody watches run {name}, which is not over{_living(pids)}",
-            "what it left holds the GPU, and none of its further jobs starts",
-            f"{_CLEARS} ends it; advisor run --resume {name} watches it again",
-        )  # fmt: skip
+            "spoils" if pids or changes else "note",
+            f"a script that ran a plan was killed: {path}{_living(pids)}",
+            f"not undone: {', '.join(changes)}" if changes else "none of its further jobs starts",
+            f"{_CLEARS} ends its jobs and undoes what it changed",
+        )
 
 
 def _folders() -> Iterator[Said]:
@@ -48,14 +48,6 @@ def _locks() -> Iterator[Said]:
         yield (
             "note", f"a killed run left the lock {path}",
             "it stops nobody: the next run takes it over", _CLEARS,
-        )  # fmt: skip
-
-
-def _journals() -> Iterator[Said]:
-    for path in left_journals():
-        yield (
-            "spoils", f"a killed run changed the MIG instances of {path.stem} ({path})",
-            "the instances of before are not back", _CLEARS,
         )  # fmt: skip
 
 

@@ -3,10 +3,17 @@
 import re
 
 _LONGEST_LINE = 300
+_LONGEST_UNFINISHED = 65_536
 # What the interpreter says last of an exception that nobody caught; a rank's number may precede it.
 _RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception|Interrupt): \S.*")
 # Said by what started a program that failed, of itself.
 _OF_LAUNCHERS = re.compile(r"subprocess\.CalledProcessError|.*ChildFailedError")
+
+
+def ended_lines(printed: bytes) -> tuple[list[bytes], bytes]:
+    """Lines that have ended, also those that a progress bar writes over, and what comes after."""
+    *lines, rest = re.split(rb"[\r\n]", printed)
+    return lines, rest[-_LONGEST_UNFINISHED:]
 
 
 def shown_lines(text: str) -> list[str]:

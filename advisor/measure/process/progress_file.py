@@ -13,12 +13,19 @@ from time import monotonic
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.job_keeper import RECORD_BYTES, put
 from advisor.workload.files import reason_of
 from advisor.workload.plausible import MOST_COUNT
 
+RECORD_BYTES = 512
+"""A record is written in place into a file of this size, which needs no room on a full disk."""
+
 PROGRESS = "ADVISOR_PROGRESS"
 """The variable that tells a job's processes where they count steps."""
+
+
+def put(descriptor: int, record: dict[str, Any]) -> None:
+    """Write `record` over the one before it."""
+    os.pwrite(descriptor, json.dumps(record).encode().ljust(RECORD_BYTES)[:RECORD_BYTES], 0)
 
 
 def blank(path: Path) -> Path:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from advisor.measure.process.hook_folder import hooked
-from advisor.measure.process.job_keeper import ended_lines
+from advisor.measure.process.printed_output import ended_lines
 from advisor.measure.process.started_script import ScriptTenant, StartedScript
 from advisor.measure.process.tenant_handle import Answer, Ended
 from advisor.measure.process.worker import TenantSetup, Verb

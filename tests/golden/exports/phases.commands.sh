@@ -18,18 +18,61 @@ cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_C
       for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
     }' /proc/self/status
 }
-jobs='' failed=0 MPS_1='' NO_MPS=''
-job() { setsid "$@" & jobs="$jobs $!"; }
-ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
-stop() {  # also when interrupted, and whatever fails
-  set +e
-  trap '' INT HUP TERM
-  for each in $jobs; do
-    kill -s TERM -- "-$each" || kill -s TERM "$each"
-  done 2> /dev/null
-  wait
-  [ -z "$MPS_1" ] || { CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop && rm -rf "$MPS_1"; }
-  rm -rf "$NO_MPS"
+GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
+export CUDA_DEVICE_ORDER=PCI_BUS_ID
+note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that tells how to undo it
+event() {  # for whoever watches: what happened, and the seconds since the machine started
+  [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
+}
+left() {  # the lines of the state file that are not undone, the last first
+  awk '$1 == "undone" { sub(/^undone /, ""); delete at[$0]; next } { at[$0] = NR; line[NR] = $0 }
+    END { for (n = NR; n; n--) if ((n in line) && at[line[n]] == n) print line[n] }' "$state"
+}
+born() {  # when a process that has not ended was born; a pid alone names none for long
+  local stat
+  { stat=$(< "/proc/$1/stat"); } 2> /dev/null || return
+  read -ra stat <<< "${stat##*) }"
+  [ "${stat[0]}" = Z ] || echo "${stat[19]}"
+}
+marked() {  # the processes of the jobs whose mark begins with $1
+  local mark pid birth
+  grep -lsz "^ADVISOR_MARK=$1" /proc/[0-9]*/environ | cut -d / -f 3 || :
+  while read -r _ mark pid birth; do
+    [ -n "$birth" ] || continue
+    case $mark in "$1"*) [ "$(born "$pid")" != "$birth" ] || echo "$pid" ;; esac
+  done < <(grep '^job ' "$state")
+}
+send() {  # a signal to the process groups of these processes, or to the processes alone
+  local how=$1 each
+  shift
+  for each in "$@"; do kill -s "$how" -- "-$each" || kill -s "$how" "$each" || :; done 2> /dev/null
+}
+end_jobs() {  # asks what is marked $1 to end; after $2 seconds kills what is left
+  local all now
+  all=$(marked "$1") now=$all
+  [ -n "$all" ] || return 0
+  # shellcheck disable=SC2086
+  send TERM $all
+  for ((tries = $2 * 5; tries > 0; tries--)); do
+    now=$(marked "$1")
+    [ -n "$now" ] || break
+    sleep 0.2
+  done
+  # shellcheck disable=SC2086
+  ! declare -F mps_release > /dev/null || [ -z "$now" ] || mps_release $now
+  # shellcheck disable=SC2086
+  send KILL $all $now
+  for ((tries = 50; tries > 0; tries--)); do
+    now=$(marked "$1")
+    [ -n "$now" ] || return 0
+    # shellcheck disable=SC2086
+    send STOP $now
+    # shellcheck disable=SC2086
+    send KILL $now
+    sleep 0.1
+  done
+  echo "These processes do not end, see dmesg:" $now >&2
+  return 1
 }
 mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
@@ -56,12 +99,96 @@ mps_stop() {  # asks again and again, and waits for its servers too, which hold 
   echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
   return 1
 }
-GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
-export CUDA_DEVICE_ORDER=PCI_BUS_ID
+mps_release() {  # has the MPS servers let go of these processes before they are killed
+  local word pipes server each
+  while read -r word pipes; do
+    [ "$word" = mps ] || continue
+    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes nvidia-cuda-mps-control 2> /dev/null)
+    do
+      for each in "$@"; do
+        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes nvidia-cuda-mps-control
+      done
+    done > /dev/null 2>&1
+  done < <(left)
+}
+undo() {  # undoes the lines of the state file of these kinds, or all, the last first
+  local line rest bad=0 kinds=" $* "
+  while IFS= read -r line <&8; do
+    [ "$kinds" = "  " ] || [[ $kinds == *" ${line%% *} "* ]] || continue
+    rest=${line#* }
+    case ${line%% *} in
+    boot | gpu | script | run | job) continue ;;
+    jobs) end_jobs "$rest-" "${ADVISOR_GRACE_S:-30}" ;;
+    folder) case $rest in *advisor-*) rm -rf "$rest" ;; esac ;;
+    mps) CUDA_MPS_PIPE_DIRECTORY=$rest mps_stop && case $rest in *advisor-*) rm -rf "$rest" ;; esac ;;
+    *) false ;;
+    esac && note "undone $line" || {
+      echo "not undone: $line, in $state. Try again: advisor doctor --undo" >&2
+      bad=1
+    }
+  done 8< <(left)
+  return $bad
+}
+jobs='' failed=0 mark=$(< /proc/sys/kernel/random/uuid)
+job() {  # starts a job in a session of its own; all of its processes end with it
+  (
+    if [ -n "${ADVISOR_RUN-}" ]; then
+      exec > "$ADVISOR_RUN/job-$ADVISOR_JOB.log" 2>&1
+      export ADVISOR_PROGRESS=$ADVISOR_RUN/job-$ADVISOR_JOB.progress
+    fi
+    event "started $ADVISOR_JOB"
+    status=0
+    ADVISOR_MARK=$mark-$ADVISOR_JOB- setsid "$@" &
+    note "job $mark-$ADVISOR_JOB- $! $(born $!)" || :
+    wait $! || status=$?
+    end_jobs "$mark-$ADVISOR_JOB-" 2 || :
+    event "ended $ADVISOR_JOB $status"
+    exit "$status"
+  ) 9>&- &
+  jobs="$jobs $!"
+}
+ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
+stop() {  # also when interrupted, and whatever fails
+  local status=$?
+  set +e
+  trap '' INT HUP TERM
+  undo && : > "$state" || status=1
+  wait
+  [ -z "${scratch-}" ] || rm -rf "$scratch"
+  event "over $status"
+  exit "$status"
+}
+gpu_id() {
+  local id
+  id=$(nvidia-smi -i "$GPU" --query-gpu=uuid --format=csv,noheader 2> /dev/null) || id=
+  echo "${id:-$GPU}"
+}
+state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$(gpu_id)
+mkdir -p "${state%/*}"
+exec 9>> "$state"  # locked while this shell lives; its jobs do not hold it
+flock -n 9 || { echo "GPU $GPU: another script runs jobs there. It wrote $state" >&2; exit 1; }
+boot=$(< /proc/sys/kernel/random/boot_id)
+grep -qsx "boot $boot" "$state" || : > "$state"
+for each in $(left | awk '$1 == "jobs" { print $2 }'); do
+  each=$(marked "$each-")
+  [ -z "$each" ] || {
+    echo "GPU $GPU: jobs of a script that was killed go on, processes" $each "in $state." \
+      "Wait for them, or end them: advisor doctor --undo" >&2
+    exit 1
+  }
+done
+undo || exit  # what a killed script left
+: > "$state"
+note "boot $boot"
+note "gpu $GPU"
+note "script $BASHPID"
+[ -z "${ADVISOR_RUN-}" ] || note "run $ADVISOR_RUN"
+event "state $state"
 trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' HUP TERM
-NO_MPS=$(mktemp -d) || exit
+note "jobs $mark"
+NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && note "folder $NO_MPS" || exit
 export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there
 mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :
 [ "$mode" != Enabled ] || {
@@ -70,14 +197,12 @@ mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2
   exit 1
 }
 # Group 1 of 2: job 1, 2.
-MPS_1=$(mktemp -d /tmp/mps.XXXXXX) || exit
+MPS_1=$(mktemp -d /tmp/advisor-mps.XXXXXX) && note "mps $MPS_1" || exit
 CUDA_VISIBLE_DEVICES="$GPU" CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
 ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job taskset -c "$(cores 1 3)" ./bert-base-finetune-bs16-loader2.sh
 ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57 job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
 ended
-CUDA_MPS_PIPE_DIRECTORY="$MPS_1" mps_stop
-rm -rf "$MPS_1" || :
-MPS_1=''
+undo mps || exit
 # Group 2 of 2: job 3.
 ADVISOR_JOB=3 CUDA_VISIBLE_DEVICES="$GPU" job taskset -c "$(cores 0 0)" ./gpt2-small-pretrain-bs8.sh
 ended

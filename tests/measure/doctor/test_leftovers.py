@@ -1,23 +1,21 @@
 """``advisor doctor`` names what killed runs of this user left, by real processes."""
 
+import fcntl
 import os
 import signal
+import socket
 import subprocess
 import sys
 from uuid import uuid4
 
 import pytest
 
-from advisor.apply.restore import restore
-from advisor.launch.journal import journal, journal_file
-from advisor.launch.machine_changes import ChangedMig
 from advisor.measure.doctor.leftovers import leftover_findings
-from advisor.measure.execution.run_folder import RunFolder, new_id, runs_folder
-from advisor.measure.execution.run_processes import MARK as RUN_MARK
-from advisor.measure.execution.run_state import JobState, RunState
 from advisor.measure.process import scratch_folders
 from advisor.measure.process.scratch_folders import FOLDER_PREFIX
 from advisor.measure.process.script_processes import MARK as SCRIPT_MARK
+from advisor.measure.process.state_files import boot_id
+from advisor.run import undo_left
 from tests.waiting import PATIENCE_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -80,42 +78,26 @@ def test_the_lock_and_the_folder_of_a_killed_measurement_are_named_and_those_of_
     assert f"1 process of it lives: {script.pid}" in by_folder[1]
     assert by_lock[0] == "note"
     assert ".lock" in by_lock[1]
-    assert {by_folder[2], by_lock[2]} == {"advisor restore"}
+    assert {by_folder[2], by_lock[2]} == {"advisor doctor --undo"}
     assert len(list(tmp_path.glob(FOLDER_PREFIX + "*"))) == 1, "looking changes nothing"
     assert script.poll() is None
-    list(restore())
+    list(undo_left())
     assert script.wait(PATIENCE_S) == -signal.SIGTERM
     assert said() == []
 
 
-def test_a_run_that_nobody_watches_is_named_with_its_processes(started, tmp_path):
-    folder = RunFolder(runs_folder() / new_id())
-    job = started(SLEEP, env=os.environ | {RUN_MARK: folder.path.name})
-    assert job.stdout.readline() == "up\n"
-    state = RunState(
-        id=folder.path.name, gpu="cpu", device="cpu", boot="", date="2026-01-01",
-        command="advisor run", pipes=str(tmp_path / "pipes"), jobs=(JobState(number=1),),
-    )  # fmt: skip
-    folder.create("{}", state)
-    with folder.watched():
-        assert said() == []
+def test_what_a_killed_script_changed_is_named_and_not_that_of_a_live_one(tmp_path):
+    state = tmp_path / "advisor" / "gpus" / f"{socket.gethostname()}-GPU-0"
+    state.parent.mkdir(parents=True)
+    lines = [f"boot {boot_id()}", "script 5", "jobs no-such-mark", "cap 500.00", "made 5:0"]
+    state.write_text("\n".join([*lines, "undone made 5:0", ""]))
     ((severity, what, remedy),) = said()
-    assert severity == "spoils"
-    assert f"run {folder.path.name}" in what
-    assert str(job.pid) in what
-    assert remedy.startswith("advisor restore")
-    assert f"advisor run --resume {folder.path.name}" in remedy
-    list(restore())
-    assert job.wait(PATIENCE_S) in (-signal.SIGTERM, -signal.SIGKILL)
+    assert (severity, str(state) in what) == ("spoils", True)
+    assert "advisor doctor --undo" in remedy
+    (finding,) = leftover_findings()
+    assert ("cap 500.00" in finding.why, "made" in finding.why) == (True, False)
+    with state.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert said() == []
+    state.write_text("boot another\ncap 500.00\n")
     assert said() == []
-
-
-def test_mig_instances_that_a_killed_run_changed_are_named():
-    gpu = f"GPU-{uuid4()}"
-    with journal(gpu, "advisor run") as log:
-        log.intend(ChangedMig(before=(), ours=()))
-        assert said() == []
-    ((severity, what, remedy),) = said()
-    assert (severity, remedy) == ("spoils", "advisor restore")
-    assert gpu in what
-    assert str(journal_file(gpu)) in what

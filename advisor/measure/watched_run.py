@@ -1,0 +1,398 @@
+"""A run of a plan as its folder shows it: state, pace and end of each job, and a record for `fit`.
+
+The script of the run writes ``events``, a line each: ``state FILE``, ``started N``, ``ended N
+STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `advisor.run`
+adds ``script PID`` and ``asked N``, where it asked job N to end, of 0 all.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import Signals
+from statistics import fmean
+from time import monotonic
+
+import numpy as np
+
+from advisor.errors import AdvisorError
+from advisor.measure.process.claimed_device import Meter
+from advisor.measure.process.printed_output import telling_line
+from advisor.measure.process.progress_file import ReportedProgress, progress_in
+from advisor.measure.process.provenance import Origin
+from advisor.measure.process.state_files import processes_of
+from advisor.measure.process.tenants import memory_record
+from advisor.measure.process.worker import lacks_memory
+from advisor.measure.shared.strict_record import record
+from advisor.measure.watched_pace import JUDGED_S, SETTLE_S, PrintedPace, WatchedPace, outside
+from advisor.sharing import parse_sharing
+from advisor.sharing.traversal import restricted, running_together, together
+from advisor.workload.documents import read_json
+from advisor.workload.files import located
+from advisor.workload.measured import Window
+from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
+from advisor.workload.run import Run, Tenant
+from advisor.workload.spec import Workload
+
+Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
+"""Predicted steps of jobs, by number, while just these run; empty: not predicted."""
+
+# The pace that is shown is of so many seconds.
+_LATELY_S = 30.0
+# Of a record; a shorter one says little, and more windows say no more.
+_SHORTEST_S, _WINDOWS = 6.0, 6
+_TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedJob:
+    """A job of a run; `steps` is None where the job decides itself when it ends."""
+
+    number: int
+    workload: Workload
+    steps: int | None
+    step_s: StepRange | None
+    cores: tuple[int, int] | None
+    throughput: str | None
+
+
+@dataclass(slots=True)
+class Events:
+    """What happened so far; times are of the monotonic clock."""
+
+    script: int | None = None
+    state: Path | None = None
+    started_s: dict[int, float] = field(default_factory=dict)
+    ended: dict[int, tuple[int, float]] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
+    over: int | None = None
+
+    @property
+    def running(self) -> frozenset[int]:
+        return frozenset(self.started_s.keys() - self.ended.keys())
+
+    @property
+    def changed_s(self) -> float:
+        """When a job started or ended last."""
+        return max([*self.started_s.values(), *(at for _, at in self.ended.values())], default=0.0)
+
+
+def events_in(folder: Path) -> Events:
+    """Return what the run in `folder` wrote; a line that cannot be read is left out."""
+    found = Events()
+    suspended_s = time.clock_gettime(time.CLOCK_BOOTTIME) - monotonic()
+    text = ""
+    with suppress(OSError):
+        text = (folder / "events").read_text(errors="replace")
+    for line in text.splitlines():
+        words = line.split(" ")
+        with suppress(ValueError, IndexError):
+            match words[0]:
+                case "script":
+                    found.script = int(words[1])
+                case "state":
+                    found.state = Path(" ".join(words[1:-1]))
+                case "started":
+                    found.started_s[int(words[1])] = float(words[2]) - suspended_s
+                case "ended":
+                    found.ended[int(words[1])] = (int(words[2]), float(words[3]) - suspended_s)
+                case "asked":
+                    found.asked.add(int(words[1]))
+                case "over":
+                    found.over = int(words[1])
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """One job of a run at one moment; None: not known.
+
+    Attributes:
+        state: ``waiting``, ``running``, ``done``, ``stopped``, ``out-of-memory`` or ``died``.
+        predicted: A step, with those that run now.
+        outside: Whether the pace since others started or ended lies outside the prediction.
+        silent_s: For how long it did no step, if that is long.
+    """
+
+    number: int
+    name: str
+    state: str
+    detail: str = ""
+    done: int | None = None
+    steps: int | None = None
+    step_s: float | None = None
+    predicted: StepRange | None = None
+    outside: bool = False
+    memory_mib: float | None = None
+    left_s: float | None = None
+    silent_s: float | None = None
+
+    def __str__(self) -> str:
+        words = [self.state + (f" ({self.detail})" if self.detail else "")]
+        if self.done is not None:
+            of_all = "" if self.steps is None else f" of {self.steps:,}"
+            words.append(f"{self.done:,}{of_all} steps")
+        if self.step_s is not None:
+            words.append(f"{1e3 * self.step_s:,.1f} ms a step")
+        if self.predicted is not None:
+            low, middle, high = (
+                1e3 * each for each in (self.predicted.p05, self.predicted.p50, self.predicted.p95)
+            )
+            beyond = ", outside" if self.outside else ""
+            words.append(f"predicted {middle:,.1f} ms ({low:,.1f}-{high:,.1f}){beyond}")
+        if self.memory_mib is not None:
+            words.append(f"{self.memory_mib:,.0f} MiB")
+        if self.left_s is not None:
+            minutes, seconds = divmod(round(self.left_s), 60)
+            words.append(f"{minutes // 60}:{minutes % 60:02}:{seconds:02} left")
+        return f"  {self.number} {self.name}: {', '.join(words)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A run at one moment; `power_w` is None where the device is not metered."""
+
+    id: str
+    sharing: str
+    seconds: float
+    power_w: float | None
+    jobs: tuple[JobView, ...]
+
+    def __str__(self) -> str:
+        power = "" if self.power_w is None else f", {self.power_w:.0f} W"
+        head = f"{self.id}: {self.sharing}, {self.seconds:.0f} s{power}"
+        return "\n".join([head, *map(str, self.jobs)])
+
+
+class WatchedRun:
+    """The run in a folder.
+
+    Args:
+        folder: Of the run.
+        most_steps: Steps that each job of the zoo does at most; None: as planned.
+        meter: Of its device; None: power and memory are not read.
+        expected: What is predicted while only some jobs run; None: only what the plan predicts.
+
+    Raises:
+        InvalidInput: Its plan cannot be read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        most_steps: int | None = None,
+        meter: Meter | None = None,
+        expected: Expected | None = None,
+    ) -> None:
+        self.folder = folder
+        self.events = Events()
+        path = folder / "plan.json"
+        with located(path):
+            self._document = record(PlanDocument, read_json(path))
+        (self._plan,) = self._document.plans
+        self._sharing = parse_sharing(self._plan.sharing)
+        self.jobs = tuple(
+            self._job(each, number, most_steps)
+            for number, each in enumerate(self._plan.jobs, start=1)
+        )
+        sets = running_together(self._sharing, len(self.jobs))
+        self._groups = [frozenset(at + 1 for at in group) for group in sets]
+        self._expected = expected or self._planned
+        self._meter = meter
+        self._paces = {job.number: WatchedPace() for job in self.jobs}
+        self._printed = {
+            job.number: PrintedPace(job.throughput, job.workload.batch, self.log(job.number))
+            for job in self.jobs
+            if job.throughput is not None
+        }
+        self._held_mib: dict[int, float] = {}
+        self._power_w: dict[frozenset[int], list[float]] = {}
+        self._clocks_mhz: tuple[int | None, int | None] = (None, None)
+
+    def _job(self, planned: DocumentedJob, number: int, most_steps: int | None) -> WatchedJob:
+        workload = self._document.workloads[planned.job]
+        script = planned.script or workload.script
+        return WatchedJob(
+            number=number,
+            workload=workload,
+            steps=planned_steps(planned, workload, most_steps),
+            step_s=planned.step_s,
+            cores=planned.cores,
+            throughput=None if script is None else script.throughput,
+        )
+
+    def log(self, number: int) -> Path:
+        """The log of a job."""
+        return self.folder / f"job-{number}.log"
+
+    def look(self) -> RunView:
+        """Return the run as it is now."""
+        self.events = events_in(self.folder)
+        running, now_s = self.events.running, monotonic()
+        for job in self.jobs:
+            if job.number in self.events.started_s:
+                self._paces[job.number].add(self._progress(job, now_s), now_s)
+        power_w = None
+        if self._meter is not None and running:
+            with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
+                self._hold(self._meter.memory_mib())
+                power_w = self._meter.power_w()
+                if power_w is not None and running in self._groups:
+                    self._power_w.setdefault(running, []).append(power_w)
+                    self._clocks_mhz = self._meter.clocks_mhz()
+        predicted = self._expected(running) if running else {}
+        return RunView(
+            id=self.folder.name,
+            sharing=self._plan.sharing,
+            seconds=now_s - min(self.events.started_s.values(), default=now_s),
+            power_w=power_w,
+            jobs=tuple(self._view(job, predicted.get(job.number), now_s) for job in self.jobs),
+        )
+
+    def _progress(self, job: WatchedJob, now_s: float) -> ReportedProgress | None:
+        if (printed := self._printed.get(job.number)) is not None:
+            return printed.progress(now_s)
+        return progress_in(self.folder / f"job-{job.number}.progress")
+
+    def _hold(self, memory_mib: Mapping[int, float]) -> None:
+        """Note the device memory of each job, by the processes that carry its number."""
+        for number in self.events.running if memory_mib else ():
+            ours = set(processes_of(f"ADVISOR_RUN={self.folder}"))
+            pids = ours & set(processes_of(f"ADVISOR_JOB={number}")) & memory_mib.keys()
+            if pids:
+                self._held_mib[number] = sum(memory_mib[pid] for pid in pids)
+
+    def _planned(self, running: frozenset[int]) -> Mapping[int, StepRange]:
+        """The plan's own predictions, which are for all jobs of a group."""
+        if running not in self._groups:
+            return {}
+        steps = {number: self.jobs[number - 1].step_s for number in running}
+        return {number: step_s for number, step_s in steps.items() if step_s is not None}
+
+    def _view(self, job: WatchedJob, predicted: StepRange | None, now_s: float) -> JobView:
+        pace, since_s = self._paces[job.number], self.events.changed_s
+        running = job.number in self.events.running
+        step_s = pace.step_s(max(now_s - _LATELY_S, since_s)) if running else None
+        settled = now_s - since_s > SETTLE_S + JUDGED_S
+        steady_s = pace.step_s(since_s + SETTLE_S) if running and settled else None
+        state, detail = self.state(job.number)
+        reserved_mib = None if pace.last is None else pace.last.reserved_mib
+        expected_s = step_s or (predicted.p50 if predicted else None)
+        left = None if job.steps is None or not running else job.steps - (pace.steps or 0)
+        return JobView(
+            number=job.number,
+            name=job.workload.name,
+            state=state,
+            detail=detail,
+            done=pace.steps,
+            steps=job.steps,
+            step_s=step_s,
+            predicted=predicted if running else None,
+            outside=outside(steady_s, predicted),
+            memory_mib=self._held_mib.get(job.number, reserved_mib) if running else None,
+            left_s=left * expected_s if left is not None and left >= 0 and expected_s else None,
+            silent_s=pace.silent_s(now_s, step_s) if running else None,
+        )
+
+    def silent(self, patience_s: float | None) -> list[int]:
+        """Return the jobs that did steps, and none for `patience_s`; none where that is None."""
+        if patience_s is None:
+            return []
+        seen = ((number, self._paces[number].seen_at_s) for number in self.events.running)
+        return [number for number, at in seen if at is not None and monotonic() - at > patience_s]
+
+    def state(self, number: int) -> tuple[str, str]:
+        """Return the state of a job as `JobView` has it, and how a bad end looked."""
+        if number not in self.events.ended:
+            return ("running" if number in self.events.started_s else "waiting"), ""
+        status, _ = self.events.ended[number]
+        if status == 0:
+            return "done", ""
+        if self.events.asked & {0, number}:
+            return "stopped", ""
+        said = tail(self.log(number))
+        if lacks_memory(said):
+            return "out-of-memory", telling_line(said)
+        how = f"exit status {status}"
+        if status > 128:
+            with suppress(ValueError):
+                how = f"killed by {Signals(status - 128).name}"
+        return "died", ": ".join(filter(None, [how, telling_line(said)]))
+
+    def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
+        """Return a record of each group in which every job counted its steps long enough.
+
+        A group's windows lie where all of its jobs ran, after they had settled and before the first
+        of them ended: what is predicted of them holds there.
+
+        Args:
+            origin: Where it was measured.
+            allowed: The host cores that the jobs could have.
+
+        Raises:
+            InvalidInput: What was measured cannot be true.
+        """
+        for at, group in enumerate(self._groups, start=1):
+            if (windows := self._windows(group)) is None:
+                continue
+            numbers = sorted(group)
+            sharing = restricted(self._sharing, [number - 1 for number in numbers])
+            shared = len(numbers) > 1 and together(sharing) is not None
+            name = str(sharing) if shared or "mig" in str(sharing) else "naive"
+            power_w = self._power_w.get(group)
+            said = [self._paces[number].last for number in numbers]
+            versions = next((dict(each.versions) for each in said if each and each.versions), {})
+            yield Run(
+                id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
+                gpu=origin.device.key,
+                sharing=name,
+                purpose="validation",
+                repeats=None,
+                tenants=tuple(self._tenant(each, windows[each], allowed) for each in numbers),
+                mps_clients=len(numbers) if name.startswith("mps") else 0,
+                power_w=fmean(power_w) if power_w else None,
+                counters=None,
+                provenance=origin.provenance(versions, self._clocks_mhz),
+            )
+
+    def _windows(self, group: frozenset[int]) -> dict[int, tuple[Window, ...]] | None:
+        spans = [span for number in group if (span := self._paces[number].span_s) is not None]
+        if len(spans) < len(group):
+            return None
+        began_s, ended_s = max(first for first, _ in spans) + SETTLE_S, min(at for _, at in spans)
+        if ended_s - began_s < _SHORTEST_S:
+            return None
+        bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
+        found = {number: self._paces[number].windows(bounds_s) for number in group}
+        return found if all(found.values()) else None
+
+    def _tenant(self, number: int, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
+        job, last = self.jobs[number - 1], self._paces[number].last
+        reported = {
+            "allocated_mib": None if last is None else last.allocated_mib,
+            "reserved_mib": None if last is None else last.reserved_mib,
+        }
+        cores: Sequence[int] = ()
+        if job.cores is not None and allowed:
+            cores = [allowed[at % len(allowed)] for at in range(job.cores[0], job.cores[1] + 1)]
+        return Tenant(
+            workload=job.workload,
+            outcome="ok",
+            detail=None,
+            windows=windows,
+            memory=memory_record(reported, self._held_mib.get(number)),
+            cores=tuple(sorted(set(cores))),
+            sms=None if last is None else last.sms,
+        )
+
+
+def tail(log: Path) -> str:
+    """The end of a log; empty where there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,493 @@
+"""Runs a plan: starts the script that `export` writes, watches it, ends it, undoes what is left.
+
+The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell_state`).
+It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
+own in the user's state folder: the plan, the script, their logs, and what happened
+(`advisor.measure.watched_run`).
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from math import ceil
+from pathlib import Path
+from secrets import token_hex
+from shlex import quote
+from signal import SIGTERM
+from time import monotonic, sleep
+from typing import Any
+
+from advisor.api import Advisor
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.launch.launch_plan import LaunchPlan
+from advisor.launch.plan_file import SavedPlan
+from advisor.launch.run_script import PreparedRun, step_range
+from advisor.launch.undo_shell import undo_script
+from advisor.measure.process.claimed_device import Device, Meter, device_at_hand, refuse_busy
+from advisor.measure.process.cores import allowed_cores, cores_of_each
+from advisor.measure.process.hook_folder import hooked
+from advisor.measure.process.progress_file import blank
+from advisor.measure.process.provenance import Origin
+from advisor.measure.process.run_locks import lock_gpu, sweep, sweep_locks
+from advisor.measure.process.scratch_folders import sweep_folders
+from advisor.measure.process.state_files import (
+    left_in,
+    left_states,
+    processes_of,
+    state_home,
+)
+from advisor.measure.watched_run import (
+    Expected,
+    RunView,
+    WatchedRun,
+    events_in,
+    tail,
+)
+from advisor.sharing.traversal import restricted, running_together
+from advisor.workload.documents import read_json
+from advisor.workload.files import reason_of, user_folder
+from advisor.workload.plan_document import StepRange
+from advisor.workload.run import Run
+from advisor.workload.writing import append_run, writable, write_whole
+
+Say = Callable[[str], None]
+
+_COMMAND = "advisor run"
+_LOOK_S = 0.5
+# A script that was asked to end takes its jobs' grace, and this for MPS and MIG.
+_ENDING_S = 60.0
+_STARTED: "list[subprocess.Popen[bytes]]" = []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """How a plan is run.
+
+    Attributes:
+        device: GPU index or UUID, or ``"cpu"`` to try out.
+        cores: Host cores that jobs may have, as a user writes them; None: all.
+        steps: Most steps of each job of the zoo; None: as planned.
+        replace_instances: Remove idle MIG instances that are in the way until the end.
+        grace_s: Between asking a job to end and killing it.
+    """
+
+    device: str = "0"
+    cores: str | None = None
+    steps: int | None = None
+    replace_instances: bool = False
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchTerms:
+    """How a run is watched.
+
+    Attributes:
+        say: Takes a line about something that happened.
+        show: Takes the run as it is, again and again.
+        deadline_s: After so many seconds the run is ended; None: never.
+        patience_s: A job that counts steps and does none for so long is ended; None: never.
+        log: Takes each record for `fit`; None: they are only stored.
+    """
+
+    say: Say
+    show: Callable[[RunView], None]
+    deadline_s: float | None = None
+    patience_s: float | None = None
+    log: Callable[[Run], None] | None = None
+
+
+def expected_by(saved: SavedPlan, advisor: Advisor) -> Expected:
+    """Return a function that predicts any jobs of one group of `saved`, with `advisor`."""
+    groups = [frozenset(group) for group in running_together(saved.sharing, len(saved.jobs))]
+
+    @cache
+    def expected(running: frozenset[int]) -> Mapping[int, StepRange]:
+        positions = sorted(number - 1 for number in running)
+        if not any(group.issuperset(positions) for group in groups):
+            return {}
+        sharing = restricted(saved.sharing, positions)
+        mix = advisor.predict([saved.jobs[at] for at in positions], sharing).prediction
+        return {at + 1: step_range(job.step_s) for at, job in zip(positions, mix.jobs, strict=True)}
+
+    return expected
+
+
+def rehearse(prepared: PreparedRun, terms: RunTerms) -> str:
+    """Return the script that `start` would start; secrets are hidden.
+
+    Raises:
+        InvalidInput: The device here is another than the plan's, or has too few cores.
+    """
+    kind = "cuda"
+    try:
+        device = device_at_hand(terms.device, on_mig=prepared.plan.on_mig)
+    except GpuUnavailable:  # the plan may be for another machine
+        pass
+    else:
+        kind = device.kind
+        _refuse_unfit(prepared.plan, device, terms)
+    return prepared.script(kind, terms.steps, masked=True)
+
+
+def start(prepared: PreparedRun, terms: RunTerms) -> Path:
+    """Start the script of a plan in a session of its own, and return the folder of the run.
+
+    Raises:
+        GpuUnavailable: No GPU, no permission, or somebody else uses it.
+        InvalidInput: The plan is for another device, or a secret has two values.
+        AdvisorError: The folder cannot be written.
+    """
+    sweep()
+    device = device_at_hand(terms.device, on_mig=prepared.plan.on_mig)
+    _refuse_unfit(prepared.plan, device, terms)
+    script = prepared.script(device.kind, terms.steps)
+    environment = prepared.secrets()
+    _undo_before(device.uuid or "cpu")
+    folder = runs_folder() / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(3)}"
+    lock = None
+    if device.uuid is not None:
+        path, descriptor = lock_gpu(device.uuid, _COMMAND, folder.name)
+        lock = fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20)  # the script uses those below
+        os.close(descriptor)
+    try:
+        if device.uuid is not None:
+            refuse_busy(device.uuid)
+        _make_folder(folder, prepared, terms, device, script)
+        environment |= _environment(folder, terms, device)
+        pinned = []
+        if terms.cores is not None:
+            pinned = ["taskset", "-c", ",".join(map(str, allowed_cores(terms.cores)))]
+        with (folder / "script.log").open("ab") as log:
+            process = subprocess.Popen(
+                [*pinned, "bash", str(folder / "script.sh")], env=environment, stdout=log,
+                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                pass_fds=[] if lock is None else [lock],
+            )  # fmt: skip
+        _STARTED.append(process)
+        _note(folder, f"script {process.pid}")
+    except BaseException:
+        if lock is not None:
+            path.unlink(missing_ok=True)
+        raise
+    finally:
+        if lock is not None:
+            os.close(lock)
+    return folder
+
+
+def _refuse_unfit(plan: LaunchPlan, device: Device, terms: RunTerms) -> None:
+    if device.kind == "cpu":
+        if plan.on_mig or any(part.under_mps for part in plan.partitions):
+            raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
+    elif plan.gpu.key != device.key:
+        raise InvalidInput(
+            f"the plan is for {plan.gpu.key}, and this device is {device.key}. Run it on the GPU "
+            f"that it was made for, or ask again: `advisor recommend`."
+        )
+    allowed = allowed_cores(terms.cores)
+    for stage in plan.stages:
+        wanted = [each.core_count or 1 for each in stage.starts]
+        one_by_one = stage.partitions[0].sharing.mode == "serial"
+        cores_of_each([max(wanted)] if one_by_one else wanted, allowed, share=device.kind == "cpu")
+
+
+def _environment(folder: Path, terms: RunTerms, device: Device) -> dict[str, str]:
+    """The caller's variables, and those by which the script and its jobs write into `folder`."""
+    own = {name: value for name, value in os.environ.items() if name not in _OWN}
+    own |= hooked(folder / "hook", {"count": True}, os.environ.get("PYTHONPATH"))
+    return own | {
+        "GPU": device.uuid or "cpu",
+        "ADVISOR_RUN": str(folder),
+        "ADVISOR_HOOK_PATH": str(folder / "hook"),
+        "ADVISOR_GRACE_S": str(ceil(terms.grace_s)),
+        "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
+        **({"ADVISOR_REPLACE": "1"} if terms.replace_instances else {}),
+    }
+
+
+_OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS", "FIRST_CORE")
+
+
+def _make_folder(
+    folder: Path, prepared: PreparedRun, terms: RunTerms, device: Device, script: str
+) -> None:
+    run = {
+        "schema": 1,
+        "gpu": prepared.plan.gpu.key,
+        "device": device.uuid or "cpu",
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+        "steps": terms.steps,
+        "cores": terms.cores,
+        "grace_s": terms.grace_s,
+    }
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+        write_whole(folder / "plan.json", prepared.document)
+        write_whole(folder / "script.sh", script)
+        write_whole(folder / "run.json", json.dumps(run, indent=1) + "\n")
+        for start in prepared.plan.starts:
+            blank(folder / f"job-{start.number}.progress")
+    except OSError as error:
+        raise AdvisorError(
+            f"{folder}: {reason_of(error)}. Set XDG_STATE_HOME to a folder that can be written."
+        ) from None
+
+
+def _note(folder: Path, line: str) -> None:
+    with (folder / "events").open("a") as events:
+        events.write(line + "\n")
+
+
+def watch(folder: Path, terms: WatchTerms, expected: Expected | None = None) -> int:
+    """Watch a run to its end, store what was measured for `fit`, and return the exit code.
+
+    Ctrl-C ends the run; whatever else ends the watcher does not.
+
+    Raises:
+        GpuUnavailable: The script ended before it started a job.
+        KeyboardInterrupt: It was interrupted, and the run has ended.
+    """
+    about = _about(folder)
+    device = device_at_hand(about["device"], on_mig=True)
+    run = WatchedRun(folder, about["steps"], Meter(device), expected)
+    interrupted = False
+    while True:
+        try:
+            _to_the_end(run, terms)
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+            terms.say("ending the jobs")
+            _ask_to_end(folder)
+    sweep_locks()
+    if interrupted:
+        raise KeyboardInterrupt
+    if not run.events.started_s:
+        raise GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
+    _store(run, Origin(device, _COMMAND, len(allowed_cores())), about["cores"], terms)
+    return _exit_code(run, terms.say)
+
+
+def _to_the_end(run: WatchedRun, terms: WatchTerms) -> None:
+    began_s, said, asked = monotonic(), set[tuple[int, str]](), False
+    while True:
+        alive = script_lives(run.folder)  # before the look: what it wrote last is seen then
+        view = run.look()
+        terms.show(view)
+        if run.events.over is not None or not alive:
+            return
+        for job in view.jobs:
+            if job.outside and (job.number, "pace") not in said:
+                said.add((job.number, "pace"))
+                terms.say(f"{job} Another plan may be better: `advisor recommend` again")
+            if job.silent_s is not None and (job.number, "silent") not in said:
+                said.add((job.number, "silent"))
+                terms.say(
+                    f"job {job.number}, {job.name}: no step for {job.silent_s:.0f} s. To end it: "
+                    f"advisor stop {run.folder.name} --job {job.number}"
+                )
+        for number in run.silent(terms.patience_s):
+            terms.say(f"job {number}: no step for {terms.patience_s:g} s")
+            stop(run.folder, number, terms.say)
+        if terms.deadline_s is not None and monotonic() - began_s > terms.deadline_s and not asked:
+            asked = True
+            terms.say("ending the jobs at the deadline")
+            _ask_to_end(run.folder)
+        sleep(_LOOK_S)
+
+
+def _store(run: WatchedRun, origin: Origin, cores: str | None, terms: WatchTerms) -> None:
+    """Store what was measured as runs to learn from."""
+    with suppress(InvalidInput):  # cores of another process
+        allowed = allowed_cores(cores)
+        file = user_folder("profiles") / origin.device.key / "runs" / "validation.jsonl"
+        records = list(run.records(origin, allowed))
+        if records:
+            writable(file)
+        for each in records:
+            append_run(file, each)
+            if terms.log is not None:
+                terms.log(each)
+        if not records:
+            terms.say(
+                "nothing of it is kept for `advisor fit`, which learns from jobs that all step at "
+                "the same time, for ten seconds at least"
+            )
+
+
+def _exit_code(run: WatchedRun, say: Say) -> int:
+    bad = False
+    for job in run.jobs:
+        state, detail = run.state(job.number)
+        if state not in ("done", "stopped"):
+            bad = True
+            say(f"job {job.number}, {job.workload.name}: {state} {detail} {run.log(job.number)}")
+    if run.events.over is None:
+        say(
+            f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends its "
+            f"jobs, and undoes what it changed."
+        )
+    elif run.events.over and not bad and not run.events.asked:
+        bad = True
+        say(tail(run.folder / "script.log"))
+    return AdvisorError.exit_code if bad or run.events.over is None else 0
+
+
+def stop(folder: Path, job: int | None, say: Say) -> None:
+    """End a run, or one job of it; what a killed script left is undone.
+
+    Raises:
+        InvalidInput: It has no such job.
+        AdvisorError: Something does not end.
+    """
+    about, events = _about(folder), events_in(folder)
+    if job is not None:
+        if job not in range(1, about["jobs"] + 1):
+            raise InvalidInput(f"{folder.name} has jobs 1 to {about['jobs']}, not {job}.")
+        if job not in events.running or events.state is None:
+            say(f"job {job} does not run")
+            return
+        _note(folder, f"asked {job}")
+        _undone(events.state, "stop", str(job), grace_s=about["grace_s"])
+        say(f"job {job} has ended")
+        return
+    if events.over is not None:
+        say(f"{folder.name} is over")
+        return
+    _ask_to_end(folder)
+    until_s = monotonic() + about["grace_s"] + _ENDING_S
+    while script_lives(folder) and monotonic() < until_s:
+        sleep(0.05)
+    if script_lives(folder):
+        raise AdvisorError(f"{folder.name}: its script does not end. See {folder / 'script.log'}")
+    if events_in(folder).over is None:
+        if events.state is not None and left_in(events.state):
+            _undone(events.state, "undo", grace_s=about["grace_s"])
+        _note(folder, "over 1 0")
+    sweep_locks()
+    say(f"{folder.name} has ended")
+
+
+def _ask_to_end(folder: Path) -> None:
+    _note(folder, "asked 0")
+    if script_lives(folder):
+        with suppress(ProcessLookupError):
+            os.kill(int(events_in(folder).script or 0), SIGTERM)
+
+
+def script_lives(folder: Path) -> bool:
+    """Whether the script of the run has not ended."""
+    for each in _STARTED:
+        each.poll()
+    script = events_in(folder).script
+    if script is None:
+        return False
+    with suppress(OSError):
+        mark = f"ADVISOR_RUN={folder}".encode()
+        return mark in Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def _undo_before(device: str) -> None:
+    """Undo what a killed script left on the device, unless its jobs go on."""
+    for path in left_states():
+        if path.name.endswith(f"-{device}"):
+            marks = [line.partition(" ")[2] for line in left_in(path) if line.startswith("jobs ")]
+            if any(processes_of(f"ADVISOR_MARK={mark}-") for mark in marks):
+                raise GpuUnavailable(
+                    f"{path}: jobs of a script that was killed go on. Wait for them, or end them: "
+                    f"`advisor doctor --undo`."
+                )
+            _undone(path, "undo")
+
+
+def undo_left() -> Iterator[str]:
+    """End and undo what killed scripts and measurements left on this machine, a line each.
+
+    Raises:
+        AdvisorError: Something cannot be undone.
+    """
+    for path in list(left_states()):
+        _undone(path, "undo")
+        yield f"{path}: undone"
+    for folder in sweep_folders():
+        yield f"{folder}: ended what a killed measurement left"
+    for lock in sweep_locks():
+        yield f"{lock}: removed"
+
+
+def _undone(state: Path, *words: str, grace_s: float = 30.0) -> None:
+    done = subprocess.run(
+        ["bash", "-c", undo_script(), "advisor", str(state), *words], check=False,
+        capture_output=True, text=True, env=os.environ | {"ADVISOR_GRACE_S": str(ceil(grace_s))},
+    )  # fmt: skip
+    if done.returncode:
+        raise AdvisorError(f"{state}: {done.stderr.strip()}")
+
+
+def runs_folder() -> Path:
+    """Where all runs of this user lie."""
+    return state_home() / "runs"
+
+
+def run_named(word: str | None) -> Path:
+    """Return the folder of a run by its path or the start of its name; None: the one that runs.
+
+    Raises:
+        InvalidInput: There is none, or several.
+    """
+    if word is not None and (Path(word) / "run.json").is_file():
+        return Path(word).resolve()
+    every = sorted(path.parent for path in runs_folder().glob("*/run.json"))
+    if word is None:
+        found = [each for each in every if events_in(each).over is None]
+    else:
+        found = [each for each in every if each.name.startswith(word)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise InvalidInput(f"name one run of {', '.join(each.name for each in found)}.")
+    what = "no run goes on" if word is None else f"there is no run {word}"
+    raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
+
+
+def listed() -> Iterator[str]:
+    """Return each run of this user and the state of its jobs, the oldest first."""
+    for path in sorted(runs_folder().glob("*/run.json")):
+        folder = path.parent
+        try:
+            about = _about(folder)
+            run = WatchedRun(folder, about["steps"])
+        except InvalidInput as error:
+            yield f"{folder.name}: {error}"
+            continue
+        view = run.look()
+        state = (
+            "runs"
+            if script_lives(folder)
+            else "its script was killed: advisor stop " + quote(folder.name)
+        )
+        yield f"{folder.name} on {about['gpu']} since {about['since']}: " + (
+            state if run.events.over is None else "over"
+        )
+        yield from map(str, view.jobs)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What `_make_folder` wrote about the run."""
+    path = folder / "run.json"
+    about = read_json(path)
+    kinds: Sequence[tuple[str, type | tuple[type, ...]]] = (
+        ("gpu", str), ("device", str), ("since", str), ("steps", (int, type(None))),
+        ("cores", (str, type(None))), ("grace_s", (int, float)),
+    )  # fmt: skip
+    if not isinstance(about, dict) or not all(isinstance(about.get(k), t) for k, t in kinds):
+        raise InvalidInput(f"{path}: it is damaged. Remove {folder} once nothing of it runs.")
+    return about | {"jobs": len(list(folder.glob("job-*.progress")))}
