@@ -18,19 +18,17 @@ from functools import cache
 from math import ceil
 from pathlib import Path
 from secrets import token_hex
-from shlex import quote
 from signal import SIGTERM
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, TypeGuard
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan
-from advisor.launch.run_script import PreparedRun, step_range
+from advisor.launch.run_script import PreparedRun, RunTerms, step_range
 from advisor.launch.undo_shell import undo_script
 from advisor.measure.process.claimed_device import Device, Meter, device_at_hand, refuse_busy
-from advisor.measure.process.cores import allowed_cores, cores_of_each
+from advisor.measure.process.cores import allowed_cores
 from advisor.measure.process.hook_folder import hooked
 from advisor.measure.process.progress_file import blank
 from advisor.measure.process.provenance import Origin
@@ -41,12 +39,14 @@ from advisor.measure.process.state_files import (
     left_states,
     processes_of,
     state_home,
+    state_lines,
 )
 from advisor.measure.watched_run import (
     Expected,
     RunView,
     WatchedRun,
     events_in,
+    script_lives,
     tail,
 )
 from advisor.sharing.traversal import restricted, running_together
@@ -63,25 +63,6 @@ _LOOK_S = 0.5
 # A script that was asked to end takes its jobs' grace, and this for MPS and MIG.
 _ENDING_S = 60.0
 _STARTED: "list[subprocess.Popen[bytes]]" = []
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTerms:
-    """How a plan is run.
-
-    Attributes:
-        device: GPU index or UUID, or ``"cpu"`` to try out.
-        cores: Host cores that jobs may have, as a user writes them; None: all.
-        steps: Most steps of each job of the zoo; None: as planned.
-        replace_instances: Remove idle MIG instances that are in the way until the end.
-        grace_s: Between asking a job to end and killing it.
-    """
-
-    device: str = "0"
-    cores: str | None = None
-    steps: int | None = None
-    replace_instances: bool = False
-    grace_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +106,12 @@ def rehearse(prepared: PreparedRun, terms: RunTerms) -> str:
     Raises:
         InvalidInput: The device here is another than the plan's, or has too few cores.
     """
-    kind = "cuda"
     try:
         device = device_at_hand(terms.device, on_mig=prepared.plan.on_mig)
     except GpuUnavailable:  # the plan may be for another machine
-        pass
-    else:
-        kind = device.kind
-        _refuse_unfit(prepared.plan, device, terms)
-    return prepared.script(kind, terms.steps, masked=True)
+        return prepared.script("cuda", terms.steps, masked=True)
+    prepared.refuse_unfit(device.kind, device.key, allowed_cores(terms.cores))
+    return prepared.script(device.kind, terms.steps, masked=True)
 
 
 def start(prepared: PreparedRun, terms: RunTerms) -> Path:
@@ -146,14 +124,14 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
     """
     sweep()
     device = device_at_hand(terms.device, on_mig=prepared.plan.on_mig)
-    _refuse_unfit(prepared.plan, device, terms)
+    prepared.refuse_unfit(device.kind, device.key, allowed_cores(terms.cores))
     script = prepared.script(device.kind, terms.steps)
     environment = prepared.secrets()
     _undo_before(device.uuid or "cpu")
     folder = runs_folder() / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(3)}"
     lock = None
     if device.uuid is not None:
-        path, descriptor = lock_gpu(device.uuid, _COMMAND, folder.name)
+        path, descriptor = lock_gpu(device.uuid, _COMMAND)
         lock = fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20)  # the script uses those below
         os.close(descriptor)
     try:
@@ -180,22 +158,6 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
         if lock is not None:
             os.close(lock)
     return folder
-
-
-def _refuse_unfit(plan: LaunchPlan, device: Device, terms: RunTerms) -> None:
-    if device.kind == "cpu":
-        if plan.on_mig or any(part.under_mps for part in plan.partitions):
-            raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
-    elif plan.gpu.key != device.key:
-        raise InvalidInput(
-            f"the plan is for {plan.gpu.key}, and this device is {device.key}. Run it on the GPU "
-            f"that it was made for, or ask again: `advisor recommend`."
-        )
-    allowed = allowed_cores(terms.cores)
-    for stage in plan.stages:
-        wanted = [each.core_count or 1 for each in stage.starts]
-        one_by_one = stage.partitions[0].sharing.mode == "serial"
-        cores_of_each([max(wanted)] if one_by_one else wanted, allowed, share=device.kind == "cpu")
 
 
 def _environment(folder: Path, terms: RunTerms, device: Device) -> dict[str, str]:
@@ -351,11 +313,11 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
     if job is not None:
         if job not in range(1, about["jobs"] + 1):
             raise InvalidInput(f"{folder.name} has jobs 1 to {about['jobs']}, not {job}.")
-        if job not in events.running or events.state is None:
+        if job not in events.running or not _is_of(events.state, folder):
             say(f"job {job} does not run")
             return
         _note(folder, f"asked {job}")
-        _undone(events.state, "stop", str(job), grace_s=about["grace_s"])
+        _run_undo(events.state, "stop", str(job), grace_s=about["grace_s"])
         say(f"job {job} has ended")
         return
     if events.over is not None:
@@ -368,11 +330,16 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
     if script_lives(folder):
         raise AdvisorError(f"{folder.name}: its script does not end. See {folder / 'script.log'}")
     if events_in(folder).over is None:
-        if events.state is not None and left_in(events.state):
-            _undone(events.state, "undo", grace_s=about["grace_s"])
+        if _is_of(events.state, folder):
+            _run_undo(events.state, "undo", grace_s=about["grace_s"])
         _note(folder, "over 1 0")
     sweep_locks()
     say(f"{folder.name} has ended")
+
+
+def _is_of(state: Path | None, folder: Path) -> TypeGuard[Path]:
+    """Whether the state file is still about the run in `folder`, not about a later one."""
+    return state is not None and left_in(state) != [] and f"run {folder}" in state_lines(state)
 
 
 def _ask_to_end(folder: Path) -> None:
@@ -380,19 +347,6 @@ def _ask_to_end(folder: Path) -> None:
     if script_lives(folder):
         with suppress(ProcessLookupError):
             os.kill(int(events_in(folder).script or 0), SIGTERM)
-
-
-def script_lives(folder: Path) -> bool:
-    """Whether the script of the run has not ended."""
-    for each in _STARTED:
-        each.poll()
-    script = events_in(folder).script
-    if script is None:
-        return False
-    with suppress(OSError):
-        mark = f"ADVISOR_RUN={folder}".encode()
-        return mark in Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
-    return False
 
 
 def _undo_before(device: str) -> None:
@@ -405,7 +359,7 @@ def _undo_before(device: str) -> None:
                     f"{path}: jobs of a script that was killed go on. Wait for them, or end them: "
                     f"`advisor doctor --undo`."
                 )
-            _undone(path, "undo")
+            _run_undo(path, "undo")
 
 
 def undo_left() -> Iterator[str]:
@@ -415,7 +369,7 @@ def undo_left() -> Iterator[str]:
         AdvisorError: Something cannot be undone.
     """
     for path in list(left_states()):
-        _undone(path, "undo")
+        _run_undo(path, "undo")
         yield f"{path}: undone"
     for folder in sweep_folders():
         yield f"{folder}: ended what a killed measurement left"
@@ -423,7 +377,7 @@ def undo_left() -> Iterator[str]:
         yield f"{lock}: removed"
 
 
-def _undone(state: Path, *words: str, grace_s: float = 30.0) -> None:
+def _run_undo(state: Path, *words: str, grace_s: float = 30.0) -> None:
     done = subprocess.run(
         ["bash", "-c", undo_script(), "advisor", str(state), *words], check=False,
         capture_output=True, text=True, env=os.environ | {"ADVISOR_GRACE_S": str(ceil(grace_s))},
@@ -469,14 +423,10 @@ def listed() -> Iterator[str]:
             yield f"{folder.name}: {error}"
             continue
         view = run.look()
-        state = (
-            "runs"
-            if script_lives(folder)
-            else "its script was killed: advisor stop " + quote(folder.name)
-        )
-        yield f"{folder.name} on {about['gpu']} since {about['since']}: " + (
-            state if run.events.over is None else "over"
-        )
+        state = "over" if run.events.over is not None else "runs"
+        if state == "runs" and not script_lives(folder):
+            state = f"its script was killed: advisor stop {folder.name}"
+        yield f"{folder.name} on {about['gpu']} since {about['since']}: {state}"
         yield from map(str, view.jobs)
 
 

@@ -10,10 +10,11 @@ import pytest
 
 from advisor import run as runner
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.launch.run_script import RunTerms
 from advisor.measure.doctor.leftovers import leftover_findings
 from advisor.measure.process import scratch_folders
 from advisor.measure.process.progress_file import progress_in
-from advisor.run import RunTerms, listed, rehearse, run_named, stop, undo_left
+from advisor.run import listed, rehearse, run_named, stop, undo_left
 from advisor.workload.job import Job
 from advisor.workload.named_workloads import workload
 from tests.handed import RESNET
@@ -183,8 +184,14 @@ def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(mac
     again, watcher = started(prepared(sharing, QUICK, QUICK, cap_w=cap_w), "0"), Watcher()
     assert watcher.watch(again) == 0
     assert unchanged(machine)
+    Path("up-1").unlink()
+    last = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0")
+    up(1)
     stop(folder, None, print)
     assert "over" in next(listed())
+    assert runner.script_lives(last), "a later run on the GPU is left alone"
+    stop(last, None, print)
+    assert unchanged(machine)
 
 
 def test_a_second_run_on_the_gpu_is_refused(machine):

@@ -60,10 +60,9 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
     Ctrl-C ends the jobs. They go on if this command is killed or its terminal closes. What was
     measured is kept for `fit`.
     """
-    from advisor.launch.run_script import prepare
+    from advisor.launch.run_script import RunTerms, prepare
     from advisor.launch.saved_plan import saved_plan
     from advisor.run import (
-        RunTerms,
         WatchTerms,
         expected_by,
         listed,

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from advisor.errors import InvalidInput
@@ -10,6 +11,7 @@ from advisor.launch.exports import commands_text
 from advisor.launch.launch_plan import LaunchPlan, check_memory, launch_plan
 from advisor.launch.mig_shell import switches_mode
 from advisor.launch.plan_file import SavedPlan, plan_document
+from advisor.measure.process.cores import cores_of_each
 from advisor.prediction.interval import Interval
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.mix_prediction import MixPrediction
@@ -18,6 +20,25 @@ from advisor.workload.job import Job
 from advisor.workload.plan_document import StepRange, planned_steps
 from advisor.workload.secret_names import is_secret, masked_words
 from advisor.workload.spec import Script
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """How a plan is run.
+
+    Attributes:
+        device: GPU index or UUID, or ``"cpu"`` to try out.
+        cores: Host cores that jobs may have, as a user writes them; None: all.
+        steps: Most steps of each job of the zoo; None: as planned.
+        replace_instances: Remove idle MIG instances that are in the way until the end.
+        grace_s: Between asking a job to end and killing it.
+    """
+
+    device: str = "0"
+    cores: str | None = None
+    steps: int | None = None
+    replace_instances: bool = False
+    grace_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,31 @@ class PreparedRun:
             most = planned_steps(planned, start.job.profile.workload, steps)
             jobs.append(_startable(start.job, device_kind, most, masked=masked))
         return commands_text(launch_plan(jobs, self.plan.gpu, self.prediction))
+
+    def refuse_unfit(self, kind: str, key: str, allowed: Sequence[int]) -> None:
+        """Check that the plan is for a device.
+
+        Args:
+            kind: ``"cuda"`` or ``"cpu"``.
+            key: Catalogue key of the device.
+            allowed: Host cores that jobs may have.
+
+        Raises:
+            InvalidInput: It is not, or there are too few cores.
+        """
+        plan = self.plan
+        if kind == "cpu":
+            if plan.on_mig or any(part.under_mps for part in plan.partitions):
+                raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
+        elif plan.gpu.key != key:
+            raise InvalidInput(
+                f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on the GPU "
+                f"that it was made for, or ask again: `advisor recommend`."
+            )
+        for stage in plan.stages:
+            wanted = [each.core_count or 1 for each in stage.starts]
+            one_by_one = stage.partitions[0].sharing.mode == "serial"
+            cores_of_each([max(wanted)] if one_by_one else wanted, allowed, share=kind == "cpu")
 
     def secrets(self) -> dict[str, str]:
         """Variables that the script takes from its caller instead of holding them."""

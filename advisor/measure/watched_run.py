@@ -388,6 +388,15 @@ class WatchedRun:
         )
 
 
+def script_lives(folder: Path) -> bool:
+    """Whether the script of a run has not ended."""
+    script = events_in(folder).script
+    with suppress(OSError):
+        variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
+        return f"ADVISOR_RUN={folder}".encode() in variables
+    return False
+
+
 def tail(log: Path) -> str:
     """The end of a log; empty where there is none."""
     try:

@@ -1,7 +1,7 @@
 """Which variables and options of a job nobody else is to see."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ def secret_options(command: Sequence[str]) -> tuple[str, ...]:
     """The options in `command` whose names say that their values are secret, without these."""
     found = (word for word in command if _SECRET_OPTION.fullmatch(word))
     return tuple(dict.fromkeys(word.partition("=")[0] for word in found))
-
-
-def masked_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """`environment` for others to see: values whose name says that they are secret are hidden."""
-    for name, value in environment.items():
-        yield name, "***" if is_secret(name) else value
 
 
 def masked_words(command: Sequence[str]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
         unlock_gpu(path, descriptor)
 
 
-def lock_gpu(uuid: str, command: str, run: str | None = None) -> tuple[Path, int]:
+def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
     """Lock the GPU `uuid`: the lock's file, and the descriptor that holds it.
 
     It is held until every process that has the descriptor has ended or closed it.
@@ -40,7 +40,6 @@ def lock_gpu(uuid: str, command: str, run: str | None = None) -> tuple[Path, int
     Args:
         uuid: The GPU.
         command: The user's command line.
-        run: Id of the run that it is held for; None: it is held for this process.
 
     Raises:
         GpuUnavailable: Another run holds the lock; the message names it.
@@ -52,7 +51,6 @@ def lock_gpu(uuid: str, command: str, run: str | None = None) -> tuple[Path, int
         "user": _user(),
         "command": command,
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        "run": run,
     }
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(owner).encode(), 0)
@@ -64,14 +62,6 @@ def unlock_gpu(path: Path, descriptor: int) -> None:
     # Before unlocking: afterwards the file might already be another run's.
     path.unlink(missing_ok=True)
     os.close(descriptor)
-
-
-def run_holding(uuid: str) -> str | None:
-    """Id of the run for which the GPU `uuid` is locked, as its lock says; None: of none."""
-    with suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads(_lock_path(uuid).read_text()).get("run")
-        return found if isinstance(found, str) else None
-    return None
 
 
 def _lock_path(uuid: str) -> Path:

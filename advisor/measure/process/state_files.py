@@ -33,7 +33,7 @@ def left_states() -> Iterator[Path]:
 def left_in(path: Path) -> list[str]:
     """The changes in a state file that are not undone; none where the machine was started since."""
     left: dict[str, None] = {}
-    for line in path.read_text(errors="replace").splitlines():
+    for line in state_lines(path):
         kind, _, rest = line.partition(" ")
         if kind == "boot" and rest != boot_id():
             return []
@@ -42,6 +42,14 @@ def left_in(path: Path) -> list[str]:
         elif kind not in _INFORMS:
             left[line] = None
     return list(left)
+
+
+def state_lines(path: Path) -> list[str]:
+    """All lines of a state file; none where it is gone."""
+    try:
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 def processes_of(variable: str) -> list[int]:
