@@ -10,6 +10,7 @@ from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial
 
 H200 = gpu("h200-141gb")
+NO_MIG = replace(H200, mig=(), memory_slices=0)
 
 
 class StandIn:

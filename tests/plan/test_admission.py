@@ -1,3 +1,5 @@
+"""What may join jobs that run already, and which of the jobs these are."""
+
 from dataclasses import replace
 
 import pytest
@@ -5,12 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpu_state import GpuProcess
+from advisor.hardware.mps import MpsProcess
 from advisor.plan.admission import AdmissionLimits, additions
-from advisor.plan.running_jobs import Running
-from advisor.sharing import Hybrid, Mig, Mps, Naive, parse_sharing
+from advisor.plan.running_jobs import Running, recognised
+from advisor.sharing import Hybrid, Mig, Mps, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
+from tests.report.test_text import LIVE
 
 HOST_BOUND = Job(
     synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002, memory_mib=2_000)
@@ -67,10 +72,6 @@ def test_nobody_is_hurt_by_more_than_allowed_and_nobody_is_added_who_was_not_off
     )
 
 
-def test_who_runs_without_mps_is_joined_without_it():
-    assert isinstance(added([HOST_BOUND], [HOST_BOUND]).found[0].prediction.sharing, Naive)
-
-
 def test_limits_of_those_that_run_are_kept_and_who_joins_may_have_its_own():
     found = added([HOST_BOUND, GPU_BOUND], [HOST_BOUND], "mps=30,70", hurt=0.2)
     limits = found.found[0].prediction.sharing.limits
@@ -119,52 +120,6 @@ def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
     assert found.found[0].added < found.found[1].added
 
 
-def test_whether_a_deadline_holds_is_not_known_where_a_length_is_not():
-    profile = HOST_BOUND.profile
-    endless = replace(profile, workload=replace(profile.workload, examples_per_epoch=None))
-    (found,) = added([Job(endless)], [replace(HOST_BOUND, deadline_s=1e6)], hurt=1.0).found
-    assert found.late is None
-
-
-def test_that_the_sharing_can_be_said_is_told_only_where_no_driver_said_it():
-    with pytest.raises(NothingFits, match="--running-sharing how what runs shares"):
-        added([HOST_BOUND], [GPU_BOUND])
-    with pytest.raises(NothingFits) as refused:
-        added([HOST_BOUND], [GPU_BOUND], free_mib=100_000)
-    assert "--running-sharing" not in str(refused.value)
-
-
-class Patient(OnInstances):
-    """Under MPS nobody is slowed."""
-
-    def _steps(self, profiles, sharing):
-        alone = [each.step_s for each in profiles]
-        return alone if isinstance(sharing, Mps) else super()._steps(profiles, sharing)
-
-
-@pytest.mark.parametrize(("predictor", "helps"), [(Patient(), True), (OnInstances(), False)])
-def test_that_mps_would_let_jobs_in_is_said_where_it_would(predictor, helps):
-    there = Running(jobs=(HOST_BOUND,), sharing=Naive())
-    with pytest.raises(NothingFits) as refused:
-        additions(there, [GPU_BOUND], H200, predictor, AdmissionLimits())
-    said = str(refused.value)
-    assert ("run all of them under MPS" in said) == helps
-    assert ("what runs has to be started again" in said) == helps
-    command = f"`advisor export {HOST_BOUND.name} {GPU_BOUND.name} --gpu {H200.key} --sharing mps`"
-    assert (command in said) == helps
-
-
-def test_where_instances_fill_the_gpu_allowing_more_harm_is_no_remedy():
-    with pytest.raises(NothingFits) as refused:
-        added([GPU_BOUND], [HOST_BOUND], "mig=7g.141gb@0")
-    assert "--hurt" not in str(refused.value)
-
-
-def test_where_nobody_may_be_added_each_is_named_with_its_reason():
-    with pytest.raises(NothingFits, match=r"resnet152.*slows resnet26-cifar10-bs128 by .*--hurt"):
-        added([HOST_BOUND], [GPU_BOUND])
-
-
 @pytest.mark.parametrize(
     ("sharing", "said"),
     [("serial", "run naive, mps or on mig"), ("mps=50", "1 limit for 2 jobs")],
@@ -174,7 +129,30 @@ def test_what_cannot_run_is_refused(sharing, said):
         added([HOST_BOUND] * 2, [HOST_BOUND], sharing)
 
 
-@pytest.mark.parametrize("hurt", [-0.1, float("nan"), float("inf")])
-def test_a_share_that_is_none_is_refused(hurt):
-    with pytest.raises(InvalidInput, match="--hurt is a share"):
-        AdmissionLimits(most_hurt=hurt)
+RESNET = Job(synthetic.profile("resnet26-cifar10-bs128", memory_mib=2_000))
+DLRM = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=90_000))
+ALIKE = Job(synthetic.profile("bert-base-finetune-bs16", memory_mib=2_010))
+
+
+def seen(jobs, *held_mib, mps=()):
+    processes = tuple(GpuProcess(pid, mib) for pid, mib in enumerate(held_mib))
+    return recognised(replace(LIVE, processes=processes, mps=mps), jobs)
+
+
+def test_a_process_is_the_job_that_holds_as_much():
+    assert seen([RESNET, DLRM], 91_000) == (1,)
+    assert seen([RESNET, DLRM], 2_040, 89_000) == (0, 1)
+
+
+def test_copies_are_as_many_as_there_are_processes():
+    assert seen([RESNET, RESNET, RESNET], 2_000, 2_000) == (0, 1)
+    assert seen([RESNET], 2_000, 2_000) == (0,)
+
+
+def test_what_may_be_either_of_two_jobs_or_is_not_told_is_none():
+    assert seen([RESNET, ALIKE], 2_005) == ()
+    assert seen([RESNET, DLRM], None, 0, 40_000) == ()
+
+
+def test_an_mps_server_is_no_job_whatever_it_holds():
+    assert seen([RESNET], 2_000, mps=(MpsProcess(0, "server", "ada", None),)) == ()

@@ -1,22 +1,33 @@
+"""Which plans are shown, and in which order: by rules that are written down."""
+
 from dataclasses import replace
-from itertools import permutations
+from itertools import pairwise, permutations
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
-from advisor.hardware.catalogue import gpu
 from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import known_cost
-from advisor.plan.precedence import CLOSE, MOST_OF_A_KIND, plans_to_show, starved
+from advisor.plan.objectives import OBJECTIVES, cost, known_cost
+from advisor.plan.precedence import (
+    CLOSE,
+    COMPARED,
+    MOST_OF_A_KIND,
+    WORTH,
+    Priced,
+    by_precedence,
+    simplicity,
+    starved,
+)
 from advisor.plan.ranking import best_turns, ranked
-from advisor.plan.reasons import searched
 from advisor.plan.recommendation import Question
+from advisor.prediction.interval import Interval
 from advisor.report.answer_text import answer
-from advisor.report.documents import recommendation_document
 from advisor.sharing import Group, Hybrid, Mig, Mps, Naive, Serial, parse_sharing
 from advisor.sharing.in_turn import in_turn
-from advisor.sharing.traversal import instance_sets, one_by_one
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
@@ -29,25 +40,11 @@ def advice(jobs, objective="makespan", predictor=None, model=H200):
     return with_commands(ranked(jobs, model, predictor or StandIn(model), objective))
 
 
-class MpsHurts(StandIn):
-    """Sharing costs more than it gives."""
-
-    def _steps(self, profiles, sharing):
-        steps = super()._steps(profiles, sharing)
-        return steps if isinstance(sharing, Serial) else [2 * each for each in steps]
-
-
 def test_jobs_that_wait_for_their_hosts_are_told_to_share():
     advised = advice([HOST_BOUND] * 3)
     assert not isinstance(advised.best.sharing, Serial)
     assert advised.best.speedup_vs_serial == pytest.approx(3)
     assert "the host is the limit" in advised.best.why
-
-
-def test_dont_share_is_an_answer():
-    advised = advice([GPU_BOUND] * 3, predictor=MpsHurts())
-    assert advised.best is advised.plans[0]
-    assert isinstance(advised.best.sharing, Serial)
 
 
 def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
@@ -87,36 +84,6 @@ def test_no_order_of_jobs_one_after_another_beats_the_one_that_gains_are_over(ob
         assert found < 0.9 * max(costs)
 
 
-def test_one_after_another_is_one_plan_in_the_order_that_keeps_deadlines_best():
-    jobs = [replace(GPU_BOUND, deadline_s=9e5), replace(HOST_BOUND, deadline_s=3e4)]
-    found = advice(jobs, "deadlines")
-    alone = [plan for plan in found.plans if one_by_one(plan.sharing)]
-    assert [str(plan.sharing) for plan in alone] == ["serial[2];serial[1]"]
-    assert alone == [found.serial]
-
-
-def test_limits_that_the_search_never_tries_are_named_last():
-    three, two = advice([HOST_BOUND, GPU_BOUND, GPU_BOUND]), advice([HOST_BOUND, GPU_BOUND])
-    assert "unequal limits in phases" in three.left_out[-1].sharing
-    assert "unequal limits" not in three.best.why
-    assert not any("unequal limits" in each.sharing for each in two.left_out)
-
-
-def test_a_plan_says_which_deadlines_it_misses_whatever_it_is_ranked_by():
-    alone_s = GPU_BOUND.work_steps * GPU_BOUND.profile.step_s
-    due = replace(GPU_BOUND, deadline_s=1.02 * alone_s)
-    advised = advice([HOST_BOUND, due], "energy")
-    late = [plan for plan in advised.plans if plan.late_jobs]
-    assert 0 < len(late) < len(advised.plans)
-    for plan in advised.plans:
-        assert bool(plan.late_jobs) == (plan.ends_s[1].p50 > due.deadline_s)
-        assert ("too late for its deadline: resnet152" in plan.why) == bool(plan.late_jobs)
-    document = recommendation_document(advised)
-    assert [plan["late"] for plan in document["plans"]] == [
-        list(p.late_jobs) for p in advised.plans
-    ]
-
-
 def test_joules_are_not_saved_at_the_price_of_a_deadline_that_can_be_kept():
     class Hungry(StandIn):
         """Whatever shares the GPU makes it draw ten times as much."""
@@ -134,14 +101,6 @@ def test_joules_are_not_saved_at_the_price_of_a_deadline_that_can_be_kept():
     assert missed == sorted(missed)
     assert advised.best.late_jobs == ()
     assert advised.serial.late_jobs == (2,)
-
-
-def test_what_was_predicted_and_what_was_compared_roughly_is_said():
-    few = advice([HOST_BOUND, GPU_BOUND])
-    assert few.searched.startswith("every set of jobs was predicted")
-    assert recommendation_document(few)["searched"] == few.searched
-    assert searched(7, 300, asked=False).startswith("the surrogate model chose")
-    assert searched(9, 300, asked=None).startswith("300 limits were compared by")
 
 
 def test_a_single_job_has_nothing_to_share():
@@ -166,39 +125,6 @@ def test_a_job_that_fits_nowhere_says_how_much_is_missing_and_which_job():
         advice([HOST_BOUND, big])
 
 
-def test_a_gpu_without_mig_says_so():
-    l40s = gpu("l40s-48gb")
-    advised = advice([HOST_BOUND] * 2, model=l40s)
-    assert ("mig", "l40s-48gb has no MIG") in [(e.sharing, e.why) for e in advised.left_out]
-
-
-def test_more_jobs_than_mps_serves_are_not_offered_mps():
-    few = replace(H200, max_mps_clients=2)
-    advised = advice([HOST_BOUND] * 3, model=few)
-    assert ("mps", "MPS serves 2 processes at most, not 3") in [
-        (e.sharing, e.why) for e in advised.left_out
-    ]
-    assert not any(isinstance(plan.sharing, Mps) for plan in advised.plans)
-
-
-def test_a_difference_within_the_intervals_is_called_equal():
-    advised = advice([GPU_BOUND] * 2, predictor=StandIn(wide=0.5))
-    assert "; as good as the next" in advised.best.why
-    assert all(plan.ties_best for plan in advised.plans[:2])
-    sure = advice([GPU_BOUND] * 2, predictor=StandIn(wide=0.0))
-    assert not sure.serial.ties_best
-    assert "25% behind the best" in sure.serial.why
-    assert "within our error" not in sure.serial.why
-
-
-def test_mig_is_said_to_be_unconfirmed_in_words_and_in_numbers():
-    for plan in advice([HOST_BOUND] * 2).plans:
-        if isinstance(plan.sharing, Mig):
-            assert not plan.prediction.confirmed_on_hardware
-            assert "not confirmed on hardware" in plan.why
-            assert "Untested on MIG hardware" in plan.commands[0]
-
-
 def test_without_epoch_lengths_the_ranking_falls_back_and_says_so():
     lost = replace(GPU_BOUND.profile.workload, examples_per_epoch=None)
     advised = advice([Job(replace(GPU_BOUND.profile, workload=lost)), HOST_BOUND])
@@ -208,22 +134,6 @@ def test_without_epoch_lengths_the_ranking_falls_back_and_says_so():
     speeds = [plan.prediction.weighted_speedup for plan in fair]
     assert speeds == sorted(speeds, reverse=True)
     assert all(plan.makespan_s is None for plan in advised.plans)
-
-
-@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy"])
-def test_every_objective_ranks_every_plan(objective):
-    advised = advice([HOST_BOUND, GPU_BOUND], objective)
-    assert advised.ranked_by == objective
-    assert "the next" in advised.best.why
-
-
-def test_limits_are_in_the_order_of_the_jobs():
-    advised = advice([HOST_BOUND, GPU_BOUND] * 2)
-    for plan in advised.plans:
-        if isinstance(plan.sharing, Mps) and plan.sharing.limits:
-            first, second, third, fourth = plan.sharing.limits
-            assert (first, second) == (third, fourth)
-            assert second >= first
 
 
 class MigLooksGood(StandIn):
@@ -250,53 +160,151 @@ def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about
     assert "1 is first as the best of those within 3.7% whose kind" in answer(advised)
 
 
-def test_an_unconfirmed_plan_that_costs_less_comes_first_and_the_answer_names_what_was_measured():
-    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(0.9))
-    assert not advised.best.prediction.confirmed_on_hardware
-    ran = next(each for each in advised.plans if each.prediction.confirmed_on_hardware)
-    assert ran.ties_best
-    said = answer(advised)
-    assert "not confirmed on hardware" in said
-    assert f"; real runs stand behind {ran.rank}, not behind 1" in said
+BERT = Job(synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.05))
+RESNET = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002))
+FROM_SIMPLE = (
+    "serial", "naive", "mps", "mps=43,57", "naive[1];mps[2]",
+    "mig=3g.71gb,3g.71gb", "mig=7g.141gb@0/ci=3c[1]+4c[2]",
+)  # fmt: skip
+SHARINGS = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(text)) for text in FROM_SIMPLE]
+LEVELS = ("p50", "p95")
+MOST = (1 + COMPARED) * (1 + WORTH) * (1 + CLOSE)
 
 
-def test_plans_that_differ_only_in_where_instances_lie_are_shown_once():
-    mixes = Mixes([HOST_BOUND, GPU_BOUND], StandIn())
-    texts = ["mig=3g.71gb@0,3g.71gb@4", "mig=3g.71gb@4,3g.71gb@0"]
-    question = Question(gpu=H200, predictor=StandIn(), objective="makespan")
-    kept = plans_to_show([forecast(mixes, parse_sharing(text)) for text in texts], question)
-    assert [str(each.forecast.sharing) for each in kept] == texts[:1]
+def asked(level="p50", objective="makespan"):
+    return Question(gpu=H200, predictor=StandIn(), objective=objective, level=level)
 
 
-def test_groups_in_another_order_are_shown_once():
-    mixes = Mixes([HOST_BOUND, GPU_BOUND, GPU_BOUND], StandIn())
-    texts = ["serial[1];mps[2,3]", "mps[2,3];serial[1]"]
-    question = Question(gpu=H200, predictor=StandIn(), objective="makespan")
-    kept = plans_to_show([forecast(mixes, parse_sharing(text)) for text in texts], question)
-    assert [str(each.forecast.sharing) for each in kept] == texts[:1]
+def plan(sharing, price, *, slowed=1.0):
+    """The forecast of `sharing`, as if it cost `price` and slowed one job so many times."""
+    found = SHARINGS[FROM_SIMPLE.index(sharing)]
+    first, *others = found.prediction.jobs
+    jobs = (replace(first, slowdown=slowed), *others)
+    return Priced(replace(found, prediction=replace(found.prediction, jobs=jobs)), price)
 
 
-@pytest.mark.parametrize("objective", ["makespan", "throughput", "energy"])
-def test_which_of_equal_jobs_has_which_instance_makes_no_other_plan(objective):
-    cut = [plan.sharing for plan in advice([GPU_BOUND] * 3, objective).plans]
-    sizes = [sorted(each.profile for each in mig.instances) for mig in cut if isinstance(mig, Mig)]
-    assert sizes
-    assert len({tuple(each) for each in sizes}) == len(sizes)
+prices = st.builds(
+    lambda median, below, above: Interval(median * (1 - below), median, median * (1 + above)),
+    st.sampled_from([1.0, 1.001, 1.004, 1.02, 1.1, 1.3]) | st.floats(0.5, 2.0),
+    st.floats(0.0, 0.5),
+    st.floats(0.0, 0.5),
+)
+plans = st.builds(
+    lambda sharing, price, slowed: plan(sharing, price, slowed=slowed),
+    st.sampled_from(FROM_SIMPLE), prices, st.sampled_from([1.0, 5.0, 20.0]),
+)  # fmt: skip
 
 
-def test_groups_on_one_instance_each_are_no_plan():
-    for jobs in ([GPU_BOUND] * 2, [HOST_BOUND, GPU_BOUND, GPU_BOUND]):
-        for plan in advice(jobs).plans:
-            cut = instance_sets(plan.sharing)
-            assert not cut or max(len(each.partitions) for each in cut) > 1
+def spares(each, level):
+    return not starved(each.forecast, level)
 
 
-def test_a_rough_answer_looks_at_the_whole_gpu_only_and_says_that_the_search_stopped_early():
-    jobs = [HOST_BOUND, GPU_BOUND]
-    rough = ranked(jobs, H200, StandIn(H200), "makespan", rough=True)
-    exact = ranked(jobs, H200, StandIn(H200), "makespan")
-    assert {str(plan.sharing) for plan in rough.plans} == {"serial", "naive", "mps"}
-    assert "the search stopped early" in {each.why for each in rough.left_out}
-    assert "the search stopped early" not in {each.why for each in exact.left_out}
-    known = {str(plan.sharing): plan.prediction for plan in exact.plans}
-    assert all(known[str(plan.sharing)] == plan.prediction for plan in rough.plans)
+def confirmed(each):
+    return each.forecast.prediction.confirmed_on_hardware
+
+
+def level_cost(each, level):
+    return each.price.at(level)
+
+
+def excused(first, other, level):
+    """Why a plan that costs less than the first one stands behind it; None where nothing says."""
+    dearer = level_cost(first, level) / level_cost(other, level) - 1
+    if dearer <= (1 + CLOSE) * (1 + 1e-12) - 1:
+        return "close"
+    alone = first.forecast.sharing.mode == "serial"
+    if alone and dearer <= (1 + WORTH) * (1 + CLOSE) * (1 + 1e-12) - 1:
+        return "gain"
+    if dearer > MOST * (1 + 1e-12) - 1:
+        return None
+    if spares(first, level) and not spares(other, level):
+        return "fairness"
+    return "confirmed" if confirmed(first) and not confirmed(other) else None
+
+
+@given(st.lists(plans, min_size=1, max_size=7), st.sampled_from(LEVELS))
+def test_nothing_that_costs_clearly_less_stands_behind_the_first_without_a_rule(drawn, level):
+    first, *others = by_precedence(drawn, asked(level))
+    assert len(others) == len(drawn) - 1
+    for each in others:
+        assert excused(first, each, level) is not None
+
+
+@given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
+def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level):
+    ordered = by_precedence(drawn, asked(level))
+    assert ordered[-1].precedes_by is None
+    for each, after in pairwise(ordered):
+        match each.precedes_by:
+            case "cost":
+                assert level_cost(each, level) <= level_cost(after, level)
+            case "simplicity":
+                assert simplicity(each.forecast) < simplicity(after.forecast)
+                assert level_cost(each, level) <= (1 + CLOSE) * level_cost(after, level)
+            case "gain":
+                assert each.forecast.sharing.mode == "serial"
+                assert level_cost(each, level) <= (1 + WORTH) * level_cost(after, level)
+            case "confirmed":
+                assert confirmed(each) > confirmed(after)
+            case "fairness":
+                assert spares(each, level) > spares(after, level)
+            case other:
+                raise AssertionError(other)
+
+
+@given(st.lists(plans, min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
+    unlike = list({each.price.p50: each for each in drawn}.values())
+    mixed = random.sample(unlike, len(unlike))
+    there, back = (by_precedence(those, asked()) for those in (unlike, mixed))
+    assert [each.forecast for each in there] == [each.forecast for each in back]
+
+
+@pytest.mark.parametrize(("gain", "first"), [(1.002, "serial"), (1.009, "serial"), (1.02, "mps")])
+def test_sharing_that_gains_less_than_a_hundredth_is_not_advised(gain, first):
+    alone, shared = plan("serial", Interval(1.0, 1.0, 1.0).scaled(gain)), Interval(0.9, 1.0, 1.1)
+    best, following = by_precedence([plan("mps", shared), alone], asked())
+    assert best.forecast.sharing.mode == first
+    assert best.precedes_by == ("gain" if first == "serial" else "cost")
+    assert following.precedes_by is None
+
+
+def test_by_upper_ends_the_first_may_have_the_greater_median():
+    sure, unsure = (
+        plan("mps=43,57", Interval(1.0, 1.1, 1.2)),
+        plan("mps", Interval(0.9, 1.0, 1.4)),
+    )
+    assert by_precedence([sure, unsure], asked("p50"))[0].forecast is unsure.forecast
+    assert by_precedence([sure, unsure], asked("p95"))[0].forecast is sure.forecast
+
+
+class Drawn(StandIn):
+    """What sharing comes to is drawn, by what shares how."""
+
+    def __init__(self, seed, wide):
+        super().__init__(wide=wide)
+        self.seed = seed
+
+    def _steps(self, profiles, sharing):
+        plain = super()._steps(profiles, sharing)
+        random = Random(f"{self.seed} {sharing} {[each.name for each in profiles]}")
+        worst = random.choice([1.0, 1.5, 30.0])
+        if str(sharing) == "serial" or len(profiles) == 1:
+            return plain
+        return [
+            max(each.step_s, step * random.uniform(0.4, worst))
+            for each, step in zip(profiles, plain, strict=True)
+        ]
+
+
+@given(
+    st.integers(0, 10**6), st.sampled_from([0.0, 0.01, 0.1, 0.4]), st.sampled_from(LEVELS),
+    st.sampled_from(["makespan", "throughput", "energy", "mean-completion"]),
+)  # fmt: skip
+def test_rank_1_is_the_best_one_shown_whatever_is_predicted(seed, wide, level, objective):
+    advised = ranked([BERT, RESNET], H200, Drawn(seed, wide), objective, level=level)
+    shown = [Priced(each, cost(each, objective)) for each in advised.plans]
+    assert by_precedence(shown, asked(level, objective))[0].forecast is advised.best
+    for each in shown[1:]:
+        assert OBJECTIVES[objective].saves_energy or excused(shown[0], each, level) is not None
+    assert ("; before 2 " in advised.best.why) or advised.best.precedes_by == "cost"

@@ -29,7 +29,7 @@ from advisor.report.sharing_words import explained, shortened
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
-from tests.plan.search.fleet.drawn import planned
+from tests.plan.fleet_twins import planned
 from tests.plan.stand_in import H200, StandIn
 
 SMALL = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002), epochs=150)

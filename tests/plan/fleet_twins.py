@@ -1,0 +1,137 @@
+"""Plans for several GPUs that anybody would think of, and for few jobs all there are."""
+
+from itertools import permutations, product
+from math import fsum
+
+from hypothesis import strategies as st
+
+from advisor.plan.fleet_plan import plan_fleet
+from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.objectives.pace import throughput
+from advisor.plan.rules import FitsMemory, first_broken, rules
+from advisor.prediction.power import idle_power_w
+from advisor.sharing import Mps, Naive, Serial
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.brute_force import partitions
+from tests.plan.stand_in import NO_MIG, StandIn
+
+AIMS = ("makespan", "mean-completion", "throughput", "energy", "deadlines")
+PROFILES = [
+    synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002),
+    synthetic.profile("resnet152-imagenet-bs128", host_s=0.01, gpu_s=0.2),
+    synthetic.profile("bert-base-finetune-bs16", host_s=0.02, gpu_s=0.015, memory_mib=40_000),
+    synthetic.profile("gpt2-small-finetune-bs2", host_s=0.03, gpu_s=0.01, memory_mib=60_000),
+    synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.004, memory_mib=100_000),
+]
+
+
+def job_of(profile, length_s, due_s):
+    epoch_s = profile.workload.steps_per_epoch * profile.step_s
+    return Job(profile, epochs=length_s / epoch_s, deadline_s=due_s)
+
+
+def drawn_jobs(most=9):
+    one = st.builds(
+        job_of, st.sampled_from(PROFILES), st.sampled_from([600, 1200, 3600]),
+        st.sampled_from([None, 1200.0, 3000.0, 9000.0]),
+    )  # fmt: skip
+    return st.lists(one, min_size=1, max_size=most)
+
+
+class Counting:
+    """A clock that stands still while nothing is predicted: a second a prediction."""
+
+    def __init__(self, predictor):
+        self._predictor = predictor
+
+    def __call__(self):
+        return float(self._predictor.asked)
+
+
+def planned(jobs, terms, predictor=None):
+    predictor = predictor or StandIn()
+    return plan_fleet(jobs, NO_MIG, predictor, terms, Counting(predictor))
+
+
+class Twin:
+    """What plans cost whose batches go, in order, each to the GPU that is free first."""
+
+    def __init__(self, predictor, terms, gpu=NO_MIG):
+        self.predictor, self.terms, self.gpu, self._taken = predictor, terms, gpu, {}
+
+    def greedy(self, jobs):
+        """The least cost of plans that fill batches by length, and of one after another."""
+        # Of a throughput all jobs are equally long: each counts by its slowdown.
+        paced = self.terms.objective == "throughput"
+        lengths_s = [0.0 if paced else -job.work_steps * job.profile.step_s for job in jobs]
+        longest = sorted(jobs, key=lambda job: (lengths_s[jobs.index(job)], jobs.index(job)))
+        costs = [self.cost([((job,), Serial()) for job in longest])]
+        for way, order, most in product((Mps(), Naive()), (longest, longest[::-1]), (2, 3, 4, 8)):
+            costs.append(self.cost(self._filled(order, most, way)))
+        return min(costs)
+
+    def least(self, jobs):
+        """The least cost of every plan without limits, by trying all of them."""
+        costs = []
+        for partition in partitions(list(jobs)):
+            ways = [
+                [Serial()] if len(group) == 1
+                else [way for way in (Naive(), Mps()) if self._allowed(group, way)]
+                for group in partition
+            ]  # fmt: skip
+            for how in product(*ways):
+                batches = [(tuple(g), way) for g, way in zip(partition, how, strict=True)]
+                costs += [self.cost(order) for order in permutations(batches)]
+        return min(costs)
+
+    def _allowed(self, batch, way):
+        conditions = self.terms.conditions
+        fits = FitsMemory(self.gpu, conditions.memory_margin)
+        return (
+            first_broken(rules(self.gpu, conditions), batch, way) is None
+            and fits.broken(Mixes(batch, self.predictor).whole(way)) is None
+        )
+
+    def _filled(self, order, most, way):
+        """Jobs in this order, a new batch where one is full or whatever does not fit."""
+        batches = []
+        for job in order:
+            together = [*batches[-1], job] if batches else []
+            if together and len(together) <= most and self._allowed(together, way):
+                batches[-1] = together
+            else:
+                batches.append([job])
+        return [(tuple(each), way if len(each) > 1 else Serial()) for each in batches]
+
+    def cost(self, batches):
+        free_s, ends, used_j = [0.0] * self.terms.gpus, [], []
+        for batch, way in batches:
+            ends_s, joules = self._takes(batch, way)
+            on = free_s.index(min(free_s))
+            ends += [(job, free_s[on] + end_s) for job, end_s in zip(batch, ends_s, strict=True)]
+            free_s[on] += max(ends_s)
+            used_j.append(joules)
+        match self.terms.objective:
+            case "makespan" | "throughput":
+                return max(free_s)
+            case "mean-completion":
+                return fsum(end_s for _, end_s in ends) / len(ends)
+            case "deadlines":
+                return sum(end_s > (job.deadline_s or end_s) for job, end_s in ends)
+            case "energy":
+                idle_s = fsum(max(free_s) - each for each in free_s)
+                return fsum(used_j) + idle_s * idle_power_w([job.profile for job, _ in ends])
+
+    def _takes(self, batch, way):
+        """When each job of a batch ends, and its joules; of a throughput all are equally long."""
+        if (batch, way) not in self._taken:
+            found = forecast(Mixes(batch, self.predictor), way)
+            if self.terms.objective == "throughput":
+                each_s = len(batch) / throughput(found.prediction, self.terms.level)
+                takes = [each_s] * len(batch), 0.0
+            else:
+                level = self.terms.level
+                takes = [each.at(level) for each in found.ends_s], found.energy_j.at(level)
+            self._taken[batch, way] = takes
+        return self._taken[batch, way]

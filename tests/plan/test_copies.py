@@ -1,0 +1,190 @@
+"""How many copies of a job, trials or examples in a batch pay and fit."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import NothingFits, UnknownName
+from advisor.hardware.catalogue import gpu
+from advisor.plan.copies_search import PATIENCE, PAYS, copies_that_pay
+from advisor.plan.rules import UNCONDITIONAL
+from advisor.plan.slice_batches import WHOLE, slices_for_job
+from advisor.plan.trials import trials_that_pay
+from advisor.prediction.batch_profile import at_batch
+from advisor.prediction.predictor import Predictor
+from advisor.sharing import Instance, Mig
+from advisor.workload.job import Job
+from advisor.workload.job_count import MAX_JOBS
+from tests import synthetic
+from tests.fitted import fit
+from tests.plan.stand_in import H200, StandIn
+from tests.prediction.test_other_batch import LARGE as AT_256
+from tests.prediction.test_other_batch import SMALL as AT_32
+
+HOST_BOUND = Job(
+    synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.002, memory_mib=2_000)
+)
+LARGE = Job(synthetic.profile("dlrm-29gb-bs128", host_s=0.01, gpu_s=0.001, memory_mib=40_000))
+
+
+def copies(job, conditions=UNCONDITIONAL):
+    return copies_that_pay(job, H200, StandIn(), conditions)
+
+
+def test_copies_pay_until_the_gpu_is_busy():
+    found = copies(HOST_BOUND)
+    # Alone 7 ms, of which the GPU works 2 ms; under MPS it does with 1.6 ms: at most 4.4 of them.
+    assert found.pay == 5
+    assert [row.copies for row in found.rows] == list(range(1, 8))
+    assert all(row.gain > PAYS for row in found.rows[1:5])
+    assert all(row.gain <= PAYS for row in found.rows[5:])
+
+
+class Saturating(StandIn):
+    """Jobs that do so much together, by how many they are: as an A100 does, in small steps."""
+
+    def __init__(self, gains):
+        super().__init__()
+        self.done = [1.0]
+        for gain in gains:
+            self.done.append(self.done[-1] * (1 + gain))
+
+    def _steps(self, profiles, _):
+        done = self.done[min(len(profiles), len(self.done)) - 1]
+        return [each.step_s * len(profiles) / done for each in profiles]
+
+
+@given(st.lists(st.floats(-0.05, 0.1), min_size=3, max_size=12))
+def test_as_many_pay_as_the_printed_rule_says(gains):
+    predictor = Saturating(gains)
+    found = copies_that_pay(HOST_BOUND, H200, predictor)
+    done = [row.throughput for row in found.rows]
+
+    def more_pay(copies):
+        return max(done[copies : copies + PATIENCE]) > (1 + PAYS) * done[copies - 1]
+
+    assert len(done) == found.pay + PATIENCE
+    assert not more_pay(found.pay)
+    assert all(more_pay(fewer) for fewer in range(1, found.pay))
+
+
+def test_memory_says_how_many_fit_and_why_no_more_do():
+    found = copies(LARGE)
+    assert found.fit == found.pay == len(found.rows) == 3
+    assert "does not fit: the jobs take 160,000 MiB" in found.limited_by
+
+
+def test_what_mps_serves_is_another_number_than_what_fits():
+    tiny = Job(synthetic.profile("resnet26-cifar10-bs128", memory_mib=500))
+    found = copies(tiny)
+    # Each holds up to 10 % more than 500 MiB, and memory adds up.
+    assert found.fit == pytest.approx(H200.usable_mib / 550, abs=2)
+    assert "MiB" in found.limited_by
+    assert found.mps_clients == MAX_JOBS < found.fit
+    newer = copies(tiny, replace(UNCONDITIONAL, cuda="13.1"))
+    assert (newer.mps_clients, newer.fit) == (60, found.fit)
+
+
+def test_a_job_of_which_not_one_fits_is_refused():
+    with pytest.raises(NothingFits, match="smaller batch"):
+        copies(Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000)))
+
+
+COPIES = copies_that_pay(HOST_BOUND, H200, StandIn())
+
+
+def trials(steps=1000, count=None, copies=COPIES, start_s=0.0):
+    return trials_that_pay(copies, StandIn(), steps, count, start_s)
+
+
+def test_an_hour_holds_as_many_trials_as_its_seconds_allow():
+    found = trials()
+    # 5 x 1.6 ms of GPU time a step of each: 8 s a trial.
+    assert found.trial_s(found.row).p50 == pytest.approx(8.0)
+    assert found.per_hour(found.row).p50 == pytest.approx(5 * 3600 / 8.0)
+
+
+def test_what_a_process_takes_to_start_counts_in_an_hour_and_training_is_told_apart():
+    found = trials(start_s=12.0)
+    assert found.per_hour(found.row).p50 == pytest.approx(5 * 3600 / 20.0)
+    assert found.trained_per_hour(found.row) == trials().per_hour(found.row)
+    assert found.trial_s(found.row).p50 == pytest.approx(8.0)
+
+
+@given(st.integers(1, 40), st.floats(0, 100))
+def test_each_round_of_a_study_waits_for_its_processes_to_start(count, start_s):
+    found = trials(1000, count, start_s=start_s)
+    rounds, left = divmod(count, found.at_once)
+    assert found.study.rounds == rounds + bool(left)
+    trained_s = rounds * max(7.0, 1.6 * found.at_once) + (max(7.0, 1.6 * left) if left else 0.0)
+    assert found.study.wall_s.p50 == pytest.approx(trained_s + start_s * found.study.rounds)
+    assert found.study.one_by_one_s.p50 == pytest.approx((7.0 + start_s) * count)
+
+
+@given(st.integers(1, 40))
+def test_no_other_number_at_once_ends_a_study_much_sooner(count):
+    def wall_s(at_once):
+        rounds, left = divmod(count, at_once)
+        return rounds * max(7.0, 1.6 * at_once) + (max(7.0, 1.6 * left) if left else 0.0)
+
+    found = trials(1000, count)
+    soonest_s = min(wall_s(each) for each in range(1, min(COPIES.pay, count) + 1))
+    assert wall_s(found.at_once) <= 1.02 * soonest_s + 1e-9
+    assert all(wall_s(fewer) > 1.02 * soonest_s for fewer in range(1, found.at_once))
+
+
+H200 = gpu("h200-141gb")
+BOTH = (AT_32, AT_256)
+
+
+@pytest.fixture(scope="module")
+def predictor():
+    runs = [synthetic.run([AT_32, AT_32], run_id=f"r{number}") for number in range(5)]
+    model = fit({AT_32.name: AT_32}, runs, H200)
+    return Predictor(H200, model)
+
+
+def heavy(profile, mib_each):
+    """`profile` with so much memory for each example."""
+    held = 2000.0 + mib_each * profile.workload.batch
+    memory = replace(profile.memory, allocated_mib=0.8 * held, reserved_mib=0.9 * held,
+                     device_mib=held)  # fmt: skip
+    return replace(profile, memory=memory, mps=None)
+
+
+def test_the_largest_batch_fits_and_one_more_example_does_not(predictor):
+    jobs = [heavy(each, 100.0) for each in BOTH]
+    (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"]).slices
+    assert held.instances == 7
+    assert not held.open_ended
+    for batch, fits in ((held.largest, True), (held.largest + 1, False)):
+        mix = predictor.predict([at_batch(jobs, batch)], Mig((Instance("1g.18gb"),)))
+        assert (mix.jobs[0].memory_interval_mib.p95 <= mix.memory_capacity_mib) == fits
+
+
+def test_a_larger_slice_never_holds_a_smaller_batch(predictor):
+    jobs = [heavy(each, 300.0) for each in BOTH]
+    found = slices_for_job(jobs, H200, predictor).slices
+    assert [each.name for each in found][-1] == WHOLE
+    most = [each.largest for each in found]
+    assert most == sorted(most)
+
+
+def test_nothing_fits_where_the_job_is_too_large_at_any_size(predictor):
+    jobs = [heavy(each, 20_000.0) for each in BOTH]
+    (held,) = slices_for_job(jobs, H200, predictor, ["1g.18gb"]).slices
+    assert (held.largest, held.open_ended) == (None, False)
+
+
+def test_a_slice_and_a_size_that_was_not_measured_are_not_confirmed(predictor):
+    assert slices_for_job([AT_32], H200, predictor, [WHOLE]).confirmed_on_hardware
+    assert not slices_for_job(BOTH, H200, predictor, [WHOLE]).confirmed_on_hardware
+    assert not slices_for_job([AT_32], H200, predictor, ["1g.18gb"]).confirmed_on_hardware
+
+
+@pytest.mark.parametrize(("card", "error"), [(H200, UnknownName), (gpu("l4-24gb"), NothingFits)])
+def test_wrong_slices_are_refused(predictor, card, error):
+    with pytest.raises(error):
+        slices_for_job(BOTH, card, predictor, ["1g.5gb"])

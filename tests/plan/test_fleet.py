@@ -1,0 +1,208 @@
+"""Many jobs on several GPUs: never worse than obvious plans, and of few jobs the best there is."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.api import Advisor
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.catalogue import gpu
+from advisor.plan.fleet_plan import plan_fleet
+from advisor.plan.fleet_terms import FleetTerms
+from advisor.plan.forecast import CachingPredictor
+from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
+from advisor.report.fleet_document import fleet_commands
+from advisor.sharing import Mps, Serial
+from advisor.workload.job import Job
+from advisor.workload.store import load_profile
+from tests import synthetic
+from tests.plan.fleet_twins import AIMS, PROFILES, Counting, Twin, drawn_jobs, job_of, planned
+from tests.plan.stand_in import NO_MIG, StandIn
+
+# What passes on a GPU between two groups, which the twin leaves out.
+BETWEEN_S = 0.2
+QUICK, SLOW = Job(PROFILES[0]), Job(PROFILES[1])
+LARGE = Job(synthetic.profile("dlrm-29gb-bs128", memory_mib=100_000))
+ALONE_S = LARGE.work_steps * LARGE.profile.step_s
+MAY_CAP = Conditions(power_caps=True)
+TEN = [Job(profile, epochs=epochs) for profile in PROFILES for epochs in (1, 2.5)]
+
+
+class Fussy(StandIn):
+    """Who is named first is slowed a little more, and its copies, as replays have it."""
+
+    def predict(self, profiles, sharing):
+        mix = super().predict(profiles, sharing)
+        if len(profiles) == 1:
+            return mix
+        jobs = [
+            replace(job, step_s=job.step_s.scaled(1.03), slowdown=1.03 * job.slowdown)
+            if each is profiles[0] else job
+            for each, job in zip(profiles, mix.jobs, strict=True)
+        ]  # fmt: skip
+        return replace(mix, jobs=tuple(jobs))
+
+
+def between_s(found, jobs):
+    return BETWEEN_S * len(jobs) * (found.ranked_by in ("makespan", "mean-completion"))
+
+
+@given(drawn_jobs(), st.integers(1, 3), st.sampled_from(AIMS), st.sampled_from(["p50", "p95"]),
+       st.sampled_from([Conditions(), Conditions(root=False, memory_margin=0.2)]))  # fmt: skip
+def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
+    jobs, gpus, aim, level, conditions
+):
+    terms = FleetTerms(objective=aim, gpus=gpus, level=level, conditions=conditions, limit_s=300.0)
+    found = planned(jobs, terms)
+    twin = Twin(StandIn(), replace(terms, objective=found.ranked_by))
+    assert found.search.cost <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
+    placed = Counter(number for each in found.on for number in each.candidate.jobs)
+    assert placed == Counter(range(1, len(jobs) + 1))
+    assert {each.number for each in found.on} <= set(range(gpus))
+    for each in found.on:
+        chosen = each.candidate.chosen(jobs)
+        assert first_broken(rules(NO_MIG, conditions), chosen, each.candidate.sharing) is None
+        assert each.forecast.prediction.oom_probability < 0.05
+
+
+@given(drawn_jobs(most=4), st.integers(1, 2), st.sampled_from(AIMS))
+def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(jobs, gpus, aim):
+    terms = FleetTerms(objective=aim, gpus=gpus, limit_s=500.0)
+    found = planned(jobs, terms)
+    least = Twin(StandIn(), replace(terms, objective=found.ranked_by)).least(jobs)
+    assert found.search.complete
+    assert found.search.cost <= least * (1 + 1e-3) + between_s(found, jobs)
+    if found.search.bound is not None:
+        assert found.search.bound <= (least + between_s(found, jobs)) * (1 + 1e-9)
+
+
+def reported_cost(found):
+    level = found.terms.level
+    match found.ranked_by:
+        case "makespan":
+            return found.makespan_s.at(level)
+        case "mean-completion":
+            return sum(each.at(level) for each in found.ends_s) / len(found.jobs)
+        case "energy":
+            return found.energy_j.at(level)
+        case "deadlines":
+            return len(found.late)
+
+
+@given(drawn_jobs(), st.integers(1, 3), st.sampled_from(["p50", "p95"]),
+       st.sampled_from([each for each in AIMS if each != "throughput"]))  # fmt: skip
+def test_what_is_optimised_is_what_is_reported(jobs, gpus, level, aim):
+    terms = FleetTerms(objective=aim, gpus=gpus, level=level, limit_s=100.0)
+    found = planned(jobs, terms, Fussy())
+    assert found.search.cost == pytest.approx(reported_cost(found), rel=1e-9)
+
+
+@given(drawn_jobs(most=14), st.integers(1, 3), st.sampled_from(AIMS))
+def test_time_to_search_never_makes_a_plan_worse(jobs, gpus, aim):
+    at_once, *later = (
+        planned(jobs, FleetTerms(objective=aim, gpus=gpus, limit_s=limit_s)).search.cost
+        for limit_s in (1e-6, 15.0, 50.0, 120.0)
+    )
+    assert max(later) <= at_once
+
+
+def test_two_searches_find_one_plan_and_without_time_jobs_run_one_after_another():
+    one, other = (planned(TEN, FleetTerms(gpus=2, limit_s=200.0)) for _ in range(2))
+    assert one.on == other.on
+    found = planned(TEN, FleetTerms(gpus=2, limit_s=1e-6))
+    assert found.makespan_s.p50 <= found.serial_s * (1 + 1e-9)
+    assert not found.search.in_time
+
+
+def test_with_the_models_predictor_no_answer_is_worse_either():
+    key = "h200-141gb"
+    predictor = CachingPredictor(Advisor(key).uncalibrated)
+    names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128")
+    jobs = [job_of(load_profile(name, key), length_s, None)
+            for name in names for length_s in (900, 2000)]  # fmt: skip
+    terms = FleetTerms(limit_s=25.0)
+    found = plan_fleet(jobs, gpu(key), predictor, terms)
+    assert found.search.cost <= Twin(predictor, terms, gpu(key)).greedy(jobs) + BETWEEN_S
+    assert found.search.cost == pytest.approx(found.makespan_s.p50, rel=1e-9)
+
+
+@pytest.mark.parametrize("way", [Mps(), Mps((30.0, 50.0, 80.0))])
+def test_a_group_is_the_same_in_whatever_order_its_jobs_are_named(way):
+    cached = CachingPredictor(Fussy())
+    cached.predict(PROFILES[:3], Serial())
+    one = cached.predict(PROFILES[:3], way)
+    other = cached.predict(PROFILES[2::-1], Mps(way.limits[::-1]))
+    assert other.jobs[::-1] == one.jobs
+
+
+def test_two_gpus_halve_what_cannot_share_and_more_jobs_than_fit_run_in_groups():
+    one, two = (planned([LARGE] * 4, FleetTerms(gpus=gpus)) for gpus in (1, 2))
+    assert two.makespan_s.p50 == pytest.approx(one.makespan_s.p50 / 2)
+    found = planned([QUICK] * 4 + [LARGE] * 3, FleetTerms())
+    assert found.makespan_s.p50 < found.serial_s
+
+
+def test_short_jobs_and_jobs_with_a_deadline_go_first_where_these_count():
+    short, long = replace(LARGE, epochs=1), replace(LARGE, epochs=5)
+    ends_s = [
+        each.p50 for each in planned([long, short], FleetTerms(objective="mean-completion")).ends_s
+    ]
+    assert ends_s[1] < ends_s[0]
+    urgent = replace(LARGE, epochs=2, deadline_s=2.5 * ALONE_S)
+    assert planned([LARGE, LARGE, urgent], FleetTerms(objective="deadlines")).late == ()
+    hopeless = replace(urgent, deadline_s=ALONE_S)
+    assert planned([LARGE, hopeless], FleetTerms(objective="deadlines")).late == (2,)
+    tight = [replace(LARGE, deadline_s=1.05 * ALONE_S)]  # a step takes up to 1.1 times its median
+    assert planned(tight, FleetTerms(level="p50")).late == ()
+    assert planned(tight, FleetTerms(level="p95")).late == (1,)
+
+
+def test_jobs_of_unknown_length_are_spread_by_throughput_and_it_is_said():
+    workload = replace(SLOW.profile.workload, examples_per_epoch=None)
+    found = planned([Job(replace(SLOW.profile, workload=workload))] * 3, FleetTerms(gpus=2))
+    assert (found.ranked_by, found.makespan_s) == ("throughput", None)
+    assert "length" in found.note
+
+
+class Hot(StandIn):
+    """Whatever runs draws 650 W."""
+
+    def predict(self, profiles, sharing):
+        mix = super().predict(profiles, sharing)
+        return replace(mix, power_w=mix.power_w.scaled(650 / mix.power_w.p50))
+
+
+def under_caps(jobs, predictor, conditions=MAY_CAP):
+    terms = FleetTerms(objective="energy", gpus=2, limit_s=50.0, conditions=conditions)
+    return plan_fleet(jobs, NO_MIG, predictor, terms, Counting(predictor))
+
+
+def test_each_gpu_may_choose_a_cap_that_saves_joules_and_makes_no_job_late():
+    free, capped = (under_caps([LARGE] * 3, Hot(), each) for each in (UNCONDITIONAL, MAY_CAP))
+    assert {each.candidate.power_cap_w for each in free.on} == {None}
+    assert capped.energy_j.p50 < free.energy_j.p50
+    watts = next(each.candidate.power_cap_w for each in capped.on)
+    assert f"--power-limit={watts:g}" in fleet_commands(capped, 1)
+    assert {each.candidate.power_cap_w for each in under_caps([LARGE], StandIn()).on} == {None}
+    assert under_caps([replace(LARGE, deadline_s=1.001 * ALONE_S)] * 2, Hot()).late == ()
+
+
+def test_a_job_that_fits_nowhere_is_named():
+    huge = Job(synthetic.profile("gpt2-medium-pretrain-bs16", memory_mib=190_000))
+    with pytest.raises(NothingFits, match="gpt2-medium"):
+        planned([QUICK, huge], FleetTerms(gpus=2))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"gpus": 0}, "1 GPU"), ({"limit_s": 0.0}, "0 s"), ({"limit_s": float("nan")}, "0 s"),
+        ({"conditions": MAY_CAP}, "--objective energy"),
+    ],
+)  # fmt: skip
+def test_terms_that_cannot_be_are_refused(wrong, named):
+    with pytest.raises(InvalidInput, match=named):
+        FleetTerms(**wrong)

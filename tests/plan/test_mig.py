@@ -1,0 +1,77 @@
+"""The search for one GPU against a program that tries every plan, and laws of what it proposes."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.hardware.catalogue import gpu
+from advisor.hardware.mig_layouts import place
+from advisor.plan import ObjectiveName
+from advisor.plan.objectives import cost
+from advisor.plan.ranking import ranked
+from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
+from advisor.sharing import Mig
+from advisor.sharing.traversal import check_count, instance_sets, memories
+from advisor.workload.job import Job
+from tests import synthetic
+from tests.plan.brute_force import NAMES, Toy, drawn_jobs, every_plan
+
+A30, L40S = gpu("a30-24gb"), gpu("l40s-48gb")
+# Seven instances make more plans than can be tried.
+_LARGE = replace(gpu("a100-40gb"), sources={})
+A100 = replace(_LARGE, mig=tuple(each for each in _LARGE.mig if each.name != "1g.5gb"))
+OBJECTIVES = get_args(ObjectiveName)
+CASES = [
+    (card, count, seed)
+    for card, counts in ((A30, {2: 8, 3: 8, 4: 3}), (A100, {2: 3, 3: 2}), (L40S, {3: 4, 4: 2}))
+    for count, seeds in counts.items() for seed in range(seeds)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("card", "count", "seed"), CASES, ids=lambda each: getattr(each, "key", each)
+)
+def test_no_plan_is_better_than_the_best_one_shown(card, count, seed):
+    jobs, conditions = drawn_jobs(seed, count), Conditions(root=seed % 4 < 3)
+    tried = list(every_plan(jobs, card, conditions))
+    for objective in OBJECTIVES:
+        for level in ("p50", "p95"):
+            advised = ranked(jobs, card, Toy(card), objective, conditions, level)
+            shown = min(cost(plan, objective).at(level) for plan in advised.plans)
+            least = min(cost(each, objective).at(level) for each in tried)
+            assert shown <= least * (1 + 1e-6), (objective, level)
+
+
+KINDS = st.builds(
+    lambda name, gpu_s, mib, epochs, user, isolated, parallel: Job(
+        synthetic.profile(name, gpu_s=gpu_s, memory_mib=mib), epochs=epochs, user=user,
+        isolated=isolated, data_parallel=parallel, deadline_s=600.0,
+    ),
+    st.sampled_from(NAMES), st.floats(0.001, 0.05), st.sampled_from([500, 3000, 9000, 20000]),
+    st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([None, "ada", "ben"]),
+    st.sampled_from([False, False, True]), st.sampled_from([False, False, True]),
+)  # fmt: skip
+JOB_SETS = st.lists(KINDS, min_size=1, max_size=3).flatmap(
+    lambda made: st.lists(st.sampled_from(made), min_size=2, max_size=6)
+)
+
+
+@given(JOB_SETS, st.sampled_from([A30, A100, L40S]), st.sampled_from(OBJECTIVES), st.booleans())
+def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, objective, root):
+    conditions = Conditions(root=root, memory_margin=0.1)
+    advised = ranked(jobs, card, Toy(card), objective, conditions)
+    shown = [plan.sharing for plan in advised.plans]
+    assert len(set(map(str, shown))) == len(shown)
+    for plan in advised.plans:
+        check_count(plan.sharing, len(jobs))
+        assert first_broken(rules(card, conditions), jobs, plan.sharing) is None
+        assert FitsMemory(card, 0.1).broken(plan.prediction) is None
+        assert root or not (isinstance(plan.sharing, Mig) or instance_sets(plan.sharing))
+        for hybrid in instance_sets(plan.sharing):
+            assert place(card, hybrid.instances) == hybrid.instances
+        for memory in memories(plan.sharing, len(jobs)):
+            mates = [jobs[number - 1] for part in memory for number in part.jobs]
+            assert sum(job.profile.memory.device_mib for job in mates) <= card.memory_mib
