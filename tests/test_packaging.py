@@ -19,16 +19,10 @@ README = (ROOT / "README.md").read_text()
 
 
 def lines_of(command, *, folder=ROOT, **environment):
-    """What `command` prints, run in `folder`; fails with what it said on stderr."""
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+        command, cwd=folder, env=os.environ | environment, capture_output=True, text=True,
+        timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -52,16 +46,11 @@ def test_the_wheel_carries_everything_that_advice_needs(wheel):
     assert not [name for name in names if name.startswith("research") or name.endswith(".md")]
 
 
-def test_the_wheel_alone_in_an_empty_environment_and_folder_ranks_as_the_checkout_does(
-    wheel, tmp_path
-):
-    home = tmp_path / "empty"
-    home.mkdir()
+def test_the_wheel_alone_ranks_as_the_checkout_does(wheel, tmp_path):
+    (home := tmp_path / "empty").mkdir()
     venv.create(tmp_path / "venv")
     # The environment's libraries, but not what their own .pth files add: not this checkout.
-    site = (
-        tmp_path / "venv/lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-    )
+    (site,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
     zipfile.ZipFile(wheel).extractall(site)
     command = "from advisor.cli import main; main()"
@@ -71,11 +60,8 @@ def test_the_wheel_alone_in_an_empty_environment_and_folder_ranks_as_the_checkou
     for compiled in (ROOT / "advisor/prediction/__pycache__").glob("engine-*.o"):
         (site / "advisor/prediction/__pycache__").mkdir(exist_ok=True)
         shutil.copy2(compiled, site / "advisor/prediction/__pycache__")
-    ranked = lines_of(
-        [str(tmp_path / "venv/bin/python"), "-c", command, "recommend", "--json"],
-        folder=home,
-        **isolated,
-    )
+    python = str(tmp_path / "venv/bin/python")
+    ranked = lines_of([python, "-c", command, "recommend", "--json"], folder=home, **isolated)
     assert json.loads(ranked)["plans"]
     assert json.loads(ranked) == json.loads(here)
 

@@ -117,24 +117,6 @@ def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):
     assert found.best.makespan_s == pytest.approx(first["plans"][0]["makespan_s"])
 
 
-@pytest.mark.parametrize("objective", ["makespan", "mean-completion", "throughput", "energy"])
-@pytest.mark.parametrize("more", [(), ("--gpus", 2, "--time-limit", 1)], ids=["one", "two"])
-def test_every_objective_ranks_plans(advisor, objective, more):
-    document = document_of(advisor, "recommend", RESNET, BERT, "--objective", objective, *more)
-    assert document["ranked_by"] == objective
-    assert document["plans"]
-
-
-def test_jobs_on_two_gpus_are_each_on_one_and_have_commands(advisor):
-    words = ("recommend", *MANY, "--gpus", 2, "--time-limit", 1)
-    (plan,) = document_of(advisor, *words)["plans"]
-    placed = [job for each in plan["gpus"] for job in each["job_numbers"]]
-    assert sorted(placed) == list(range(1, 11))
-    assert all(each["commands"] for each in plan["gpus"])
-    assert plan["search"]["bound"] <= plan["search"]["cost"]
-    assert advisor(*words, "--commands", 1).out.count(f"./{BERT}.sh") == 3
-
-
 def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
     copies = document_of(advisor, "recommend", f"{DLRM}:auto")
     assert copies["fit"] == 1
@@ -142,16 +124,6 @@ def test_memory_limits_copies_and_a_mix_that_cannot_fit_has_its_risk(advisor):
     mix = document_of(advisor, "predict", f"{DLRM}:2")
     assert mix["oom_probability"] > 0.99
     assert advisor("predict", f"{DLRM}:2").out.startswith("DOES NOT FIT")
-
-
-def test_a_rule_leaves_plans_out_and_says_why(advisor, tmp_path):
-    jobs = tmp_path / "jobs.toml"
-    users = [f'[[job]]\nprofile = "{BERT}"\nuser = "{user}"\n' for user in ("ada", "ben")]
-    jobs.write_text("\n".join(users))
-    for words, kind in ((("--no-root", RESNET, BERT), "mig"), (("--jobs", jobs), "mps")):
-        document = document_of(advisor, "recommend", *words)
-        assert not [plan for plan in document["plans"] if plan["sharing"].startswith(kind)]
-        assert {each["sharing"]: each["why"] for each in document["left_out"]}[kind]
 
 
 @pytest.mark.parametrize(
@@ -180,24 +152,6 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     events = json.loads(out.read_text())["traceEvents"]
     assert sum(each.get("cat") == "job" for each in events) == 6
     assert all(each.get("dur", 0) >= 0 for each in events)
-
-
-@pytest.mark.usefixtures("own")
-def test_any_size_in_the_name_means_the_same_job_and_a_size_between_is_estimated(advisor):
-    for name in ("dlrm-29gb", "dlrm-29gb-bs32", "dlrm-29gb-bs64"):
-        found = document_of(advisor, "batch", name, "--on", "whole")
-        assert (found["job"], found["measured_batches"]) == ("dlrm-29gb", [32, 128])
-    found = document_of(advisor, "predict", "dlrm-29gb-bs64", "--sharing", "serial")
-    assert found["estimated_batches"] == {"dlrm-29gb-bs64": [32, 128]}
-    assert found["confirmed_on_hardware"] is False
-
-
-@pytest.mark.usefixtures("own")
-def test_a_job_of_bare_numbers_is_listed_and_its_wide_range_is_explained(advisor):
-    listed = {each["name"]: each for each in document_of(advisor, "profiles")["profiles"]}
-    assert listed["my-job"]["provenance"] is None
-    found = document_of(advisor, "predict", "my-job", RESNET, "--sharing", "mps")
-    assert "my-job" in found["wide_because"]
 
 
 @pytest.mark.parametrize(

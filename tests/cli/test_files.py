@@ -60,16 +60,6 @@ def test_a_broken_profile_is_left_out_unless_it_is_asked_for(advisor, tmp_path):
     assert (said.code, "broken.json" in said.err) == (2, True)
 
 
-def test_a_profile_right_in_a_named_folder_is_found_with_its_gpu(advisor, measured, tmp_path):
-    made = json.loads((measured / "profiles" / GPU / f"{BERT}.json").read_text())
-    made["workload"]["name"], made["gpu"] = "mine", "h100-sxm-80gb"
-    (tmp_path / "mine.json").write_text(json.dumps(made))
-    (tmp_path / "plan.json").write_text('{"schema": 1}')
-    said = advisor("predict", "mine", "--profiles", tmp_path, "--sharing", "serial", "--json")
-    assert said.code == 0, said.err
-    assert json.loads(said.out)["gpu"] == "h100-sxm-80gb"
-
-
 NUMBERS = st.one_of(
     st.booleans(), st.none(), st.integers(-1, 3), st.floats(),
     st.sampled_from([2**31, 2**64, 1e-9, 5e-324, 1e300, -1.5, 1e9, "1", "", [], {}]),

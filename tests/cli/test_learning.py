@@ -57,18 +57,6 @@ def test_a_run_of_another_gpu_stops_the_fit_and_without_any_the_model_stays(
     assert not (own / "models").exists()
 
 
-def test_exported_predictions_score_as_they_did(advisor, tmp_path):
-    path = tmp_path / "ours.jsonl"
-    first = document_of(advisor, "evaluate", "--export", path)
-    again = document_of(advisor, "evaluate", "--predictions", path)
-    raw = [row for row in first["rows"] if row["view"] == "raw"]
-    for before, after in zip(raw, again["rows"], strict=True):
-        assert (before["mape"], before["coverage90"]) == (after["mape"], after["coverage90"])
-    path.write_text("")
-    said = advisor("evaluate", "--predictions", path)
-    assert (said.code, "missing" in said.err) == (2, True)
-
-
 def test_validate_compares_runs_and_exits_with_5_when_one_is_outside(advisor, tmp_path):
     dry = advisor("validate", *PAIR, "--top", 1, "--dry-run")
     assert (dry.code, "$ " in dry.out) == (0, True)
