@@ -31,12 +31,17 @@ def job_of(profile, length_s, due_s):
     return Job(profile, epochs=length_s / epoch_s, deadline_s=due_s)
 
 
-def drawn_jobs(most=9):
-    one = st.builds(
-        job_of, st.sampled_from(PROFILES), st.sampled_from([600, 1200, 3600]),
+def drawn(most=9):
+    """Which profile, seconds alone and deadline of each job: `made` makes them."""
+    one = st.tuples(
+        st.sampled_from(range(len(PROFILES))), st.sampled_from([600, 1200, 3600]),
         st.sampled_from([None, 1200.0, 3000.0, 9000.0]),
     )  # fmt: skip
     return st.lists(one, min_size=1, max_size=most)
+
+
+def made(drawn):
+    return [job_of(PROFILES[at], length_s, due_s) for at, length_s, due_s in drawn]
 
 
 class Counting:
@@ -67,7 +72,8 @@ class Twin:
         lengths_s = [0.0 if paced else -job.work_steps * job.profile.step_s for job in jobs]
         longest = sorted(jobs, key=lambda job: (lengths_s[jobs.index(job)], jobs.index(job)))
         costs = [self.cost([((job,), Serial()) for job in longest])]
-        for way, order, most in product((Mps(), Naive()), (longest, longest[::-1]), (2, 3, 4, 8)):
+        orders = ((Mps(), longest), (Mps(), longest[::-1]), (Naive(), longest))
+        for (way, order), most in product(orders, (2, 3, 4, 8)):
             costs.append(self.cost(self._filled(order, most, way)))
         return min(costs)
 

@@ -19,7 +19,7 @@ from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile
 from tests import synthetic
-from tests.plan.fleet_twins import AIMS, PROFILES, Counting, Twin, drawn_jobs, job_of, planned
+from tests.plan.fleet_twins import AIMS, PROFILES, Counting, Twin, drawn, job_of, made, planned
 from tests.plan.stand_in import NO_MIG, StandIn
 
 # What passes on a GPU between two groups, which the twin leaves out.
@@ -50,11 +50,12 @@ def between_s(found, jobs):
     return BETWEEN_S * len(jobs) * (found.ranked_by in ("makespan", "mean-completion"))
 
 
-@given(drawn_jobs(), st.integers(1, 3), st.sampled_from(AIMS), st.sampled_from(["p50", "p95"]),
+@given(drawn(), st.integers(1, 3), st.sampled_from(AIMS), st.sampled_from(["p50", "p95"]),
        st.sampled_from([Conditions(), Conditions(root=False, memory_margin=0.2)]))  # fmt: skip
 def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     jobs, gpus, aim, level, conditions
 ):
+    jobs = made(jobs)
     terms = FleetTerms(objective=aim, gpus=gpus, level=level, conditions=conditions, limit_s=300.0)
     found = planned(jobs, terms)
     twin = Twin(StandIn(), replace(terms, objective=found.ranked_by))
@@ -68,8 +69,9 @@ def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
         assert each.forecast.prediction.oom_probability < 0.05
 
 
-@given(drawn_jobs(most=4), st.integers(1, 2), st.sampled_from(AIMS))
+@given(drawn(most=4), st.integers(1, 2), st.sampled_from(AIMS))
 def test_of_few_jobs_no_plan_is_better_and_the_bound_holds(jobs, gpus, aim):
+    jobs = made(jobs)
     terms = FleetTerms(objective=aim, gpus=gpus, limit_s=500.0)
     found = planned(jobs, terms)
     least = Twin(StandIn(), replace(terms, objective=found.ranked_by)).least(jobs)
@@ -92,16 +94,18 @@ def reported_cost(found):
             return len(found.late)
 
 
-@given(drawn_jobs(), st.integers(1, 3), st.sampled_from(["p50", "p95"]),
+@given(drawn(), st.integers(1, 3), st.sampled_from(["p50", "p95"]),
        st.sampled_from([each for each in AIMS if each != "throughput"]))  # fmt: skip
 def test_what_is_optimised_is_what_is_reported(jobs, gpus, level, aim):
+    jobs = made(jobs)
     terms = FleetTerms(objective=aim, gpus=gpus, level=level, limit_s=100.0)
     found = planned(jobs, terms, Fussy())
     assert found.search.cost == pytest.approx(reported_cost(found), rel=1e-9)
 
 
-@given(drawn_jobs(most=14), st.integers(1, 3), st.sampled_from(AIMS))
+@given(drawn(most=14), st.integers(1, 3), st.sampled_from(AIMS))
 def test_time_to_search_never_makes_a_plan_worse(jobs, gpus, aim):
+    jobs = made(jobs)
     at_once, *later = (
         planned(jobs, FleetTerms(objective=aim, gpus=gpus, limit_s=limit_s)).search.cost
         for limit_s in (1e-6, 15.0, 50.0, 120.0)
