@@ -142,6 +142,7 @@ PLANS = {
 
 
 def unchanged(machine):
+    assert not machine.quit_too_early
     return (machine.layout(), machine.daemons, machine.cap_w) == ([], {}, 500.0)
 
 

@@ -29,9 +29,12 @@ note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that 
 event() {  # for whoever watches: what happened, and the seconds since the machine started
   [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
 }
-left() {  # the lines of the state file that are not undone, the last first
+left() {  # the lines of the state file that are not undone: jobs, then the others, the last first
   awk '$1 == "undone" { sub(/^undone /, ""); delete at[$0]; next } { at[$0] = NR; line[NR] = $0 }
-    END { for (n = NR; n; n--) if ((n in line) && at[line[n]] == n) print line[n] }' "$state"
+    END {
+      for (jobs = 1; jobs >= 0; jobs--) for (n = NR; n; n--)
+        if ((n in line) && at[line[n]] == n && jobs == (line[n] ~ /^jobs /)) print line[n]
+    }' "$state"
 }
 born() {  # when a process that has not ended was born; a pid alone names none for long
   local stat
@@ -137,7 +140,7 @@ event "state $state"
 """
 
 MPS_WORDS = (
-    f"mps_answers() {{ echo get_server_list | {CONTROL} > /dev/null 2>&1; }}",
+    f"mps_answers() {{ echo get_server_list | timeout 10 {CONTROL} > /dev/null 2>&1; }}",
     "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
     f"  {CONTROL} -d 9>&- && for _ in $(seq 50); do",
     "    mps_answers && return",
@@ -148,17 +151,25 @@ MPS_WORDS = (
     "  return 1",
     "}",
     "mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU",
-    "  local said servers='' silent=0",
+    "  local said pid servers='' silent=0 until=$((SECONDS + 30))",
     "  for _ in $(seq 100); do",
-    f"    if said=$(echo get_server_list | {CONTROL} 2> /dev/null); then",
+    '    [ "$SECONDS" -lt "$until" ] || break',
+    f"    if said=$(echo get_server_list | timeout 10 {CONTROL} 2> /dev/null); then",
     "      servers=${said:-$servers} silent=0",
-    f"      echo quit | {CONTROL} > /dev/null 2>&1 || :",
+    f"      echo quit | timeout 10 {CONTROL} > /dev/null 2>&1 || :",
     "    else",
     "      # shellcheck disable=SC2086",
     "      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0",
     "    fi",
     "    sleep 0.1",
     "  done",
+    "  # A server whose clients were killed may answer nothing: it and its daemon are killed, too.",
+    '  for pid in $(grep -lszxF "CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY" \\',
+    "    /proc/[0-9]*/environ | cut -d / -f 3); do",
+    '    case $(cat "/proc/$pid/comm") in nvidia-cuda-mps*) kill -s KILL "$pid" || : ;; esac',
+    "  done 2> /dev/null",
+    "  sleep 1",
+    "  mps_answers || return 0",
     '  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2',
     "  return 1",
     "}",
@@ -172,13 +183,13 @@ mps_release() {{  # has the MPS servers let go of these processes before they ar
   local word pipes server each
   while read -r word pipes; do
     [ "$word" = mps ] || continue
-    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes {CONTROL} 2> /dev/null)
+    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 {CONTROL})
     do
       for each in "$@"; do
-        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes {CONTROL}
+        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 {CONTROL}
       done
     done > /dev/null 2>&1
-  done < <(left)
+  done < <(left) 2> /dev/null
 }}
 """
 

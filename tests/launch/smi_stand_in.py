@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 
 from advisor.hardware.catalogue import gpu
+from advisor.measure.process.state_files import processes_of
 from tests.hardware.mig_twin import is_valid, rows_of
 
 _CLIENT = """\
@@ -52,6 +53,7 @@ class SmiMachine:
         daemons: Folder of pipes -> device, of MPS daemons that run.
         mode: MIG mode, now and after a reset.
         cap_w: Power limit.
+        quit_too_early: Whether MPS was asked to end while a client of it ran.
         calls: The words of each call, in order.
         fault: Number of the call that goes wrong, and how: ``"fails"``, ``"worked"`` (and says that
             it failed), ``"int"`` or ``"kill"`` (the script gets the signal once it worked).
@@ -64,6 +66,7 @@ class SmiMachine:
         self.daemons: dict[str, str] = {}
         self.mode = ["Enabled", "Enabled"]
         self.cap_w = 500.0
+        self.quit_too_early = False
         self.made = 0
         self.calls: list[str] = []
         self.fault: tuple[int, str] | None = None
@@ -123,7 +126,9 @@ class SmiMachine:
             return 0, ""
         if pipes not in self.daemons:
             return 1, "Cannot find MPS control daemon process\n"
-        if asked == "quit":
+        if asked == "quit":  # the real one waits for its clients then
+            clients = set(processes_of(f"CUDA_MPS_PIPE_DIRECTORY={pipes}"))
+            self.quit_too_early |= bool(clients & set(processes_of("ADVISOR_MARK=")))
             del self.daemons[pipes]
         return 0, "\n"
 

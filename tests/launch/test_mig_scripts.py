@@ -154,6 +154,7 @@ def test_a_second_run_meanwhile_is_refused_and_harms_nothing(machine):
         os.killpg(first.pid, signal.SIGINT)
     first.communicate(timeout=PATIENCE_S)
     assert first.returncode == 130
+    assert not machine.quit_too_early
     assert machine.layout() == []
     assert machine.daemons == {}
 

@@ -24,9 +24,12 @@ note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that 
 event() {  # for whoever watches: what happened, and the seconds since the machine started
   [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
 }
-left() {  # the lines of the state file that are not undone, the last first
+left() {  # the lines of the state file that are not undone: jobs, then the others, the last first
   awk '$1 == "undone" { sub(/^undone /, ""); delete at[$0]; next } { at[$0] = NR; line[NR] = $0 }
-    END { for (n = NR; n; n--) if ((n in line) && at[line[n]] == n) print line[n] }' "$state"
+    END {
+      for (jobs = 1; jobs >= 0; jobs--) for (n = NR; n; n--)
+        if ((n in line) && at[line[n]] == n && jobs == (line[n] ~ /^jobs /)) print line[n]
+    }' "$state"
 }
 born() {  # when a process that has not ended was born; a pid alone names none for long
   local stat
@@ -74,7 +77,7 @@ end_jobs() {  # asks what is marked $1 to end; after $2 seconds kills what is le
   echo "These processes do not end, see dmesg:" $now >&2
   return 1
 }
-mps_answers() { echo get_server_list | nvidia-cuda-mps-control > /dev/null 2>&1; }
+mps_answers() { echo get_server_list | timeout 10 nvidia-cuda-mps-control > /dev/null 2>&1; }
 mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
   nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
     mps_answers && return
@@ -85,17 +88,25 @@ mps_start() {  # fails where the daemon does not answer: CUDA would run without 
   return 1
 }
 mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
-  local said servers='' silent=0
+  local said pid servers='' silent=0 until=$((SECONDS + 30))
   for _ in $(seq 100); do
-    if said=$(echo get_server_list | nvidia-cuda-mps-control 2> /dev/null); then
+    [ "$SECONDS" -lt "$until" ] || break
+    if said=$(echo get_server_list | timeout 10 nvidia-cuda-mps-control 2> /dev/null); then
       servers=${said:-$servers} silent=0
-      echo quit | nvidia-cuda-mps-control > /dev/null 2>&1 || :
+      echo quit | timeout 10 nvidia-cuda-mps-control > /dev/null 2>&1 || :
     else
       # shellcheck disable=SC2086
       [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0
     fi
     sleep 0.1
   done
+  # A server whose clients were killed may answer nothing: it and its daemon are killed, too.
+  for pid in $(grep -lszxF "CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY" \
+    /proc/[0-9]*/environ | cut -d / -f 3); do
+    case $(cat "/proc/$pid/comm") in nvidia-cuda-mps*) kill -s KILL "$pid" || : ;; esac
+  done 2> /dev/null
+  sleep 1
+  mps_answers || return 0
   echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
   return 1
 }
@@ -103,13 +114,13 @@ mps_release() {  # has the MPS servers let go of these processes before they are
   local word pipes server each
   while read -r word pipes; do
     [ "$word" = mps ] || continue
-    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes nvidia-cuda-mps-control 2> /dev/null)
+    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 nvidia-cuda-mps-control)
     do
       for each in "$@"; do
-        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes nvidia-cuda-mps-control
+        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 nvidia-cuda-mps-control
       done
     done > /dev/null 2>&1
-  done < <(left)
+  done < <(left) 2> /dev/null
 }
 undo() {  # undoes the lines of the state file of these kinds, or all, the last first
   local line rest bad=0 kinds=" $* "

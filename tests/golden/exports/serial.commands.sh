@@ -24,9 +24,12 @@ note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that 
 event() {  # for whoever watches: what happened, and the seconds since the machine started
   [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
 }
-left() {  # the lines of the state file that are not undone, the last first
+left() {  # the lines of the state file that are not undone: jobs, then the others, the last first
   awk '$1 == "undone" { sub(/^undone /, ""); delete at[$0]; next } { at[$0] = NR; line[NR] = $0 }
-    END { for (n = NR; n; n--) if ((n in line) && at[line[n]] == n) print line[n] }' "$state"
+    END {
+      for (jobs = 1; jobs >= 0; jobs--) for (n = NR; n; n--)
+        if ((n in line) && at[line[n]] == n && jobs == (line[n] ~ /^jobs /)) print line[n]
+    }' "$state"
 }
 born() {  # when a process that has not ended was born; a pid alone names none for long
   local stat
