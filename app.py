@@ -12,27 +12,23 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
-from advisor.page.address import keep_address, linked
-from advisor.page.answer_view import (
+from advisor.page.answer import (
     AnswerPlaces,
+    advice,
     answer_places,
+    choose_clicked,
     hide_rough,
+    rough_advice,
     show_answer,
     show_rough,
 )
-from advisor.page.answers import advice, rough_advice
-from advisor.page.clicked_plan import choose_clicked
-from advisor.page.further_questions import further_questions
-from advisor.page.layout import STYLE
-from advisor.page.next_questions import answer_stands, asking
-from advisor.page.open_view import open_view
-from advisor.page.question import Posed, posed
-from advisor.page.refusal import refuse
-from advisor.plan.recommendation import Plan, Recommendation
+from advisor.page.more import answer_stands, asking, further_questions
+from advisor.page.question import STYLE, Posed, keep_address, linked, posed, refuse
+from advisor.page.views import open_view
+from advisor.plan.values import Plan, Recommendation
 from advisor.report.documents import plan_rows, recommendation_document
-from advisor.report.headline import ORIGINS, bounds_note, plan_name
-from advisor.report.sharing_words import shortened, words_of
-from advisor.report.units import NOT_MEASURED
+from advisor.report.forecast import ORIGINS, bounds_note, plan_name
+from advisor.report.format import NOT_MEASURED, shortened, words_of
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _LONGEST = 36  # letters that fit into the column of plans

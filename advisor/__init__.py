@@ -15,12 +15,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.errors import AdvisorError
-    from advisor.plan.recommendation import Forecast, Plan, Recommendation
-    from advisor.prediction.interval import Interval
-    from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+    from advisor.plan.values import Forecast, Plan, Recommendation
+    from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
     from advisor.shortcuts import predict, recommend
-    from advisor.workload.job import Job
-    from advisor.workload.job_file import read_jobs
+    from advisor.workload.job import Job, read_jobs
     from advisor.workload.minimal_profile import MinimalProfile
     from advisor.workload.profile import Profile
     from advisor.workload.store import load_profile
@@ -47,18 +45,18 @@ __all__ = [
 _HOME = {
     "Advisor": "advisor.api",
     "AdvisorError": "advisor.errors",
-    "Forecast": "advisor.plan.recommendation",
-    "Interval": "advisor.prediction.interval",
+    "Forecast": "advisor.plan.values",
+    "Interval": "advisor.prediction.prediction",
     "Job": "advisor.workload.job",
-    "JobPrediction": "advisor.prediction.mix_prediction",
+    "JobPrediction": "advisor.prediction.prediction",
     "MinimalProfile": "advisor.workload.minimal_profile",
-    "MixPrediction": "advisor.prediction.mix_prediction",
-    "Plan": "advisor.plan.recommendation",
+    "MixPrediction": "advisor.prediction.prediction",
+    "Plan": "advisor.plan.values",
     "Profile": "advisor.workload.profile",
-    "Recommendation": "advisor.plan.recommendation",
+    "Recommendation": "advisor.plan.values",
     "load_profile": "advisor.workload.store",
     "predict": "advisor.shortcuts",
-    "read_jobs": "advisor.workload.job_file",
+    "read_jobs": "advisor.workload.job",
     "recommend": "advisor.shortcuts",
 }
 
@@ -69,7 +67,7 @@ def step() -> None:
     For a script that `advisor profile -- python train.py` or `advisor validate` starts, whose steps
     would not be found.
     """
-    hook = sys.modules.get("advisor.measure.process.script_hook")
+    hook = sys.modules.get("advisor.measure.hook")
     if hook is not None:
         hook.step_ended()
 

@@ -16,28 +16,27 @@ from advisor.arguments import (
 )
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
-from advisor.plan.recommendation import Forecast, Recommendation
 from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.values import Forecast, Recommendation
 from advisor.sharing import Sharing
 from advisor.sources import Sources
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
-    from advisor.plan.admission import Additions, AdmissionLimits
-    from advisor.plan.comparison import Comparison
-    from advisor.plan.copies_search import Copies
-    from advisor.plan.fleet_plan import FleetPlan
-    from advisor.plan.fleet_terms import FleetTerms
+    from advisor.plan.admission import Additions, AdmissionLimits, Running
+    from advisor.plan.copies import Copies, Trials
+    from advisor.plan.fleet import FleetPlan
+    from advisor.plan.objectives import FleetTerms
     from advisor.plan.over_time import OverTime
-    from advisor.plan.running_jobs import Running
-    from advisor.plan.slice_batches import SlicesForJob
-    from advisor.plan.trials import Trials
-    from advisor.prediction.interval import Level
-    from advisor.prediction.replayed_kernels import ReplayedKernel
-    from advisor.timeline.outcome import Simulation
-    from advisor.timeline.simulate import Fleet
+    from advisor.plan.reasons import Comparison
+    from advisor.plan.slices import SlicesForJob
+    from advisor.prediction.prediction import Level
+    from advisor.prediction.replay import ReplayedKernel
+    from advisor.simulation.simulate import Fleet, Simulation
     from advisor.workload.job import Arrival
+
+    pass
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Advisor(Sources):
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
-        from advisor.plan.host_bound import variants_of
+        from advisor.plan.bottlenecks import variants_of
 
         found = self.jobs(jobs)
         advised = self._ranked(found, objective, conditions, level)
@@ -118,10 +117,10 @@ class Advisor(Sources):
             InvalidInput: A job is wrong, or protected.
             NothingFits: A job is too big for a GPU, even alone.
         """
-        from advisor.plan.fleet_plan import plan_fleet
-        from advisor.plan.fleet_terms import FleetTerms
+        from advisor.plan.fleet import plan_fleet
+        from advisor.plan.objectives import FleetTerms
 
-        of_kind("terms", terms, FleetTerms, "advisor.plan.fleet_terms.FleetTerms(gpus=2)")
+        of_kind("terms", terms, FleetTerms, "advisor.plan.objectives.FleetTerms(gpus=2)")
         asked = self.jobs(jobs, terms.gpus)
         found = plan_fleet(asked, self.card, self.predictor, terms)
         return replace(found, standing=self.standing(asked))
@@ -130,7 +129,7 @@ class Advisor(Sources):
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
     ) -> "Copies":
         """How many copies of `job` fit on the GPU, and how many pay; see `copies_that_pay`."""
-        from advisor.plan.copies_search import copies_that_pay
+        from advisor.plan.copies import copies_that_pay
 
         check_ranking(conditions, level)
         asked = self.one_job(job)
@@ -153,7 +152,7 @@ class Advisor(Sources):
             InvalidInput: A number is wrong, or the length of a trial is not known.
             NothingFits: Not even one trial fits.
         """
-        from advisor.plan.trials import trials_that_pay
+        from advisor.plan.copies import trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
             number_meant(what, number)
@@ -173,7 +172,7 @@ class Advisor(Sources):
             InvalidInput: The profiles are not of one job.
             NothingFits: The GPU has no MIG.
         """
-        from advisor.plan.slice_batches import slices_for_job
+        from advisor.plan.slices import slices_for_job
 
         profiles = self.at_measured_batches(names)
         slices = listed("on", on, "slices")
@@ -184,8 +183,7 @@ class Advisor(Sources):
         self, running: "Running", offered: JobsLike, limits: "AdmissionLimits"
     ) -> "Additions":
         """Which of the jobs `offered` may join the running ones; see `additions`."""
-        from advisor.plan.admission import additions
-        from advisor.plan.running_jobs import Running
+        from advisor.plan.admission import Running, additions
 
         of_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
         asked = self.jobs(offered)
@@ -219,8 +217,8 @@ class Advisor(Sources):
             NothingFits: The GPU cannot be cut up like that.
         """
         from advisor.launch.plan_file import SavedPlan
-        from advisor.plan.comparison import compare
         from advisor.plan.ranking import best_turns
+        from advisor.plan.reasons import compare
 
         def forecast(plan: "str | Sharing | SavedPlan", cap_w: float | None) -> Forecast:
             if isinstance(plan, SavedPlan):
@@ -276,7 +274,7 @@ class Advisor(Sources):
             InvalidInput: The jobs share neither by time slices nor by MPS, or a profile has no
                 kernel trace.
         """
-        from advisor.prediction.replayed_kernels import recorded
+        from advisor.prediction.replay import recorded
 
         return recorded(*found.first_mix, self.card, self.model.of(self.card).physics)
 

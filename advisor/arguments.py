@@ -6,15 +6,12 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from advisor.english import with_article
-from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu_meant
+from advisor.errors import InvalidInput, with_article
+from advisor.hardware.gpus import gpu_meant
 from advisor.plan.rules import Conditions
-from advisor.prediction.interval import LEVELS
+from advisor.prediction.prediction import LEVELS
 from advisor.sharing import Sharing, parse_sharing
-from advisor.workload.job import Arrival, Job
-from advisor.workload.job_count import job_set
-from advisor.workload.job_words import parse_jobs
+from advisor.workload.job import Arrival, Job, job_set, parse_jobs
 from advisor.workload.profile import FindsProfiles, Profile
 
 JobLike = str | Profile | Job
@@ -128,7 +125,7 @@ def check_fleet(fleet: object, key: str) -> None:
     Raises:
         InvalidInput: It is not: what is known of the one GPU says nothing of another.
     """
-    from advisor.timeline.simulate import Fleet
+    from advisor.simulation.simulate import Fleet
 
     of_kind("a fleet", fleet, Fleet, f"Fleet({key!r}, 1, 'first-come')")
     if isinstance(fleet, Fleet) and gpu_meant(fleet.gpu).key != key:

@@ -10,6 +10,7 @@
 A message says what, where, and what to do next. Library code raises; `main` alone prints.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
@@ -64,3 +65,60 @@ class GpuUnavailable(AdvisorError):
 
 class OutsideInterval(AdvisorError):
     exit_code = 5
+
+
+_SIBILANTS = ("s", "x", "sh")
+_VOWELS = "aeiou"
+# Letters whose names begin with a vowel: an A100, an H200, an NVIDIA H200, an RTX
+# 4090; but a B200, a GH200, a Tesla V100.
+_SPOKEN_WITH_VOWEL = "aefhilmnorsx"
+
+
+def counted(number: float, noun: str) -> str:
+    """So many of `noun`, e.g. ``"1 job"``, ``"1,200 memory slices"``, ``"0.5 epochs"``.
+
+    Args:
+        number: How many.
+        noun: In the singular; of several words the last is counted.
+    """
+    said = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{said} {noun if number == 1 else _plural(noun)}"
+
+
+def is_or_are(number: int) -> str:
+    """The verb for so many."""
+    return "is" if number == 1 else "are"
+
+
+def with_article(gpu: str) -> str:
+    """`gpu`, a name that is read out letter by letter, after its article: ``"an h200-141gb"``."""
+    return f"{'an' if gpu[:1].lower() in _SPOKEN_WITH_VOWEL else 'a'} {gpu}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith("y") and noun[-2] not in _VOWELS:
+        return f"{noun[:-1]}ies"
+    return noun + ("es" if noun.endswith(_SIBILANTS) else "s")
+
+
+# Control characters (ESC and BEL among them), line ends of Unicode, what turns the direction of
+# writing, what takes no place, and halves of characters that no encoding has.
+_OBEYED = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def clean(text: str, *, keep: str = "") -> str:
+    r"""`text` with an escape such as ``\x1b`` in place of each character that is no writing.
+
+    Args:
+        text: From anywhere: a file, a folder's name, a driver.
+        keep: Characters that stay all the same, e.g. line ends in a text of several lines.
+    """
+
+    def escaped(match: re.Match[str]) -> str:
+        found = match[0]
+        return found if found in keep else found.encode("unicode_escape").decode()
+
+    return _OBEYED.sub(escaped, text)

@@ -24,35 +24,19 @@ from typing import Any, TypeGuard
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.hardware.host_cores import allowed_cores
 from advisor.launch.plan_file import SavedPlan
 from advisor.launch.run_script import PreparedRun, RunTerms, step_range
-from advisor.launch.undo_shell import undo_script
-from advisor.measure.process.claimed_device import Device, Meter, device_at_hand, refuse_busy
-from advisor.measure.process.cores import allowed_cores
-from advisor.measure.process.hook_folder import hooked
-from advisor.measure.process.progress_file import blank
-from advisor.measure.process.provenance import Origin
-from advisor.measure.process.run_locks import lock_gpu, sweep, sweep_locks
-from advisor.measure.process.scratch_folders import sweep_folders
-from advisor.measure.process.state_files import (
-    left_in,
-    left_states,
-    processes_of,
-    state_home,
-    state_lines,
-)
-from advisor.measure.watched_run import (
-    Expected,
-    RunView,
-    WatchedRun,
-    events_in,
-    script_lives,
-    tail,
-)
-from advisor.sharing.traversal import restricted, running_together
-from advisor.workload.documents import read_json
-from advisor.workload.files import reason_of, user_folder
+from advisor.launch.shell import undo_script
+from advisor.measure.device import Device, Meter, Origin, device_at_hand, refuse_busy
+from advisor.measure.hook import hooked
+from advisor.measure.process import lock_gpu, sweep, sweep_folders, sweep_locks
+from advisor.measure.script import blank
+from advisor.measure.state_files import left_in, left_states, processes_of, state_home, state_lines
+from advisor.measure.watched_run import Expected, RunView, WatchedRun, events_in, script_lives, tail
+from advisor.sharing.groups import restricted, running_together
 from advisor.workload.plan_document import StepRange
+from advisor.workload.reading import read_json, reason_of, user_folder
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, writable, write_whole
 

@@ -6,12 +6,12 @@ from advisor.api import Advisor
 from advisor.arguments import JobsLike
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
-from advisor.plan.recommendation import Forecast, Recommendation
 from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.values import Forecast, Recommendation
 from advisor.sharing import Sharing
 
 if TYPE_CHECKING:
-    from advisor.prediction.interval import Level
+    from advisor.prediction.prediction import Level
 
 
 def recommend(

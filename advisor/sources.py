@@ -16,24 +16,24 @@ from advisor.arguments import (
     of_kind,
     path_meant,
 )
-from advisor.english import with_article
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, with_article
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.catalogue import Gpu, gpu_meant
-from advisor.prediction.surrogate_answers import Predicts
+from advisor.hardware.gpus import Gpu, gpu_meant
+from advisor.prediction.surrogate_predictor import Predicts
+from advisor.workload.calibration import Present
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.staleness import Present
 from advisor.workload.store import model_path
 
 if TYPE_CHECKING:
     from advisor.hardware.gpu_state import LiveGpu
-    from advisor.plan.machine import HostCheckNow, Machine
-    from advisor.plan.recommendation import Standing
-    from advisor.plan.running_jobs import Running
-    from advisor.prediction.model_file import Model
-    from advisor.prediction.own_pace import OwnPace
+    from advisor.plan.admission import Running
+    from advisor.plan.forecast import HostCheckNow, Machine
+    from advisor.plan.values import Standing
+    from advisor.prediction.model import Model, OwnPace
     from advisor.prediction.predictor import Predictor
+
+    pass
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Sources:
         Raises:
             InvalidInput: The file is malformed, or the folder given has none.
         """
-        from advisor.prediction.model_file import load_model
+        from advisor.prediction.model import load_model
 
         return load_model(model_path(self.models))
 
@@ -99,7 +99,7 @@ class Sources:
         Raises:
             InvalidInput: The calibration is malformed or of another GPU.
         """
-        from advisor.plan.machine import machine
+        from advisor.plan.forecast import machine
 
         return machine(self.card.key, self.calibration, self.present, self.check_host)
 
@@ -110,7 +110,7 @@ class Sources:
         Raises:
             InvalidInput: When called: there is none of that name, or its file is malformed.
         """
-        from advisor.prediction.estimated_profile import profile_finder
+        from advisor.prediction.find_profile import profile_finder
 
         found = profile_finder(self.card, self.profiles, self.calibration)
 
@@ -124,8 +124,8 @@ class Sources:
     def uncalibrated(self) -> "Predictor":
         """Predictor for hosts as fast as those of the profiles, without a power cap."""
         from advisor.prediction.cache import once_a_mix
-        from advisor.prediction.physics import replay_mix
         from advisor.prediction.predictor import Predictor
+        from advisor.prediction.replay import replay_mix
 
         return Predictor(self.card, self.model, play=once_a_mix(replay_mix))
 
@@ -152,9 +152,9 @@ class Sources:
     @cached_property
     def _uncapped(self) -> Predicts:
         """As `predictor`, under the GPU's own limit; predictions under caps are derived from it."""
+        from advisor.learn.own_runs import PacedPredictor
         from advisor.plan.forecast import MixCache
-        from advisor.plan.paced_predictor import PacedPredictor
-        from advisor.plan.shared_cores import SharedCores
+        from advisor.prediction.calibrated import SharedCores
 
         here = self.machine.predictor(self.uncalibrated)
         at_hand = None if self.present is None else self.present.host_cores
@@ -169,7 +169,7 @@ class Sources:
 
     def standing(self, jobs: Sequence[Job]) -> "Standing":
         """What advice for `jobs` is based on."""
-        from advisor.prediction.own_pace import pace_of
+        from advisor.prediction.model import pace_of
 
         profiles = {job.name: job.profile for job in jobs}
         known = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
@@ -204,7 +204,7 @@ class Sources:
             raise InvalidInput("jobs are named on the command line or in a file (--jobs), not both")
         if names:
             return self.jobs(names, gpus)
-        from advisor.workload.job_file import read_jobs
+        from advisor.workload.job import read_jobs
 
         if file:
             return read_jobs(file, self.find_profile, gpus)
@@ -217,7 +217,7 @@ class Sources:
         Raises:
             InvalidInput: A name is wrong, none is given, or these jobs cannot share like this.
         """
-        from advisor.plan.running_jobs import Running
+        from advisor.plan.admission import Running
         from advisor.sharing import parse_sharing
 
         return Running(jobs=self._named(names), sharing=parse_sharing(sharing))
@@ -237,7 +237,7 @@ class Sources:
         Raises:
             InvalidInput: The GPU is of another model, or the names do not match what runs there.
         """
-        from advisor.plan.running_jobs import held_alone_mib, running_now
+        from advisor.plan.admission import held_alone_mib, running_now
         from advisor.workload.store import sound_profiles
 
         key, named = self.card.key, self._named(names)
@@ -258,7 +258,7 @@ class Sources:
         Args:
             asked: The job's name, with or without a batch size; or names or files of its profiles.
         """
-        from advisor.prediction.estimated_profile import names_of_batches
+        from advisor.prediction.find_profile import names_of_batches
 
         names = [asked] if isinstance(asked, str) else listed("jobs", asked, "names")
         if not names:

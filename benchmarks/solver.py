@@ -18,15 +18,15 @@ from itertools import islice
 from statistics import median
 from time import perf_counter
 
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpus import gpu
 from advisor.plan import ObjectiveName
+from advisor.plan.candidates import Solver
 from advisor.plan.ranking import ranked
-from advisor.plan.recommendation import Question
-from advisor.plan.search.proposals import Solver
+from advisor.plan.values import Question
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.model_file import load_model
-from advisor.prediction.physics import replay_mix
+from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.replay import replay_mix
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile, model_path
 

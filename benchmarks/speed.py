@@ -15,11 +15,11 @@ from time import perf_counter
 
 import numpy as np
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.model_file import load_model
+from advisor.hardware.gpus import gpu
+from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import Effort, replay_mps, replay_naive
-from advisor.prediction.surrogate_features import LIMIT_GRID
+from advisor.prediction.surrogate import LIMIT_GRID
 from advisor.prediction.trace import replay_trace
 from advisor.sharing import Mps, Naive
 from advisor.workload.store import load_profile, model_path, profile_paths

@@ -7,14 +7,12 @@ from pathlib import Path
 from statistics import mean, median_low
 from typing import Any
 
-from advisor.english import counted
+from advisor.errors import counted
+from advisor.learn.evaluate import Evaluation
+from advisor.learn.regret import MODEL, Choices, Panel, Scores, choices
+from advisor.learn.scores import RunComparison
+from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, percent
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.validate.evaluate import Evaluation
-from advisor.validate.panels import Panel
-from advisor.validate.predicted_and_measured import RunComparison
-from advisor.validate.regret import MODEL, Choices, choices
-from advisor.validate.score_tables import CHOICE_HEADINGS, choice_rows, markdown, percent
-from advisor.validate.scoreboard import Scores
 from research.files import BENCHMARKS
 from research.steps import joined
 

@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from advisor.validate.evaluate import Evaluation
-from advisor.validate.noise_and_coverage import RepeatSummary
-from advisor.validate.score_tables import drift_text, markdown
-from advisor.validate.scoreboard import Scores
-from advisor.validate.selection import Selection, of_pace
-from advisor.workload.measured import Provenance
-from advisor.workload.profile import Profile
+from advisor.learn.evaluate import Evaluation, Selection, of_pace
+from advisor.learn.regret import Scores
+from advisor.learn.scores import RepeatSummary
+from advisor.report.scores import drift_text, markdown
+from advisor.workload.profile import Profile, Provenance
 from advisor.workload.run import Run
 from research.steps import joined
 

@@ -10,18 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu
-from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.fit.surrogate_fit import with_surrogate
+from advisor.hardware.gpus import Gpu
+from advisor.learn.evaluate import evaluate, of_pace, select
+from advisor.learn.fit import fit
+from advisor.learn.observations import MeasuredGpu, ReplayCache
+from advisor.learn.regret import Scores, scores_of
+from advisor.learn.scores import Noise, RepeatSummary, compare, profiles_of, steadiness
+from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
-from advisor.validate.evaluate import evaluate
-from advisor.validate.noise_and_coverage import Noise, RepeatSummary, steadiness
-from advisor.validate.predicted_and_measured import compare, profiles_of
-from advisor.validate.scoreboard import Scores, scores_of
-from advisor.validate.selection import of_pace, select
-from advisor.workload.files import read_bytes
+from advisor.workload.reading import read_bytes
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from research.choices import Advice, Recommended, advice_score, recommended

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from advisor.workload.files import profile_files
 from advisor.workload.profile import Profile
+from advisor.workload.reading import profile_files
 from advisor.workload.run import Run
-from advisor.workload.store import read_profile
-from advisor.workload.stored_runs import read_runs
+from advisor.workload.store import read_profile, read_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES, BENCHMARKS = ROOT / "profiles", ROOT / "benchmarks"

@@ -10,16 +10,24 @@ from functools import reduce
 from operator import or_
 from pathlib import Path
 
-from advisor.hardware.catalogue import catalogue, gpu
-from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu
-from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.model_file import Model
-from advisor.validate.evaluate import Evaluation, evaluate, evaluation_of
-from advisor.validate.folds import Folds, HeldOut, compared_by
-from advisor.validate.score_tables import CHOICE_HEADINGS, choice_rows, markdown, score_cells
-from advisor.validate.scoreboard import Scores, scores_of
-from advisor.validate.selection import Selection, cores_known, families_of, select
+from advisor.hardware.gpus import catalogue, gpu
+from advisor.learn.evaluate import (
+    Evaluation,
+    Folds,
+    HeldOut,
+    Selection,
+    compared_by,
+    cores_known,
+    evaluate,
+    evaluation_of,
+    families_of,
+    select,
+)
+from advisor.learn.fit import fit
+from advisor.learn.observations import MeasuredGpu, ReplayCache
+from advisor.learn.regret import Scores, scores_of
+from advisor.prediction.model import Model
+from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, score_cells
 from advisor.workload.run import Run
 from research.choices import Recommended, recommended, recommended_summary
 from research.files import measured

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.memory_fit import (
+from advisor.hardware.gpus import Gpu
+from advisor.learn.memory_power import (
     Trial,
     fit_context,
     fit_edges,
@@ -17,11 +17,10 @@ from advisor.prediction.fit.memory_fit import (
     memory_sigma,
     trials,
 )
-from advisor.prediction.fit.observation import ObservedRun, shared_runs
-from advisor.prediction.memory import needs
-from advisor.prediction.memory_edge import cautious_edge
+from advisor.learn.observations import ObservedRun, shared_runs
+from advisor.prediction.memory import cautious_edge, needs
+from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import Mode
-from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from research.steps import joined

@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.hardware.catalogue import Gpu
-from advisor.prediction.fit.observation import ObservedRun, shared_runs
-from advisor.prediction.fit.power_fit import fit_power
-from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.physics import Physics
+from advisor.hardware.gpus import Gpu
+from advisor.learn.evaluate import Evaluation
+from advisor.learn.memory_power import fit_power
+from advisor.learn.observations import ObservedRun, ReplayCache, shared_runs
+from advisor.learn.scores import RunComparison, profiles_of
 from advisor.prediction.power import Power, gract, smact
+from advisor.prediction.replay import Physics
+from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.evaluate import Evaluation
-from advisor.validate.predicted_and_measured import RunComparison, profiles_of
-from advisor.validate.score_tables import MODE_WORDS, markdown, percent
 from advisor.workload.run import Run
 from research.steps import joined
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.measure.process.cores import allowed_cores
-from advisor.validate.regret import MODEL
-from advisor.validate.score_row import ALL
-from advisor.validate.score_tables import (
+from advisor.hardware.gpus import gpu
+from advisor.hardware.host_cores import allowed_cores
+from advisor.learn.evaluate import ALL, select
+from advisor.learn.regret import MODEL
+from advisor.report.scores import (
     CHOICE_HEADINGS,
     MODE_WORDS,
     choice_rows,
@@ -25,7 +25,6 @@ from advisor.validate.score_tables import (
     percent,
     score_cells,
 )
-from advisor.validate.selection import select
 from advisor.workload.writing import write_whole
 from research.choices import (
     advice_sentence,

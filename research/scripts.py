@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, median
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.model_file import load_model
+from advisor.hardware.gpus import gpu
+from advisor.learn.scores import sharing_of
+from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import Mode
-from advisor.validate.predicted_and_measured import sharing_of
-from advisor.validate.score_tables import MODE_WORDS, markdown, percent
-from advisor.validate.validate import compared
+from advisor.validate import compared
 from advisor.workload.store import model_path
 from research.files import BENCHMARKS, profiles_in, runs_in
 

@@ -7,18 +7,19 @@ from statistics import mean, median
 
 import numpy as np
 
-from advisor.prediction.job_features import is_gpu_bound
-from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.evaluate import Evaluation
-from advisor.validate.noise_and_coverage import Noise, RepeatSummary, noise_of
-from advisor.validate.predicted_and_measured import (
+from advisor.learn.evaluate import ALL, BOUNDS, Bound, Evaluation, ScoreRow
+from advisor.learn.regret import Scores
+from advisor.learn.scores import (
     JobComparison,
+    Noise,
+    RepeatSummary,
     RunComparison,
+    noise_of,
     runs_of_mode,
     sharing_of,
 )
-from advisor.validate.score_row import ALL, BOUNDS, Bound, ScoreRow
-from advisor.validate.score_tables import (
+from advisor.prediction.features import is_gpu_bound
+from advisor.report.scores import (
     BOUND_WORDS,
     HEADINGS,
     MODE_WORDS,
@@ -27,7 +28,7 @@ from advisor.validate.score_tables import (
     remarks,
     score_cells,
 )
-from advisor.validate.scoreboard import Scores
+from advisor.sharing import SHARED_MODES, Mode
 
 _BUSY_BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")

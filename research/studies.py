@@ -19,10 +19,10 @@ from typing import Any, Literal, NamedTuple
 from advisor.api import Advisor
 from advisor.errors import NothingFits
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.recommendation import Forecast
-from advisor.prediction.host_transfer import on_host
+from advisor.plan.values import Forecast
+from advisor.prediction.host import on_host
+from advisor.report.scores import markdown
 from advisor.sharing import parse_sharing
-from advisor.validate.score_tables import markdown
 from advisor.workload.profile import Profile
 from advisor.workload.store import NO_CALIBRATION
 from advisor.workload.writing import write_whole

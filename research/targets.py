@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from advisor.learn.evaluate import ALL, Bound, ScoreRow
+from advisor.learn.regret import MODEL, Scores
+from advisor.report.scores import BOUND_WORDS, MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
-from advisor.validate.regret import MODEL
-from advisor.validate.score_row import ALL, Bound, ScoreRow
-from advisor.validate.score_tables import BOUND_WORDS, MODE_WORDS, markdown, percent
-from advisor.validate.scoreboard import Scores
 from research.figures import Figures
 from research.steps import coverage_on, joined
 from research.whole_jobs import RECOMMENDED

@@ -8,14 +8,13 @@ from statistics import mean
 
 import numpy as np
 
+from advisor.learn.baselines import CHOOSERS, Offer
+from advisor.learn.regret import Regret, regret_of
 from advisor.plan.forecast import Mixes, forecast
-from advisor.prediction.interval import Interval
-from advisor.prediction.surrogate_answers import Predicts
-from advisor.prediction.tenant_hosts import profiles_on_host
-from advisor.sharing import SHARED_MODES, Mode, Sharing, parse_sharing
-from advisor.validate.baselines import CHOOSERS, Offer
-from advisor.validate.regret import Regret, regret_of
-from advisor.validate.score_tables import (
+from advisor.prediction.host import profiles_on_host
+from advisor.prediction.prediction import Interval
+from advisor.prediction.surrogate_predictor import Predicts
+from advisor.report.scores import (
     MODE_WORDS,
     REGRET_HEADINGS,
     RULE_WORDS,
@@ -23,6 +22,7 @@ from advisor.validate.score_tables import (
     percent,
     regret_rows,
 )
+from advisor.sharing import SHARED_MODES, Mode, Sharing, parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

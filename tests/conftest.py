@@ -5,7 +5,10 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import settings
+
+from advisor.measure.process import temporary_base
 
 # Threads of one small step wait for each other: on cores that others use, ten times as long as one
 # thread takes. Read when numpy or torch is imported first, and by children.
@@ -39,3 +42,10 @@ gc.disable()
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session")
+def workers_folder():
+    """Where the fork server of this test session keeps its socket: for as long as it lives."""
+    with TemporaryDirectory(dir=temporary_base(), ignore_cleanup_errors=True) as folder:
+        yield folder

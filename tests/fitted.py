@@ -16,10 +16,11 @@ from time import time
 
 import pytest
 
-from advisor.prediction.fit import fit_model, surrogate_fit
-from advisor.prediction.fit.observation import MeasuredGpu
-from advisor.prediction.model_file import load_model, model_text
-from advisor.validate.folds import Folds
+from advisor.learn import fit as fit_model
+from advisor.learn import surrogate_fit
+from advisor.learn.evaluate import Folds
+from advisor.learn.observations import MeasuredGpu
+from advisor.prediction.model import load_model, model_text
 from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -34,14 +35,14 @@ _FIT_AGAIN = Folds.model_without
 
 
 def fit(profiles, runs, gpu):
-    """As `advisor.prediction.fit.fit_model.fit` of one GPU, made once."""
+    """As `advisor.learn.fit.fit` of one GPU, made once."""
     runs = tuple(runs)
     given = ("fit", gpu.key, *_profiles(profiles.values()), *map(run_line, runs))
     return _once(given, lambda: fit_model.fit([MeasuredGpu(gpu, profiles, runs)]))
 
 
 def with_surrogate(model, profiles, gpu, lessons):
-    """As `advisor.prediction.fit.surrogate_fit.with_surrogate`, made once."""
+    """As `advisor.learn.surrogate_fit.with_surrogate`, made once."""
     given = ("distilled", gpu.key, model_text(model), *_profiles(profiles), str(lessons))
     return _once(
         given, lambda: surrogate_fit.with_surrogate(model, {gpu: profiles}, lessons=lessons)

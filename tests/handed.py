@@ -1,9 +1,8 @@
 """Plans to hand over, with memory that a test chooses instead of a model's."""
 
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpus import gpu
 from advisor.launch.launch_plan import launch_plan
-from advisor.prediction.interval import Interval
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

@@ -12,8 +12,8 @@ from advisor import run as runner
 from advisor.launch.launch_plan import launch_plan
 from advisor.launch.plan_file import plan_document
 from advisor.launch.run_script import PreparedRun, RunTerms
-from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.state_files import left_states, processes_of
+from advisor.measure.device import Device
+from advisor.measure.state_files import left_states, processes_of
 from advisor.run import WatchTerms
 from advisor.workload.job import Job
 from advisor.workload.spec import Script

@@ -3,9 +3,9 @@
 from itertools import product
 from pathlib import Path
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.model_file import model_text
-from advisor.workload.files import MODEL_FILE
+from advisor.hardware.gpus import gpu
+from advisor.prediction.model import model_text
+from advisor.workload.reading import MODEL_FILE
 from advisor.workload.writing import profile_text, write_whole
 from tests import synthetic
 from tests.fitted import fit

@@ -2,10 +2,17 @@
 
 from dataclasses import replace
 
+from advisor.workload.catalogue import workload
 from advisor.workload.kernel_trace import KernelTrace
-from advisor.workload.measured import Counters, Memory, Provenance, Window
-from advisor.workload.named_workloads import workload
-from advisor.workload.profile import LimitedRun, MpsProbe, Profile
+from advisor.workload.profile import (
+    Counters,
+    LimitedRun,
+    Memory,
+    MpsProbe,
+    Profile,
+    Provenance,
+    Window,
+)
 from advisor.workload.run import Run, Tenant
 
 PROVENANCE = Provenance(

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from advisor.cli import main
 from advisor.errors import AdvisorError
-from advisor.hardware.catalogue import read_gpu
+from advisor.hardware.gpus import read_gpu
 from advisor.launch.plan_file import read_plan
-from advisor.measure.campaign.campaign_file import read_campaign
+from advisor.measure.draw import read_campaign
 from advisor.sharing import parse_sharing
-from advisor.workload.job_file import read_arrivals, read_jobs
-from advisor.workload.store import load_profile, read_calibration, read_profile
-from advisor.workload.stored_runs import read_runs
+from advisor.workload.job import read_arrivals, read_jobs
+from advisor.workload.store import load_profile, read_calibration, read_profile, read_runs
 
 ROOT = Path(__file__).parents[1]
 GPU = "h200-141gb"

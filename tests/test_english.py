@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.english import counted, with_article
-from advisor.hardware.catalogue import catalogue
+from advisor.errors import counted, with_article
+from advisor.hardware.gpus import catalogue
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from advisor.errors import UnknownName
-from advisor.hardware.catalogue import catalogue
-from advisor.report.listing_text import gpus_table
-from advisor.report.table_layout import plain_table
-from advisor.terminal import clean
+from advisor.errors import UnknownName, clean
+from advisor.hardware.gpus import catalogue
+from advisor.report.format import plain_table
+from advisor.report.lists import gpus_table
 
 KNOWN = [
     "resnet50-imagenet64-bs128", "resnet50-imagenet64-bs32", "resnet152-imagenet-bs128",

@@ -11,12 +11,12 @@ import pytest
 from advisor import run as runner
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.run_script import RunTerms
-from advisor.measure.doctor.leftovers import leftover_findings
-from advisor.measure.process import scratch_folders
-from advisor.measure.process.progress_file import progress_in
+from advisor.measure import process as scratch_folders
+from advisor.measure.doctor import leftover_findings
+from advisor.measure.script import progress_in
 from advisor.run import listed, rehearse, run_named, stop, undo_left
+from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
-from advisor.workload.named_workloads import workload
 from tests.handed import RESNET
 from tests.run_machine import (
     FOREVER,
@@ -313,7 +313,7 @@ def test_a_job_that_prints_its_pace_is_watched_by_that():
 
 def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
     code = (
-        "import os, time; from advisor.measure.process.progress_file import ProgressWriter; "
+        "import os, time; from advisor.measure.script import ProgressWriter; "
         "ProgressWriter().report(1); time.sleep(600)"
     )
     folder, watcher = (

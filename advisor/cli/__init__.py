@@ -13,15 +13,10 @@ from typing import Annotated, NoReturn, TextIO
 import typer
 
 from advisor import __version__
-from advisor.cli.batch_command import batch
-from advisor.cli.explain_command import explain
-from advisor.cli.export_command import export
-from advisor.cli.init_command import init
-from advisor.cli.listing_commands import gpus, layouts, profiles, workloads
-from advisor.cli.model_commands import evaluate, fit
-from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
-from advisor.cli.predict_command import predict
-from advisor.cli.program_commands import (
+from advisor.cli.advise import explain, export, predict, simulate
+from advisor.cli.learn import evaluate, fit
+from advisor.cli.lists import gpus, init, layouts, profiles, workloads
+from advisor.cli.measure import (
     AS_GIVEN,
     app,
     as_given,
@@ -29,13 +24,13 @@ from advisor.cli.program_commands import (
     campaign,
     doctor,
     profile,
+    run,
+    stop,
+    validate,
 )
-from advisor.cli.recommend_command import recommend
+from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
+from advisor.cli.recommend import batch, recommend, trials
 from advisor.cli.removed import refuse_removed
-from advisor.cli.run_commands import run, stop
-from advisor.cli.simulate_command import simulate
-from advisor.cli.trials_command import trials
-from advisor.cli.validate_command import validate
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (

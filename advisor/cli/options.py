@@ -1,24 +1,90 @@
 """Options that several commands take, singly or in groups; and which exclude or need others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import partial, wraps
 from inspect import Parameter, signature
 from pathlib import Path
+from time import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from advisor.cli.asked_gpu import asked_gpu
 from advisor.cli.output import aside
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan.machine import HostCheckNow
+    from advisor.plan.forecast import HostCheckNow
+    from advisor.report.mlflow_log import MlflowLog
     from advisor.workload.job import Job
+
+    pass
+
+
+def asked_gpu(context: typer.Context, word: str) -> str:
+    """Key of the GPU that ``--gpu WORD`` names; without the option, of the likeliest one.
+
+    Raises:
+        InvalidInput: Several GPUs have that name, or none has.
+    """
+    source = context.get_parameter_source("gpu")
+    if source is not None and source.name != "DEFAULT":
+        return _named(word)
+    key, why = _likeliest(context.params)
+    if why and not _says_its_gpu(context.params):
+        aside(f"no --gpu given: this is about {key}, {why}")
+    return key
+
+
+def _named(word: str) -> str:
+    from advisor.hardware.gpus import gpu_meant
+    from advisor.measure.device import gpu_at_hand
+
+    try:
+        return gpu_meant(word).key
+    except UnknownName:
+        gpu_at_hand()  # which keeps what the driver says of one that is not listed
+        return gpu_meant(word).key
+
+
+def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
+    """The key of the likeliest GPU, and the reason; no reason for the default."""
+    from advisor.measure.device import gpu_at_hand
+
+    here = gpu_at_hand()
+    if here is not None:
+        return here, "the GPU at hand"
+    words = given.get("jobs") or given.get("names") or [given.get("job") or ""]
+    profiled_on = _profiled_on([*filter(None, words)], given.get("profiles"))
+    if len(profiled_on) == 1 and DEFAULT_GPU not in profiled_on:
+        return profiled_on[0], "on which the jobs were profiled"
+    return DEFAULT_GPU, None
+
+
+def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
+    """Keys of the GPUs with profiles of all jobs in `words`; none without jobs."""
+    from advisor.hardware.gpus import known_gpus
+    from advisor.workload.store import profile_paths, profiled_gpus, read_profile
+
+    names = [word.partition(":")[0] for word in words]
+    files = [Path(name) for name in names if name.endswith(".json")]
+    try:
+        of_files = {read_profile(path).gpu for path in files}
+        known = of_files or (set(profiled_gpus(folder)) if names else set())
+        return [
+            key for key in sorted(known & known_gpus().keys())
+            if {*names} - {*map(str, files)} <= profile_paths(key, folder).keys()
+        ]  # fmt: skip
+    except AdvisorError:  # which the command itself will say more of
+        return []
+
+
+def _says_its_gpu(given: Mapping[str, Any]) -> bool:
+    """Whether a plan file is given, which names its GPU."""
+    return any(str(value).endswith(".json") for value in given.values())
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -223,7 +289,7 @@ class Files:
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
         """The `Advisor` about `gpu`, for the machine at hand."""
         from advisor.api import Advisor
-        from advisor.measure.process.this_machine import present_machine
+        from advisor.measure.device import present_machine
 
         present = present_machine(gpu)
         return Advisor(
@@ -234,7 +300,7 @@ class Files:
 
 
 def _host_check(gpu: str) -> "HostCheckNow":
-    from advisor.measure.host_now import host_now
+    from advisor.measure.calibrate import host_now
 
     return partial(host_now, gpu)
 
@@ -251,3 +317,66 @@ def cap_w(word: str | None) -> float | None:
         return float(word)
     except ValueError:
         raise InvalidInput(f"--power-cap takes watts, e.g. 400, or {AUTO}; got {word!r}") from None
+
+
+_WORD = "--mlflow"
+
+Mlflow = Annotated[
+    str | None,
+    typer.Option(_WORD, metavar="URI", help="Log it to MLflow too: a server, or sqlite:///FILE."),
+]
+
+
+def mlflow_log(uri: str | None) -> "MlflowLog | None":
+    """The log at `uri`; None where `uri` is.
+
+    Raises:
+        AdvisorError: MLflow is not installed, or there is no such place.
+    """
+    if uri is None:
+        return None
+    from advisor.report.mlflow_log import MlflowLog
+
+    return MlflowLog(uri)
+
+
+def profiled_and_logged(words: Sequence[str], main: Callable[[Sequence[str]], int]) -> int:
+    """Exit code of ``main(words)``, which measures; the profiles that it wrote are logged.
+
+    Raises:
+        InvalidInput: ``--mlflow`` has no URI.
+        AdvisorError: As `mlflow_log`.
+    """
+    ends = words.index("--") if "--" in words else len(words)  # the rest is a script's
+    ours, uri = _taken(list(words[:ends]), _WORD)
+    log = mlflow_log(uri)
+    began_s = time()
+    code = main([*ours, *words[ends:]])
+    if log is not None:
+        from advisor.workload.store import read_profile
+
+        for path in _written_since(began_s, _taken(ours, "--out")[1]):
+            log.profile(read_profile(path))
+    return code
+
+
+def _taken(words: list[str], option: str) -> tuple[list[str], str | None]:
+    """`words` without `option` and its value, and the value; None without the option."""
+    for at, word in enumerate(words):
+        if word == option:
+            if at + 1 == len(words):
+                raise InvalidInput(f"{option} needs a value after it.")
+            return words[:at] + words[at + 2 :], words[at + 1]
+        if word.startswith(f"{option}="):
+            return words[:at] + words[at + 1 :], word.partition("=")[2]
+    return words, None
+
+
+def _written_since(began_s: float, out: str | None) -> list[Path]:
+    from advisor.workload.reading import profile_files, user_folder
+
+    folder = user_folder("profiles") if out is None else Path(out)
+    places = [folder, *(each for each in folder.glob("*") if each.is_dir())]
+    files = (path for place in places for path in profile_files(place))
+    # Time stamps of files may lag behind the clock.
+    return sorted(path for path in files if path.stat().st_mtime > began_s - 0.1)

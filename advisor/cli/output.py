@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from advisor.terminal import clean
+from advisor.errors import clean
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from advisor.measure.watched_run import RunView
+
+    pass
+
 
 _Found = TypeVar("_Found")
 

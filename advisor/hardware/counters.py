@@ -15,11 +15,10 @@ from time import perf_counter, time_ns
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.hardware.dcgm import DcgmWatch, dcgm_watch
 from advisor.hardware.gpu_state import Activity
 from advisor.hardware.live_gpu import offers_gpm
-from advisor.hardware.nvml_driver import driver, handle_of, offered
-from advisor.workload.measured import Counters
+from advisor.hardware.nvml import DcgmWatch, dcgm_watch, driver, handle_of, offered
+from advisor.workload.profile import Counters
 
 # NVML's GPM metrics: per cent of the GPU's peak, and MiB/s (nvml.h, nvmlGpmMetricId_t).
 _SHARES = {

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from advisor.hardware.mps import MpsProcess
-from advisor.workload.measured import Counters
+from advisor.workload.profile import Counters
 
 ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
 

@@ -8,19 +8,20 @@ CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: set CUDA_VISIBL
 
 Nothing is changed on the GPU. Every function raises `GpuUnavailable` if there is no driver, no
 such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
-`advisor.hardware.counters` measures over time, `advisor.hardware.mig_offer` reads the driver's MIG
+`advisor.hardware.counters` measures over time, `advisor.hardware.live_gpu` reads the driver's MIG
 table.
 """
 
+from dataclasses import replace
 from typing import Any, Literal
 
-from advisor.errors import AdvisorError
-from advisor.hardware.catalogue import gpu_of_product
-from advisor.hardware.dcgm import dcgm_number
+from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
+from advisor.hardware.gpus import Gpu, MigProfile, gpu_of_product
+from advisor.hardware.mig import driver_branch
 from advisor.hardware.mps import mps_processes
-from advisor.hardware.nvml_driver import driver, handle_of, offered, offered_w
-from advisor.hardware.unlisted_gpu import gpu_from_driver, reserved_of
+from advisor.hardware.nvml import dcgm_number, driver, handle_of, offered, offered_w
+from advisor.hardware.unlisted_gpu import gpu_from_driver, mig_rows, reserved_of
 
 _MIB = 2**20
 
@@ -156,3 +157,30 @@ def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
         sm_clock_mhz=sm_clock_mhz,
         memory_clock_mhz=memory_clock_mhz,
     )
+
+
+def mig_profiles(device: int | str) -> tuple[MigProfile, ...]:
+    """The MIG instances that this driver offers on `device`, whether MIG is on or off.
+
+    Empty if the GPU has no MIG, or the driver does not report it to this user.
+    """
+    with driver() as nvml:
+        return mig_rows(nvml, handle_of(nvml, device))
+
+
+def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
+    """`gpu` with the MIG table of the installed driver, and that driver's branch.
+
+    Unchanged and None if this machine has no such GPU or its driver reports no MIG.
+    """
+    try:
+        found = [each for each in live_gpus() if isinstance(each, LiveGpu)]
+    except GpuUnavailable:
+        return gpu, None
+    for each in found:
+        rows = mig_profiles(each.index) if each.catalogue_key == gpu.key else ()
+        if rows:
+            sources = gpu.sources | {"mig": f"driver {each.driver} of GPU {each.index} at hand"}
+            here = replace(gpu, mig=rows, sources=sources)
+            return here, driver_branch(each.driver)
+    return gpu, None

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.errors import InvalidInput
-from advisor.launch import mig_shell, shell
-from advisor.launch.gpu_shell import which_gpu, whole_wanted
+from advisor.launch import shell
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -15,7 +14,16 @@ from advisor.launch.launch_plan import (
     Start,
     launch_plan,
 )
-from advisor.plan.recommendation import Plan, Recommendation
+from advisor.launch.shell import (
+    make_instances,
+    mig_mode_line,
+    mig_words,
+    note_mig_mode,
+    which_gpu,
+    whole_wanted,
+)
+from advisor.plan.fleet import FleetPlan
+from advisor.plan.values import Plan, Recommendation
 
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
@@ -50,10 +58,10 @@ def _in_own_shell(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...
 def body(plan: LaunchPlan, device: int | str | None = None) -> tuple[str, ...]:
     """As `commands`, for a shell that exists already; `device` as `which_gpu` takes it."""
     cap_w = plan.power_cap_w
-    mig = mig_shell.words() if plan.on_mig else []
+    mig = mig_words() if plan.on_mig else []
     guard = shell.guard(plan.partitions, which_gpu(device), cap=cap_w is not None, mig=mig)
     cap = [] if cap_w is None else _capped(cap_w)
-    first = mig_shell.mode_noted(plan) if plan.on_mig else whole_wanted()
+    first = note_mig_mode(plan) if plan.on_mig else whole_wanted()
     return (*guard, *first, *cap, *_lines(plan), shell.STATUS)
 
 
@@ -79,9 +87,9 @@ def _lines(plan: LaunchPlan) -> Iterator[str]:
             jobs = ", ".join(str(start.number) for start in stage.starts)
             yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
         if plan.on_mig:
-            yield mig_shell.mode(plan, on=stage.on_mig)
+            yield mig_mode_line(plan, on=stage.on_mig)
         if stage.on_mig:
-            yield from mig_shell.made(stage, plan.gpu)
+            yield from make_instances(stage, plan.gpu)
         yield from run(stage.partitions)
         if stage.on_mig:
             yield "undo made took || exit"
@@ -199,3 +207,14 @@ def _with_commands(advised: Recommendation, plan: Plan, device: str | None) -> P
     launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
     lines = commands(launched) if device is None else commands_on(launched, device)
     return replace(plan, commands=lines)
+
+
+def fleet_launch_plans(found: FleetPlan) -> tuple[LaunchPlan, ...]:
+    """What each GPU runs, in the order of `FleetPlan.on`, its jobs numbered among all."""
+    plans = {
+        each.number: launch_plan(
+            each.candidate.chosen(found.jobs), found.gpu, each.forecast.prediction
+        )
+        for each in found.on
+    }
+    return side_by_side(plans, {each.number: each.candidate.jobs for each in found.on})

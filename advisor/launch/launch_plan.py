@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from advisor.errors import NothingFits
-from advisor.hardware.catalogue import Gpu
-from advisor.hardware.gpu_partition import compute_profiles
+from advisor.hardware.gpus import Gpu
+from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.memory_edge import memory_caps
+from advisor.prediction.memory import memory_caps
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.prediction import JobPrediction, MixPrediction
 from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing
-from advisor.sharing.traversal import groups
+from advisor.sharing.groups import groups
 from advisor.workload.job import Job
 
 # What every file says that cuts up a GPU.

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import Gpu
+from advisor.hardware.gpus import Gpu
+from advisor.hardware.host_cores import cores_of_each
 from advisor.launch.exports import commands_text
 from advisor.launch.launch_plan import LaunchPlan, check_memory, launch_plan
-from advisor.launch.mig_shell import switches_mode
 from advisor.launch.plan_file import SavedPlan, plan_document
-from advisor.measure.process.cores import cores_of_each
-from advisor.prediction.interval import Interval
+from advisor.launch.shell import switches_mode
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import MixPrediction
-from advisor.workload.files import present_folder
-from advisor.workload.job import Job
+from advisor.prediction.prediction import Interval, MixPrediction
+from advisor.workload.job import Job, is_secret, masked_words
 from advisor.workload.plan_document import StepRange, planned_steps
-from advisor.workload.secret_names import is_secret, masked_words
+from advisor.workload.reading import present_folder
 from advisor.workload.spec import Script
 
 

@@ -20,7 +20,7 @@ def main() -> None:
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a command under nohup
         signal.signal(signal.SIGINT, _leave)
-    from advisor.page.next_questions import foresee
+    from advisor.page.more import foresee
 
     Thread(target=_ready_first_answer, daemon=True).start()
     Thread(target=foresee, daemon=True).start()
@@ -35,8 +35,8 @@ def _ready_first_answer() -> None:
     """Predict what a page asks that nobody has typed into: its answer is remembered."""
     from advisor.errors import AdvisorError
     from advisor.hardware import DEFAULT_GPU
-    from advisor.measure.process.this_machine import gpu_at_hand
-    from advisor.page.answers import advisor_of
+    from advisor.measure.device import gpu_at_hand
+    from advisor.page.answer import advisor_of
 
     # The page says what is wrong, where it shows; and a server that ends takes no more work.
     with suppress(AdvisorError, RuntimeError):

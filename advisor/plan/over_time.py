@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu_meant
-from advisor.plan.recommendation import Standing
+from advisor.hardware.gpus import gpu_meant
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.surrogate_answers import Predicts
+from advisor.plan.values import Standing
+from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Sharing
-from advisor.sharing.traversal import together
-from advisor.timeline.outcome import Simulation
-from advisor.timeline.paces import Paces
-from advisor.timeline.simulate import Fleet, check_sharing, simulated
+from advisor.sharing.groups import together
+from advisor.simulation.queues import Paces
+from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
 from advisor.workload.job import Arrival
 
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import get_args
 
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
-from advisor.plan.recommendation import Forecast, Precedence, Question
-from advisor.prediction.interval import Interval, Level
+from advisor.plan.values import Forecast, Precedence, Question
+from advisor.prediction.prediction import Interval, Level
 from advisor.sharing import Mode, Sharing
-from advisor.sharing.traversal import kind_of, one_by_one
+from advisor.sharing.groups import kind_of, one_by_one
 
 COMPARED = 0.037
 """How far the ratio of two plans' costs is off, as a share.

@@ -5,17 +5,17 @@ from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from typing import Any
 
-from advisor.english import counted
-from advisor.hardware.catalogue import Gpu
+from advisor.errors import counted
+from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.bottlenecks import binding
-from advisor.plan.candidates import Forecaster, as_asked
-from advisor.plan.cap_choice import under_caps
+from advisor.plan.candidates import Forecaster, Proposed, as_asked, proposed, under_caps, unsearched
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.limit_tuning import protecting_limits
+from advisor.plan.limits import best_limits, estimated_limits
 from advisor.plan.objectives import OBJECTIVES, rankable_by, tied
 from advisor.plan.precedence import Priced, plans_to_show, starved
 from advisor.plan.reasons import gap_in_words, rule_in_words, searched, why
-from advisor.plan.recommendation import Forecast, LeftOut, Plan, Question, Recommendation
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -25,15 +25,12 @@ from advisor.plan.rules import (
     rules,
     slows_protected,
 )
-from advisor.plan.search.limit_search import best_limits, estimated_limits
-from advisor.plan.search.limit_tuning import protecting_limits
-from advisor.plan.search.proposals import Proposed, proposed, unsearched
-from advisor.prediction.interval import Interval, Level
-from advisor.prediction.parallel import begun, one_thread
-from advisor.prediction.surrogate_answers import Predicts
+from advisor.plan.values import Forecast, LeftOut, Plan, Question, Recommendation
+from advisor.prediction.cache import begun, one_thread
+from advisor.prediction.prediction import Interval, Level
+from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Group, Mps, Naive, Serial, Sharing
-from advisor.sharing.in_turn import in_turn
-from advisor.sharing.traversal import one_by_one
+from advisor.sharing.groups import in_turn, one_by_one
 from advisor.workload.job import Job
 
 _NOT_YET = Proposed((), (LeftOut("MIG, phases and other limits", "the search stopped early"),))

@@ -8,15 +8,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from advisor.english import counted
-from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.catalogue import Gpu
-from advisor.hardware.mig_layouts import profile_of
-from advisor.prediction.interval import Level
+from advisor.errors import InvalidInput, NothingFits, counted
+from advisor.hardware.gpus import Gpu
+from advisor.hardware.mig import profile_of
 from advisor.prediction.memory import leaves_free, pools_of
-from advisor.prediction.mix_prediction import MixPrediction
+from advisor.prediction.prediction import Level, MixPrediction
 from advisor.sharing import Sharing
-from advisor.sharing.traversal import memories, mps_servers, partitions
+from advisor.sharing.groups import memories, mps_servers, partitions
 from advisor.workload.job import Job
 
 MOST_HURT = 0.05

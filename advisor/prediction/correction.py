@@ -1,23 +1,293 @@
 """The correction of replay's steps: a regression, and how far it is off for jobs never seen."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.errors import InvalidInput
-from advisor.prediction.cholesky import CholeskyFactor, cholesky, factor
-from advisor.prediction.host_transfer import log_beyond_host
-from advisor.prediction.job_features import is_gpu_bound
-from advisor.prediction.mix_features import FEATURES
-from advisor.prediction.residual_bounds import ResidualBounds
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware.gpus import Gpu
+from advisor.hardware.partition import limit_shares
+from advisor.prediction.cache import once_a_profile
+from advisor.prediction.capacity import ResidualBounds, capacity_steps
+from advisor.prediction.features import TRAITS, counter, is_gpu_bound, log_slowdown_alone, traits
+from advisor.prediction.host import log_beyond_host
+from advisor.prediction.memory import Z95
+from advisor.prediction.replay import Replayed
 from advisor.prediction.trace import Floats
-from advisor.workload.measured import pace_spread
-from advisor.workload.plausible import MOST_LOG, check, check_scaled
-from advisor.workload.profile import Profile
+from advisor.sharing import Concurrent
+from advisor.workload.profile import Profile, pace_spread
+from advisor.workload.reading import MOST_LOG, cache_folder, check, check_scaled
+
+_BLOCK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CholeskyFactor:
+    """A lower triangle L whose product with its transpose is the covariance, in rows of blocks.
+
+    Attributes:
+        before: Blocks left of the diagonal, shapes (rows, rows above).
+        inverses: Inverses of the blocks on the diagonal, shapes (rows, rows).
+    """
+
+    before: tuple[NDArray[np.float32], ...]
+    inverses: tuple[NDArray[np.float32], ...]
+
+    @classmethod
+    def of_bytes(cls, content: bytes | memoryview, points: int) -> "CholeskyFactor | None":
+        """The inverse of `to_bytes`, for `points` points; None if `content` has another size."""
+        sizes = [(min(_BLOCK, points - start), start) for start in range(0, points, _BLOCK)]
+        ends = np.cumsum([rows * columns for rows, start in sizes for columns in (start, rows)])
+        if len(content) != ends[-1] * np.dtype(np.float32).itemsize:
+            return None
+        parts = np.split(np.frombuffer(content, np.float32), ends[:-1])
+        rows = zip(sizes, parts[::2], parts[1::2], strict=True)
+        pairs = [(left.reshape(size), own.reshape(size[0], -1)) for size, left, own in rows]
+        return cls(*zip(*pairs, strict=True))
+
+    def to_bytes(self) -> bytes:
+        pairs = zip(self.before, self.inverses, strict=True)
+        return b"".join(part.tobytes() for pair in pairs for part in pair)
+
+    def whitened(self, columns: NDArray[Any]) -> NDArray[np.float32]:
+        """The solution x of ``L x = columns``, in the same shape (points, columns)."""
+        found = columns.astype(np.float32)
+        for before, inverse in zip(self.before, self.inverses, strict=True):
+            above = before.shape[1]
+            own = slice(above, above + len(before))
+            found[own] = inverse @ (found[own] - before @ found[:above])
+        return found
+
+
+def cholesky(covariance: NDArray[np.float32]) -> CholeskyFactor:
+    """The factor of `covariance`, which it overwrites.
+
+    Raises:
+        numpy.linalg.LinAlgError: It is not positive definite.
+    """
+    lower, before, inverses = covariance, [], []
+    for start in range(0, len(lower), _BLOCK):
+        own, below = slice(start, start + _BLOCK), slice(start + _BLOCK, None)
+        lower[start:, own] -= lower[start:, :start] @ lower[own, :start].T
+        lower[own, own] = np.linalg.cholesky(lower[own, own])
+        before.append(lower[own, :start].copy())
+        inverses.append(np.linalg.inv(lower[own, own]))
+        lower[below, own] = lower[below, own] @ inverses[-1].T
+    return CholeskyFactor(tuple(before), tuple(inverses))
+
+
+Points = tuple[tuple[float, ...], ...]
+"""The jobs that a correction was fitted to, shape (points, features)."""
+
+
+class _Kept(NamedTuple):
+    """The file of the factor of `points`; holding these keeps their id from being reused."""
+
+    points: Points
+    path: Path
+
+
+_kept: dict[int, _Kept] = {}
+
+
+def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
+    """Keep the factors of the model in the file `model` from now on; `points` is by mode."""
+    with suppress(RuntimeError):  # this user has no home
+        whose = sha256(bytes(model)).hexdigest()[:16]
+        for mode, each in points.items():
+            path = cache_folder("factors") / f"{whose}-{mode}.bin"
+            _kept[id(each)] = _Kept(each, path)
+
+
+def factor(points: Points, inputs: bytes, make: Callable[[], CholeskyFactor]) -> CholeskyFactor:
+    """The factor that `make` computes, or that another process computed and kept.
+
+    Args:
+        points: The very object that `keep_factors` got.
+        inputs: Everything the factor is computed from.
+        make: Called if no file has the factor.
+    """
+    if (kept := _kept.get(id(points))) is None:
+        return make()
+    source = Path(__file__).read_bytes()
+    key = sha256(source + inputs).digest()
+    return _read(kept.path, key, len(points)) or _written(kept.path, key, make())
+
+
+def _read(path: Path, key: bytes, points: int) -> CholeskyFactor | None:
+    """The factor in a file; None where it is missing, damaged or of other inputs."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    head = len(key) + 4
+    body = memoryview(content)[head:]
+    if content[:head] != key + crc32(body).to_bytes(4):
+        return None
+    return CholeskyFactor.of_bytes(body, points)
+
+
+def _written(path: Path, key: bytes, found: CholeskyFactor) -> CholeskyFactor:
+    from advisor.workload.writing import write_whole
+
+    body = found.to_bytes()
+    with suppress(AdvisorError):  # no room, or no folder that can be written
+        write_whole(path, key + crc32(body).to_bytes(4) + body)
+    return found
+
+
+IN_COMPANY = (
+    "log_replayed_slowdown",  # slowdown by replay
+    "log_ceding",  # replay with more SMs ceded to later kernels, over replay
+    "log_packing",  # replay with blocks packed more closely on SMs, over replay
+    "log_capacity",  # the capacity model over replay
+    "log_degree",
+    "busy_share",  # the job's GPU time over its step, alone
+    "busy_at_pace",  # the same at its replayed pace
+    "mates_busy",  # the others' at their replayed pace, summed
+    "busy_of_all",  # of all jobs, alone
+    "dram",  # the job's DRAM activity while the GPU works for it
+    "mates_dram",  # the others' at their replayed pace, summed
+    "dram_times_mates",
+    "occupancy",
+    "mates_occupancy",
+    "log_kernel_us",  # long kernels make short ones wait
+    "log_mates_kernel_us",
+    "log_alone_under_mps",  # what being an MPS client costs or gains alone
+    "log_limit",
+    "limits_over_one",  # how far the limits together exceed the GPU
+    "log_alone_limited",  # slowdown alone under its limit
+    "log_alone_limited_over_replayed",
+    "headroom",  # how much less a limit slows it, alone, than its share of the SMs suggests
+    "mates_headroom",
+    "headroom_times_mates_dram",
+)
+FEATURES = (*IN_COMPANY, *TRAITS, *(f"mates_{trait}" for trait in TRAITS))
+
+
+def features(
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, replayed: Replayed
+) -> Floats:
+    """One row for each job, one column for each of `FEATURES`, shape (jobs, features)."""
+    jobs = _Jobs(*np.array([_alone(each) for each in profiles]).T)
+    speed = jobs.step_s / replayed.steps_s
+    columns = (
+        _of_replay(profiles, sharing, replayed, speed)
+        | _of_load(jobs, speed)
+        | _of_limits(profiles, jobs, _shares(sharing, len(profiles), gpu), gpu, speed)
+    )
+    company = np.column_stack([columns[name] for name in IN_COMPANY])
+    own = np.stack([traits(each, gpu) for each in profiles])
+    mates = _mean_of_mates(np.ascontiguousarray(own.T), jobs.busy * speed).T
+    return np.hstack([company, own, mates])
+
+
+class _Jobs(NamedTuple):
+    """Numbers of each job alone, each of shape (jobs,)."""
+
+    step_s: Floats
+    busy: Floats
+    dram: Floats
+    occupancy: Floats
+    log_kernel_us: Floats
+    log_under_mps: Floats
+
+
+@once_a_profile
+def _alone(profile: Profile) -> tuple[float, ...]:
+    """The numbers of `_Jobs` of one job."""
+    under_mps_s = profile.mps.unlimited.step_s if profile.mps else profile.step_s
+    return (
+        profile.step_s,
+        profile.busy_share or 1.0,
+        counter(profile, "dram_active"),
+        counter(profile, "sm_occupancy"),
+        float(np.log(_kernel_us(profile))),
+        float(np.log(under_mps_s / profile.step_s)),
+    )
+
+
+def _of_replay(
+    profiles: Sequence[Profile], sharing: Concurrent, replayed: Replayed, speed: Floats
+) -> dict[str, Floats]:
+    steps = capacity_steps(profiles, sharing)
+    by_capacity = replayed.steps_s if steps is None else np.array(steps)
+    return {
+        "log_replayed_slowdown": -np.log(speed),
+        "log_ceding": np.log(replayed.ceding_s / replayed.steps_s),
+        "log_packing": np.log(replayed.packing_s / replayed.steps_s),
+        "log_capacity": np.log(by_capacity / replayed.steps_s),
+    }
+
+
+def _of_load(jobs: _Jobs, speed: Floats) -> dict[str, Floats]:
+    busy, dram, degree = jobs.busy, jobs.dram, len(speed)
+    return {
+        "log_degree": np.full(degree, np.log(degree)),
+        "busy_share": busy,
+        "busy_at_pace": busy * speed,
+        "mates_busy": _of_mates(busy * speed),
+        "busy_of_all": np.full(degree, busy.sum()),
+        "dram": dram / busy,
+        "mates_dram": _of_mates(dram * speed),
+        "dram_times_mates": dram / busy * _of_mates(dram * speed),
+        "occupancy": jobs.occupancy / busy,
+        "mates_occupancy": _of_mates(jobs.occupancy * speed),
+        "log_kernel_us": jobs.log_kernel_us,
+        "log_mates_kernel_us": _mean_of_mates(jobs.log_kernel_us, busy * speed),
+        "log_alone_under_mps": jobs.log_under_mps,
+    }
+
+
+def _shares(sharing: Concurrent, jobs: int, gpu: Gpu) -> Floats:
+    """SMs that each job may use, as a share of the GPU's, shape (jobs,)."""
+    return np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs)
+
+
+def _of_limits(
+    profiles: Sequence[Profile], jobs: _Jobs, shares: Floats, gpu: Gpu, speed: Floats
+) -> dict[str, Floats]:
+    pairs = zip(profiles, shares, strict=True)
+    limited = np.array([log_slowdown_alone(each, float(share), gpu) for each, share in pairs])
+    headroom = -np.log(shares) - limited
+    return {
+        "log_limit": np.log(shares),
+        "limits_over_one": np.full(len(shares), max(0.0, float(shares.sum()) - 1)),
+        "log_alone_limited": limited,
+        "log_alone_limited_over_replayed": limited + np.log(speed),
+        "headroom": headroom,
+        "mates_headroom": _mean_of_mates(headroom, jobs.busy * speed),
+        "headroom_times_mates_dram": headroom * _of_mates(jobs.dram * speed),
+    }
+
+
+def _kernel_us(profile: Profile) -> float:
+    """Duration of the kernel that is running at a random busy moment."""
+    if profile.trace is None:
+        return 100.0
+    us = np.asarray(profile.trace.duration_us)
+    return float((us * us).sum() / max(us.sum(), 1e-9)) + 1.0
+
+
+def _of_mates(values: Floats) -> Floats:
+    """Sum over the other jobs, shape (..., jobs) as of `values`."""
+    return np.asarray(values.sum(axis=-1, keepdims=True) - values)
+
+
+def _mean_of_mates(values: Floats, weights: Floats) -> Floats:
+    """Mean over the other jobs, weighted by `weights`; of a job alone, its own value."""
+    if len(weights) == 1:
+        return values
+    return np.asarray(_of_mates(values * weights) / np.maximum(_of_mates(weights), 1e-9))
+
 
 # The steps of jobs that fill the GPU, alone, repeat so closely on another host and day.
 SOLO_SPREAD = 0.03
@@ -200,3 +470,25 @@ class Correction:
             return cholesky(covariance)
         except np.linalg.LinAlgError:
             raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
+
+
+def widened(low: Floats, high: Floats, spread: Floats) -> tuple[Floats, Floats]:
+    """Log distances of both ends of 90 % intervals, at most and at least 0, wider by `spread`."""
+    more = Z95 * spread
+    return -np.hypot(low, more), np.hypot(high, more)
+
+
+def mates_spread(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
+    """Standard deviation of the log of each step by what mates' windows differed by, shape (jobs,).
+
+    0 for jobs that do not fill the GPU: their steps are their own.
+
+    Args:
+        profiles: Of jobs that take turns.
+        steps_s: Of each in the mix, shape (jobs,).
+    """
+    given = np.array([each.gpu_s or 0.0 for each in profiles]) / steps_s
+    varied = (given * host_spread(profiles, steps_s)) ** 2
+    fills = np.array([is_gpu_bound(each) for each in profiles])
+    of_mates = np.sqrt(np.maximum(0.0, varied.sum() - varied))
+    return np.where(fills, of_mates / np.where(fills, given, 1.0), 0.0)

@@ -16,15 +16,25 @@ own pace.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
-from advisor.prediction import replay_loops
+from advisor.errors import InvalidInput
+from advisor.hardware.gpus import Gpu
+from advisor.hardware.partition import limit_shares
+from advisor.prediction import engine_file as replay_loops
 from advisor.prediction.engine_layout import NEVER
-from advisor.prediction.kernel_pace import sm_pace
-from advisor.prediction.trace import Floats, ReplayTrace
-from advisor.workload.plausible import DAY_S, LEAST_STEP_S, check, check_number
+from advisor.prediction.kernels import limit_exponent, sm_pace
+from advisor.prediction.prediction import all_known
+from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
+from advisor.sharing import Arrangement, Concurrent, PartitionSharing
+from advisor.sharing.groups import together
+from advisor.workload.catalogue import how_to_measure
+from advisor.workload.kernel_trace import KernelTrace
+from advisor.workload.profile import Profile
+from advisor.workload.reading import DAY_S, LEAST_STEP_S, check, check_number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +159,187 @@ def replay_naive(
         *_columns(scripts, whole, whole), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
         horizon_s, _NAIVE_EFFORT * effort.events, log,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Physics:
+    """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
+
+    Attributes:
+        packing: How far blocks of different jobs share what an SM does, 0..1; see `trace.demand`.
+        slicing: How naive sharing slices time.
+        ceded: Share of the GPU's block slots that a kernel with blocks to start cedes, under MPS,
+            to kernels that became ready after it, 0..1.
+        bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
+            its limit, 0..1.
+    """
+
+    packing: float
+    slicing: TimeSlicing
+    ceded: float
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        check(self, ("packing", "ceded", "bandwidth"), 1.0)
+
+    def bearing_on(self, sharing: Concurrent) -> tuple[object, ...]:
+        """The constants that affect replay under `sharing`."""
+        if sharing.under_mps:
+            return (self.packing, self.ceded, self.bandwidth)
+        return (self.slicing,)
+
+
+def replay_mix(
+    profiles: Sequence[Profile],
+    sharing: Concurrent,
+    gpu: Gpu,
+    physics: Physics,
+    effort: Effort | None = None,
+    *,
+    log: Floats = UNLOGGED,
+) -> Floats | None:
+    """Seconds of a step of each job by replay alone, shape (jobs,).
+
+    A trace replayed alone takes the step measured alone, so these need no further scaling.
+    `log` is filled as by `replay.replay_mps`.
+
+    Returns:
+        None if a profile has no kernel trace.
+    """
+    effort = effort or Effort()
+    order = _one_order(profiles, sharing)
+    ordered = [profiles[at] for at in order]
+    played = all_known(replay_trace(each, gpu.sms, physics.packing) for each in ordered)
+    if played is None:
+        return None
+    if not sharing.under_mps:
+        shared = replay_naive(played, physics.slicing, effort, log=log)
+    else:
+        limits = [sharing.limits[at] for at in order if sharing.limits]
+        shares = limit_shares(limits, gpu.sms) or [1.0] * len(played)
+        powers = [1.0] * len(played)
+        if limits:
+            powers = [limit_exponent(each, gpu, physics.bandwidth) for each in ordered]
+        shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
+    log[:, 0] = [order[int(job)] if job >= 0 else job for job in log[:, 0]]
+    alone_s = np.array([each.step_s for each in profiles])
+    return mean_of_copies(np.maximum(shared[np.argsort(order)], alone_s), profiles, sharing)
+
+
+def _one_order(profiles: Sequence[Profile], sharing: Concurrent) -> list[int]:
+    """The order in which jobs are replayed, however they were named.
+
+    Where two are ready at once the first goes first, which can be felt for many steps.
+    """
+    names, steps_s = [each.name for each in profiles], [each.step_s for each in profiles]
+    kinds = list(zip_longest(names, steps_s, sharing.limits, fillvalue=0))
+    return sorted(range(len(profiles)), key=kinds.__getitem__)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A replayed mix: with the fitted constants, and with the least certain of them moved.
+
+    Attributes:
+        steps_s: With the fitted constants, shape (jobs,).
+        ceding_s: With more SMs ceded, shape (jobs,).
+        packing_s: With blocks packed more closely, shape (jobs,).
+    """
+
+    steps_s: Floats
+    ceding_s: Floats
+    packing_s: Floats
+
+
+# Divisors of the effort of replays with moved constants, of which only the change is used.
+_BRIEFLY = 2, 4
+
+
+@lru_cache(64)  # each mix asks
+def _doubts(physics: Physics) -> tuple[Physics, Physics]:
+    """`physics` with more SMs ceded, and with blocks packed more closely."""
+    return replace(physics, ceded=0.15), replace(physics, packing=0.7)
+
+
+def replay_variants(
+    sharing: Concurrent,
+    physics: Physics,
+    effort: Effort = Effort(),
+) -> list[tuple[Physics, Effort]]:
+    """The replays that `combined_variants` takes: as fitted, and with each constant moved."""
+    if not sharing.under_mps:  # time slicing has no such constants
+        return [(physics, effort)]
+    briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
+    return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
+
+
+def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
+    """The results of all `replay_variants` in their order as one value; None if the first is."""
+    steps_s, *others = replays
+    if steps_s is None:
+        return None
+    played = [steps_s if each is None else each for each in others]
+    return Replayed(steps_s, *played, *[steps_s] * (2 - len(played)))
+
+
+def mean_of_copies(
+    values: Floats, profiles: Sequence[Profile], sharing: PartitionSharing
+) -> Floats:
+    """`values` with the mean for copies of a job, which replay starts at different points."""
+    kinds = list(zip_longest([each.name for each in profiles], sharing.limits))
+    means = {kind: values[[other == kind for other in kinds]].mean() for kind in set(kinds)}
+    return np.array([means[kind] for kind in kinds])
+
+
+# Some tenths of a second of most mixes, and a file of about a megabyte.
+_KERNELS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedKernel:
+    """A kernel or copy that ran without being interrupted; under time slices, a part of one.
+
+    Attributes:
+        job: Position in the mix.
+        kind: Its class, e.g. ``"conv"``; of several that ran at once, the first one's.
+        start_s: From the replay's beginning.
+    """
+
+    job: int
+    kind: str
+    start_s: float
+    end_s: float
+
+
+def recorded(
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, physics: Physics
+) -> tuple[ReplayedKernel, ...]:
+    """The first kernels that run when `profiles` share `gpu`, by replay, in the order of the ends.
+
+    Raises:
+        InvalidInput: `sharing` is neither naive nor MPS, or a profile has no kernel trace.
+    """
+    shared = together(sharing)
+    if shared is None:
+        raise InvalidInput(f"kernels are replayed under naive and MPS, not under {sharing}")
+    log = np.full((_KERNELS, 4), -1.0)
+    if replay_mix(profiles, shared, gpu, physics, Effort(events=_KERNELS), log=log) is None:
+        bare = sorted({each.name for each in profiles if each.trace is None})
+        raise InvalidInput(
+            f"no kernel trace of {', '.join(bare)}. Measure it again: {how_to_measure(bare)}."
+        )
+    kinds = [_kinds(each, gpu, physics) for each in profiles]
+    return tuple(
+        ReplayedKernel(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))
+        for job, kernel, start_s, end_s in log[log[:, 0] >= 0]
+    )
+
+
+def _kinds(profile: Profile, gpu: Gpu, physics: Physics) -> list[str]:
+    """The class of each kernel of the job's script."""
+    trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
+    assert isinstance(trace, KernelTrace)
+    assert played is not None
+    in_trace, in_script = len(trace.class_of), len(played.duration_s)
+    # A script takes kernels of several streams together, evenly all along.
+    return [trace.classes[trace.class_of[at * in_trace // in_script]] for at in range(in_script)]

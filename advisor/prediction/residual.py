@@ -5,19 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.hardware.catalogue import Gpu
-from advisor.prediction.mates_pace import mates_spread, widened
-from advisor.prediction.mix_features import features
-from advisor.prediction.model_file import Model
-from advisor.prediction.parallel import at_once, one_thread
-from advisor.prediction.physics import (
+from advisor.hardware.gpus import Gpu
+from advisor.prediction.cache import at_once, one_thread
+from advisor.prediction.correction import features, mates_spread, widened
+from advisor.prediction.model import Model
+from advisor.prediction.replay import (
+    Effort,
     Physics,
     Replayed,
     combined_variants,
     replay_mix,
     replay_variants,
 )
-from advisor.prediction.replay import Effort
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mps
 from advisor.workload.profile import Profile

@@ -1,15 +1,103 @@
 """Converts a profile's kernel trace to arrays for replay, fitted to the measured solo pace."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.waiting_step import WaitingStep, waits_for
 from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
-from advisor.workload.profile import Profile
+from advisor.workload.profile import Counters, LimitedRun, MpsProbe, Profile, Window
+
+WaitFloats = NDArray[np.float64]
+
+
+class WaitingStep(NamedTuple):
+    """Kernels of a step, and how far the host is when it waits for them; seconds.
+
+    Attributes:
+        launch_s: When the host launches each, from the step's start, shape (kernels,).
+        duration_s: How long each runs, shape (kernels,).
+        waits_s: How far the host is while it waits for the end of each, from the step's start,
+            shape (kernels,); infinite where it does not. At least one is finite.
+        host_s: Seconds between the starts of two steps on a host that never waits.
+        gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
+    """
+
+    launch_s: WaitFloats
+    duration_s: WaitFloats
+    waits_s: WaitFloats
+    host_s: float
+    gap_s: float
+
+    def changed(self, *, host: float = 1.0, gpu: float = 1.0, gap: float = 1.0) -> "WaitingStep":
+        """The same where host, kernels and gaps take so many times as long."""
+        waits_s = self.waits_s.copy()
+        waits_s[np.isfinite(waits_s)] *= host
+        return WaitingStep(
+            self.launch_s * host, self.duration_s * gpu, waits_s, self.host_s * host,
+            self.gap_s * gap,
+        )  # fmt: skip
+
+    def taking(self, step_s: float) -> "WaitingStep":
+        """The same at a pace such that a step takes `step_s`, by the least of these changes.
+
+        The kernels as they are and the gaps if there is time for them; the host slower, or faster
+        if there is not; kernels that take longer than a step as long as that.
+        """
+        from scipy.optimize import brentq
+
+        busy_s = float(self.duration_s.sum())
+        fitting = self.changed(gpu=min(1.0, step_s / busy_s))
+
+        def at(effort: float) -> WaitingStep:
+            """From no host and no gaps over both as they are to a slower host; never faster."""
+            host = min(1.0, effort) + max(0.0, effort - 2)
+            return fitting.changed(host=host, gap=min(1.0, max(0.0, effort - 1)))
+
+        if at(0.0).seconds() >= step_s:  # but for the last digit, since nothing waits then
+            return at(0.0)
+        most = 3 + step_s / self.host_s
+        return at(brentq(lambda effort: at(effort).seconds() - step_s, 0.0, most))
+
+    def seconds(self) -> float:
+        """Seconds of a step alone, from the end of its last wait to the same in the next step."""
+        last = int(np.flatnonzero(np.isfinite(self.waits_s))[-1])
+        launch_s, waits_s = (
+            _from(last + 1, column, self.host_s) for column in (self.launch_s, self.waits_s)
+        )
+        duration_s = np.roll(self.duration_s, -last - 1)
+        began_s = -float(self.waits_s[last])  # when the host began this step, if it never waited
+        free_s = 0.0
+        ends = [0, *(np.flatnonzero(np.isfinite(waits_s)) + 1)]
+        for first, end in pairwise(ends):
+            taken_s = duration_s[first:end] + self.gap_s
+            before_s = np.cumsum(taken_s) - taken_s
+            ready_s = began_s + launch_s[first:end] - before_s
+            free_s = max(free_s, float(ready_s.max())) + float(taken_s.sum())
+            began_s = max(began_s, free_s - self.gap_s - float(waits_s[end - 1]))
+        return began_s + float(waits_s[-1])
+
+
+def _from(first: int, column: WaitFloats, host_s: float) -> WaitFloats:
+    """`column` from a kernel on; those before it belong to the next step."""
+    return np.concatenate((column[first:], column[:first] + host_s))
+
+
+def waits_for(launch_s: WaitFloats, waits_s: WaitFloats, host_s: float) -> WaitFloats:
+    """`WaitingStep.waits_s` of a host that waits at `waits_s`, shape (waits,), of each step.
+
+    A wait before a step's first launch is for the last kernel of the step before. Of several for
+    the same kernel the first one holds the host.
+    """
+    found = np.full(len(launch_s), np.inf)
+    before = np.searchsorted(launch_s, waits_s, side="right") - 1
+    np.minimum.at(found, before, np.where(before < 0, waits_s + host_s, waits_s))
+    return found
+
 
 # A CUDA stream queues about this many launches before the host has to wait.
 LAUNCH_QUEUE = 1024
@@ -231,3 +319,63 @@ def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:
         busy.add(stream)
         groups.append(number)
     return np.array(groups)
+
+
+_RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
+_SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
+
+
+def at_pace(profile: Profile, stretch: float) -> Profile:
+    """`profile` with steps that are longer by `stretch` and do the same work."""
+    return replace(
+        profile,
+        windows=stretched(profile.windows, stretch),
+        counters=profile.counters and thinned(profile.counters, stretch, {}),
+        power_w=_power_w(profile, stretch),
+        mps=profile.mps and _probe(profile.mps, stretch),
+    )
+
+
+def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
+    """`windows` in which each step takes `stretch` times as long."""
+    return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
+
+
+def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
+    """`counters` over longer steps; those in `grown` count so many times as much a step."""
+    most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
+    known = {name: getattr(counters, name) for name in most}
+    thinned = {
+        name: min(most[name], value * grown.get(name, 1.0) / stretch)
+        for name, value in known.items() if value is not None
+    }  # fmt: skip
+    return replace(counters, **thinned)
+
+
+def engine_growth(profile: Profile, busier: float) -> float:
+    """How many times as long a step keeps the engine active whose kernels take `busier` times so.
+
+    Between kernels that queue up about a microsecond passes, in which the engine counts as active,
+    however long they take: 1.3 us in the median of 88 jobs of an H200 and an H100, which is 40 % of
+    the active time of those whose kernels take less than 3 us, and 3 % where they take 20 us.
+    """
+    if profile.counters is None or not profile.counters.gract or profile.busy_share is None:
+        return busier
+    kernels = min(1.0, profile.busy_share / profile.counters.gract)
+    return kernels * busier + 1 - kernels
+
+
+def _power_w(profile: Profile, stretch: float) -> float | None:
+    if profile.power_w is None or profile.idle_power_w is None:
+        return profile.power_w
+    return profile.idle_power_w + (profile.power_w - profile.idle_power_w) / stretch
+
+
+def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
+    """The whole probe stretched alike, so that what a limit costs stays the same."""
+    limited = tuple(longer(run, stretch) for run in probe.limited)
+    return replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
+
+
+def longer(run: LimitedRun, stretch: float) -> LimitedRun:
+    return replace(run, windows=stretched(run.windows, stretch))

@@ -1,32 +1,107 @@
 """Charts for the page, in altair, from the drawings of the other modules."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import cycle, groupby
+from statistics import median
+from typing import Any
 
 import altair as alt
 
-from advisor.plan.trials import Trials
-from advisor.report.chart_parts import (
-    ESTIMATE_COLOUR,
-    FRAME_COLOUR,
-    FREE_COLOUR,
-    OVER_BARS,
-    ROW_PX,
-    Layered,
-    axis,
-    by_basis,
-    by_job,
-    chart,
-    described,
-    hints,
-    ink_on,
-    job_colours,
-    rows_of,
-)
-from advisor.report.gpu_drawing import Bar, Drawing
-from advisor.report.headline import short_basis
-from advisor.report.mig_blocks import Block
-from advisor.report.simulation_drawing import Curve, Timeline
+from advisor.errors import counted
+from advisor.plan.copies import Trials
+from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.slices import WHOLE, SliceSpeed
+from advisor.plan.values import Plan, Recommendation
+from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
+from advisor.report import format as units
+from advisor.report.drawings import Bar, Curve, Drawing, Timeline, row_name
+from advisor.report.forecast import NOT_CONFIRMED, gain, plan_kind, short_basis
+from advisor.report.lists import Block
+from advisor.workload.profile import Profile
+
+Layered = alt.LayerChart | alt.FacetChart | alt.Chart
+"""What layers of charts make."""
+
+ROW_PX = 32
+_AXIS_PX, _NAME_PX = 75, 30
+FRAME_COLOUR = "#808080"
+SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#0072B2", "#949494", "rgba(128,128,128,0.2)"
+OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
+"""Of a mark that crosses bars and the page: one of its two colours is seen on any ground."""
+
+# Okabe and Ito's colours, which people with any colour vision tell apart, in an order in which the
+# first differ most. Their yellow is not seen on white nor their black on a dark page: violet and
+# brown stand in.
+JOB_COLOURS = (
+    "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9966FF", "#785028",
+)  # fmt: skip
+_DARK = ("#0072B2", "#785028")
+
+
+def job_colours(jobs: Iterable[str]) -> dict[str, str]:
+    """A colour for each of `jobs`, by name in their order; more than eight share colours."""
+    return dict(zip(dict.fromkeys(jobs), cycle(JOB_COLOURS), strict=False))
+
+
+def ink_on(fill: str) -> str:
+    """The colour of words on a box of the colour `fill`, which are to be read on any ground."""
+    if fill == FREE_COLOUR:
+        return FRAME_COLOUR
+    return "white" if fill in _DARK else "black"
+
+
+def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
+    """The colours of `jobs`, all that are asked about, in their order; `named`: with a legend."""
+    colours = job_colours(jobs)
+    below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    return alt.Color("job:N", title=None, scale=scale, legend=below if named else None)
+
+
+def by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
+    """Of rows with a `short_basis`: what real runs stand behind has a colour; others are grey."""
+    sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
+    colours = [SURE_COLOUR if confirmed else ESTIMATE_COLOUR for confirmed in sure.values()]
+    below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
+    scale = alt.Scale(domain=list(sure), range=colours)
+    return alt.Color("basis:N", title=None, scale=scale, legend=below)
+
+
+def beside_names_px(jobs: Iterable[str], plot_px: int) -> int:
+    """The height of a chart that has room for a plot of `plot_px`, its axis and names of `jobs`."""
+    return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
+
+
+def axis(field: str, title: str, most: float, ticks: int = 7) -> alt.X:
+    scale = alt.Scale(domain=[0, most], nice=False)
+    return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=ticks))
+
+
+def chart(rows: list[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own
+
+
+def hints(*fields: str) -> list[alt.Tooltip]:
+    """Tooltip of a mark.
+
+    Channels are made by their classes in all charts: where altair has to find the class for a bare
+    word, it goes through all that it has, which takes longer than drawing the chart.
+    """
+    return [alt.Tooltip(f"{field}:N") for field in fields]
+
+
+def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt.Y:
+    """An axis of rows called `names`; the expression `shown` shortens their labels."""
+    words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)
+    return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
+
+
+def described(drawn: Layered, what: str, parts: Iterable[str]) -> Layered:
+    """`drawn` with a title and a description of its `parts` for people who cannot see it."""
+    described: Layered = drawn.properties(description=f"{what}: {'; '.join(parts)}.")
+    return described
+
 
 _CURVE_PX, _CURVE_LABELS_PX = 150, 30
 
@@ -186,3 +261,190 @@ def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
     ]
     drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))
+
+
+_PLAN_PX = 22  # all plans are to be seen at once
+
+
+def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
+    """How much better each plan is than one after another, with its interval; `shown` has a ring.
+
+    A click on a point selects: the selection ``chosen`` holds the plan's `number`, from 0.
+    """
+    rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
+    title = f"gain over one after another: {OBJECTIVES[advised.ranked_by].choice}"
+    ticks = alt.Axis(tickCount=8)
+    y = rows_of([row["plan"] for row in rows], "plan")
+    base = chart(rows).encode(
+        y=y,
+        x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
+        color=by_basis(plan.prediction for plan in advised.plans),
+        tooltip=hints("plan", "sharing", "why"),
+    )
+    spread = base.mark_bar(height=3).encode(x2=alt.X2("high:Q"))
+    chosen = alt.selection_point("chosen", fields=["number"])
+    middle = (
+        base.mark_point(filled=True, size=90, opacity=1)
+        .encode(x=alt.X("middle:Q", title=title, axis=ticks))
+        .add_params(chosen)
+    )
+    ring = chart([rows[advised.plans.index(shown)]]).mark_point(size=300, color=FRAME_COLOUR)
+    ring = ring.encode(y=y, x=alt.X("middle:Q", title=title, axis=ticks))
+    equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
+    equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
+    drawn = alt.layer(equal, spread, ring, middle).properties(height=alt.Step(_PLAN_PX))
+    return described(drawn, title, (f"{row['plan']} {row['gain']}" for row in rows))
+
+
+def slowdown_chart(mix: MixPrediction) -> Layered:
+    """Return a chart of the slowdown of each job of `mix`."""
+    rows = list(_slowdown_rows(mix.jobs))
+    title = "times as long as alone"
+    base = chart(rows).encode(
+        y=rows_of([row["row"] for row in rows], "row"), tooltip=hints("row", "hint")
+    )
+    x = axis("middle:Q", title, max(row["high"] for row in rows) * 1.02)
+    drawn = alt.layer(
+        base.mark_bar(height={"band": 0.6}).encode(
+            x=x, color=by_job(each.job for each in mix.jobs)
+        ),
+        base.mark_bar(height=3, **OVER_BARS).encode(
+            x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
+        ),
+    ).properties(height=alt.Step(ROW_PX))
+    return described(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))
+
+
+def _slowdown_rows(jobs: Sequence[JobPrediction]) -> Iterator[dict[str, Any]]:
+    """Return a row for each job, or for consecutive copies with equal slowdowns."""
+    first = 1
+    slowed = ((each.job, Interval(*map(each.slowdown_at, LEVELS))) for each in jobs)
+    for (job, slow), equal in groupby(slowed):
+        copies = len(list(equal))
+        yield {
+            "row": row_name(first, job, copies), "job": job,
+            "low": slow.p05, "middle": slow.p50, "high": slow.p95,
+            "hint": f"{units.times(slow)} as long as alone",
+        }  # fmt: skip
+        first += copies
+
+
+def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
+    plan = advised.plans[number]
+    better = gain(advised, plan)
+    return {
+        "number": number,
+        "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
+        "sharing": str(plan.sharing),
+        "why": plan.why,
+        "low": better.p05,
+        "middle": better.p50,
+        "high": better.p95,
+        "gain": units.times(better),
+        "basis": short_basis(plan.prediction),
+    }
+
+
+_JOB_PX, _APART_PX = 24, 12
+_SHAPES = alt.Scale(domain=["shipped", "your own"], range=["circle", "diamond"])
+
+
+def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
+    """Predicted and measured steps by mode and job; the band is the noise of the mode.
+
+    Args:
+        rows: As `advisor.advised` makes them, at least one.
+        jobs: All that are asked about, in order.
+    """
+    modes = sorted({row["mode"] for row in rows})
+    named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]
+    title = "predicted over measured step, less 1, %"
+    y = rows_of(modes, "mode")
+    noise = {row["mode"]: row["noise"] for row in rows if row["noise"] is not None}
+    bands = [{"mode": mode, "from": -most, "to": most} for mode, most in noise.items()]
+    base = chart(list(rows)).encode(
+        y=y,
+        yOffset=alt.YOffset("job:N", sort=named),
+        color=by_job(jobs, named=True),
+        tooltip=hints("job", "run", "hint", "whose"),
+    )
+    drawn = alt.layer(
+        chart(bands)
+        .mark_bar(color=FRAME_COLOUR, opacity=0.5)
+        .encode(y=y, x=alt.X("from:Q", title=title), x2=alt.X2("to:Q")),
+        base.mark_rule(opacity=0.4).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")),
+        base.mark_point(filled=True, size=50, opacity=0.8).encode(
+            x=alt.X("error:Q", title=title),
+            shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),
+        ),
+    ).properties(height=beside_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
+    return described(drawn, title, _medians(rows))
+
+
+def _medians(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    errors: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
+    for (mode, job), each in errors.items():
+        yield f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"
+
+
+_PLOT_PX = 300
+_APART = 0.7
+"""Of the room of an instance, what its jobs' points are spread over."""
+
+
+def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
+    """A point for each job on each kind of instance, with its interval."""
+    jobs = list(dict.fromkeys(each.job for each in found))
+    rows = _rows(found)
+    shares = {_shown(each.where): each.compute_share for each in found if each.job == jobs[0]}
+    ticks = [{"where": where, "share": share} for where, share in shares.items()]
+    title = "speed, whole GPU = 1"
+    x = alt.X("where:N", sort=list(shares), title=None)
+    base = chart(rows).encode(
+        x=x,
+        xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
+        color=by_job(jobs, named=True),
+        tooltip=[*hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
+    )
+    drawn = alt.layer(
+        chart(ticks)
+        .mark_tick(thickness=2, color=FRAME_COLOUR, width={"band": 0.9})
+        .encode(x=x, y=alt.Y("share:Q", title=title)),
+        base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
+        base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
+    ).properties(height=beside_names_px(jobs, _PLOT_PX))
+    return described(
+        drawn, title, (f"{row['job']} on {row['where']} {row['said']}" for row in rows)
+    )
+
+
+def _rows(found: Sequence[SliceSpeed]) -> list[dict[str, Any]]:
+    """What is drawn of each job on each kind of instance on which it fits."""
+    return [
+        {"job": each.job, "where": _shown(each.where), "low": each.speed.p05,
+         "middle": each.speed.p50, "high": each.speed.p95, "said": units.times(each.speed)}
+        for each in found
+        if each.speed is not None
+    ]  # fmt: skip
+
+
+def _shown(where: str) -> str:
+    return "whole GPU" if where == WHOLE else where
+
+
+def slice_speed_text(found: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
+    """What the chart of `profiles` shows, what it stands on, and which jobs fit where not."""
+    what = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
+    said = [
+        "Speed alone on an instance of each size, over the median on the whole GPU; the grey ticks "
+        "are what the instance has of the compute slices, and the thin lines where nine of ten "
+        f"measurements on the host of the profile should fall. {what} {NOT_CONFIRMED}."
+    ]
+    lacks: dict[str, list[str]] = {}
+    for each in found:
+        if each.speed is None:
+            lacks.setdefault(each.job, []).append(each.where)
+    said += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
+    return " ".join(said)

@@ -11,13 +11,12 @@ from typing import Any
 from advisor.launch.plan_file import asked_of
 from advisor.plan.bottlenecks import Binding
 from advisor.plan.reasons import verdict
-from advisor.plan.recommendation import Forecast, Plan, Recommendation, Standing
-from advisor.prediction.interval import Interval
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
-from advisor.prediction.power_cap import CAP_NOTE
-from advisor.report import units
-from advisor.report.answer_text import answer
-from advisor.report.headline import basis, gain, host_note, plan_name
+from advisor.plan.values import Forecast, Plan, Recommendation, Standing
+from advisor.prediction.power import CAP_NOTE
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
+from advisor.report import format as units
+from advisor.report.forecast import basis, gain, host_note, plan_name
+from advisor.report.recommendation import answer
 from advisor.workload.job import Job
 from advisor.workload.plan_document import workloads_by_name
 
@@ -32,7 +31,7 @@ def forecast_document(forecast: Forecast) -> dict[str, Any]:
 def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
     """What ``advisor recommend --json`` prints.
 
-    `workloads` says what each name stands for, so that ``python -m advisor.collocation`` can run
+    `workloads` says what each name stands for, so that ``python -m advisor.measure runs`` can run
     the plans on a machine without the profiles; what starts a job stands beside it in each plan.
 
     Args:

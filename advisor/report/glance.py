@@ -4,23 +4,34 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from advisor.english import counted
+from advisor.errors import counted
+from advisor.plan import ObjectiveName
+from advisor.plan.bottlenecks import HostBound
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import limit_in_words, out_of_order, rule_in_words, verdict
-from advisor.plan.recommendation import Plan, Recommendation
-from advisor.prediction.mix_prediction import JobPrediction
-from advisor.prediction.profile_gaps import briefly
-from advisor.report import units
-from advisor.report.forecast_text import Letters, epoch, equal_jobs, memory_held
-from advisor.report.headline import gain, plan_name, shown_cost
-from advisor.report.sharing_words import explained, words_of
-from advisor.report.table_layout import fits, plain_table
-from advisor.sharing.traversal import kind_of
+from advisor.plan.reasons import limit_in_words, named, out_of_order, rule_in_words, verdict
+from advisor.plan.rules import TOO_SLOW
+from advisor.plan.values import Plan, Recommendation
+from advisor.prediction.prediction import JobPrediction
+from advisor.prediction.predictor import briefly
+from advisor.report import format as units
+from advisor.report.forecast import (
+    Letters,
+    epoch,
+    equal_jobs,
+    gain,
+    memory_held,
+    plan_name,
+    shown_cost,
+)
+from advisor.report.format import explained, fits, plain_table, words_of
+from advisor.sharing.groups import kind_of, one_by_one
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from advisor.terminal.terminal_tables import FittedTable
+    from advisor.report.format import FittedTable
+
+    pass
 
 
 _MOST_OTHERS = 4
@@ -145,3 +156,102 @@ def _more(advised: Recommendation, shown: Sequence[Plan]) -> str:
         said.append("Estimated: not confirmed on hardware.")
     full = "In full, with what was left out" if advised.left_out else "In full"
     return " ".join([*said, f"{full}: --details. Commands of plan 1: --commands 1."])
+
+
+_MEASURE = (
+    "To see what torch.compile, a CUDA graph or more loader workers bring, profile the job so and "
+    "compare the two profiles."
+)
+
+
+def host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
+    """The jobs whose host path to shorten, and how much faster a measured variant was."""
+    said = []
+    for each in jobs:
+        said.append(f"kernels run in {each.gpu_share:.0%} of a step of {each.job} alone")
+        if each.variant is not None and each.variant_step_s is not None:
+            said[-1] += (
+                f" ({each.variant} was measured at {units.duration(each.variant_step_s)} a step "
+                f"instead of {units.duration(each.step_s)})"
+            )
+    lead = "Make the host's part faster first" if first else "The host holds jobs back"
+    return f"{lead}: {'; '.join(said)}. {_MEASURE}"
+
+
+# Jobs with too little time that are named at most.
+_NAMED = 2
+# A job that takes less than this share of the time of another is over before it counts.
+_NOTHING = 0.01
+_BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadlines", "energy")
+
+
+def promises(advised: Recommendation) -> Iterator[str]:
+    """Whether the best plan keeps deadlines, and what a protected job rules out."""
+    if any(job.deadline_s is not None for job in advised.jobs):
+        if not _said_before(advised):
+            yield _deadlines(advised)
+        if risk := _risk(advised):
+            yield risk
+    for each in advised.left_out:
+        if each.why == TOO_SLOW:
+            yield f"{each.sharing} left out: {each.why}."
+
+
+def lengths_apart(advised: Recommendation) -> Iterator[str]:
+    """That the shortest job is next to nothing beside the longest, where their lengths count."""
+    known = [job for job in advised.jobs if job.alone_s is not None]
+    if advised.ranked_by not in _BY_LENGTHS or len(known) < len(advised.jobs):
+        return
+    by_length = sorted(known, key=lambda job: job.alone_s or 0.0)
+    short, long = by_length[0], by_length[-1]
+    share = (short.alone_s or 0.0) / (long.alone_s or 1.0)
+    if share >= _NOTHING:
+        return
+    one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in (short, long))
+    yield (
+        f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
+        f"hardly counts. Epochs are 1 unless said: `NAME@EPOCHS`."
+    )
+
+
+def _said_before(advised: Recommendation) -> bool:
+    """Whether the first sentence already says that all deadlines are kept."""
+    best = advised.best
+    shared = not one_by_one(best.sharing)
+    return advised.ranked_by == "deadlines" and shared and not best.late_jobs
+
+
+def _risk(advised: Recommendation) -> str | None:
+    """Jobs that keep their deadlines in the median, but not at the upper end."""
+    expected, at_worst = advised.best.late("p50"), advised.best.late("p95")
+    if not (unsure := [advised.jobs[at].name for at in sorted(at_worst - expected)]):
+        return None
+    if len(unsure) > 1 and len(unsure) == len(due := [j for j in advised.jobs if j.deadline_s]):
+        each = "both" if len(due) == 2 else "all"
+        return f"That is by medians: at the upper end of their ranges {each} are late."
+    late = "its range {} is late" if len(unsure) == 1 else "their ranges {} are late"
+    return f"That is by medians: at the upper end of {late.format(named(unsure))}."
+
+
+def _too_short(advised: Recommendation) -> list[str]:
+    """Of each job, copies once, that not even alone ends before its deadline, what it needs."""
+    said: dict[str, None] = {}
+    for job, mix in zip(advised.jobs, advised.serial.prediction.jobs, strict=True):
+        alone_s = (job.work_steps or 0.0) * mix.step_s.at(advised.level)
+        if job.deadline_s is not None and alone_s > job.deadline_s:
+            needs, due = units.duration(alone_s), units.duration(job.deadline_s)
+            said[f"{job.name} needs {needs} even alone, due in {due}"] = None
+    return list(said)
+
+
+def _deadlines(advised: Recommendation) -> str:
+    late = [advised.jobs[number - 1].name for number in advised.best.late_jobs]
+    if not late:
+        return "Under plan 1 every deadline is kept."
+    missed = f"Plan 1 is too late for {named(late)}"
+    punctual = next((plan for plan in advised.plans if not plan.late_jobs), None)
+    if punctual is None:
+        needs = "; ".join(_too_short(advised)[:_NAMED])
+        why = f"{needs}. Allow" if needs else "allow"
+        return f"{missed}, and no plan keeps every deadline: {why} more time, or take a job out."
+    return f"{missed}; plan {punctual.rank} keeps every deadline: --objective deadlines."

@@ -14,11 +14,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from advisor.errors import AdvisorError
-from advisor.workload.secret_names import masked_line, masked_words
+from advisor.workload.job import masked_line, masked_words
 
 if TYPE_CHECKING:
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
+
+    pass
+
 
 EXPERIMENT = "advisor"
 

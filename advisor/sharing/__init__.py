@@ -14,27 +14,25 @@ These forms name jobs by their numbers from 1, in the order in which they were g
 
 from advisor.sharing.modes import (
     SHARED_MODES,
+    Arrangement,
     Concurrent,
+    Group,
+    Hybrid,
     Instance,
     Mig,
     Mode,
     Mps,
     Naive,
-    PartitionSharing,
-    Serial,
-    SharedPartition,
-)
-from advisor.sharing.nested import (
-    Arrangement,
-    Group,
-    Hybrid,
     Part,
+    PartitionSharing,
     Phases,
     Place,
+    Serial,
+    SharedPartition,
     Sharing,
     one_job_each,
 )
-from advisor.sharing.parse import parse_sharing
+from advisor.sharing.notation import parse_sharing
 
 __all__ = [
     "SHARED_MODES",

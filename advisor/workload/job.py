@@ -1,20 +1,35 @@
 """A job to run: how much of a profiled workload, by when, and what it allows its mates."""
 
+import csv
+import json
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from io import StringIO
 from math import isfinite
 from numbers import Real
+from pathlib import Path
 from types import NoneType
+from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.workload.plausible import (
+from advisor.workload.profile import FindsProfiles, Profile, batch_name
+from advisor.workload.reading import (
     LEAST_EPOCHS,
     MOST_EPOCH_S,
     MOST_EPOCHS,
     MOST_WAIT_S,
     check_number,
+    located,
+    parse_toml,
+    read_bytes,
+    read_toml,
+    shown,
 )
-from advisor.workload.profile import Profile
+from advisor.workload.records import parse_record
+from advisor.workload.spec import Script
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
@@ -168,3 +183,403 @@ class Arrival:
                 f"{MOST_WAIT_S:,.0f}, got {self.arrival_s:.12g}. Of times since 1970, or in "
                 f"nanoseconds, take away the first, and divide"
             )
+
+
+# MPS serves 48 clients up to CUDA 13.0; more jobs are of no use on one GPU.
+MAX_JOBS = 48
+# Most jobs for many GPUs: with more, a search does not end within its time limit.
+_MAX_SPREAD = 16 * MAX_JOBS
+
+
+def most_jobs(gpus: int) -> int:
+    """Most jobs that a question about `gpus` equal GPUs may name."""
+    return min(MAX_JOBS * gpus, _MAX_SPREAD)
+
+
+def checked_copies(copies: int, where: str, gpus: int) -> int:
+    """`copies`, checked to be a possible number of jobs for so many GPUs.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    allowed = f"Use 1 to {most_jobs(gpus)}."
+    if copies < 0:
+        raise InvalidInput(f"{where}: there cannot be {copies} copies of a job. {allowed}")
+    if copies == 0:
+        raise InvalidInput(f"{where}: with 0 copies there is no job; leave it out. {allowed}")
+    if copies > most_jobs(gpus):
+        raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}")
+    return copies
+
+
+def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
+    """`jobs`, checked to be a possible number for `gpus` equal GPUs.
+
+    Raises:
+        InvalidInput: There is none, or there are too many.
+    """
+    if not jobs:
+        raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
+    if len(jobs) > most_jobs(gpus):
+        raise InvalidInput(f"{len(jobs)} jobs are {_too_many(gpus)}")
+    return tuple(jobs)
+
+
+def _too_many(gpus: int) -> str:
+    """Why there are too many jobs, and what to do."""
+    most = most_jobs(gpus)
+    where = "on one GPU" if gpus == 1 else f"on {gpus} GPUs"
+    why = "MPS serves no more" if most == MAX_JOBS * gpus else "a search holds no more"
+    on_more = (
+        f"`advisor recommend --gpus N` plans {MAX_JOBS} for each GPU, {_MAX_SPREAD} at most; "
+        if most < _MAX_SPREAD
+        else ""
+    )
+    return (
+        f"more than the {most} that are planned at once {where}: {why}. Use 1 to {most}; {on_more}"
+        f"`advisor simulate --trace-in FILE` takes more, which wait for their turn."
+    )
+
+
+_COUNT = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
+
+
+def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
+    """The jobs that `words` name, ``NAME[:COPIES][@EPOCHS]``, copies next to each other.
+
+    Args:
+        words: As given on the command line.
+        load: Finds a profile by its name, or the path of its file.
+        gpus: Equal GPUs that there are.
+
+    Raises:
+        InvalidInput: A count or profile is wrong, or there are too many jobs or none.
+    """
+    load = cache(load)
+    found = []
+    for word in words:
+        rest, epochs = _epochs(word)
+        name, copies = _split(rest, word, gpus)
+        found += [Job(load(name), epochs=epochs)] * copies
+    return job_set(found, gpus)
+
+
+def _epochs(word: str) -> tuple[str, float]:
+    """`word` without its epochs, and these; 1 where it names none."""
+    rest, at, epochs = word.rpartition("@")
+    if not at or word.endswith(".json"):
+        return word, 1.0
+    if not _NUMBER.fullmatch(epochs):
+        raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
+    return rest, float(epochs)
+
+
+def _split(rest: str, word: str, gpus: int) -> tuple[str, int]:
+    """Name and copies of `rest`, which is `word` without its epochs."""
+    name, colon, count = rest.rpartition(":")
+    if word.startswith("@") or (colon and not name):
+        raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
+    if not colon or rest.endswith(".json"):
+        return rest, 1
+    if not _COUNT.fullmatch(count):
+        raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
+    return name, checked_copies(int(count), word, gpus)
+
+
+_REMEDY = "Correct the file."
+_REMOVED = {
+    "batches": "a job has one batch size. `advisor batch JOB` prints the largest batch of each MIG "
+    "slice: write that profile's name",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One ``[[job]]`` of a job file."""
+
+    profile: str
+    copies: int = 1
+    epochs: float = 1.0
+    examples_per_epoch: int | None = None
+    validation_s: float = 0.0
+    checkpoint_s: float = 0.0
+    user: str | None = None
+    data_parallel: bool = False
+    isolated: bool = False
+    deadline_s: float | None = None
+    protect: float | None = None
+    command: tuple[str, ...] | None = None
+    folder: str | None = None
+    environment: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _JobFile:
+    """A whole job file."""
+
+    job: tuple[_Entry, ...]
+
+
+def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
+    """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
+
+    A profile's path is relative to the file's folder.
+    """
+    where = shown(path)
+    return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class HandedJobs:
+    """Jobs of a file that somebody handed in.
+
+    Attributes:
+        left_out: What the file says and does not hold here, in words.
+    """
+
+    jobs: tuple[Job, ...]
+    left_out: tuple[str, ...]
+
+
+def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
+    """The jobs in the `content` of a TOML `file` that somebody handed in; errors as of `read_jobs`.
+
+    It names profiles and no files: those of whoever handed it in are not here, nor is a folder that
+    is relative to it.
+    """
+
+    @cache
+    def named(name: str) -> Profile:
+        if _is_path(name) or name.endswith(".py"):
+            raise InvalidInput(f"{name}: hand that profile in too, and write its name here")
+        return load(name)
+
+    entries = _entries(parse_toml(content, file), file)
+    found = _jobs(entries, file, None, named, 1)
+    nowhere = [each.profile for each in entries if _runs_nowhere(each, named(each.profile))]
+    return HandedJobs(found, tuple(
+        f"{name}: its command is left out, since it does not say in which folder, /... , "
+        f"it runs"
+        for name in nowhere
+    ))  # fmt: skip
+
+
+def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
+    if not document.get("job"):
+        meant = "".join(
+            f", but one called {each}" for each in get_close_matches("job", document, n=1)
+        )
+        raise InvalidInput(
+            f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "
+            f"from."
+        )
+    if isinstance(document["job"], dict):
+        raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
+    tables = document["job"] if isinstance(document["job"], list) else []
+    for table in tables:
+        for field, instead in _REMOVED.items():
+            if isinstance(table, dict) and field in table:
+                raise InvalidInput(f"{where}: {field} is no longer there: {instead}.")
+    return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
+
+
+def _jobs(
+    entries: Sequence[_Entry], where: str, folder: Path | None, load: FindsProfiles, gpus: int
+) -> tuple[Job, ...]:
+    load = cache(load)
+    with located(where):
+        found = [
+            job
+            for entry in entries
+            for job in [_job(entry, folder, load)]
+            * checked_copies(entry.copies, entry.profile, gpus)
+        ]
+        return job_set(found, gpus)
+
+
+def _job(entry: _Entry, folder: Path | None, load: Callable[[str], Profile]) -> Job:
+    name = str(folder / entry.profile) if folder and _is_path(entry.profile) else entry.profile
+    return Job(
+        _asked(load(name), entry, folder), entry.epochs, entry.validation_s, entry.checkpoint_s,
+        user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
+        deadline_s=entry.deadline_s, protect=entry.protect,
+    )  # fmt: skip
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or name.endswith(".json")
+
+
+def _asked(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
+    """`profile`, with the examples per epoch and the script of the entry, if it has any."""
+    workload = profile.workload
+    if entry.examples_per_epoch is not None:
+        workload = replace(workload, examples_per_epoch=entry.examples_per_epoch)
+    script = workload.script
+    if folder is not None or not _runs_nowhere(entry, profile):
+        script = _script(script, entry, folder)
+    return replace(profile, workload=replace(workload, script=script))
+
+
+def _runs_nowhere(entry: _Entry, profile: Profile) -> bool:
+    """Whether the folder of the entry's command is relative to a file that is not here."""
+    if entry.folder is not None:
+        return not Path(entry.folder).is_absolute()
+    return entry.command is not None and profile.workload.script is None
+
+
+def _script(known: Script | None, entry: _Entry, folder: Path | None) -> Script | None:
+    """What starts the job of `entry`: the script that was profiled, with what the entry changes.
+
+    Raises:
+        InvalidInput: The entry says where or with what a command runs, and there is none.
+    """
+    where = entry.folder
+    if folder is not None and (known is None or where is not None):
+        where = str((folder / (where or "")).resolve())
+    if known is not None:
+        return known.with_words(entry.command, where, entry.environment)
+    if entry.command is not None and where is not None:
+        given = entry.environment or {}
+        return Script(command=entry.command, folder=where, environment=given)
+    if entry.folder is not None or entry.environment is not None:
+        raise InvalidInput(
+            f"{entry.profile}: folder and environment are those of a command, and it has none"
+        )
+    return None
+
+
+def name_at_batch(name: str, profile: Profile, batch: int) -> str:
+    """What the profile `name` is called at another batch size.
+
+    Raises:
+        InvalidInput: Its name does not say the batch size.
+    """
+    said = batch_name(name.removesuffix(".json"))
+    if said is None or said.batch != profile.workload.batch:
+        raise InvalidInput(
+            f"{name}: other batch sizes are found by names that end in "
+            f"-bs{profile.workload.batch} or go on with a -, as the shipped ones do. Rename the "
+            f"profile, or leave the batch size out."
+        )
+    return said.at(batch) + (".json" if name.endswith(".json") else "")
+
+
+_NEEDED = ("arrival_s", "job")
+_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
+
+
+def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
+    """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
+
+    Args:
+        path: In the format shown in this module's docstring.
+        load: Finds a profile by its name, or the path of its file.
+
+    Raises:
+        InvalidInput: The file is malformed, has impossible values, or lists no job.
+    """
+    rows = csv.reader(StringIO(_text(path), newline=""), strict=True)
+    job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
+    try:
+        columns = [each.strip() for each in next(rows, [])]
+        _check(columns)
+        found = [_arrival(columns, row, job_of) for row in rows if row]
+    except (csv.Error, InvalidInput) as error:
+        said = str(error).removesuffix(".")
+        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {said}. Correct the file.") from None
+    if not found:
+        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
+    return tuple(found)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
+
+
+def _check(columns: Sequence[str]) -> None:
+    missing = [each for each in _NEEDED if each not in columns]
+    strange = [each for each in columns if each not in (*_NEEDED, *_NUMBERS)]
+    if missing or strange or len(set(columns)) < len(columns):
+        raise InvalidInput(
+            f"its first line names the columns {', '.join(_NEEDED)} and optionally "
+            f"{', '.join(_NUMBERS)}, each once; got {','.join(columns)[:200] or 'nothing'}"
+        )
+
+
+def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
+    if len(row) != len(columns):
+        raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
+    given = _NUMBERS | dict(zip(columns, row, strict=True))
+    job = job_of(given["job"].strip(), *(_number(column, given[column]) for column in _NUMBERS))
+    return Arrival(job, _number("arrival_s", given["arrival_s"]))
+
+
+def _number(column: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"{column} is a number, got {text[:40]!r}") from None
+
+
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# Whole words of an option: --max-tokens and --tokenizer are of every language model.
+_SECRET_OPTION = re.compile(
+    "--?([^=]*[-_])?(api)?(key|token|secret|passw[a-z]*|credentials?)(=.*)?", re.IGNORECASE
+)
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a variable says that its value is secret."""
+    return _SECRET.search(name) is not None
+
+
+def secret_options(command: Sequence[str]) -> tuple[str, ...]:
+    """The options in `command` whose names say that their values are secret, without these."""
+    found = (word for word in command if _SECRET_OPTION.fullmatch(word))
+    return tuple(dict.fromkeys(word.partition("=")[0] for word in found))
+
+
+def masked_words(command: Sequence[str]) -> Iterator[str]:
+    """`command` for others to see: values of options that are secret by name are hidden."""
+    hides_next = False
+    for word in command:
+        secret = _SECRET_OPTION.fullmatch(word) is not None
+        if secret and "=" in word:
+            yield f"{word.partition('=')[0]}=***"
+        else:
+            yield "***" if hides_next and not word.startswith("-") else word
+        hides_next = secret and "=" not in word
+
+
+def masked_line(line: str) -> str:
+    """A command in one line for others to see, as `masked_words` has it."""
+    return " ".join(masked_words(line.split(" ")))
+
+
+def secrets_held(
+    jobs: "Iterable[Job]", *, variables: bool, text: str | None = None
+) -> Iterator[str]:
+    """A line to warn with, where a plan of `jobs` holds secrets.
+
+    Args:
+        jobs: Jobs of the plan.
+        variables: Whether the plan holds them; else they are left to whoever runs it.
+        text: Of the plan, where not every form of it holds the jobs' commands.
+    """
+    every = (job.profile.workload.script for job in jobs)
+    scripts = [each for each in every if each]
+    options = (name for each in scripts for name in secret_options(each.command))
+    names = [name for name in options if text is None or name in text]
+    if variables:
+        names += [name for each in scripts for name in filter(is_secret, each.environment)]
+    if names:
+        yield (
+            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
+            f"or take them out of the job file and set variables where the plan is run; jobs "
+            f"inherit them."
+        )

@@ -9,10 +9,8 @@ import re
 from dataclasses import asdict, dataclass
 
 from advisor.errors import InvalidInput
-from advisor.workload.measured import Counters, Memory, Window
-from advisor.workload.other_batches import batch_name
-from advisor.workload.plausible import LEAST_STEP_S, check, check_number
-from advisor.workload.profile import Profile
+from advisor.workload.profile import Counters, Memory, Profile, Window, batch_name
+from advisor.workload.reading import LEAST_STEP_S, check, check_number
 from advisor.workload.spec import Workload
 
 # Of what a log calls a step. Milliseconds taken for seconds are mostly longer.

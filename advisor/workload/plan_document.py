@@ -6,7 +6,7 @@ from math import ceil
 from typing import Literal
 
 from advisor.errors import InvalidInput
-from advisor.workload.plausible import MOST_COUNT
+from advisor.workload.reading import MOST_COUNT
 from advisor.workload.spec import Script, Workload
 
 

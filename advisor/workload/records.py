@@ -10,11 +10,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.errors import InvalidInput
-from advisor.workload.documents import REMOVED_FIELDS, parse_json
-from advisor.workload.refusals import no_record, refusal
+from advisor.workload.reading import REMOVED_FIELDS, no_record, parse_json, refusal
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+    pass
+
 
 _Record = TypeVar("_Record")
 

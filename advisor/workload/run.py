@@ -5,9 +5,9 @@ from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.sharing import parse_sharing
-from advisor.sharing.traversal import running_together
-from advisor.workload.measured import Counters, Memory, Provenance, Window, median_step_s
-from advisor.workload.plausible import DAY_S, MOST_COUNT, MOST_SMS, check, check_number
+from advisor.sharing.groups import running_together
+from advisor.workload.profile import Counters, Memory, Provenance, Window, median_step_s
+from advisor.workload.reading import DAY_S, MOST_COUNT, MOST_SMS, check, check_number
 from advisor.workload.spec import Workload
 
 

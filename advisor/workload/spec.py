@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.plausible import MOST_COUNT, MOST_LOADER_WORKERS, check
+from advisor.workload.reading import MOST_COUNT, MOST_LOADER_WORKERS, check
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]

@@ -9,14 +9,19 @@ and is read in addition to the shipped data.
 """
 
 import os
+import re
+import warnings
 from collections.abc import Container, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.english import with_article
-from advisor.errors import InvalidInput, UnknownName
-from advisor.workload.files import (
+from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
+from advisor.workload.catalogue import how_to_measure
+from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
+from advisor.workload.profile import Profile
+from advisor.workload.reading import (
     MODEL_FILE,
     Kind,
     beside_package,
@@ -28,13 +33,14 @@ from advisor.workload.files import (
     shown,
     user_folder,
 )
-from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
-from advisor.workload.named_workloads import how_to_measure
-from advisor.workload.profile import Profile
 from advisor.workload.records import parse_record
+from advisor.workload.run import Run
 
 if TYPE_CHECKING:
-    from advisor.workload.machine_calibration import Calibration
+    from advisor.workload.calibration import Calibration
+
+    pass
+
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
 
@@ -62,7 +68,7 @@ def parse_profile(content: bytes, where: str) -> Profile:
 
 def read_calibration(path: Path) -> "Calibration":
     """The calibration in `path`."""
-    from advisor.workload.machine_calibration import Calibration
+    from advisor.workload.calibration import Calibration
 
     remedy = "Measure it again: `advisor calibrate`."
     return parse_record(Calibration, read_bytes(path), str(path), remedy)
@@ -220,3 +226,74 @@ def model_path(given: Path | None = None) -> Path:
     if is_file(refit) and not explicit:
         return refit
     return shipped_folder("models", given) / MODEL_FILE
+
+
+def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
+    """The estimates among `profiles`, each once."""
+    each = {profile.name: profile for profile in profiles if profile.is_estimate}
+    return tuple(each.values())
+
+
+def measured_profiles(
+    gpu: str, given: Path | None = None, needed: Container[str] = ()
+) -> tuple[dict[str, Profile], tuple[str, ...]]:
+    """As `advisor.workload.store.sound_profiles`, without estimates, from which nothing is learnt.
+
+    Raises:
+        InvalidInput: One that is needed is an estimate, or its file is not a profile of `gpu`.
+    """
+    found, refused = sound_profiles(gpu, given, needed)
+    if asked := [each.name for each in estimated_profiles(found.values()) if each.name in needed]:
+        raise InvalidInput(
+            f"there are runs of {', '.join(asked)} on {gpu}, and its profile is an estimate. "
+            f"Measure it there: {how_to_measure(asked)}."
+        )
+    return {name: each for name, each in found.items() if not each.is_estimate}, refused
+
+
+# How a run names MPS client priorities, as runs of earlier versions do.
+_PRIORITIES = re.compile(rb'"sharing"\s*:\s*"[^"]*/priority=')
+
+
+def read_runs(path: Path) -> tuple[Run, ...]:
+    """Return the runs in a JSON Lines file, in its order, and skip those with MPS priorities."""
+    where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
+    runs = [
+        None if _PRIORITIES.search(line) else parse_record(Run, line, f"{where}:{number}")
+        for number, line in lines
+        if line
+    ]
+    if skipped := runs.count(None):
+        message = (
+            f"skipped {counted(skipped, 'run')} with MPS priorities in {where}: the mode was "
+            f"removed"
+        )
+        warnings.warn(message, AdvisorWarning, stacklevel=1)
+    return tuple(run for run in runs if run is not None)
+
+
+def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:
+    """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
+    return sum(runs_by_owner(gpu, given), ())
+
+
+def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
+    """Names of the workloads in `runs`."""
+    return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
+
+
+def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+    """The shipped runs on `gpu`, and the user's own from validations and campaigns.
+
+    The user's runs get ids that differ from those of shipped runs of the same plan.
+    """
+    shipped, own = (
+        tuple(run for file in sorted((f / "runs").glob("*.jsonl")) for run in read_runs(file))
+        for f in data_folders(gpu, given)
+    )
+    if {run.id for run in shipped}.isdisjoint(run.id for run in own):
+        return shipped, own
+    return shipped, tuple(
+        replace(run, id=f"own-{run.id}", repeats=run.repeats and f"own-{run.repeats}")
+        for run in own
+    )

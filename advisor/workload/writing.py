@@ -14,12 +14,14 @@ from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.files import kind_of, reason_of
+from advisor.workload.reading import kind_of, reason_of
 
-if TYPE_CHECKING:  # whoever writes one has imported it
-    from advisor.workload.machine_calibration import Calibration
+if TYPE_CHECKING:
+    from advisor.workload.calibration import Calibration
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
+
+    pass
 
 
 def new_path(word: str) -> Path:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.named_workloads import workload as workload_named
+from advisor.workload.catalogue import workload as workload_named
 from advisor.workload.spec import Workload
 
 

@@ -30,7 +30,7 @@ def decoder(sample: Path) -> Decoder:
 
 
 def _torchvision() -> Decoder:
-    from advisor.zoo.torchvision_import import import_timm
+    from advisor.zoo.vision import import_timm
 
     import_timm()  # which makes torchvision importable beside a torch for the CPU
     from torchvision.io import ImageReadMode, decode_image

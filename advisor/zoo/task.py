@@ -2,22 +2,165 @@
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
+from itertools import cycle
 from shutil import which
 from time import perf_counter
-from typing import cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, IterableDataset
 
 from advisor.errors import InvalidInput
-from advisor.workload.files import cache_folder
-from advisor.workload.spec import Workload
-from advisor.zoo.feed import Feed, Loaded, Resident
-from advisor.zoo.optimizers import optimizer_for
-from advisor.zoo.precision import autocast, set_switches
-from advisor.zoo.recipe import recipe_of
+from advisor.workload.reading import cache_folder
+from advisor.workload.spec import Precision, Workload
+from advisor.zoo.examples import Examples
+from advisor.zoo.recipes import recipe_of
+from advisor.zoo.tables import GraphConvolution
+
+_RESIDENT_BATCHES = 2
+
+
+class Feed(Protocol):
+    def next_batch(self) -> tuple[Tensor, ...]:
+        """The next batch on the step's device, inputs first; a copy may still be under way."""
+
+    def close(self) -> None:
+        """End the processes that make batches; no batch can be read after it."""
+
+
+class Resident:
+    """A few batches that lie on the device already, in turn."""
+
+    def __init__(self, examples: Examples, batch: int) -> None:
+        self._batches = cycle([examples.batch(batch) for _ in range(_RESIDENT_BATCHES)])
+
+    def next_batch(self) -> tuple[Tensor, ...]:
+        return next(self._batches)
+
+    def close(self) -> None:
+        self._batches = cycle(())
+
+
+class Loaded:
+    """Host tensors from a `DataLoader` with `workers` processes, copied as they are asked for.
+
+    The workers are forked at once, so make it before the process first touches a GPU, and not in
+    a daemonic process, which may have no children.
+    """
+
+    def __init__(self, examples: Examples, batch: int, workers: int, device: torch.device) -> None:
+        self._device = device
+        # They never run dry, so there is no second pass for which to keep workers alive.
+        loader = DataLoader(
+            _Endless(examples),
+            batch_size=batch,
+            num_workers=workers,
+            prefetch_factor=2,
+            pin_memory=device.type == "cuda",
+            multiprocessing_context="fork",
+        )
+        self._batches: Iterator[list[Tensor]] = iter(loader)
+
+    def next_batch(self) -> tuple[Tensor, ...]:
+        host = next(self._batches)
+        return tuple(tensor.to(self._device, non_blocking=True) for tensor in host)
+
+    def close(self) -> None:
+        # The loader ends its workers, and waits for them, when nobody holds its iterator.
+        self._batches = cast("Iterator[list[Tensor]]", iter(()))
+
+
+class _Endless(IterableDataset[tuple[Tensor, ...]]):
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+
+    def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
+        while True:
+            yield self._examples.one()
+
+
+# The names torch has had since 2.9 for what were `matmul.allow_tf32` and `cudnn.allow_tf32`: the
+# old ones warn in some releases, and torch refuses a mixture of both.
+_CUDNN: Any = torch.backends.cudnn
+_SWITCHES = (torch.backends.cuda.matmul, _CUDNN.conv, _CUDNN.rnn)
+_TORCH_OWN = tuple(switch.fp32_precision for switch in _SWITCHES)
+
+_AUTOCAST = {"amp": torch.bfloat16, "fp16": torch.float16}
+
+
+def set_switches(precision: Precision) -> None:
+    """Set torch's process-wide TF32 switches for `precision`.
+
+    All of them are set each time, so that no workload inherits those of the one before.
+    """
+    wanted = ("tf32",) * len(_SWITCHES) if precision == "tf32" else _TORCH_OWN
+    for switch, value in zip(_SWITCHES, wanted, strict=True):
+        switch.fp32_precision = value
+
+
+def autocast(precision: Precision, device: str) -> AbstractContextManager[object]:
+    """The context in which forward pass and loss run, fresh for each step."""
+    if precision in _AUTOCAST:
+        return torch.autocast(device, dtype=_AUTOCAST[precision])
+    return nullcontext()
+
+
+# What transformers, ConvNeXt, U-Nets and graph networks are made of.
+_WITH_ADAM = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, GraphConvolution)
+
+
+def optimizer_of(
+    network: nn.Module, *, fused: bool = False, capturable: bool = False
+) -> torch.optim.Optimizer:
+    """The optimizer such networks are usually trained with, at torch's defaults for its kind.
+
+    Plain SGD where gradients are sparse; AdamW for transformers, ConvNeXt, U-Nets and graph
+    networks, which their layers tell; SGD with momentum for the rest, convolutional and recurrent
+    networks. Rates are low, since the data is random and a step that diverged to NaN would draw
+    less power.
+
+    Args:
+        network: What it trains.
+        fused: One kernel for many weights, which also undoes a gradient scaler's scale.
+        capturable: Whether a CUDA graph is to hold its step.
+    """
+    parameters = list(network.parameters())
+    if sparse(network):
+        return torch.optim.SGD(parameters, lr=0.01)
+    if _has(network, _WITH_ADAM):
+        return torch.optim.AdamW(
+            parameters, lr=1e-4, capturable=capturable, fused=True if fused else None
+        )
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True if fused else None)
+
+
+def optimizer_for(workload: Workload, network: nn.Module) -> torch.optim.Optimizer:
+    """The optimizer with which `workload` trains `network`.
+
+    Raises:
+        InvalidInput: Sparse gradients can be neither scaled without a wait nor captured.
+    """
+    fused, captured = workload.precision == "fp16", workload.execution == "graph"
+    if sparse(network) and (fused or captured):
+        what = "fp16" if fused else "graph"
+        raise InvalidInput(
+            f"{workload.name}: the gradients of {workload.model}'s tables are sparse, which {what} "
+            f"does not take. Leave out -{what}."
+        )
+    return optimizer_of(network, fused=fused, capturable=captured)
+
+
+def sparse(network: nn.Module) -> bool:
+    """Whether some gradients of `network` are sparse."""
+    return _has(network, (nn.EmbeddingBag,))
+
+
+def _has(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
+    return any(isinstance(module, kinds) for module in network.modules())
 
 
 class Step:

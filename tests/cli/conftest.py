@@ -7,10 +7,10 @@ from itertools import combinations
 import pytest
 
 from advisor.cli import main
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import with_surrogate
-from advisor.prediction.model_file import model_text
-from advisor.workload.files import MODEL_FILE
+from advisor.hardware.gpus import gpu
+from advisor.learn.surrogate_fit import with_surrogate
+from advisor.prediction.model import model_text
+from advisor.workload.reading import MODEL_FILE
 from advisor.workload.writing import append_run, profile_text
 from tests import synthetic
 from tests.fitted import fit, folds_fitted_once
@@ -72,8 +72,8 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "nobody"))
     monkeypatch.setenv("COLUMNS", "80")
     # On a machine with such a GPU, profiles that were made up are stale.
-    monkeypatch.setattr("advisor.measure.process.this_machine.present_machine", lambda _gpu: None)
-    monkeypatch.setattr("advisor.measure.process.this_machine.gpu_at_hand", lambda: None)
+    monkeypatch.setattr("advisor.measure.device.present_machine", lambda _gpu: None)
+    monkeypatch.setattr("advisor.measure.device.gpu_at_hand", lambda: None)
     monkeypatch.delenv("ADVISOR_GPU", raising=False)
 
     def run(*words):
@@ -89,4 +89,4 @@ def advisor(measured, tmp_path, monkeypatch, capsys):
 def few_lessons(monkeypatch):
     """`advisor fit` fits its surrogate model to few mixes; how good they are others test."""
     brief = partial(with_surrogate, lessons=60)
-    monkeypatch.setattr("advisor.prediction.fit.surrogate_fit.with_surrogate", brief)
+    monkeypatch.setattr("advisor.learn.surrogate_fit.with_surrogate", brief)

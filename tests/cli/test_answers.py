@@ -8,7 +8,7 @@ import pytest
 
 import advisor as library
 from advisor.hardware import DEFAULT_GPU
-from advisor.hardware.catalogue import catalogue
+from advisor.hardware.gpus import catalogue
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
@@ -212,7 +212,7 @@ def test_without_a_gpu_it_is_the_jobs_or_the_one_in_this_machine(advisor, own, m
     said = advisor("predict", "mine", "--sharing", "serial", "--json")
     assert json.loads(said.out)["gpu"] == "a100-40gb"
     assert "a100-40gb" in said.err
-    monkeypatch.setattr("advisor.measure.process.this_machine.gpu_at_hand", lambda: "a30-24gb")
+    monkeypatch.setattr("advisor.measure.device.gpu_at_hand", lambda: "a30-24gb")
     assert "a30-24gb" in advisor("predict", BERT, "--sharing", "serial").err
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.workload.files import MODEL_FILE
+from advisor.workload.reading import MODEL_FILE
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.hardware.catalogue import gpu, keep_gpu
-from advisor.measure.shared.planned_run import mixes_of
-from advisor.workload.files import MODEL_FILE
-from advisor.workload.stored_runs import read_runs
+from advisor.hardware.gpus import gpu, keep_gpu
+from advisor.measure.run_list import mixes_of
+from advisor.workload.reading import MODEL_FILE
+from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
@@ -114,7 +114,7 @@ def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypa
             append_run(store, made[-1])
         return tuple(made)
 
-    monkeypatch.setattr("advisor.validate.advised.run_plans", run_plans)
+    monkeypatch.setattr("advisor.advised.run_plans", run_plans)
     assert advisor("validate", *PAIR, "--top", 2, "--gpu", here).code in (0, 5)
     said = advisor("fit", "--gpu", here)
     assert said.code == 0, said.err

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpus import gpu
 from advisor.launch.plan_file import read_plan
-from advisor.prediction.estimated_profile import profile_finder
-from advisor.workload.job_file import read_jobs
+from advisor.prediction.find_profile import profile_finder
+from advisor.workload.job import read_jobs
 from tests.cli.conftest import BERT, GPU, RESNET
 
 BOTH = (RESNET, BERT)

@@ -1,7 +1,7 @@
 import pynvml
 import pytest
 
-from advisor.hardware import dcgm
+from advisor.hardware import nvml as dcgm
 
 
 @pytest.fixture

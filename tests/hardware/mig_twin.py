@@ -1,6 +1,6 @@
 """MIG geometry a second time, obvious and slow: tries every place for everything.
 
-Shares no code with `advisor.hardware.mig_layouts`. A row is (name, compute slices, memory slices,
+Shares no code with `advisor.hardware.mig`. A row is (name, compute slices, memory slices,
 most, starts), as a table of a driver says it.
 """
 

@@ -7,19 +7,19 @@ import pynvml
 import pytest
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.hardware.catalogue import gpu, gpu_meant, gpu_of_product, known_gpus
 from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
+from advisor.hardware.gpus import gpu, gpu_meant, gpu_of_product, known_gpus
 from advisor.hardware.live_gpu import (
+    as_offered_here,
     clocks_mhz,
     live_gpu,
     live_gpus,
     power_w_now,
     process_memory_mib,
 )
-from advisor.hardware.mig_layouts import place
-from advisor.hardware.mig_offer import as_offered_here
+from advisor.hardware.mig import place
 from advisor.hardware.mps import mps_processes
-from advisor.measure.process.claimed_device import device_at_hand
+from advisor.measure.device import device_at_hand
 from advisor.sharing import Instance
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 

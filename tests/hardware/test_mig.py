@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput, NothingFits
-from advisor.hardware.catalogue import Gpu, catalogue, gpu
-from advisor.hardware.gpu_partition import compute_profiles, compute_sets, place_compute
-from advisor.hardware.mig_layouts import place, placement_sets
+from advisor.hardware.gpus import Gpu, catalogue, gpu
+from advisor.hardware.mig import place, placement_sets
+from advisor.hardware.partition import compute_profiles, compute_sets, place_compute
 from advisor.sharing import Instance
 from tests.hardware.mig_twin import (
     instances,

@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from advisor.measure.process.process_ends import end_mps_within
+from advisor.measure.process import end_mps_within
 from tests.handed import JOBS
 from tests.launch.script_node import JOB, SBATCH, put
 from tests.measure.process import mps_stand_in

@@ -11,8 +11,8 @@ import socketserver
 import threading
 from dataclasses import dataclass, field
 
-from advisor.hardware.catalogue import gpu
-from advisor.measure.process.state_files import processes_of
+from advisor.hardware.gpus import gpu
+from advisor.measure.state_files import processes_of
 from tests.hardware.mig_twin import is_valid, rows_of
 
 _CLIENT = """\

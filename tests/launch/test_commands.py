@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import NothingFits
-from advisor.hardware.catalogue import catalogue
-from advisor.hardware.mig_layouts import layouts, profile_of
+from advisor.hardware.gpus import catalogue
+from advisor.hardware.mig import layouts, profile_of
 from advisor.launch.commands import commands, commands_on, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.launch.launch_plan import launch_plan

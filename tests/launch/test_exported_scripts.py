@@ -12,7 +12,7 @@ import pytest
 
 from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
-from advisor.measure.process.process_ends import mps_within
+from advisor.measure.process import mps_within
 from advisor.workload.job import Job
 from tests.handed import BERT, JOBS, RESNET, handed
 from tests.launch.script_node import ended, put, script, seen_by, tools_without_mps

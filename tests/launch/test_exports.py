@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.catalogue import catalogue, gpu
+from advisor.hardware.gpus import catalogue, gpu
 from advisor.launch import ExportFormat
 from advisor.launch.exports import EXPORTS, SUFFIXES
-from advisor.launch.exports.slurm_types import other_type, slurm_type
 from advisor.launch.launch_plan import NOT_RUN, check_memory, launch_plan
-from advisor.measure.shared.run_list_file import read_plans
+from advisor.launch.slurm import other_type, slurm_type
+from advisor.measure.run_list import read_plans
 from advisor.workload.job import Job
 from tests.handed import BERT, H200, JOBS, RESNET, handed, predicted
 from tests.launch.golden_exports import GOLDEN, PLANS, SHOWN, written

@@ -12,7 +12,7 @@ import pytest
 
 from advisor.launch.commands import commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
-from advisor.launch.undo_shell import undo_script
+from advisor.launch.shell import undo_script
 from tests.handed import JOBS, handed
 from tests.launch.golden_exports import written
 from tests.launch.smi_stand_in import SmiMachine

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.launch.exports.radt import radt_text, radt_wants
+from advisor.launch.exports import radt_text, radt_wants
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import BERT, RESNET, handed

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.launch.exports.several_gpus import commands_text_of_all, slurm_text_of_all
-from advisor.launch.fleet_launch import fleet_launch_plans
-from advisor.plan.fleet_plan import plan_fleet
-from advisor.plan.fleet_terms import FleetTerms
+from advisor.launch.commands import fleet_launch_plans
+from advisor.launch.exports import commands_text_of_all, slurm_text_of_all
+from advisor.plan.fleet import plan_fleet
+from advisor.plan.objectives import FleetTerms
 from advisor.plan.rules import Conditions
-from advisor.report.fleet_document import fleet_document
+from advisor.report.fleet import fleet_document
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from tests import synthetic

@@ -7,13 +7,12 @@ shared in every way, and groups run in every order. `Toy` predicts them by a few
 from itertools import permutations, product
 from random import Random
 
-from advisor.hardware.gpu_partition import compute_sets
-from advisor.hardware.mig_layouts import layouts, place, profile_of
+from advisor.hardware.mig import layouts, place, profile_of
+from advisor.hardware.partition import compute_sets
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.limit_tuning import EQUAL_GRID
 from advisor.plan.rules import FitsMemory, first_broken, rules
-from advisor.plan.search.limit_tuning import EQUAL_GRID
-from advisor.prediction.interval import Interval
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import (
     Group,
     Hybrid,

@@ -5,9 +5,9 @@ from math import fsum
 
 from hypothesis import strategies as st
 
-from advisor.plan.fleet_plan import plan_fleet
+from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives.pace import throughput
+from advisor.plan.objectives import throughput
 from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Mps, Naive, Serial

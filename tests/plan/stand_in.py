@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.mig_layouts import profile_of
-from advisor.prediction.interval import Interval
+from advisor.hardware.gpus import gpu
+from advisor.hardware.mig import profile_of
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Hybrid, Mig, Mps, Naive, Serial
 
 H200 = gpu("h200-141gb")

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpu_state import GpuProcess
 from advisor.hardware.mps import MpsProcess
-from advisor.plan.admission import AdmissionLimits, additions
-from advisor.plan.running_jobs import Running, recognised
+from advisor.plan.admission import AdmissionLimits, Running, additions, recognised
 from advisor.sharing import Hybrid, Mig, Mps, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

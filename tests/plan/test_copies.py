@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits, UnknownName
-from advisor.hardware.catalogue import gpu
-from advisor.plan.copies_search import PATIENCE, PAYS, copies_that_pay
+from advisor.hardware.gpus import gpu
+from advisor.plan.copies import PATIENCE, PAYS, copies_that_pay, trials_that_pay
 from advisor.plan.rules import UNCONDITIONAL
-from advisor.plan.slice_batches import WHOLE, slices_for_job
-from advisor.plan.trials import trials_that_pay
-from advisor.prediction.batch_profile import at_batch
+from advisor.plan.slices import WHOLE, slices_for_job
+from advisor.prediction.other_batch import at_batch
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Instance, Mig
-from advisor.workload.job import Job
-from advisor.workload.job_count import MAX_JOBS
+from advisor.workload.job import MAX_JOBS, Job
 from tests import synthetic
 from tests.fitted import fit
 from tests.plan.stand_in import H200, StandIn

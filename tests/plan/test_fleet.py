@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from advisor.api import Advisor
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.catalogue import gpu
-from advisor.plan.fleet_plan import plan_fleet
-from advisor.plan.fleet_terms import FleetTerms
+from advisor.hardware.gpus import gpu
+from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import CachingPredictor
+from advisor.plan.objectives import FleetTerms
 from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
-from advisor.report.fleet_document import fleet_commands
+from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
 from advisor.workload.store import load_profile

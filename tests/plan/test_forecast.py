@@ -16,9 +16,9 @@ from advisor.plan.forecast import MixCache, Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, rankable_by, tied
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions
-from advisor.prediction.interval import Interval
+from advisor.prediction.prediction import Interval
 from advisor.sharing import parse_sharing
-from advisor.timeline.waiting_jobs import repartition_s
+from advisor.simulation.events import repartition_s
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn

@@ -9,21 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.gpu_partition import limit_shares
-from advisor.plan.fleet_plan import plan_fleet
-from advisor.plan.fleet_terms import FleetTerms
+from advisor.hardware.gpus import gpu
+from advisor.hardware.partition import limit_shares
+from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.objectives import cost
+from advisor.plan.limit_tuning import limit_vectors
+from advisor.plan.limits import best_limits
+from advisor.plan.objectives import FleetTerms, cost
 from advisor.plan.ranking import ranked
-from advisor.plan.search.limit_search import best_limits
-from advisor.plan.search.limit_tuning import limit_vectors
-from advisor.prediction.memory_edge import memory_caps
-from advisor.prediction.model_file import load_model
+from advisor.prediction.memory import memory_caps
+from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps
-from advisor.workload.files import MODEL_FILE
 from advisor.workload.job import Job
+from advisor.workload.reading import MODEL_FILE
 from tests import handed, shelf, synthetic
 from tests.fitted import with_surrogate
 from tests.plan.stand_in import H200, StandIn

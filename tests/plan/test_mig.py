@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.mig_layouts import place
+from advisor.hardware.gpus import gpu
+from advisor.hardware.mig import place
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
 from advisor.sharing import Mig
-from advisor.sharing.traversal import check_count, instance_sets, memories
+from advisor.sharing.groups import check_count, instance_sets, memories
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.brute_force import NAMES, Toy, drawn_jobs, every_plan

@@ -23,11 +23,11 @@ from advisor.plan.precedence import (
     starved,
 )
 from advisor.plan.ranking import best_turns, ranked
-from advisor.plan.recommendation import Question
-from advisor.prediction.interval import Interval
-from advisor.report.answer_text import answer
+from advisor.plan.values import Question
+from advisor.prediction.prediction import Interval
+from advisor.report.recommendation import answer
 from advisor.sharing import Group, Hybrid, Mig, Mps, Naive, Serial, parse_sharing
-from advisor.sharing.in_turn import in_turn
+from advisor.sharing.groups import in_turn
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from advisor.plan.bottlenecks import binding
 from advisor.plan.candidates import CappedPredictor
-from advisor.plan.comparison import Difference, compare
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked
-from advisor.plan.reasons import limit_in_words, verdict
-from advisor.prediction.interval import LEVELS, Interval
-from advisor.report.answer_text import answer
-from advisor.report.comparison_text import comparison_text, job_reason
+from advisor.plan.reasons import Difference, compare, limit_in_words, verdict
+from advisor.prediction.prediction import LEVELS, Interval
+from advisor.report.comparison import comparison_text, job_reason
+from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from random import Random
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.physics import Physics, replay_mix
-from advisor.prediction.replay import TimeSlicing
+from advisor.hardware.gpus import gpu
+from advisor.prediction.replay import Physics, TimeSlicing, replay_mix
 from advisor.sharing import parse_sharing
-from advisor.workload.measured import Window
+from advisor.workload.profile import Window
 from tests import synthetic
 
 H200 = gpu("h200-141gb")

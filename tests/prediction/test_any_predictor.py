@@ -10,15 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpus import gpu
+from advisor.learn.own_runs import PacedPredictor
 from advisor.plan.candidates import CappedPredictor
-from advisor.plan.paced_predictor import PacedPredictor
-from advisor.plan.shared_cores import SharedCores
-from advisor.prediction.calibrated_predictor import calibrated_predictor
-from advisor.prediction.model_file import load_model
-from advisor.prediction.own_pace import OwnPace, OwnStep
+from advisor.prediction.calibrated import SharedCores, calibrated_predictor
+from advisor.prediction.model import OwnPace, OwnStep, load_model
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.replayed_kernels import recorded
+from advisor.prediction.replay import recorded
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import load_profiles, model_path
 from tests import shelf

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from advisor.errors import InvalidInput
-from advisor.prediction import parallel
-from advisor.prediction.cache import once_a_profile
-from advisor.prediction.cholesky import cholesky, factor, keep_factors
-from advisor.prediction.parallel import at_once, begun, in_processes, one_thread
+from advisor.prediction import cache as parallel
+from advisor.prediction.cache import at_once, begun, in_processes, once_a_profile, one_thread
+from advisor.prediction.correction import cholesky, factor, keep_factors
 from tests.synthetic import profile
 
 
@@ -114,7 +113,7 @@ def test_an_interrupt_while_processes_start_is_not_lost():
 def test_worker_processes_end_with_a_parent_that_is_killed():
     code = (
         "from time import sleep\n"
-        "from advisor.prediction.parallel import in_processes\n"
+        "from advisor.prediction.cache import in_processes\n"
         "with in_processes(sleep, [600], 1, print, ('begun',)) as found:\n    next(found)\n"
     )
     at_once = os.environ | {"PYTHONUNBUFFERED": "1"}  # its processes inherit this, but not -u

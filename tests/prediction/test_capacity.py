@@ -10,25 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.gpu_partition import partition_of, whole_gpu
-from advisor.prediction.fewer_sms import busy_slowdown, slowdown_on
-from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.fit.utilisation_fit import fit_utilisation
-from advisor.prediction.mates_pace import widened
-from advisor.prediction.model_file import load_model
-from advisor.prediction.partition_transfer import on_partition
+from advisor.hardware.gpus import gpu
+from advisor.hardware.partition import partition_of, whole_gpu
+from advisor.learn.fit import fit_utilisation
+from advisor.learn.observations import shared_runs
+from advisor.prediction.capacity import capacity_steps, columns, seen_by_driver
+from advisor.prediction.correction import widened
+from advisor.prediction.kernels import busy_slowdown, slowdown_on
+from advisor.prediction.model import load_model
+from advisor.prediction.other_gpu import on_partition
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.utilisation_model import (
-    capacity_steps,
-    columns,
-    seen_by_driver,
-)
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.measured import Window
 from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.store import load_profiles, model_path
-from advisor.workload.stored_runs import read_runs
+from advisor.workload.profile import Window
+from advisor.workload.store import load_profiles, model_path, read_runs
 from research.files import BENCHMARKS, profiles_in
 from tests import synthetic
 from tests.fitted import fit

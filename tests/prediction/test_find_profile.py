@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.estimated_profile import found_profile, measured_on
-from advisor.prediction.gpu_transfer import on_gpu
-from advisor.prediction.profile_gaps import why_wide
+from advisor.hardware.gpus import gpu
+from advisor.prediction.find_profile import found_profile, measured_on
+from advisor.prediction.other_gpu import on_gpu
+from advisor.prediction.predictor import why_wide
 from advisor.sharing import parse_sharing
-from advisor.workload.estimates import measured_profiles
+from advisor.workload.store import measured_profiles
 from advisor.workload.writing import profile_text
 from tests import synthetic
 

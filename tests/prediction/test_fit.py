@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu
-from advisor.prediction.interval import LEVELS, Interval
-from advisor.prediction.model_file import load_model, model_text
+from advisor.hardware.gpus import gpu
+from advisor.learn.fit import fit
+from advisor.learn.observations import MeasuredGpu
+from advisor.prediction.model import load_model, model_text
+from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from tests import synthetic

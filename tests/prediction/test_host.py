@@ -7,17 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.plan.shared_cores import SharedCores
-from advisor.prediction.calibrated_predictor import calibrated_predictor
-from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.host_cores import core_seconds, stretch_on
-from advisor.prediction.host_transfer import on_host
+from advisor.hardware.gpus import gpu
+from advisor.learn.observations import shared_runs
+from advisor.prediction.calibrated import SharedCores, calibrated_predictor
+from advisor.prediction.host import core_seconds, on_host, on_like_core, stretch_on
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.stretched_profile import at_pace
-from advisor.prediction.tenant_hosts import on_like_core
+from advisor.prediction.trace import at_pace
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
-from advisor.workload.host_side import HostSide
+from advisor.workload.kernel_trace import HostSide
 from tests import shelf, synthetic
 from tests.fitted import fit
 from tests.measure.calibrate.recorded import calibration

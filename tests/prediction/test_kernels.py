@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.attained_rates import rates_of
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.gpu_partition import partition_of, whole_gpu
-from advisor.prediction.kernel_pace import measured_exponent, slowdowns, sm_pace
-from advisor.prediction.kernel_transfer import RatedGpu, scaled_us
-from advisor.prediction.partition_transfer import longer_step
+from advisor.hardware.gpus import gpu, rates_of
+from advisor.hardware.partition import partition_of, whole_gpu
+from advisor.prediction.kernels import measured_exponent, slowdowns, sm_pace
+from advisor.prediction.other_gpu import RatedGpu, longer_step, scaled_us
 from advisor.prediction.trace import replay_trace
+from advisor.workload.catalogue import workload
 from advisor.workload.kernel_trace import KernelTrace
-from advisor.workload.measured import Window
-from advisor.workload.named_workloads import workload
+from advisor.workload.profile import Window
 from tests import synthetic
 
 H200 = gpu("h200-141gb")

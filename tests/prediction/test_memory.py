@@ -7,10 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.memory_fit import Trial, fit_edges, trials
-from advisor.prediction.memory import MPS_SERVER_MIB, Context, Need, need, needs
-from advisor.prediction.memory_edge import Edge, caches_mib, cautious_edge
+from advisor.hardware.gpus import gpu
+from advisor.learn.memory_power import Trial, fit_edges, trials
+from advisor.prediction.memory import (
+    MPS_SERVER_MIB,
+    Context,
+    Edge,
+    Need,
+    caches_mib,
+    cautious_edge,
+    need,
+    needs,
+)
 from advisor.sharing import Mps, Naive
 from tests import synthetic
 

@@ -7,15 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.batch_law import FARTHEST, band, check_near, memory_at, step_at
-from advisor.prediction.batch_profile import at_batch
-from advisor.prediction.estimate_doubt import estimate_spread
-from advisor.prediction.estimated_profile import found_profile
-from advisor.prediction.memory import Context, need
-from advisor.prediction.memory_edge import Edge
-from advisor.workload.estimates import estimated_profiles
-from advisor.workload.other_batches import batch_name
+from advisor.hardware.gpus import gpu
+from advisor.prediction.find_profile import found_profile
+from advisor.prediction.memory import Context, Edge, need
+from advisor.prediction.other_batch import FARTHEST, at_batch, band, check_near, memory_at, step_at
+from advisor.prediction.predictor import estimate_spread
+from advisor.workload.profile import batch_name
+from advisor.workload.store import estimated_profiles
 from advisor.workload.writing import profile_text
 from tests import synthetic
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.plan.paced_predictor import PacedPredictor
-from advisor.prediction.fit.own_pace_fit import own_paces
-from advisor.prediction.own_pace import at_own_pace
+from advisor.learn.own_runs import PacedPredictor, own_paces
+from advisor.prediction.model import at_own_pace
 from advisor.sharing import Mps, Serial
 from tests import synthetic
 from tests.plan.stand_in import Apart

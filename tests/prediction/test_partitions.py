@@ -11,19 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.gpu_partition import partition_of, whole_gpu
-from advisor.prediction.interval import LEVELS
+from advisor.hardware.gpus import gpu
+from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.prediction.memory import pools
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.mix_pace import step_intervals
-from advisor.prediction.model_file import load_model
-from advisor.prediction.partition_transfer import on_partition, step_on
-from advisor.prediction.predictor import Predictor
+from advisor.prediction.model import load_model
+from advisor.prediction.other_gpu import on_partition, step_on
+from advisor.prediction.prediction import LEVELS
+from advisor.prediction.predictor import Predictor, step_intervals
 from advisor.sharing import parse_sharing
-from advisor.sharing.traversal import named_jobs
-from advisor.workload.files import MODEL_FILE
+from advisor.sharing.groups import named_jobs
 from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.reading import MODEL_FILE
 from advisor.workload.store import load_profiles
 from tests import synthetic
 from tests.prediction.made_up_runs import PHYSICS

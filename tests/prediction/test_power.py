@@ -8,21 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
+from advisor.hardware.gpus import gpu
+from advisor.learn.memory_power import fit_power
+from advisor.learn.observations import ReplayCache, shared_runs
 from advisor.plan.candidates import CappedPredictor
 from advisor.prediction import power
-from advisor.prediction.fit.observation import shared_runs
-from advisor.prediction.fit.power_fit import fit_power
-from advisor.prediction.fit.replay_cache import ReplayCache
-from advisor.prediction.interval import LEVELS, Interval
-from advisor.prediction.model_file import load_model
-from advisor.prediction.power import Power, PowerLaw, power_in_turn, power_together
-from advisor.prediction.power_cap import POWER, TIME, check_cap, throttled
-from advisor.prediction.power_limit import held_to
+from advisor.prediction.model import load_model
+from advisor.prediction.power import (
+    POWER,
+    TIME,
+    Power,
+    PowerLaw,
+    check_cap,
+    held_to,
+    power_in_turn,
+    power_together,
+    throttled,
+)
+from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
-from advisor.workload.store import load_profiles, model_path
-from advisor.workload.stored_runs import load_runs
+from advisor.workload.store import load_profiles, load_runs, model_path
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 

@@ -9,17 +9,18 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.model_file import load_model
-from advisor.prediction.replay import (
-    Effort,
-    TimeSlicing,
-    replay_mps,
-    replay_naive,
+from advisor.hardware.gpus import gpu
+from advisor.prediction.model import load_model
+from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
+from advisor.prediction.trace import (
+    QUEUED_GAP_S,
+    ReplayTrace,
+    WaitingStep,
+    at_pace,
+    demand,
+    replay_trace,
+    waits_for,
 )
-from advisor.prediction.stretched_profile import at_pace
-from advisor.prediction.trace import QUEUED_GAP_S, ReplayTrace, demand, replay_trace
-from advisor.prediction.waiting_step import WaitingStep, waits_for
 from advisor.workload.store import model_path
 from tests import synthetic
 from tests.prediction.slow_replay import SlowTenant, slow_mps, slow_naive

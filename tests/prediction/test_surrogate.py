@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.surrogate_fit import with_surrogate
-from advisor.prediction.mix_pace import step_intervals
-from advisor.prediction.model_file import load_model, model_text
-from advisor.prediction.surrogate_answers import surrogate_predictor
+from advisor.hardware.gpus import gpu
+from advisor.learn.surrogate_fit import with_surrogate
+from advisor.prediction.model import load_model, model_text
+from advisor.prediction.predictor import step_intervals
+from advisor.prediction.surrogate_predictor import surrogate_predictor
 from advisor.sharing import Mps, Naive
-from advisor.workload.files import MODEL_FILE
+from advisor.workload.reading import MODEL_FILE
 from tests import shelf
 
 H200 = gpu(shelf.GPU)

@@ -7,20 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.hardware.catalogue import gpu
-from advisor.hardware.mig_layouts import layouts
-from advisor.prediction.interval import Interval
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
-from advisor.report.fleet_drawing import (
-    job_rows_of,
-    jobs_of_queue,
-    lanes_of,
-)
-from advisor.report.gpu_drawing import drawing
-from advisor.report.mig_blocks import blocks
-from advisor.report.simulation_drawing import timeline
+from advisor.hardware.gpus import gpu
+from advisor.hardware.mig import layouts
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
+from advisor.report.drawings import drawing, job_rows_of, jobs_of_queue, lanes_of, timeline
+from advisor.report.lists import blocks
 from advisor.sharing import Mig, Serial, parse_sharing
-from advisor.timeline.outcome import SimulatedJob, Simulation, Usage
+from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 from advisor.workload.job import Job
 from tests import synthetic
 

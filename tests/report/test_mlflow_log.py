@@ -4,7 +4,7 @@ from importlib.util import find_spec
 import pytest
 
 from advisor.errors import AdvisorError
-from advisor.measure.process.provenance import command_line
+from advisor.measure.device import command_line
 from advisor.report.mlflow_log import EXPERIMENT, MlflowLog
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import Script
@@ -68,7 +68,7 @@ def test_no_secret_of_a_command_or_an_environment_is_logged(store, given):
     command = ["python", "t.py", *given, "--lr", "0.1"]
     secret = Script(command=tuple(command), folder="/here", environment={"KEY": "hidden"})
     workload = replace(PROFILE.workload, source="script", script=secret)
-    made = replace(PROFILE.provenance, command=command_line("advisor.profiling", ["--", *command]))
+    made = replace(PROFILE.provenance, command=command_line("profile", ["--", *command]))
     log = MlflowLog("sqlite:///x.db")
     log.profile(replace(PROFILE, workload=workload, provenance=made))
     log.run(replace(RUN, tenants=(replace(RUN.tenants[0], workload=workload),), provenance=made))

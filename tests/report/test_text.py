@@ -9,23 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from advisor.hardware.catalogue import catalogue
 from advisor.hardware.gpu_state import BrokenGpu, GpuProcess, LiveGpu
-from advisor.plan.comparison import compare
-from advisor.plan.copies_search import copies_that_pay
-from advisor.plan.fleet_terms import FleetTerms
+from advisor.hardware.gpus import catalogue
+from advisor.plan.copies import copies_that_pay
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.objectives import FleetTerms
 from advisor.plan.ranking import ranked
-from advisor.prediction.interval import Interval
-from advisor.report import units
-from advisor.report.answer_text import answer
-from advisor.report.comparison_text import comparison_report
-from advisor.report.copies_text import copies_report
-from advisor.report.fleet_text import fleet_report
-from advisor.report.forecast_text import forecast_report
-from advisor.report.listing_text import gpus_table, live_lines, profiles_table
-from advisor.report.plan_tables import plan_commands, plans_report
-from advisor.report.sharing_words import explained, shortened
+from advisor.plan.reasons import compare
+from advisor.prediction.prediction import Interval
+from advisor.report import format as units
+from advisor.report.comparison import comparison_report
+from advisor.report.copies import copies_report
+from advisor.report.fleet import fleet_report
+from advisor.report.forecast import forecast_report
+from advisor.report.format import explained, shortened
+from advisor.report.lists import gpus_table, live_lines, profiles_table
+from advisor.report.recommendation import answer, plan_commands, plans_report
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

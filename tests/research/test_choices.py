@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.validate.panels import panels
+from advisor.learn.regret import panels
 from research.choices import followed, recommended, recommended_section
 from research.steps import other_hosts, other_hosts_sentence, other_hosts_text
 from tests.validate.test_regret import PAIR, evaluation, ran

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.fit_model import fit
-from advisor.prediction.fit.observation import MeasuredGpu
-from advisor.prediction.fit.replay_cache import ReplayCache
+from advisor.hardware.gpus import gpu
+from advisor.learn.evaluate import families_of, of_pace, select
+from advisor.learn.fit import fit
+from advisor.learn.observations import MeasuredGpu, ReplayCache
+from advisor.learn.scores import compare, profiles_of
 from advisor.prediction.predictor import Predictor
-from advisor.validate.predicted_and_measured import compare, profiles_of
-from advisor.validate.selection import families_of, of_pace, select
-from advisor.validate.validate import compared
+from advisor.validate import compared
 from advisor.workload.writing import append_run, profile_text, write_whole
 from research import report
 from research.figures import (

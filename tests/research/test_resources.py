@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.fit.memory_fit import Trial
+from advisor.hardware.gpus import gpu
+from advisor.learn.memory_power import Trial
 from advisor.prediction.memory import Need
-from advisor.workload.measured import Memory
+from advisor.workload.profile import Memory
 from research import memory
 from research.whole_jobs import (
     RECOMMENDED,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.api import Advisor
-from advisor.prediction.host_transfer import on_host
+from advisor.prediction.host import on_host
 from advisor.workload.store import NO_CALIBRATION
 from research.studies import (
     FILE,

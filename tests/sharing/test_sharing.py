@@ -18,7 +18,7 @@ from advisor.sharing import (
     Serial,
     parse_sharing,
 )
-from advisor.sharing.traversal import check_count, mps_servers, restricted, running_together
+from advisor.sharing.groups import check_count, mps_servers, restricted, running_together
 
 LIMITS = st.integers(1, 100).map(float)
 INSTANCES = st.builds(

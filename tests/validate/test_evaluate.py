@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.interval import Interval
-from advisor.validate.entries import entries_text, score_entries
-from advisor.validate.evaluate import Evaluation, evaluate
-from advisor.validate.noise_and_coverage import coverage_of, noise_of
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.score_tables import evaluation_document
-from advisor.validate.scoreboard import scoreboard, scores_of
+from advisor.hardware.gpus import gpu
+from advisor.learn.entries import entries_text, score_entries
+from advisor.learn.evaluate import Evaluation, evaluate
+from advisor.learn.regret import scoreboard, scores_of
+from advisor.learn.scores import JobComparison, RunComparison, coverage_of, noise_of
+from advisor.prediction.prediction import Interval
+from advisor.report.scores import evaluation_document
 from tests import synthetic
 from tests.validate.campaign import NAMES, PROFILES, advised_campaign, campaign
 

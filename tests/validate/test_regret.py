@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.interval import Interval
-from advisor.sharing import Mps, Naive, Serial, parse_sharing
-from advisor.validate.baselines import (
+from advisor.hardware.gpus import gpu
+from advisor.learn.baselines import (
     CHOOSERS,
     UNFITTED,
     Offer,
@@ -16,11 +14,11 @@ from advisor.validate.baselines import (
     fair_share,
     summed_utilisation,
 )
-from advisor.validate.evaluate import Evaluation, evaluate
-from advisor.validate.panels import panels
-from advisor.validate.predicted_and_measured import JobComparison, RunComparison
-from advisor.validate.regret import regret_document
-from advisor.validate.scoreboard import scoreboard
+from advisor.learn.evaluate import Evaluation, evaluate
+from advisor.learn.regret import panels, regret_document, scoreboard
+from advisor.learn.scores import JobComparison, RunComparison
+from advisor.prediction.prediction import Interval
+from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from tests import synthetic
 from tests.fitted import fit
 from tests.validate.campaign import PROFILES as CAMPAIGN

@@ -7,28 +7,15 @@ import pytest
 from rich.console import Console
 
 from advisor import Advisor, recommend
+from advisor.advised import choose, keep, run_plans, store_file, validate_file
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
-from advisor.hardware.catalogue import gpu
-from advisor.measure.shared.planned_run import PlannedRun
-from advisor.prediction.interval import Interval
-from advisor.prediction.mix_prediction import JobPrediction, MixPrediction
+from advisor.hardware.gpus import gpu
+from advisor.measure.run_list import PlannedRun
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Mps, Naive, Serial
-from advisor.validate.advised import (
-    choose,
-    keep,
-    run_plans,
-    store_file,
-    validate_file,
-)
-from advisor.validate.validate import (
-    Validation,
-    check,
-    compared,
-    compared_as_ranked,
-    validation_table,
-)
-from advisor.workload.named_workloads import workload
-from advisor.workload.stored_runs import read_runs
+from advisor.validate import Validation, check, compared, compared_as_ranked, validation_table
+from advisor.workload.catalogue import workload
+from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
 from tests.measure.calibrate.recorded import calibration

@@ -9,10 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.prediction.model_file import load_model
-from advisor.workload.gpu_side import GpuSide, Operator, OperatorTime
-from advisor.workload.staleness import Present, present_of, stale_profiles
+from advisor.hardware.gpus import gpu
+from advisor.prediction.model import load_model
+from advisor.workload.calibration import (
+    GpuSide,
+    Operator,
+    OperatorTime,
+    Present,
+    present_of,
+    stale_profiles,
+)
 from advisor.workload.store import load_calibration, model_path, read_calibration
 from advisor.workload.writing import calibration_text
 from tests import synthetic

@@ -9,8 +9,7 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.workload.documents import MOST_TOML_BYTES, read_toml
-from advisor.workload.files import MOST_BYTES, read_bytes
+from advisor.workload.reading import MOST_BYTES, MOST_TOML_BYTES, read_bytes, read_toml
 from advisor.workload.writing import append_line, writable, writable_folder, write_whole
 
 

@@ -6,11 +6,16 @@ from functools import partial
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.workload.job import Arrival, Job
-from advisor.workload.job_count import MAX_JOBS
-from advisor.workload.job_file import read_arrivals, read_jobs
-from advisor.workload.job_words import parse_jobs
-from advisor.workload.secret_names import masked_words, secret_options
+from advisor.workload.job import (
+    MAX_JOBS,
+    Arrival,
+    Job,
+    masked_words,
+    parse_jobs,
+    read_arrivals,
+    read_jobs,
+    secret_options,
+)
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text

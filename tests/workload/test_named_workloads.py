@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import UnknownName
-from advisor.workload.named_workloads import TASKS, workload, zoo
-from advisor.zoo.optimizers import optimizer_for
-from advisor.zoo.recipe import recipe_of
+from advisor.workload.catalogue import TASKS, workload, zoo
+from advisor.zoo.recipes import recipe_of
+from advisor.zoo.task import optimizer_for
 
 ROOT = Path(__file__).parents[2]
 LISTED = tomllib.loads((ROOT / "benchmarks" / "workloads.toml").read_text())

@@ -6,17 +6,16 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
-from advisor.hardware.catalogue import gpu
-from advisor.measure.shared.strict_record import record
-from advisor.prediction.fit.observation import shared_runs
-from advisor.validate.selection import of_pace
-from advisor.workload.documents import REMOVED_FIELDS, parse_json, read_json, read_toml
+from advisor.hardware.gpus import gpu
+from advisor.learn.evaluate import of_pace
+from advisor.learn.observations import shared_runs
+from advisor.measure.strict_record import record
 from advisor.workload.profile import PartSeconds, Profile
+from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
 from advisor.workload.spec import Workload
-from advisor.workload.store import read_profile
-from advisor.workload.stored_runs import read_runs
+from advisor.workload.store import read_profile, read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
 from tests import synthetic
 from tests.validate.whole_jobs import LONG, SHORT, whole

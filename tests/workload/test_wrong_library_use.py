@@ -5,7 +5,7 @@ import pytest
 from advisor import Advisor, Job
 from advisor.errors import InvalidInput
 from advisor.plan.admission import AdmissionLimits
-from advisor.timeline.simulate import Fleet
+from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
 
 RESNET = "resnet26-cifar10-bs128"

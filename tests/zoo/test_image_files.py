@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from advisor.errors import InvalidInput
-from advisor.workload.named_workloads import workload
-from advisor.zoo.image_files import ImageFiles, found_images
-from advisor.zoo.recipe import recipe_of
+from advisor.workload.catalogue import workload
+from advisor.zoo.images import ImageFiles, found_images
+from advisor.zoo.recipes import recipe_of
 from advisor.zoo.task import build
 
 SIZES = ((40, 30), (64, 64), (20, 50))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from advisor.errors import InvalidInput
-from advisor.workload.named_workloads import TIMM, workload
+from advisor.workload.catalogue import TIMM, workload
 from advisor.zoo import task
 from advisor.zoo.examples import (
     Clicks,
@@ -20,11 +20,10 @@ from advisor.zoo.examples import (
     Spans,
     Vectors,
 )
-from advisor.zoo.networks.graph_network import MOLECULES, GraphConvolution, GraphNetwork
-from advisor.zoo.networks.language import TOY, LanguageModel, MaskedLanguageModel
-from advisor.zoo.optimizers import optimizer_of
-from advisor.zoo.recipe import recipe_of
-from advisor.zoo.task import build
+from advisor.zoo.language import TOY, LanguageModel, MaskedLanguageModel
+from advisor.zoo.recipes import recipe_of
+from advisor.zoo.tables import MOLECULES, GraphConvolution, GraphNetwork
+from advisor.zoo.task import build, optimizer_of
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,7 @@
 
 from dataclasses import replace
 
-from advisor.workload.machine_calibration import (
-    Calibration,
-    Contexts,
-    HostCheck,
-    LimitedContext,
-    Switching,
-)
+from advisor.workload.calibration import Calibration, Contexts, HostCheck, LimitedContext, Switching
 from tests import synthetic
 
 

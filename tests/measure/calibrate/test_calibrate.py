@@ -12,16 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure.calibrate_command import host_checks, run
-from advisor.measure.gpu_side_sweep import sweep, sweep_verbs
-from advisor.measure.host_now import host_now
-from advisor.measure.operator_calls import operator_call
-from advisor.measure.process.claimed_device import Device, Meter
-from advisor.measure.process.tenants import tenants_on
-from advisor.measure.process.windows import Schedule
-from advisor.measure.process.worker import TenantSetup
-from advisor.measure.switching import TimedKernels, switching_of
-from advisor.workload.gpu_side import Operator
+from advisor.measure.calibrate import host_checks, host_now, run_calibrate
+from advisor.measure.device import Device, Meter
+from advisor.measure.gpu_side import TimedKernels, operator_call, sweep, sweep_verbs, switching_of
+from advisor.measure.tenants import tenants_on
+from advisor.measure.windows import Schedule
+from advisor.measure.worker import TenantSetup
+from advisor.workload.calibration import Operator
 from advisor.workload.store import read_calibration
 from tests import shelf
 from tests.measure.shared.real_command import HIDE
@@ -84,18 +81,18 @@ def test_a_host_is_calibrated_where_only_torch_and_timm_are_installed(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(HIDE)
     with TemporaryDirectory(dir="/tmp") as temporary:
         path = {"PYTHONPATH": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "data")}
-        words = [sys.executable, "-m", "advisor.calibration", "--device", "cpu"]
+        words = [sys.executable, "-m", "advisor.measure", "calibrate", "--device", "cpu"]
         environment = os.environ | {"TMPDIR": temporary} | path
         subprocess.run(words, env=environment, timeout=PATIENCE_S, check=True)
         assert os.listdir(temporary) == []  # noqa: PTH208
     found = read_calibration(tmp_path / "data" / "advisor" / "calibrations" / "cpu.json")
     assert (found.gpu, found.contexts, found.switching) == ("cpu", None, ())
-    assert found.provenance.command == "python -m advisor.calibration --device cpu"
+    assert found.provenance.command == "python -m advisor.measure calibrate --device cpu"
 
 
 @pytest.mark.parametrize("words", [("--gpu", "h200-141gb"), ("--gpu-side",)])
 def test_what_a_cpu_cannot_be_calibrated_for_is_wrong_use(words, capsys):
-    code, said = refused(run, ["--device", "cpu", *words], capsys)
+    code, said = refused(run_calibrate, ["--device", "cpu", *words], capsys)
     assert (code, words[0] in said) == (2, True)
 
 

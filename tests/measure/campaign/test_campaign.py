@@ -11,10 +11,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.campaign.campaign_command import run
-from advisor.measure.campaign.campaign_file import Count, read_campaign
-from advisor.workload.store import read_profile
-from advisor.workload.stored_runs import read_runs
+from advisor.measure.campaign import run_campaign
+from advisor.measure.draw import Count, read_campaign
+from advisor.workload.store import read_profile, read_runs
 from tests.measure.campaign.plans import OF_A_GPU, PLAN, written
 from tests.measure.shared.real_command import HIDE, Started
 from tests.refusals import refused
@@ -22,7 +21,7 @@ from tests.waiting import PATIENCE_S
 
 
 class Campaign(Started):
-    """``python -m advisor.campaign`` with two runners that share the CPU.
+    """``python -m advisor.measure campaign`` with two runners that share the CPU.
 
     Args:
         folder: As `Started` has it.
@@ -33,7 +32,9 @@ class Campaign(Started):
         self.out, self.profiles = Path(folder) / "out", Path(folder) / "profiles"
         files = ("--out", self.out, "--profiles", self.profiles)
         path = written(Path(folder), plan)
-        super().__init__(folder, "-m", "advisor.campaign", path, *files, "--devices", "cpu,cpu")
+        super().__init__(
+            folder, "-m", "advisor.measure", "campaign", path, *files, "--devices", "cpu,cpu"
+        )
 
     def runs(self):
         """All runs in the folder."""
@@ -90,7 +91,7 @@ def runners(command):
     return [
         pid
         for pid in command.processes()
-        if b"advisor.measure.campaign.runner:serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"advisor.measure.campaign_runner:serve" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
 
 
@@ -109,7 +110,7 @@ def test_a_campaign_runs_where_only_torch_and_timm_are_and_does_nothing_twice(ca
     assert {len(run.tenants[0].windows) for run in runs if run.shows_pace} == {3}
     busy, idle = (next(r for r in runs if r.id.endswith(end)) for end in ("-busy", "-idle"))
     assert busy.provenance.command == idle.provenance.command
-    assert idle.provenance.command.startswith("python -m advisor.campaign plan.toml")
+    assert idle.provenance.command.startswith("python -m advisor.measure campaign plan.toml")
     shared.assert_nothing_is_left()
 
     code, said = shared.finish()
@@ -160,7 +161,7 @@ def test_however_a_campaign_is_ended_nothing_of_it_stays(campaign, how):
 )  # fmt: skip
 def test_words_that_make_no_sense_are_wrong_use(tmp_path, words, capsys):
     files = ("--out", tmp_path / "out", "--profiles", tmp_path / "profiles")
-    code, said = refused(run, [written(tmp_path, PLAN), *files, *words], capsys)
+    code, said = refused(run_campaign, [written(tmp_path, PLAN), *files, *words], capsys)
     assert (code, words[-2] in said) == (2, True)
 
 

@@ -11,18 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign.campaign_file import Count, read_campaign
-from advisor.measure.campaign.crew import Crew
-from advisor.measure.campaign.draw import drawn_plans, idle_twin
-from advisor.measure.campaign.drawn_list import plan_entry, write_list
-from advisor.measure.campaign.ledger import CampaignProgress, Ledger
-from advisor.measure.campaign.steadiness import Steadiness
-from advisor.measure.campaign.task_queue import TaskQueue
-from advisor.measure.shared.planned_run import PlannedMix
-from advisor.measure.shared.run_list_file import read_plans
+from advisor.measure.campaign import Crew, TaskQueue
+from advisor.measure.campaign_runner import CampaignProgress, Ledger, Steadiness
+from advisor.measure.draw import (
+    Count,
+    drawn_plans,
+    idle_twin,
+    plan_entry,
+    read_campaign,
+    write_list,
+)
+from advisor.measure.run_list import PlannedMix, read_plans
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.named_workloads import workload
-from advisor.workload.stored_runs import read_runs
+from advisor.workload.catalogue import workload
+from advisor.workload.store import read_runs
 from tests import synthetic
 from tests.measure.campaign.plans import OF_A_GPU, written
 

@@ -10,16 +10,15 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from advisor.hardware import gpu_health as health_of
-from advisor.hardware.gpu_health import gpu_health, time_slice_in
+from advisor.hardware import nvml as health_of
 from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.mps import MpsProcess
-from advisor.measure.doctor import doctor_command
-from advisor.measure.doctor import host_health as host_health_of
-from advisor.measure.doctor.findings import host_findings
-from advisor.measure.doctor.gpu_findings import gpu_findings
-from advisor.measure.doctor.host_health import HostHealth, host_health
+from advisor.hardware.nvml import gpu_health, time_slice_in
+from advisor.measure import doctor as doctor_command
+from advisor.measure import host_health as host_health_of
+from advisor.measure.doctor import gpu_findings, host_findings
+from advisor.measure.host_health import HostHealth, host_health
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 
@@ -199,12 +198,12 @@ def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(monkeypa
     wrong = replace(HOST, shm_mib=64.0, administrator=False, mps=(STRANGER,))
     monkeypatch.setattr(doctor_command, "host_health", lambda: wrong)
     monkeypatch.setattr(doctor_command, "live_gpus", tuple)
-    assert doctor_command.run(["--json"]) == 4
+    assert doctor_command.run_doctor(["--json"]) == 4
     document = json.loads(capsys.readouterr().out)
     assert document["blocked"]
     assert [each["severity"] for each in document["findings"]] == ["blocks", "spoils", "note"]
     monkeypatch.setattr(doctor_command, "host_health", lambda: replace(wrong, mps=()))
-    assert doctor_command.run([]) == 0
+    assert doctor_command.run_doctor([]) == 0
 
 
 def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
@@ -216,7 +215,7 @@ def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
     monkeypatch.setattr(doctor_command, "host_health", lambda: HOST)
     assert live_gpu(0).processes == (GpuProcess(os.getpid(), 1024.0),)
-    assert doctor_command.run([]) == 4
+    assert doctor_command.run_doctor([]) == 4
     said = capsys.readouterr().out
     assert f"GPU 0: process {os.getpid()} of {Path('/proc/self').owner()} uses it" in said
     assert "GPU 1" not in said
@@ -227,7 +226,7 @@ def test_it_runs_in_environments_that_hold_little_else():
     code = (
         "import sys\n"
         f"for name in {blocked!r}: sys.modules[name] = None\n"
-        "from advisor.doctor import main\nsys.exit(main(['--json']))"
+        "from advisor.measure.__main__ import main\nsys.exit(main(['doctor', '--json']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode in (0, 4), done.stderr

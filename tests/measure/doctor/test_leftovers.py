@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from advisor.measure.doctor.leftovers import leftover_findings
-from advisor.measure.process import scratch_folders
-from advisor.measure.process.scratch_folders import FOLDER_PREFIX
-from advisor.measure.process.script_processes import MARK as SCRIPT_MARK
-from advisor.measure.process.state_files import boot_id
+from advisor.measure import process as scratch_folders
+from advisor.measure.doctor import leftover_findings
+from advisor.measure.process import FOLDER_PREFIX
+from advisor.measure.process import MARK as SCRIPT_MARK
+from advisor.measure.state_files import boot_id
 from advisor.run import undo_left
 from tests.waiting import PATIENCE_S
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure.process import hook_folder
-from advisor.measure.process.script_folder import made_beside, unlinked
-from advisor.measure.process.script_hook import ScriptHook
+from advisor.measure import hook as hook_folder
+from advisor.measure.hook import ScriptHook
+from advisor.measure.script import made_beside, unlinked
 
 
 class Counting(ScriptHook):

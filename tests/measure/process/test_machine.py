@@ -12,12 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.measure.process.claimed_device import Device, host_cpu
-from advisor.measure.process.cores import allowed_cores, cores_of_each, spare_cores, split_cores
-from advisor.measure.process.provenance import Origin, command_line
-from advisor.measure.process.run_locks import gpu_lock, sweep_locks
-from advisor.measure.process.scratch_folders import scratch_folder, sweep_folders
-from advisor.measure.process.script_processes import MARK
+from advisor.hardware.host_cores import allowed_cores, cores_of_each, spare_cores, split_cores
+from advisor.measure.device import Device, Origin, command_line, host_cpu
+from advisor.measure.process import MARK, gpu_lock, scratch_folder, sweep_folders, sweep_locks
 from tests.waiting import PATIENCE_S
 
 needs = st.lists(st.integers(1, 4), min_size=1, max_size=8)
@@ -69,8 +66,8 @@ def test_threads_of_one_physical_core_stay_together():
 
 HOLD = """
 import sys, time
-from advisor.measure.process.run_locks import gpu_lock
-from advisor.measure.process.scratch_folders import scratch_folder
+from advisor.measure.process import gpu_lock
+from advisor.measure.process import scratch_folder
 with gpu_lock(sys.argv[1], "python -m holder"), scratch_folder() as folder:
     print(folder, flush=True)
     time.sleep(600)
@@ -142,9 +139,9 @@ def test_scripts_of_a_killed_run_are_ended(holder):
 def test_a_command_is_recorded_without_paths_and_values_of_variables():
     words = ["/home/ann/secret/plans.json", "--out", "../runs.jsonl", "--env", "TOKEN=hush",
              "--env=KEY=hush", "--", "python", "a.py", "x=3"]  # fmt: skip
-    assert command_line("advisor.profiling", words) == (
-        "python -m advisor.profiling plans.json --out runs.jsonl --env TOKEN=... --env=KEY=... "
-        "-- python a.py x=3"
+    assert command_line("profile", words) == (
+        "python -m advisor.measure profile plans.json --out runs.jsonl --env TOKEN=... "
+        "--env=KEY=... -- python a.py x=3"
     )
 
 

@@ -9,10 +9,9 @@ import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.mps import mps_processes
-from advisor.measure.process.claimed_device import Device, refuse_strangers
-from advisor.measure.process.mps_daemon import MpsDaemon
-from advisor.measure.process.mps_session import mps_session_on, tenant_environments
-from advisor.measure.process.process_ends import end_mps_within, mps_within
+from advisor.measure.device import Device, refuse_strangers
+from advisor.measure.mps import MpsDaemon, mps_session_on, tenant_environments
+from advisor.measure.process import end_mps_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in
 from tests.measure.process.disguise import stranger

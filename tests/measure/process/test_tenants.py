@@ -9,13 +9,11 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.process.printed_output import telling_line
-from advisor.measure.process.script_processes import scripts_within, session_members
-from advisor.measure.process.tenant_handle import Ended
-from advisor.measure.process.tenants import ask_all, tenants_on
-from advisor.measure.process.worker import TenantSetup, without_mps
-from advisor.measure.solo.profiling_verbs import profiling_verbs
-from advisor.workload.named_workloads import workload
+from advisor.measure.process import scripts_within, session_members, telling_line
+from advisor.measure.tenants import ask_all, tenants_on
+from advisor.measure.windows import profiling_verbs
+from advisor.measure.worker import Ended, TenantSetup, without_mps
+from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import scripts
 from tests.measure.process.odd_verbs import odd_verbs

@@ -10,15 +10,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.shared.bench import planned_processes
-from advisor.measure.shared.planned_run import PlannedRun, mixes_of
-from advisor.measure.shared.run_list import main
-from advisor.measure.shared.run_list_file import read_plans
-from advisor.measure.shared.strict_record import record
+from advisor.measure.run_list import PlannedRun, mixes_of, read_plans
+from advisor.measure.shared_run import planned_processes, run_list
+from advisor.measure.strict_record import record
 from advisor.sharing import Mps, Naive
-from advisor.workload.named_workloads import workload
+from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
-from advisor.workload.stored_runs import read_runs
+from advisor.workload.store import read_runs
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import HIDE, Command
 from tests.refusals import refused
@@ -80,7 +78,7 @@ def test_mixes_and_whole_jobs_run_where_only_torch_and_timm_are_installed(comman
     assert all(len(tenant.cores) == 1 for tenant in pair.tenants)
     assert (pair.mps_clients, pair.power_w, pair.counters) == (0, None, None)
     assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
-    assert pair.provenance.command.startswith("python -m advisor.collocation plans.json --out")
+    assert pair.provenance.command.startswith("python -m advisor.measure runs plans.json --out")
 
     done = together.completion
     assert (together.ok, together.shows_pace, done.energy_j) == (True, False, None)
@@ -258,5 +256,5 @@ def test_a_file_that_holds_no_plans_for_this_device_is_refused(read, tmp_path):
 def test_what_a_cpu_cannot_do_is_wrong_use(command, capsys):
     for one in (command(mix("a"), gpu="h200-141gb"), command(mix("a", "mps"))):
         words = [one.plans, "--out", one.out, "--device", "cpu"]
-        code, said = refused(main, words, capsys)
+        code, said = refused(run_list, words, capsys)
         assert (code, "CPU" in said or "cpu" in said) == (2, True)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from advisor.measure.solo.from_numbers import run
+from advisor.measure.profile_command import run_from_numbers
 from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
@@ -31,7 +31,16 @@ def home(tmp_path, monkeypatch):
 
 
 def test_what_the_options_set_is_what_is_written(tmp_path):
-    command = (sys.executable, "-m", "advisor.profiling", *WORDS, *REST, "--out", tmp_path / "out")
+    command = (
+        sys.executable,
+        "-m",
+        "advisor.measure",
+        "profile",
+        *WORDS,
+        *REST,
+        "--out",
+        tmp_path / "out",
+    )
     subprocess.run(command, check=True, timeout=PATIENCE_S)
     path = tmp_path / "out" / "my-job.json"
     assert path.read_text() == minimal_text(KNOWN)
@@ -39,7 +48,7 @@ def test_what_the_options_set_is_what_is_written(tmp_path):
 
 
 def test_without_a_folder_it_goes_where_every_command_finds_it(home):
-    assert run([*WORDS, "--examples-per-epoch", "640"]) == 0
+    assert run_from_numbers([*WORDS, "--examples-per-epoch", "640"]) == 0
     found = load_profile("my-job", "a100-40gb")
     assert (found.power_w, found.busy_share) == (None, None)
     assert found.epoch_s == pytest.approx(1.2)
@@ -47,13 +56,13 @@ def test_without_a_folder_it_goes_where_every_command_finds_it(home):
 
 
 def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, capsys):
-    run(WORDS)
-    run([*WORDS, "--step-s", "0.2"])
+    run_from_numbers(WORDS)
+    run_from_numbers([*WORDS, "--step-s", "0.2"])
     path = home / "my-job.json"
     assert read_profile(path).step_s == 0.2
     whole = profile_text(synthetic.profile())
     path.write_text(whole)
-    code, said = refused(run, WORDS, capsys)
+    code, said = refused(run_from_numbers, WORDS, capsys)
     assert (code, "--name" in said, path.read_text()) == (2, True, whole)
 
 
@@ -70,17 +79,17 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
     ],
 )  # fmt: skip
 def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(changes, remedy, home, capsys):
-    code, said = refused(run, [*WORDS, *changes], capsys)
+    code, said = refused(run_from_numbers, [*WORDS, *changes], capsys)
     assert (code, remedy in said, home.exists()) == (2, True, False), said
 
 
 def test_a_number_that_every_answer_needs_is_required(capsys):
-    code, said = refused(run, WORDS[:-2], capsys)
+    code, said = refused(run_from_numbers, WORDS[:-2], capsys)
     assert (code, "--memory-mib" in said) == (2, True)
 
 
 def test_the_gpu_may_be_the_one_that_the_environment_names(home, monkeypatch):
     monkeypatch.setenv("ADVISOR_GPU", "a100-40gb")
     at = WORDS.index("--gpu")
-    assert run([*WORDS[:at], *WORDS[at + 2 :]]) == 0
+    assert run_from_numbers([*WORDS[:at], *WORDS[at + 2 :]]) == 0
     assert (home / "my-job.json").exists()

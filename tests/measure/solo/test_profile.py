@@ -11,16 +11,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from advisor.measure.process.claimed_device import Device
-from advisor.measure.process.mps_session import MpsSession
-from advisor.measure.process.trainable import trained
-from advisor.measure.process.worker import TenantState
-from advisor.measure.solo import mps_probe as probing
-from advisor.measure.solo.mps_probe import LIMITS_PCT, ProbedJob, mps_probe
-from advisor.measure.solo.profile_command import run
-from advisor.measure.solo.profiling_verbs import issue, train
-from advisor.measure.solo.solo_pace import Stopwatch, is_steady
-from advisor.workload.named_workloads import workload
+from advisor.measure import pace as probing
+from advisor.measure.device import Device
+from advisor.measure.mps import MpsSession
+from advisor.measure.pace import LIMITS_PCT, ProbedJob, Stopwatch, is_steady, mps_probe
+from advisor.measure.profile_command import run_profile
+from advisor.measure.windows import issue, train
+from advisor.measure.worker import TenantState, trained
+from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
 from advisor.zoo.task import build
@@ -34,9 +32,9 @@ QUICK = ("--device", "cpu", "--no-probe")
 
 @pytest.fixture
 def command():
-    """``python -m advisor.profiling``; a short path, since sockets go there."""
+    """``python -m advisor.measure profile``; a short path, since sockets go there."""
     with TemporaryDirectory(dir="/tmp") as folder:
-        started = Started(folder, "-m", "advisor.profiling")
+        started = Started(folder, "-m", "advisor.measure", "profile")
         yield started
         started.clear()
 
@@ -62,7 +60,7 @@ def test_a_batch_with_wrong_names_profiles_the_others_where_only_torch_and_timm_
     assert (profile.power_w, profile.energy_j, profile.counters) == (None,) * 3
     assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
     assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
-    assert profile.provenance.command.startswith("python -m advisor.profiling mlp-toy-bs32")
+    assert profile.provenance.command.startswith("python -m advisor.measure profile mlp-toy-bs32")
     again = command.finish("mlp-toy-bs32", "--skip-existing", "--out", str(out), *QUICK)
     assert again == (0, "")
     command.assert_nothing_is_left()
@@ -100,13 +98,13 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
 )  # fmt: skip
 def test_words_that_make_no_sense_are_wrong_use_with_a_remedy(words, remedy, tmp_path, capsys):
     options = ["--device", "cpu", "--out", tmp_path]
-    code, said = refused(run, [*options, *words], capsys)
+    code, said = refused(run_profile, [*options, *words], capsys)
     assert (code, remedy in said) == (2, True), said
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_that_watches_a_measurement_does_not_load_torch():
-    code = "import sys, advisor.measure.solo.profile_command; sys.exit('torch' in sys.modules)"
+    code = "import sys, advisor.measure.profile_command; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -10,23 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError
-from advisor.hardware.catalogue import catalogue
-from advisor.measure.process.trainable import trained
-from advisor.measure.solo.chrome_trace import kernel_class, steps_of_trace
-from advisor.measure.solo.profiling_verbs import recorded
-from advisor.measure.solo.recorded_window import cut, repeating
-from advisor.measure.solo.trace_events import MARK
-from advisor.measure.solo.traced_step import (
+from advisor.hardware.gpus import catalogue
+from advisor.hardware.sm_limits import resident_blocks, sm_limits
+from advisor.measure.trace import (
+    MARK,
     QUEUE_FREE_LAUNCHES,
     Phase,
     TracedStep,
+    cut,
+    kernel_class,
     kernel_trace,
     median_step,
     phases_without_waits,
-    resident_blocks,
-    sm_limits,
+    repeating,
+    steps_of_trace,
 )
-from advisor.workload.named_workloads import workload
+from advisor.measure.windows import recorded
+from advisor.measure.worker import trained
+from advisor.workload.catalogue import workload
 from advisor.workload.store import load_profile
 from advisor.zoo.task import build
 

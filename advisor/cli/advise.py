@@ -1,0 +1,483 @@
+"""``advisor export``: writes a plan as a file for the tool that applies it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.options import (
+    AsJson,
+    By,
+    Files,
+    Given,
+    GpuKey,
+    JobFile,
+    Jobs,
+    Named,
+    PowerCap,
+    apart,
+    given_in,
+    grouped,
+    needs,
+    to_write,
+)
+from advisor.cli.output import aside, show_found, show_text, warn
+from advisor.errors import InvalidInput, counted
+from advisor.hardware import DEFAULT_GPU
+from advisor.launch import ExportFormat
+from advisor.plan import MOST_GPUS
+from advisor.simulation import Policy
+
+if TYPE_CHECKING:
+    from advisor.api import Advisor
+    from advisor.launch.launch_plan import LaunchPlan
+    from advisor.launch.plan_file import SavedPlan
+    from advisor.plan import ObjectiveName
+    from advisor.prediction.prediction import MixPrediction
+    from advisor.sharing import Sharing
+    from advisor.simulation.simulate import Fleet, Simulation
+    from advisor.workload.job import Arrival, Job
+
+    pass
+
+
+_Sharing = Annotated[
+    str,
+    typer.Option(
+        help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
+        "the jobs' numbers: mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], "
+        "naive[1,2];mps[3]."
+    ),
+]
+
+
+@grouped
+def predict(
+    *,
+    sharing: _Sharing = "mps",
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what the JOBs do under one way of sharing.
+
+    Their pace, memory and power.
+    """
+    from advisor.report.documents import forecast_document
+    from advisor.report.forecast import forecast_report
+
+    advisor = files.advisor(gpu, power_cap)
+    found = advisor.predict(named.chosen(advisor), sharing)
+    warn(found.standing.doubts)
+    show_found(found, as_json, forecast_report, forecast_document)
+
+
+_Plan = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN",
+        help="A sharing as `predict` takes it, or a FILE.json that `export` wrote.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The two plans to compare."""
+
+    first: _Plan
+    second: _Plan
+
+
+@grouped
+def explain(
+    context: typer.Context,
+    pair: _Pair,
+    *,
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two PLANs for the JOBs.
+
+    What changes for each job, why, and whether that is more than our error.
+
+    For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
+
+    What a power cap does: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
+    """
+    from advisor.launch.plan_file import SavedPlan, plan_named
+    from advisor.report.comparison import comparison_document, comparison_report
+
+    for word in (pair.first, pair.second):
+        if _is_job(word, files.profiles):
+            raise InvalidInput(f"two PLANs come before the JOBs: advisor explain naive mps {word}")
+    plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
+    if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
+        planned = _planned(read, gpu, given_in(context))
+        advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs
+    else:
+        advisor = files.advisor(gpu, power_cap)
+        jobs = named.chosen(advisor)
+    found = advisor.compare(plans, jobs, objective)
+    warn(found.plans[0].standing.doubts)
+    show_found(found, as_json, comparison_report, comparison_document)
+
+
+def _planned(read: "Sequence[SavedPlan]", gpu: str, given: Given) -> "SavedPlan":
+    """The plan whose jobs and GPU those of all plan files are; checks the options against it."""
+    from advisor.launch.plan_file import check_gpu_of_plan, of_the_same_jobs
+
+    given = given | {"plan": "a plan file"}
+    apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
+    if len(read) == 2 and all(each.power_cap_w for each in read):
+        apart(given, "plan", ("power_cap",), "both plans have caps of their own.")
+    planned = of_the_same_jobs(read)
+    check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
+    return planned
+
+
+def _is_job(word: str, folder: Path | None) -> bool:
+    """Whether `word` is a profile's name, with copies or without."""
+    from advisor.workload.store import profile_paths, profiled_gpus
+
+    name = word.partition(":")[0]
+    return any(name in profile_paths(key, folder) for key in profiled_gpus(folder))
+
+
+# Default of `--at-once` for jobs that arrive over time: more hardly ever pay.
+_AT_ONCE_IN_TRACES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Options of what is to run, and how it shares a GPU."""
+
+    jobs: Jobs = None
+    job_file: JobFile = None
+    trace_in: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A CSV of jobs that come over time: arrival_s,job,..."),
+    ] = None
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="A plan that `export --format json` wrote, instead of JOBs."
+        ),
+    ] = None
+    sharing: Annotated[
+        str, typer.Option(help="As `predict` takes it; the next job takes a place that is free.")
+    ] = "mps"
+
+    def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
+        """The jobs with the times of their arrival; 0 for jobs without one."""
+        from advisor.workload.job import Arrival, read_arrivals
+
+        if self.trace_in:
+            return read_arrivals(self.trace_in, advisor.find_profile)
+        return tuple(map(Arrival, Named(self.jobs, self.job_file).chosen(advisor)))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """Options of the GPUs, and of the queue that feeds them."""
+
+    gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
+    policy: Annotated[
+        Policy, typer.Option(help="Which job starts next; best-fit: the one that should add most.")
+    ] = "first-come"
+    at_once: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Most jobs on a GPU at once; default: all that fit, of a trace 4."
+        ),
+    ] = None
+    price: Annotated[
+        float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="What a GPU's hour costs.")
+    ] = None
+
+    def fleet(self, gpu: str) -> "Fleet":
+        from advisor.simulation.simulate import Fleet
+
+        return Fleet(gpu, self.gpus, self.policy, self.price)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """Options of the trace to write."""
+
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev there."
+        ),
+    ] = None
+    kernels: Annotated[
+        bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")
+    ] = False
+
+    def check(self) -> None:
+        """Check that the trace can be written, before simulating for seconds."""
+        from advisor.workload.writing import writable
+
+        if self.trace:
+            writable(self.trace)
+
+    def write(self, simulation: "Simulation", advisor: "Advisor") -> None:
+        from advisor.report.simulation import trace_text
+        from advisor.workload.writing import write_whole
+
+        if self.trace:
+            ran = advisor.first_kernels(simulation) if self.kernels else ()
+            write_whole(self.trace, trace_text(simulation, ran))
+
+
+@grouped
+def simulate(
+    context: typer.Context,
+    *,
+    load: Load,
+    gpu: GpuKey = DEFAULT_GPU,
+    queue: QueueOptions,
+    traced: TraceFile,
+    power_cap: PowerCap = None,
+    files: Files,
+    as_json: AsJson = False,
+) -> None:
+    """Simulate the JOBs until the last one ends.
+
+    Times, GPU activity, memory, energy and money.
+    """
+    from advisor.report.simulation import simulation_document, simulation_report
+    from advisor.sharing import parse_sharing
+
+    given = given_in(context)
+    _check_sources(given)
+    traced.check()
+    if load.plan:
+        advisor, arrivals, sharing = _plan_to_simulate(load.plan, gpu, power_cap, files, given)
+    else:
+        advisor, sharing = files.advisor(gpu, power_cap), load.sharing
+        arrivals = load.arrivals(advisor)
+    asked = parse_sharing(sharing)
+    _check_queue(given, asked, queue)
+    at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
+    found = advisor.simulate(arrivals, asked, queue.fleet(advisor.card.key), at_once=at_once)
+    warn(found.standing.doubts)
+    traced.write(found.simulation, advisor)
+    show_found(found, as_json, simulation_report, simulation_document)
+
+
+def _check_sources(given: Given) -> None:
+    needs(given, "kernels", {"trace": "--trace FILE, where kernels are written"})
+    why = "jobs come from one of these."
+    apart(given, "trace_in", ("jobs", "job_file"), why)
+    apart(given, "plan", ("jobs", "job_file", "trace_in"), why)
+    apart(given, "plan", ("sharing",), "the plan says how its jobs share.")
+
+
+def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
+    """Check that the queue options do not contradict what `sharing` itself fixes."""
+    from advisor.sharing.groups import places_named
+
+    places = places_named(sharing)
+    if queue.at_once is not None and places > queue.at_once:
+        raise InvalidInput(
+            f"--sharing {sharing} and --at-once {queue.at_once} do not go together: the first says "
+            f"that {places} jobs run at once."
+        )
+    if "policy" in given and sharing.mode == "phases":
+        raise InvalidInput(
+            f"--sharing {sharing} and --policy {queue.policy} do not go together: the first says "
+            f"who starts next."
+        )
+
+
+def _plan_to_simulate(
+    file: Path, gpu: str, power_cap_w: float | None, files: Files, given: Given
+) -> "tuple[Advisor, tuple[Arrival, ...], str]":
+    """The advisor, jobs and sharing of a plan file; a cap given here overrides the plan's."""
+    from advisor.launch.plan_file import check_gpu_of_plan, read_plan
+    from advisor.workload.job import Arrival
+
+    planned = read_plan(file, files.profiles)
+    check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, str(file))
+    advisor = files.advisor(planned.gpu, power_cap_w or planned.power_cap_w)
+    return advisor, tuple(map(Arrival, planned.jobs)), str(planned.sharing)
+
+
+_WHY = "--objective and --rank choose a plan, and --sharing is one."
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """Options of the format, and of where to write it."""
+
+    sharing: Annotated[
+        str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
+    ] = None
+    rank: Annotated[
+        int | None,
+        typer.Option(min=1, help="Which plan of those that `recommend` ranks; default: the best."),
+    ] = None
+    form: Annotated[
+        ExportFormat,
+        typer.Option("--format", help="commands: for a shell; else for the tool of that name."),
+    ] = "commands"
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", parser=to_write, help="Where to write it; default: stdout."),
+    ] = None
+    gpus: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_GPUS, help="How many equal GPUs there are: commands, slurm or json."
+        ),
+    ] = 1
+
+    def write(self, text: str, *, runs: bool) -> None:
+        """Write the plan `text` to the file, or to stdout; `runs`: `advisor run` takes it."""
+        from advisor.workload.writing import write_whole
+
+        if self.out is None:
+            show_text(text, end="")
+            return
+        write_whole(self.out, text)
+        run = f"; advisor run {self.out} prints the script" * runs
+        aside(f"{self.out}: written{run}")
+
+
+@grouped
+def export(
+    context: typer.Context,
+    *,
+    exported: ExportOptions,
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    objective: By = "makespan",
+    power_cap: PowerCap = None,
+    files: Files,
+) -> None:
+    """Write the plan for the JOBs as a file.
+
+    Shell lines, or for MPS, MIG, Slurm, radT, or JSON. On Kubernetes, NVIDIA's GPU operator takes
+    what mig-parted does; for MPS or time-slicing set up NVIDIA's device plugin by hand.
+    """
+    from advisor.launch.exports import exported as exported_plan
+    from advisor.report.forecast import with_estimates_named
+    from advisor.workload.job import secrets_held
+
+    given = given_in(context)
+    apart(given, "sharing", ("objective", "rank"), _WHY)
+    advisor = files.advisor(gpu, power_cap)
+    jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
+    standing = advisor.standing(jobs)
+    if standing.estimated_from is not None:
+        aside(with_estimates_named(standing, ""))
+    if exported.gpus > 1:
+        apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
+        _export_of_all(advisor, jobs, objective, exported)
+        return
+    if exported.sharing is None:
+        jobs, prediction = _plan_to_export(advisor, jobs, objective, exported.rank)
+    else:
+        prediction = advisor.predict(jobs, exported.sharing).prediction
+    file = exported_plan(jobs, advisor.card, prediction, exported.form)
+    as_json = exported.form == "json"
+    refused = _refused_by_run(jobs) if as_json else ()
+    # The other formats leave variables to whoever runs them.
+    secrets = secrets_held(jobs, variables=as_json, text=file.text)
+    warn([*file.notes, *secrets, *refused])
+    exported.write(file.text, runs=as_json and not refused)
+
+
+def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
+    """Why `advisor run` would refuse a plan of `jobs`, a line each."""
+    found = []
+    for job in jobs:
+        try:
+            job.profile.workload.check_startable()
+        except InvalidInput as error:
+            found.append(str(error))
+    return tuple(f"`advisor run` will refuse this plan: {each}" for each in dict.fromkeys(found))
+
+
+def _export_of_all(
+    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", exported: ExportOptions
+) -> None:
+    """Write the plan that `recommend --gpus` finds.
+
+    Raises:
+        InvalidInput: The format is for one GPU, or for a file each, and there is no FILE.
+    """
+    from advisor.launch.commands import fleet_launch_plans
+    from advisor.launch.exports import WHOLE, json_texts, refuse_format
+    from advisor.launch.launch_plan import NOT_RUN
+    from advisor.plan.objectives import FleetTerms
+    from advisor.workload.job import secrets_held
+
+    refuse_format(exported.form)
+    each = exported.form == "json"
+    if each and exported.out is None:
+        raise InvalidInput(
+            "--format json writes a plan for each GPU: say by --out FILE.json what they are called."
+        )
+    terms = FleetTerms(objective=objective, gpus=exported.gpus)
+    plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
+    texts = json_texts(plans) if each else {0: WHOLE[exported.form](plans)}
+    warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
+    refused = _refused_by_run(jobs) if each else ()
+    warn([*secrets_held(jobs, variables=each, text="".join(texts.values())), *refused])
+    if each and exported.out:
+        _write_each(exported.out, texts, plans)
+    else:
+        exported.write(texts[0], runs=False)
+
+
+def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan]") -> None:
+    """Write plans by the index of their GPU, each to a file that is called after `out` and it."""
+    from advisor.workload.writing import write_whole
+
+    for plan, (device, text) in zip(plans, texts.items(), strict=True):
+        file = out.with_stem(f"{out.stem}-gpu{device}")
+        write_whole(file, text)
+        runs = not _refused_by_run(start.job for start in plan.starts)
+        run = f"; advisor run {file} --device {device} prints the script" * runs
+        aside(f"{file}: written{run}")
+
+
+def _plan_to_export(
+    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
+) -> "tuple[Sequence[Job], MixPrediction]":
+    """Jobs and sharing of the plan with that `rank`, or the best.
+
+    Raises:
+        InvalidInput: There is no plan of that rank.
+    """
+    from advisor.plan.objectives import FleetTerms
+    from advisor.plan.rules import EXACT_JOBS
+
+    if len(jobs) <= EXACT_JOBS:
+        plans = advisor.recommend(jobs, objective).plans
+    elif rank is None:
+        (on,) = advisor.recommend_fleet(jobs, FleetTerms(objective=objective)).on
+        return on.candidate.chosen(jobs), on.forecast.prediction
+    else:
+        raise InvalidInput(
+            f"--rank is for up to {EXACT_JOBS} jobs: for more, `advisor recommend` finds one plan, "
+            f"and without --rank that is written."
+        )
+    if (rank or 1) > len(plans):
+        raise InvalidInput(
+            f"there is no plan {rank}: `advisor recommend` ranks {counted(len(plans), 'plan')} for "
+            f"these jobs. Choose another --rank."
+        )
+    return jobs, plans[(rank or 1) - 1].prediction

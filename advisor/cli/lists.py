@@ -1,0 +1,185 @@
+"""``advisor gpus``, ``workloads``, ``profiles`` and ``layouts``: lists of what there is."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.options import AsJson, GpuKey, Profiles, to_write
+from advisor.cli.output import leave_out, show, show_found, show_json, show_text, warn
+from advisor.errors import GpuUnavailable, InvalidInput, clean
+from advisor.hardware import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from advisor.hardware.gpus import Gpu
+
+    pass
+
+
+_InUse = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with",
+        metavar="PROFILE[@START]",
+        help="An instance that exists already, e.g. 3g.71gb or 3g.71gb@4; may be repeated.",
+    ),
+]
+_Names = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Only these, e.g. 1g.18gb,2g.35gb; default: all."),
+]
+_Branch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BRANCH", help="As that driver offers it, e.g. 470; default: the one here."
+    ),
+]
+
+
+def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
+    """List the GPU models known, and the GPU at hand."""
+    from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
+    from advisor.hardware.gpus import known_gpus
+    from advisor.hardware.live_gpu import live_gpus
+    from advisor.report.lists import gpus_document, gpus_table, live_lines
+    from advisor.workload.store import profiled_gpus
+
+    found: tuple[LiveGpu | BrokenGpu, ...] = ()
+    problem = None
+    try:
+        found = live_gpus()
+    except GpuUnavailable as error:
+        problem = str(error)
+    if as_json:
+        show_json(gpus_document(known_gpus().values(), profiled_gpus(profiles), found, problem))
+        return
+    show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
+    show_text(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))
+
+
+def workloads(as_json: AsJson = False) -> None:
+    """List the workloads that can be measured by name."""
+    from advisor.report.lists import workloads_document, workloads_table
+    from advisor.workload.catalogue import zoo
+
+    show_found(zoo(), as_json, workloads_table, workloads_document)
+
+
+def profiles(
+    gpu: GpuKey = DEFAULT_GPU,
+    folder: Profiles = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also its fastest step, and when it was measured.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what was measured alone on a GPU.
+
+    Each is what a JOB can name.
+    """
+    from advisor.hardware.gpus import gpu as known
+    from advisor.report.lists import profiles_document, profiles_table
+    from advisor.workload.calibration import unsteady_profiles
+    from advisor.workload.store import sound_profiles
+
+    measured, refused = sound_profiles(known(gpu).key, folder)
+    leave_out(*refused)
+    warn(unsteady_profiles(measured.values()))
+    if as_json:
+        show_json(profiles_document(gpu, measured))
+    elif measured:
+        show(profiles_table(measured, details=details))
+    else:
+        show_text(
+            f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`. Until then, "
+            f"answers for it are estimated from what was measured elsewhere."
+        )
+
+
+_Every = Annotated[
+    bool, typer.Option("--all", help="Draw all places that the same instances may have.")
+]
+
+
+def layouts(
+    gpu: GpuKey = DEFAULT_GPU,
+    in_use: _InUse = None,
+    profiles: _Names = None,
+    driver: _Branch = None,
+    every: _Every = False,
+    as_json: AsJson = False,
+) -> None:
+    """List and draw how MIG can cut up a GPU.
+
+    Worked out from the places that each kind of instance may take.
+    """
+    from advisor.hardware.mig import (
+        instance_named,
+        placement_sets,
+        profiles_named,
+        profiles_offered,
+    )
+    from advisor.report.lists import layouts_document, layouts_report
+
+    card, branch = _offered(gpu, driver)
+    chosen = profiles_offered(card, branch)
+    if profiles is not None:
+        chosen = profiles_named(card, profiles.split(","), branch)
+    used = [instance_named(card, name) for words in in_use or () for name in words.split(",")]
+    sets = placement_sets(card, chosen, used, branch)
+    if as_json:
+        show_json(layouts_document(card, chosen, sets))
+    else:
+        show(layouts_report(card, chosen, sets, used, every=every))
+
+
+def _offered(gpu: str, driver: str | None) -> "tuple[Gpu, int | None]":
+    """The GPU with the MIG table of that driver branch, else of the driver at hand."""
+    from advisor.hardware.gpus import gpu as known
+    from advisor.hardware.live_gpu import as_offered_here
+    from advisor.hardware.mig import driver_branch
+
+    return as_offered_here(known(gpu)) if driver is None else (known(gpu), driver_branch(driver))
+
+
+class _Kind(StrEnum):
+    JOBS = "jobs"
+    CAMPAIGN = "campaign"
+    TRACE = "trace"
+
+
+_FILES = {
+    _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}"),
+    _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run"),
+    _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}"),
+}
+
+
+def init(
+    kind: Annotated[
+        _Kind, typer.Argument(help="Jobs to share a GPU, runs to measure, or jobs that arrive.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=to_write, help="Where to write it; default: its name, here."
+        ),
+    ] = None,
+) -> None:
+    """Write a file of jobs, runs or arrivals to start from.
+
+    Jobs for `--jobs`, a campaign's plan, or a trace, each with every field.
+    """
+    from importlib.resources import files
+
+    from advisor.workload.reading import is_file
+    from advisor.workload.writing import write_whole
+
+    name, example = _FILES[kind]
+    path = out or Path(name)
+    if is_file(path):
+        raise InvalidInput(f"{clean(str(path))} exists already. Choose another file with --out.")
+    text = files("advisor.workload").joinpath("templates", name).read_text(encoding="utf-8")
+    write_whole(path, text)
+    show_text(f"{clean(str(path))}: change it, then  {example.format(clean(str(path)))}")

@@ -1,0 +1,314 @@
+"""``advisor run`` and ``stop``: run plans, watch, list and end them."""
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.options import (
+    AsJson,
+    By,
+    Device,
+    Files,
+    Given,
+    GpuKey,
+    Mlflow,
+    Named,
+    Top,
+    apart,
+    given_in,
+    grouped,
+    mlflow_log,
+    to_write,
+)
+from advisor.cli.output import aside, live, show_found, show_text
+from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.hardware import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from advisor.api import Advisor
+    from advisor.plan.values import Recommendation
+    from advisor.validate import Validation
+
+    pass
+
+
+_WITHOUT_GPU = (
+    "Without one: describe the job by what its log and nvidia-smi show, `advisor profile "
+    "--from-numbers --help`, or ask about one like it that was measured, `advisor profiles`."
+)
+
+_UNCALIBRATED = (
+    "Advice needs no calibration: without one its ranges allow for slower and faster hosts."
+)
+
+AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+def as_given(words: list[str], rest: list[str]) -> list[str]:
+    """`words` and the `rest` after ``--``, such that typer passes a script's own words on."""
+    return words + rest[: words[:1] == ["profile"]] + rest
+
+
+def profile(context: typer.Context) -> None:
+    """Measure workloads, or a script of your own, alone.
+
+    With --mlflow URI, what is measured is logged to MLflow too.
+    """
+    from advisor.cli.options import profiled_and_logged
+    from advisor.measure.__main__ import main
+
+    code = profiled_and_logged(["profile", *context.args], main)
+    if code == GpuUnavailable.exit_code:
+        aside(_WITHOUT_GPU)
+    raise typer.Exit(code)
+
+
+def campaign(context: typer.Context) -> None:
+    """Measure a plan of many mixes on one or more GPUs."""
+    from advisor.measure.__main__ import main
+
+    raise typer.Exit(main(["campaign", *context.args]))
+
+
+def calibrate(context: typer.Context) -> None:
+    """Measure this machine, so that advice is for it."""
+    from advisor.measure.__main__ import main
+
+    code = main(["calibrate", *context.args])
+    if code == GpuUnavailable.exit_code:
+        aside(_UNCALIBRATED)
+    raise typer.Exit(code)
+
+
+def doctor(context: typer.Context) -> None:
+    """Say what on this machine spoils measuring or sharing.
+
+    With --undo, first undo what killed scripts and measurements left.
+    """
+    from advisor.measure.__main__ import main
+
+    words = [word for word in context.args if word != "--undo"]
+    if len(words) < len(context.args):
+        from advisor.run import undo_left
+
+        for line in undo_left():
+            aside(line)
+    raise typer.Exit(main(["doctor", *words]))
+
+
+def app(
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on localhost.")] = 8501,
+) -> None:
+    """Open the page at localhost, until Ctrl-C."""
+    from advisor.workload.reading import beside_package
+
+    server = [sys.executable, "-m", "advisor.page.serve", "run", str(beside_package("app.py"))]
+    options = {
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "server.maxUploadSize": 8,  # MiB; our largest profile has a sixth of one
+        "server.headless": "true",  # or it asks for an e-mail address at first
+        "browser.gatherUsageStats": "false",
+        "server.fileWatcherType": "none",  # it would watch every file near the package
+        "client.showErrorDetails": "none",  # a traceback belongs in the terminal
+        "client.toolbarMode": "minimal",  # or one click deploys it somewhere
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    sys.stdout.flush()
+    os.execv(sys.executable, [*server, *words])  # what ends this process then ends the page
+
+
+_Plan = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PLAN|RUN",
+        help="A JSON file of `export` or `recommend`; or a run, to watch it again.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options of how a plan is run and watched."""
+
+    apply: Annotated[bool, typer.Option("--apply", help="Start it; default: print the script.")] = (
+        False
+    )
+    list_runs: Annotated[bool, typer.Option("--list", help="List runs instead.")] = False
+    rank: Annotated[int, typer.Option(min=1, help="Which plan of a recommendation.")] = 1
+    device: Device = "0"
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Steps of each job of the zoo at most.")
+    ] = None
+    cores: Annotated[
+        str | None, typer.Option(help="Host cores for jobs, e.g. 0-15; default: all.")
+    ] = None
+    replace_instances: Annotated[
+        bool,
+        typer.Option("--replace-instances", help="Remove idle MIG instances in the way."),
+    ] = False
+    deadline: Annotated[
+        float | None, typer.Option(min=0, metavar="SECONDS", help="End the run after so long.")
+    ] = None
+    grace: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="Between asking a job to end and killing it."),
+    ] = 30.0
+    patience: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="End a job that does no step for so long."),
+    ] = None
+
+
+@grouped
+def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow = None) -> None:
+    """Run a PLAN by the script that `export` writes, or watch a RUN again.
+
+    Ctrl-C ends the jobs. They go on if this command is killed or its terminal closes. What was
+    measured is kept for `fit`.
+    """
+    from advisor.launch.plan_file import saved_plan
+    from advisor.launch.run_script import RunTerms, prepare
+    from advisor.run import WatchTerms, expected_by, listed, rehearse, run_named, start, watch
+
+    if options.list_runs:
+        show_text("\n".join(listed()) or "no runs")
+        return
+    if plan is None:
+        raise InvalidInput("name a PLAN or a RUN. `advisor run --list` lists runs.")
+    log = mlflow_log(mlflow)
+    expected, folder = None, None
+    if plan.endswith(".json") or Path(plan).is_file():
+        saved = saved_plan(Path(plan), options.rank, files.profiles)
+        advisor = files.advisor(saved.gpu, saved.power_cap_w)
+        found = advisor.predict(saved.jobs, saved.sharing).prediction
+        prepared = prepare(saved, advisor.card, found)
+        terms = RunTerms(
+            device=options.device, cores=options.cores, steps=options.steps,
+            replace_instances=options.replace_instances, grace_s=options.grace,
+        )  # fmt: skip
+        if not options.apply:
+            show_text(rehearse(prepared, terms), end="")
+            aside("nothing was started: add --apply")
+            return
+        expected = expected_by(saved, advisor)
+        folder = start(prepared, terms)
+        aside(f"run {folder.name}, in {folder}")
+    with live() as show:
+        watched = WatchTerms(
+            say=aside, show=show, deadline_s=options.deadline, patience_s=options.patience,
+            log=None if log is None else log.run,
+        )  # fmt: skip
+        code = watch(folder or run_named(plan), watched, expected)
+    raise typer.Exit(code)
+
+
+def stop(
+    named: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Its name; default: the only one.")
+    ] = None,
+    job: Annotated[int | None, typer.Option(min=1, help="End only the job of that number.")] = None,
+) -> None:
+    """End a run, or one job of it.
+
+    Asks the jobs first; then its MPS daemons, MIG instances and power cap are put back.
+    """
+    from advisor.run import run_named
+    from advisor.run import stop as stop_run
+
+    stop_run(run_named(named), job, aside)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Options of which plans are run, and where."""
+
+    objective: By = "makespan"
+    top: Top = 3
+    device: Device = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Options of where runs are read from and written to."""
+
+    runs: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Runs made elsewhere, instead of running."),
+    ] = None
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print every process and its environment; run none.")
+    ] = False
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", parser=to_write, help="Folder of profiles to add the runs to."),
+    ] = None
+
+
+@grouped
+def validate(
+    context: typer.Context,
+    *,
+    named: Named,
+    gpu: GpuKey = DEFAULT_GPU,
+    tried: Tried,
+    run_files: RunFiles,
+    files: Files,
+    as_json: AsJson = False,
+    mlflow: Mlflow = None,
+) -> None:
+    """Run the best plans for the JOBs, and compare.
+
+    What is measured is set beside what was predicted. Exits with 5 where a measured step lies
+    outside its interval.
+    """
+    from advisor.advised import validate_file
+    from advisor.validate import check, validation_document, validation_table
+
+    _check(given_in(context))
+    log = mlflow_log(mlflow)
+    advisor = files.advisor(gpu)
+    if run_files.runs is not None:
+        validation = validate_file(run_files.runs, advisor, run_files.out)
+    else:
+        advised = advisor.recommend(named.chosen(advisor), tried.objective)
+        if run_files.dry_run:
+            _print_processes(advised, tried)
+            return
+        validation = _ran(advised, advisor, tried, run_files.out)
+    show_found(validation, as_json, validation_table, validation_document)
+    if log is not None:
+        log.validation(validation_document(validation))
+    check(validation)
+
+
+def _ran(
+    advised: "Recommendation", advisor: "Advisor", tried: Tried, out: Path | None
+) -> "Validation":
+    """The best plans that were `tried`, run here and compared with their predictions."""
+    from advisor.advised import validate_advice
+    from advisor.report.forecast import host_note
+
+    ran = validate_advice(advised, advisor, tried.top, tried.device, out)
+    return replace(ran, host=host_note(advised.standing))
+
+
+def _check(given: Given) -> None:
+    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
+    apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
+    apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
+
+
+def _print_processes(advised: "Recommendation", tried: Tried) -> None:
+    from advisor.advised import choose, rehearsed, spelt
+    from advisor.report.forecast import with_estimates_named
+
+    if advised.standing.estimated_from is not None:
+        aside(with_estimates_named(advised.standing, ""))
+
+    for process in rehearsed(choose(advised, tried.top, "dry-run").plans, tried.device):
+        show_text(spelt(process))

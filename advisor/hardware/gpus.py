@@ -1,0 +1,434 @@
+"""GPU models and their MIG tables, with sources, from `catalogue.json` in this folder.
+
+A GPU that is not in it is read from its driver where it is (`advisor.hardware.unlisted_gpu`), and
+kept in the user's data folder, so that commands elsewhere know it too.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from importlib.resources import files
+from math import log
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import InvalidInput, UnknownName, with_article
+from advisor.workload.calibration import Calibration, GpuSide
+from advisor.workload.profile import Profile
+from advisor.workload.reading import check_number, read_json, read_once, user_folder
+from advisor.workload.writing import write_whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRates:
+    """Rates of a whole GPU, of which ratios between two GPUs are taken.
+
+    Attributes:
+        fp32_tflops: FP32 arithmetic on vector units, 1e12 operations a second.
+        tf32_tflops: TF32 products on tensor cores, without sparsity; None if it has none.
+        fp16_tflops: FP16 products on tensor cores, accumulated in FP32, without sparsity; BF16 has
+            the same rate where a GPU has it (compute capability 8.0 and later).
+        bandwidth_gb_s: To its memory, 1e9 bytes a second.
+        clock_mhz: Highest clock of its SMs.
+        launch_us: From the start of a kernel that does nothing to the start of the next one; None
+            if not measured.
+    """
+
+    fp32_tflops: float
+    tf32_tflops: float | None
+    fp16_tflops: float
+    bandwidth_gb_s: float
+    clock_mhz: float
+    launch_us: float | None = None
+
+
+# What a driver keeps for itself where nobody has read it: as much as on the H200.
+_RESERVED_MIB = 615
+
+# Of any count or size of a GPU in its unit: 16 TiB of memory.
+_MOST_OF_A_GPU = 2**24
+
+# Among the sources of a GPU that a driver described: what it said.
+DESCRIBED = "driver"
+
+_MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """One kind of MIG GPU instance.
+
+    Attributes:
+        name: As the driver prints it, e.g. ``"3g.71gb"``.
+        profile_id: What ``nvidia-smi mig -cgi`` takes.
+        compute_slices: Compute slices of an instance.
+        memory_slices: Memory slices of an instance.
+        memory_mib: Memory usable by an instance; a driver may report slightly less or more.
+        memory_estimated: Whether `memory_mib` is an estimate that no driver has reported.
+        sms: Streaming multiprocessors of an instance; None if unknown.
+        max_instances: Most instances on one GPU.
+        starts: First memory slices at which an instance may start.
+        min_driver: Branch of the first driver that offers it; None if unknown, or if the installed
+            driver offers it.
+    """
+
+    name: str
+    profile_id: int
+    compute_slices: int
+    memory_slices: int
+    memory_mib: int
+    sms: int | None
+    max_instances: int
+    starts: tuple[int, ...]
+    min_driver: int | None = None
+    memory_estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU model; a field is None if no trustworthy source states it.
+
+    Attributes:
+        key: What ``--gpu`` takes, e.g. ``"h200-141gb"``.
+        products: Names by which NVML calls it.
+        memory_mib: Memory that the driver reports in all.
+        reserved_mib: Memory that the driver reserves while nothing runs; None if not measured.
+        bandwidth_gb_s: Peak DRAM bandwidth, 1e9 bytes a second.
+        memory_slices: Memory slices in MIG mode; 0 without MIG.
+        threads_per_sm: Threads that one SM holds at once.
+        max_mps_clients: Most MPS clients.
+        rates: As its maker states them; None if it is not in the catalogue.
+        sources: Field name -> source of its value.
+    """
+
+    key: str
+    products: tuple[str, ...]
+    architecture: str
+    compute_capability: str
+    sms: int
+    memory_mib: int
+    reserved_mib: int | None
+    bandwidth_gb_s: float | None
+    l2_mib: float | None
+    power_limit_w: float | None
+    power_limit_min_w: float | None
+    threads_per_sm: int
+    max_mps_clients: int
+    memory_slices: int
+    mig: tuple[MigProfile, ...]
+    sources: dict[str, str]
+    rates: GpuRates | None = None
+
+    def __hash__(self) -> int:
+        """Hash of the fields that identify a GPU, since answers are cached by GPU."""
+        return hash((self.key, self.sms))
+
+    @property
+    def usable_mib(self) -> int:
+        """Memory that processes can have; less an H200's share where the driver's is unknown."""
+        reserved_mib = _RESERVED_MIB if self.reserved_mib is None else self.reserved_mib
+        return self.memory_mib - reserved_mib
+
+
+def _mig_of(entry: dict[str, Any]) -> tuple[MigProfile, ...]:
+    return tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
+
+
+def _gpu(key: str, entry: dict[str, Any]) -> Gpu:
+    rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
+    fields = {"products": tuple(entry["products"]), "mig": _mig_of(entry), "rates": rates}
+    return Gpu(key=key, **entry | fields)
+
+
+@cache
+def catalogue() -> dict[str, Gpu]:
+    """Every GPU model that comes with this package, by key."""
+    document = json.loads(files("advisor.hardware").joinpath("catalogue.json").read_text())
+    return {key: _gpu(key, entry) for key, entry in document["gpus"].items()}
+
+
+def known_gpus() -> dict[str, Gpu]:
+    """Every GPU model known, by key: the catalogue's, then those that a driver described.
+
+    Files that hold none are passed over; `gpu` says what is wrong with one that is asked for.
+    """
+    kept = {}
+    for path in sorted(user_folder("gpus").glob("*.json")):
+        with suppress(InvalidInput):
+            kept[path.stem] = read_gpu(path)
+    return {**catalogue(), **{key: each for key, each in kept.items() if key not in catalogue()}}
+
+
+# What reading a document meets that is not of the form that it should have.
+_WRONG = (
+    ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidInput,
+)  # fmt: skip
+
+
+@read_once(64)
+def read_gpu(path: Path) -> Gpu:
+    """The GPU model that a driver described, kept in `path` by `keep_gpu`.
+
+    Raises:
+        InvalidInput: The file is malformed.
+    """
+    remedy = "Remove it, and run `advisor gpus` where such a GPU is."
+    document = read_json(path, remedy)
+    try:
+        return _described(document, path.stem)
+    except _WRONG as error:
+        raise InvalidInput(f"{path}: no description of a GPU: {error}. {remedy}") from None
+
+
+def _described(document: dict[str, Any], key: str) -> Gpu:
+    if document["schema"] != 1 or document["key"] != key:
+        raise InvalidInput(f"it is not of {key} in schema 1")
+    fields = {name: value for name, value in document.items() if name != "schema"}
+    found = Gpu(**fields | {"products": tuple(document["products"]), "mig": _mig_of(document)})
+    words = (found.architecture, found.compute_capability, *found.products, *found.sources)
+    if not all(isinstance(each, str) for each in words):
+        raise InvalidInput("a name in it is no text")
+    for name in (*_NUMBERS, *_NEEDED):
+        value = getattr(found, name)
+        if value is not None or name in _NEEDED:
+            check_number(name, float(value), _MOST_OF_A_GPU, 1 if name in _NEEDED else 0)
+    return found
+
+
+def keep_gpu(described: Gpu) -> None:
+    """Keep what a driver said of a GPU, for commands without it.
+
+    Raises:
+        AdvisorError: The user's data folder cannot be written.
+    """
+    fields = {name: value for name, value in asdict(described).items() if name != "rates"}
+    text = json.dumps({"schema": 1, **fields}, indent=1) + "\n"
+    write_whole(user_folder("gpus") / f"{described.key}.json", text)
+
+
+# Counts and sizes of a GPU, and which of them it cannot be without.
+_NUMBERS = (
+    "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w", "power_limit_min_w",
+    "memory_slices",
+)  # fmt: skip
+_NEEDED = ("sms", "memory_mib", "threads_per_sm", "max_mps_clients")
+
+
+def gpu(key: str) -> Gpu:
+    """The GPU model called `key`.
+
+    Raises:
+        UnknownName: There is none of that key.
+        InvalidInput: What was kept of it is malformed.
+    """
+    if (listed := catalogue().get(key)) is not None:
+        return listed
+    path = user_folder("gpus") / f"{key}.json"
+    with suppress(OSError):  # a key that is longer than a file's name may be
+        if key and key == Path(key).name and path.is_file():
+            return read_gpu(path)
+    remedy = "`advisor gpus` lists all, and reads the one at hand."
+    raise UnknownName("GPU", key, known_gpus(), remedy)
+
+
+def gpu_meant(word: str) -> Gpu:
+    """The GPU model that `word` names.
+
+    `word` is its key, NVML's name of the product, or an unambiguous part of either, in letters of
+    any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
+
+    Raises:
+        InvalidInput: Several models match.
+        UnknownName: None matches.
+    """
+    if word in catalogue():
+        return gpu(word)
+    asked = name_parts(word)
+    names = {key: [name_parts(name) for name in (key, *each.products)]
+             for key, each in known_gpus().items()}  # fmt: skip
+    exact = [key for key, known in names.items() if asked in known]
+    meant = exact or [key for key, known in names.items() if _begins(asked, known)]
+    if len(meant) > 1:
+        raise InvalidInput(f"{word!r} may be {' or '.join(meant)}. Say which.")
+    return gpu(meant[0] if meant else word)
+
+
+def name_parts(name: str) -> tuple[str, ...]:
+    """The parts of a name, without the maker and the product line."""
+    parts = re.split(r"[^a-z0-9]+", name.lower())
+    return tuple(part for part in parts if part and part not in _MAKERS)
+
+
+def _begins(asked: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> bool:
+    """Whether one of `names` is of the model that `asked` begins with, and has all its parts."""
+    return any(asked[:1] == name[:1] and set(asked) <= set(name) for name in names)
+
+
+def gpu_of_product(product: str) -> Gpu | None:
+    """The GPU model that NVML calls `product`; None if it is not known."""
+    return next((known for known in known_gpus().values() if product in known.products), None)
+
+
+# The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
+# V100 PCIe (0.95) among the timings in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight), whose
+# SMs have 64 lanes; and of the same on an H100, whose SMs have 128,
+# as all others here. Tensor cores: best product in TF32 on that H100; those of GPUs for graphics,
+# with half of the rate or less to feed, are taken to attain what 64 lanes do. An H200 and another
+# H100, measured afterwards, attain the same shares: 0.76 in FP32, 0.81 in
+# TF32, 0.77 in FP16, 0.90 and 0.91 of their bandwidth.
+_OF_64_LANES, _OF_128_LANES = 0.94, 0.80
+_OF_TENSOR, _OF_SMALL_TENSOR = 0.74, 0.94
+_WITH_64_LANES = ("7.0", "8.0")
+_FOR_GRAPHICS = ("8.6", "8.9", "12.0")
+# Best addition, by the same timings: 0.85 of an A100, 0.91 of a V100 and 0.90 of an H100.
+_OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
+
+# Watts that an SM takes for each GHz under arithmetic: with less, a GPU lowers its clock. An L4 has
+# 0.6, and by NeuSight's timings attains 0.4 of its maker's rate; GPUs with more keep theirs.
+_W_PER_SM_GHZ = 1.33
+
+_RATES_NEEDED = {"fp32_tflops", "fp16_tflops", "bandwidth_gb_s"}
+
+
+def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | None:
+    """Attained rates of `gpu`; None if neither calibration nor catalogue has rates for its kind.
+
+    Args:
+        gpu: A GPU of the catalogue, or the one at hand.
+        calibration: A calibration; one of another GPU, or without a sweep of operators, is ignored.
+    """
+    rates = gpu.rates or _of_its_kind(gpu)
+    stated = None if rates is None else _attained(gpu, rates)
+    side = calibration.gpu_side if calibration and calibration.gpu == gpu.key else None
+    return stated if side is None else _measured(side, stated)
+
+
+def _of_its_kind(gpu: Gpu) -> GpuRates | None:
+    """Rates scaled from the nearest GPU of equal compute capability; None if there is none."""
+    kin = [
+        each for each in catalogue().values() if each.compute_capability == gpu.compute_capability
+    ]
+    if not kin or gpu.bandwidth_gb_s is None:
+        return None
+    nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms))
+    assert nearest.rates is not None, "the catalogue has the rates of every GPU"
+    share = gpu.sms / nearest.sms
+    return _scaled(nearest.rates, share, share, gpu.bandwidth_gb_s)
+
+
+def _scaled(rates: GpuRates, vector: float, tensor: float, bandwidth_gb_s: float) -> GpuRates:
+    """`rates` times the shares for vector units and tensor cores, with another bandwidth."""
+    tf32_tflops = rates.tf32_tflops
+    return replace(
+        rates,
+        fp32_tflops=vector * rates.fp32_tflops,
+        tf32_tflops=None if tf32_tflops is None else tensor * tf32_tflops,
+        fp16_tflops=tensor * rates.fp16_tflops,
+        bandwidth_gb_s=bandwidth_gb_s,
+    )
+
+
+def _kept_clock(gpu: Gpu, rates: GpuRates) -> float:
+    """Share of its highest clock at which the GPU's power limit lets it compute, 0..1."""
+    if gpu.power_limit_w is None:
+        return 1.0
+    return min(1.0, gpu.power_limit_w / (gpu.sms * rates.clock_mhz * 1e-3) / _W_PER_SM_GHZ)
+
+
+def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
+    clock = _kept_clock(gpu, rates)
+    lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
+    bandwidth = _OF_A100_BANDWIDTH if gpu.compute_capability == "8.0" else _OF_BANDWIDTH
+    return _scaled(
+        rates, clock * lanes, clock * tensor_share(gpu), bandwidth * rates.bandwidth_gb_s
+    )
+
+
+def unlikeness(one: Gpu, other: Gpu) -> float:
+    """Distance between the log rates of two GPUs; less for GPUs of one architecture."""
+    here, there = rates_of(one), rates_of(other)
+    if here is None or there is None:
+        return float("inf")
+    pairs = (
+        (here.fp32_tflops, there.fp32_tflops),
+        (here.fp16_tflops, there.fp16_tflops),
+        (here.bandwidth_gb_s, there.bandwidth_gb_s),
+    )
+    apart = sum(abs(log(mine / yours)) for mine, yours in pairs)
+    return apart + 10 * (one.architecture != other.architecture)
+
+
+def tensor_share(gpu: Gpu) -> float:
+    """Share of its peak that products on tensor cores attain at most, 0..1."""
+    return _OF_SMALL_TENSOR if gpu.compute_capability in _FOR_GRAPHICS else _OF_TENSOR
+
+
+def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
+    """Rates of `side` where it measured them, else `stated`."""
+    found = {
+        "fp32_tflops": side.tflops("fp32"),
+        "tf32_tflops": side.tflops("tf32"),
+        "fp16_tflops": side.tflops("fp16"),
+        "bandwidth_gb_s": side.bandwidth_gb_s,
+        "launch_us": side.empty_kernel_us,
+    }
+    known = {name: rate for name, rate in found.items() if rate is not None}
+    if stated is not None:
+        if stated.tf32_tflops is None:  # then it computed in FP32 what was asked for in TF32
+            known.pop("tf32_tflops", None)
+        return replace(stated, **known)
+    if side.sm_clock_mhz is None or not known.keys() >= _RATES_NEEDED:
+        return None
+    return GpuRates(
+        clock_mhz=side.sm_clock_mhz, tf32_tflops=known.pop("tf32_tflops", None), **known
+    )
+
+
+# Boards may be set a little above the limit of their model, and their sensors are some per cent
+# off; a larger number is of another unit, or of another GPU.
+_MOST_ABOVE_LIMIT = 1.15
+# Of the limit: half of what an H200 or H100 draws while nothing runs, since sensors are off and
+# other models idle at less. A smaller number is of another unit, or of another GPU.
+_LEAST_OF_LIMIT = 0.05
+
+
+def check_key(profile: Profile, where: str) -> Profile:
+    """`profile`, whose GPU is a key of the catalogue, or one that nobody here knows.
+
+    Raises:
+        InvalidInput: It is another name of a GPU that is known, or may mean several. The message
+            calls the file `where`, and names the keys.
+    """
+    if profile.gpu in known_gpus():
+        return profile
+    try:
+        said = f"Write {gpu_meant(profile.gpu).key} there"
+    except UnknownName:
+        return profile
+    except InvalidInput as error:
+        said = str(error).removesuffix(".")
+    raise InvalidInput(f"{where}: its gpu, {profile.gpu}, is no key of `advisor gpus`. {said}.")
+
+
+def check_power(profile: Profile, gpu: Gpu) -> Profile:
+    """`profile`, which was taken on `gpu`; what was measured is as its sensor said.
+
+    Raises:
+        InvalidInput: It is bare numbers, and its power is more than `gpu` draws, or less.
+    """
+    limit_w, power_w = gpu.power_limit_w, profile.power_w
+    bare = profile.workload.source == "numbers" and not profile.is_estimate
+    if not (limit_w and bare) or power_w is None:
+        return profile
+    least_w = _LEAST_OF_LIMIT * limit_w
+    if least_w <= power_w <= _MOST_ABOVE_LIMIT * limit_w:
+        return profile
+    draws = f"more than {least_w:g} W at idle" if power_w < least_w else f"at most {limit_w:g} W"
+    raise InvalidInput(
+        f"{profile.name}: power_w is {power_w:g}, and {with_article(gpu.key)} draws {draws}. Give "
+        f"the mean watts of that one GPU while the job runs, between idle and {limit_w:g}, as "
+        f"nvidia-smi shows them; if they are not known, leave --power-w out, in a file null."
+    )

@@ -1,0 +1,358 @@
+"""Finds the sets of MIG instances that one GPU can hold at once, with their placements.
+
+A set is valid if each instance starts at one of its profile's places, no two share a memory slice,
+and `advisor.hardware.mig` does not forbid it. On all known GPUs the sum of compute slices
+adds no further restriction.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from advisor.errors import InvalidInput, NothingFits, UnknownName
+from advisor.hardware.gpus import Gpu, MigProfile
+from advisor.sharing import Instance
+
+_FIRST_WITH_MIG = 450  # MIG User Guide, driver versions
+_FIRST_WITH_4G_AND_3G = 510  # MIG User Guide, Concepts, Partitioning
+
+
+def driver_branch(text: str) -> int:
+    """The branch of a driver's version: 580 of ``"580"``, ``"R580"`` or ``"580.159.04"``.
+
+    Raises:
+        InvalidInput: `text` is not a version, or is that of a driver older than MIG.
+    """
+    major = text.removeprefix("R").partition(".")[0]
+    if not (major.isascii() and major.isdigit() and int(major) >= _FIRST_WITH_MIG):
+        raise InvalidInput(
+            f"{text!r} is not a driver with MIG. Give its branch, {_FIRST_WITH_MIG} or later, "
+            f"e.g. 580; `nvidia-smi` shows it."
+        )
+    return int(major)
+
+
+def refuse_without_mig(gpu: Gpu) -> None:
+    """Raise NothingFits if `gpu` has no MIG."""
+    if not gpu.mig:
+        raise NothingFits(f"{gpu.key} has no MIG. Use serial, naive or mps there.")
+
+
+def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
+    """Why no placement of `profiles` on one GPU is allowed; None if only placement can forbid it.
+
+    Args:
+        profiles: One for each instance.
+        branch: Of the driver, e.g. 580; None: new enough for all.
+    """
+    names = [profile.name for profile in profiles]
+    for profile in profiles:
+        if names.count(profile.name) > profile.max_instances:
+            return f"one GPU has at most {profile.max_instances} of {profile.name}"
+    if sum("+me" in name for name in names) > 1:
+        return "one GPU has at most one instance with +me"
+    return None if branch is None else _too_new(profiles, branch)
+
+
+def _too_new(profiles: Sequence[MigProfile], branch: int) -> str | None:
+    for profile in profiles:
+        if profile.min_driver is not None and branch < profile.min_driver:
+            return f"{profile.name} needs a driver of R{profile.min_driver} or later, not R{branch}"
+    sizes = {(profile.compute_slices, profile.memory_slices) for profile in profiles}
+    if branch < _FIRST_WITH_4G_AND_3G and {(4, 4), (3, 4)} <= sizes:
+        return f"a 4g together with a 3g needs a driver of R510 or later, not R{branch}"
+    return None
+
+
+def profiles_named(
+    gpu: Gpu, names: Sequence[str], driver_branch: int | None = None
+) -> tuple[MigProfile, ...]:
+    """The MIG profiles of `gpu` called `names`, each once.
+
+    Raises:
+        NothingFits: `gpu` has no MIG, or the driver is too old for one of them.
+        UnknownName: `gpu` has none of such a name.
+    """
+    refuse_without_mig(gpu)
+    known = {profile.name: profile for profile in gpu.mig}
+    for name in names:
+        if name not in known:
+            remedy = f"It has {', '.join(known)}."
+            raise UnknownName(f"MIG profile of {gpu.key}", name, known, remedy)
+        if reason := forbidden([known[name]], driver_branch):
+            raise NothingFits(f"{gpu.key}: {reason}.")
+    return tuple(known[name] for name in dict.fromkeys(names))
+
+
+def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigProfile, ...]:
+    """Every MIG profile of `gpu` that the driver offers.
+
+    Raises:
+        NothingFits: There is none.
+    """
+    refuse_without_mig(gpu)
+    offered = tuple(each for each in gpu.mig if forbidden([each], driver_branch) is None)
+    if not offered:
+        raise NothingFits(f"{gpu.key}: {forbidden(gpu.mig[:1], driver_branch)}.")
+    return offered
+
+
+def instance_named(gpu: Gpu, text: str) -> Instance:
+    """The instance that `text` names: a profile of `gpu`, with an optional ``@start``.
+
+    Raises:
+        InvalidInput: The start is not a number, or `gpu` has no such profile.
+        NothingFits: `gpu` has no MIG.
+    """
+    name, at, start = text.partition("@")
+    (profile,) = profiles_named(gpu, [name])
+    if at and not (start.isascii() and start.isdigit()):
+        raise InvalidInput(
+            f"{text!r}: after @ comes the first memory slice, e.g. {name}@{profile.starts[-1]}"
+        )
+    return Instance(name, int(start) if at else None)
+
+
+def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:
+    """A start for each of `pieces`, no slice shared; None if they do not fit.
+
+    Pieces with the fewest possible starts are placed first, each at its first free start.
+
+    Args:
+        pieces: For each piece, the slices at which it may start, and how many it covers.
+    """
+    hardest_first = sorted(range(len(pieces)), key=lambda index: len(pieces[index][0]))
+    found = _search([pieces[index] for index in hardest_first])
+    if found is None:
+        return None
+    starts = dict(zip(hardest_first, found, strict=True))
+    return tuple(starts[index] for index in range(len(pieces)))
+
+
+def covered(start: int, size: int) -> int:
+    """The slices from `start` on, a bit each."""
+    return ((1 << size) - 1) << start
+
+
+def _search(
+    pieces: Sequence[tuple[Sequence[int], int]], taken: int = 0, skipped: int = 0
+) -> list[int] | None:
+    """As `packed`, around slices that are taken; `skipped` starts of the first were tried before.
+
+    Of two equal pieces the second lies after the first: the other way round is the same.
+    """
+    if not pieces:
+        return []
+    (starts, size), *others = pieces
+    for tried, start in enumerate(starts[skipped:], start=skipped + 1):
+        slices = covered(start, size)
+        if not slices & taken:
+            equal = others and others[0] == pieces[0]
+            rest = _search(others, taken | slices, tried if equal else 0)
+            if rest is not None:
+                return [start, *rest]
+    return None
+
+
+def place(
+    gpu: Gpu, instances: Sequence[Instance], driver_branch: int | None = None
+) -> tuple[Instance, ...]:
+    """`instances` in their order, each with a start; given starts are kept.
+
+    Of all placements the first by starts, so that the answer is deterministic.
+
+    Args:
+        gpu: The whole GPU.
+        instances: A start of None leaves the choice open.
+        driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
+
+    Raises:
+        UnknownName: `gpu` has no such profile.
+        InvalidInput: None of that profile starts there.
+        NothingFits: `gpu` has no MIG, or cannot hold all of them at once.
+    """
+    return _placed(gpu, tuple(instances), driver_branch)
+
+
+@lru_cache(4096)  # a search asks hundreds of times
+def _placed(
+    gpu: Gpu, instances: tuple[Instance, ...], driver_branch: int | None
+) -> tuple[Instance, ...]:
+    refuse_without_mig(gpu)
+    wanted = [(_startable(gpu, each), each.start) for each in instances]
+    asked = ",".join(map(str, instances))
+    if reason := forbidden([profile for profile, _ in wanted], driver_branch):
+        raise NothingFits(f"mig={asked} is impossible: {reason}.")
+    starts = packed(
+        [
+            (profile.starts if start is None else (start,), profile.memory_slices)
+            for profile, start in wanted
+        ]
+    )
+    if starts is None:
+        raise NothingFits(
+            f"{gpu.key} cannot hold mig={asked} at once: some would share one of its "
+            f"{gpu.memory_slices} memory slices. Places to start: {_offers(gpu, instances)}."
+        )
+    return tuple(
+        Instance(each.profile, start) for each, start in zip(instances, starts, strict=True)
+    )
+
+
+@cache  # a search asks thousands of times
+def profile_of(gpu: Gpu, name: str) -> MigProfile:
+    """The MIG profile of `gpu` called `name`.
+
+    Raises:
+        UnknownName: It has none of that name; the message lists those it has.
+        NothingFits: It has no MIG.
+    """
+    (found,) = profiles_named(gpu, [name])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSets:
+    """The sets of placed instances that a GPU can hold.
+
+    Attributes:
+        valid: Number of sets, without the empty one.
+        maximal: The sets to which nothing can be added, by start within a set; of two sets the one
+            with less in its first slices comes first.
+    """
+
+    valid: int
+    maximal: tuple[tuple[Instance, ...], ...]
+
+
+def placement_sets(
+    gpu: Gpu,
+    profiles: Sequence[MigProfile],
+    in_use: Sequence[Instance] = (),
+    driver_branch: int | None = None,
+) -> PlacementSets:
+    """Every set of instances of `profiles` that `gpu` can hold together with those in use.
+
+    Args:
+        gpu: The whole GPU.
+        profiles: Profiles that may be added.
+        in_use: Instances in every set; one without a start may be at any place.
+        driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
+
+    Raises:
+        NothingFits: `gpu` cannot hold what is in use.
+    """
+    if in_use:
+        place(gpu, in_use, driver_branch)
+    named = [(profile_of(gpu, each.profile), each.start) for each in in_use]
+    fixed = tuple(_placed_profile(profile, start) for profile, start in named if start is not None)
+    movable = tuple(profile for profile, start in named if start is None)
+    return _placement_sets(tuple(profiles), fixed, movable, driver_branch)
+
+
+def layouts(gpu: Gpu) -> tuple[tuple[Instance, ...], ...]:
+    """Every valid set of placed instances to which nothing can be added; none without MIG.
+
+    Leaves out profiles that differ in media engines only (``+me``, ``+gfx``, ``-me``): training
+    needs none of them.
+    """
+    profiles = [profile for profile in gpu.mig if profile.name.endswith("gb")]
+    return placement_sets(gpu, profiles).maximal
+
+
+class _PlacedProfile(NamedTuple):
+    profile: MigProfile
+    start: int
+    slices: int  # a bit for each memory slice that it covers
+
+
+def _placed_profile(profile: MigProfile, start: int) -> _PlacedProfile:
+    return _PlacedProfile(profile, start, covered(start, profile.memory_slices))
+
+
+@cache
+def _placement_sets(
+    profiles: tuple[MigProfile, ...],
+    fixed: tuple[_PlacedProfile, ...],
+    movable: tuple[MigProfile, ...],
+    branch: int | None,
+) -> PlacementSets:
+    kinds = dict.fromkeys((*profiles, *movable))
+    pieces = [_placed_profile(profile, start) for profile in kinds for start in profile.starts]
+    addable = [piece for piece in pieces if piece.profile in profiles]
+    found = [
+        held
+        for held in _grown(fixed, _beside(fixed, pieces), branch)
+        if held and _holds(held[len(fixed) :], Counter(movable), profiles)
+    ]
+    full = sorted(
+        (
+            sorted(held, key=lambda piece: piece.start)
+            for held in found
+            if not any(_allowed(held, piece, branch) for piece in _beside(held, addable))
+        ),
+        key=_by_slice,
+    )
+    maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
+    return PlacementSets(len(found), tuple(maximal))
+
+
+def _grown(
+    held: tuple[_PlacedProfile, ...], more: Sequence[_PlacedProfile], branch: int | None
+) -> Iterator[tuple[_PlacedProfile, ...]]:
+    """`held`, and every valid set of it with some of `more`, none of which overlaps it."""
+    yield held
+    for number, piece in enumerate(more, start=1):
+        if _allowed(held, piece, branch):
+            yield from _grown((*held, piece), _beside([piece], more[number:]), branch)
+
+
+def _allowed(held: Sequence[_PlacedProfile], piece: _PlacedProfile, branch: int | None) -> bool:
+    return forbidden([each.profile for each in (*held, piece)], branch) is None
+
+
+def _beside(
+    held: Sequence[_PlacedProfile], pieces: Sequence[_PlacedProfile]
+) -> list[_PlacedProfile]:
+    """The `pieces` that share no memory slice with `held`."""
+    taken = sum(each.slices for each in held)
+    return [each for each in pieces if not each.slices & taken]
+
+
+def _holds(
+    added: Sequence[_PlacedProfile], movable: Counter[MigProfile], profiles: Sequence[MigProfile]
+) -> bool:
+    """Whether the added instances include all of `movable`, each as often as listed."""
+    counts = Counter(piece.profile for piece in added)
+    return all(
+        counts[profile] >= wanted if profile in profiles else counts[profile] == wanted
+        for profile, wanted in movable.items()
+    )
+
+
+def _by_slice(held: Sequence[_PlacedProfile]) -> list[tuple[int, int, int, str]]:
+    return [
+        (-start, profile.memory_slices, profile.compute_slices, profile.name)
+        for profile, start, _ in held
+    ]
+
+
+def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
+    profile = profile_of(gpu, instance.profile)
+    if instance.start not in (None, *profile.starts):
+        starts = ", ".join(map(str, profile.starts))
+        raise InvalidInput(
+            f"on {gpu.key}, {profile.name} starts at {starts}, not {instance.start}."
+        )
+    return profile
+
+
+def _offers(gpu: Gpu, instances: Sequence[Instance]) -> str:
+    names = {each.profile for each in instances}
+    return "; ".join(
+        f"{profile.name} at {', '.join(map(str, profile.starts))}"
+        for profile in gpu.mig
+        if profile.name in names
+    )

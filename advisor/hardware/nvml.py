@@ -1,0 +1,309 @@
+"""NVML with its errors raised as ours. The only importer of pynvml."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from ctypes import CDLL
+from dataclasses import dataclass
+from functools import cache
+from shutil import which
+from signal import SIGINT
+from statistics import fmean
+from typing import Any, Literal
+
+from advisor.errors import AdvisorError, GpuUnavailable
+
+# What an NVML error means for the user, and what to do next; any other is an AdvisorError.
+_UNAVAILABLE = {
+    "LIBRARY_NOT_FOUND": "no NVIDIA driver is installed here. Go to a machine with a GPU",
+    "DRIVER_NOT_LOADED": "the NVIDIA driver is not loaded. Load it, or go to a machine with a GPU",
+    "LIB_RM_VERSION_MISMATCH": "the NVIDIA driver was updated while in use. Reboot the machine",
+    "NO_PERMISSION": "the NVIDIA driver answers nothing to this user. Ask the administrator",
+    "OPERATING_SYSTEM": "the system blocks the NVIDIA driver. Open the GPU to this container",
+    "NOT_FOUND": "no such GPU. `advisor gpus` lists those at hand",
+    "GPU_NOT_FOUND": "no such GPU. `advisor gpus` lists those at hand",
+    "GPU_IS_LOST": "the GPU has fallen off its bus. Reboot the machine",
+    "RESET_REQUIRED": "the GPU must be reset first. Ask the administrator",
+}
+
+# Errors that mean "not with this GPU, this driver or this user", which is not a failure.
+_NOT_OFFERED = (
+    "INVALID_ARGUMENT", "NOT_SUPPORTED", "NO_PERMISSION", "NOT_FOUND", "FUNCTION_NOT_FOUND",
+    "NO_DATA", "ARGUMENT_VERSION_MISMATCH", "DEPRECATED",
+)  # fmt: skip
+
+
+def _loaded() -> Any:
+    if "pynvml" not in sys.modules and not _has_library():  # most of its import is for nothing then
+        raise GpuUnavailable(f"{_UNAVAILABLE['LIBRARY_NOT_FOUND']}.")
+    remedy = "Run: pip uninstall -y pynvml; pip install 'nvidia-ml-py>=13'"
+    try:
+        import pynvml
+    except ImportError:
+        raise GpuUnavailable(f"the package nvidia-ml-py is not installed. {remedy}") from None
+    if not hasattr(pynvml, "nvmlGpmMetricsGet"):
+        # An abandoned package of another author has the same import name.
+        raise GpuUnavailable(f"the module pynvml is not the one of nvidia-ml-py. {remedy}")
+    return pynvml
+
+
+def _has_library() -> bool:
+    """Whether the driver's library, which pynvml loads by this name, is there."""
+    try:
+        CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _codes(nvml: Any, names: tuple[str, ...]) -> set[int]:
+    return {getattr(nvml, f"NVML_ERROR_{name}") for name in names}
+
+
+def _translated(nvml: Any, error: Any) -> AdvisorError:
+    for name, meaning in _UNAVAILABLE.items():
+        if error.value in _codes(nvml, (name,)):
+            return GpuUnavailable(f"{meaning}.")
+    return AdvisorError(f"the NVIDIA driver answered {str(error)!r}. See `nvidia-smi` and dmesg.")
+
+
+@contextmanager
+def driver() -> Iterator[Any]:
+    """NVML, initialised; its errors are raised as ours.
+
+    NVML is stopped when the process ends and is never shut down here, so that handles stay valid.
+    """
+    nvml = _loaded()
+    try:
+        nvml.nvmlInit()
+        yield nvml
+    except nvml.NVMLError as error:
+        raise _translated(nvml, error) from error
+
+
+def offered(nvml: Any, function: str, *arguments: Any) -> Any:
+    """The result of NVML's `function`; None if this GPU, driver or user gets no answer."""
+    try:
+        return getattr(nvml, function)(*arguments)
+    except nvml.NVMLError as error:
+        if error.value not in _codes(nvml, _NOT_OFFERED):
+            raise
+        return None
+
+
+def offered_w(nvml: Any, function: str, *arguments: Any) -> float | None:
+    """As `offered`, of a power, which NVML gives in milliwatts: watts."""
+    milliwatts = offered(nvml, function, *arguments)
+    return None if milliwatts is None else float(milliwatts / 1000)
+
+
+def handle_of(nvml: Any, device: int | str) -> Any:
+    """NVML's handle of `device`.
+
+    Raises:
+        GpuUnavailable: There is no such device.
+    """
+    by_index = isinstance(device, int) or device.isdigit()
+    try:
+        if by_index:
+            return nvml.nvmlDeviceGetHandleByIndex(int(device))
+        return nvml.nvmlDeviceGetHandleByUUID(device)
+    except nvml.NVMLError as error:
+        if error.value not in _codes(nvml, ("INVALID_ARGUMENT", "NOT_FOUND")):
+            raise
+        count = nvml.nvmlDeviceGetCount()
+        raise GpuUnavailable(
+            f"no GPU {device} here, where the driver counts {count}. `advisor gpus` lists them."
+        ) from None
+
+
+# DCGM's field identifiers, DCGM_FI_PROF_*; each a share, 0..1.
+FIELDS = {
+    "gract": 1001,  # GR_ENGINE_ACTIVE
+    "sm_active": 1002,
+    "sm_occupancy": 1003,
+    "tensor_active": 1004,  # PIPE_TENSOR_ACTIVE
+    "dram_active": 1005,
+}
+_PROGRAM = "dcgmi"
+_DELAY_MS = 100
+# A row is the mean since the row before: the first begins before the window. Of one row more, a
+# mean could be that of a moment.
+_UNSURE_ROWS, _FEWEST_ROWS = 1, 2
+_PATIENCE_S = 5.0
+_PIPE_BYTES = 2**20  # holds what is printed in twenty minutes; after that `dcgmi` waits
+
+_SHARE = re.compile(r"\d+\.\d+")
+_NUMBER = re.compile(r"\|\s*(\d+)\s*\|")
+_UUID = re.compile(r"Device UUID:\s*(\S+)")
+
+
+@cache  # a process asks at each look at the GPU
+def dcgm_number(uuid: str) -> int | None:
+    """The number by which DCGM knows the GPU with this UUID; None where DCGM does not answer."""
+    if which(_PROGRAM) is None:
+        return None
+    try:
+        found = subprocess.run(
+            [_PROGRAM, "discovery", "--list"], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, errors="replace", timeout=_PATIENCE_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return _listed(found.stdout).get(uuid)
+
+
+def _listed(table: str) -> dict[str, int]:
+    """Numbers of GPUs by UUID, from what `dcgmi discovery --list` prints."""
+    numbers: dict[str, int] = {}
+    number = None
+    for line in table.splitlines():
+        if begun := _NUMBER.match(line):
+            number = int(begun[1])
+        if number is not None and (told := _UUID.search(line)):
+            numbers[told[1]] = number
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmWatch:
+    """A window of time in which DCGM counts what one whole GPU does; see `dcgm_watch`."""
+
+    _dcgmi: subprocess.Popen[str]
+
+    def end(self) -> dict[str, float]:
+        """Mean share of each of `FIELDS` since the window began, 0..1; those that were counted."""
+        self._dcgmi.send_signal(SIGINT)  # as for Ctrl-C, it prints what it still holds
+        try:
+            printed, _ = self._dcgmi.communicate(timeout=_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._dcgmi.kill()
+            self._dcgmi.communicate()
+            return {}
+        return dict(_means(printed))
+
+
+def dcgm_watch(uuid: str) -> DcgmWatch | None:
+    """Let DCGM count on the GPU with this UUID, until `DcgmWatch.end`; None where it does not.
+
+    If this process dies meanwhile, `dcgmi` ends by itself, since nobody reads what it prints.
+    """
+    number = dcgm_number(uuid)
+    if number is None:
+        return None
+    fields = ",".join(map(str, FIELDS.values()))
+    command = [_PROGRAM, "dmon", "-e", fields, "-i", str(number), "-d", str(_DELAY_MS)]
+    try:
+        return DcgmWatch(subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, errors="replace", pipesize=_PIPE_BYTES,
+        ))  # fmt: skip
+    except OSError:
+        return None
+
+
+def _means(printed: str) -> Mapping[str, float]:
+    """Of each field with rows enough, from what `dcgmi dmon` prints: a row of shares, or N/A."""
+    rows = [line.split()[2:] for line in printed.splitlines() if line.startswith("GPU ")]
+    whole = [row for row in rows if len(row) == len(FIELDS)]
+    counted = {
+        name: [min(1.0, float(row[column])) for row in whole if _SHARE.fullmatch(row[column])]
+        for column, name in enumerate(FIELDS)
+    }
+    return {
+        name: fmean(shares[_UNSURE_ROWS:])
+        for name, shares in counted.items()
+        if len(shares) >= _UNSURE_ROWS + _FEWEST_ROWS
+    }
+
+
+TimeSlice = Literal["default", "short", "medium", "long"]
+
+_TIME_SLICE = re.compile(r"\b(default|short|medium|long)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHealth:
+    """Settings and state of one GPU; None where the driver does not say.
+
+    Attributes:
+        compute_capability: Major and minor number.
+        persistence: Whether the driver stays loaded while nobody uses the GPU.
+        slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
+        power_limit_w: Power limit now.
+        default_limit_w: Power limit as delivered.
+        ecc: Whether memory errors are corrected, now and after the next reset.
+        uncorrected_errors: Memory errors since the driver was loaded that ECC could not correct.
+        remap_pending: Whether bad rows of memory wait for a reset to be replaced.
+        time_slice: Its length, by ``nvidia-smi compute-policy``.
+    """
+
+    compute_capability: tuple[int, int] | None
+    persistence: bool | None
+    slowed_by: tuple[str, ...]
+    power_limit_w: float | None
+    default_limit_w: float | None
+    ecc: tuple[bool, bool] | None
+    uncorrected_errors: int | None
+    remap_pending: bool | None
+    time_slice: TimeSlice | None
+
+
+# Of NVML's bits, those that slow a GPU under load; that it is idle is none.
+_SLOWED = {
+    0x02: "clocks that somebody set",
+    0x04: "its power limit",
+    0x08: "hardware slowdown",
+    0x10: "clocks kept equal to other GPUs' (sync boost)",
+    0x20: "its temperature (software)",
+    0x40: "its temperature (hardware)",
+    0x80: "a power brake from outside",
+}
+
+
+def gpu_health(device: int | str) -> GpuHealth:
+    """Settings and state of the GPU `device`; nothing is changed.
+
+    Raises:
+        GpuUnavailable: There is no driver, no such GPU or no permission.
+    """
+    with driver() as nvml:
+        handle = handle_of(nvml, device)
+
+        def said(function: str, *arguments: Any) -> Any:
+            return offered(nvml, f"nvmlDeviceGet{function}", handle, *arguments)
+
+        reasons = said("CurrentClocksThrottleReasons") or 0
+        persistence, ecc = said("PersistenceMode"), said("EccMode")
+        remapped = said("RemappedRows")
+        return GpuHealth(
+            compute_capability=said("CudaComputeCapability"),
+            persistence=None if persistence is None else bool(persistence),
+            slowed_by=tuple(words for bit, words in _SLOWED.items() if reasons & bit),
+            power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
+            default_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
+            ecc=None if ecc is None else (bool(ecc[0]), bool(ecc[1])),
+            uncorrected_errors=said(
+                "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
+            ),
+            remap_pending=None if remapped is None else bool(remapped[2]),
+            time_slice=_time_slice(device),
+        )
+
+
+def _time_slice(device: int | str) -> TimeSlice | None:
+    """NVML does not say it; nvidia-smi prints it, in a table."""
+    words = ["nvidia-smi", "compute-policy", "-i", str(device), "-l"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return time_slice_in(done.stdout) if done.returncode == 0 else None
+
+
+def time_slice_in(listing: str) -> TimeSlice | None:
+    """The setting in what ``nvidia-smi compute-policy -l`` prints of a GPU; None if unclear."""
+    found = {word.lower() for word in _TIME_SLICE.findall(listing)}
+    return found.pop() if len(found) == 1 else None

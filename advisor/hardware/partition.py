@@ -1,0 +1,238 @@
+"""The part of a GPU that jobs use: all of it, what an MPS limit leaves, or a MIG instance.
+
+Compute instances divide the SMs of one GPU instance, as ``3c + 4c in one 7g``: each has SMs of its
+own; memory, bandwidth, L2 and copy engines belong to the GPU instance, and compute instances
+compete for them (NVIDIA MIG User Guide, Concepts). The driver chooses the placement: create the
+largest first.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import Gpu, MigProfile
+from advisor.hardware.mig import packed, profile_of
+
+# Compute slices of a GPU instance -> of a compute instance -> where in it that may start. Those
+# of the 7g: NVML's mock of NVIDIA; the others follow from how many there may be of each.
+_STARTS: dict[int, dict[int, tuple[int, ...]]] = {
+    2: {1: (0, 1)},
+    3: {1: (0, 1, 2), 2: (0,)},
+    4: {1: (0, 1, 2, 3), 2: (0, 2)},
+    7: {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProfile:
+    """One kind of compute instance inside one kind of GPU instance.
+
+    Attributes:
+        name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; the GPU instance's own name if it
+            takes all of it.
+        compute_slices: Compute slices of an instance.
+        sms: Streaming multiprocessors of an instance; None if unknown.
+        starts: First compute slices of the GPU instance at which one may start; there is room for
+            as many instances as starts.
+    """
+
+    name: str
+    compute_slices: int
+    sms: int | None
+    starts: tuple[int, ...]
+
+
+def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
+    """The compute instances that a GPU instance of `profile` offers, the smallest first.
+
+    If the offer of `gpu` is unknown, only the whole instance.
+
+    Raises:
+        UnknownName: `gpu` has no MIG profile of that name.
+    """
+    row = profile_of(gpu, profile)
+    known = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
+    parts = [
+        ComputeProfile(f"{size}c.{row.name}", size, _sms(gpu, row, size), starts)
+        for size, starts in known.items()
+    ]
+    return (*parts, ComputeProfile(row.name, row.compute_slices, row.sms, (0,)))
+
+
+def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The placement of compute instances of `sizes` in one GPU instance, in their order.
+
+    Args:
+        gpu: The whole GPU.
+        profile: Of the GPU instance, e.g. ``"7g.141gb"``.
+        sizes: Compute slices of each, e.g. ``(3, 4)`` of ``3c + 4c``.
+
+    Returns:
+        The first compute slice of each.
+
+    Raises:
+        InvalidInput: `gpu` has no such profile, or its instances are not cut into such sizes.
+        NothingFits: One cannot hold those at once.
+    """
+    starts = _starts(gpu, profile)
+    asked = "+".join(f"{size}c" for size in sizes)
+    if any(size not in starts for size in sizes):
+        offers = ", ".join(f"{size}c" for size in starts)
+        known = "" if "compute_instances" in gpu.sources else ", as far as is known"
+        raise InvalidInput(
+            f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}{known}."
+        )
+    places = packed([(starts[size], size) for size in sizes])
+    if places is None:
+        offers = "; ".join(f"{size}c at {', '.join(map(str, at))}" for size, at in starts.items())
+        raise NothingFits(
+            f"one {profile} of {gpu.key} cannot hold {asked}: some would share one of its "
+            f"{max(starts)} compute slices. Places to start: {offers}."
+        )
+    return places
+
+
+def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
+    """The maximal sets of compute instances in a GPU instance, by sizes, the largest first.
+
+    Raises:
+        UnknownName: `gpu` has no MIG profile of that name.
+    """
+    return _maximal(tuple(_starts(gpu, profile).items()))
+
+
+def _starts(gpu: Gpu, profile: str) -> dict[int, tuple[int, ...]]:
+    return {each.compute_slices: each.starts for each in compute_profiles(gpu, profile)}
+
+
+@cache
+def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
+    """As `compute_sets`, for sizes with their possible starts."""
+    starts = dict(offered)
+    sizes = sorted(starts, reverse=True)
+    return tuple(
+        each for each in _descending(starts, sizes)
+        if each and not any(_fits(starts, (*each, more)) for more in sizes)
+    )  # fmt: skip
+
+
+def _descending(
+    starts: dict[int, tuple[int, ...]], sizes: Sequence[int], held: tuple[int, ...] = ()
+) -> list[tuple[int, ...]]:
+    """`held` and every set that fits with more of `sizes`, none larger than the one before."""
+    found = []
+    for number, size in enumerate(sizes):
+        if _fits(starts, (*held, size)):
+            found += _descending(starts, sizes[number:], (*held, size))
+    return [*found, held]
+
+
+def _fits(starts: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> bool:
+    return packed([(starts[size], size) for size in sizes]) is not None
+
+
+def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
+    """SMs of `size` slices: equal shares on Ampere; on later GPUs the whole has more than that."""
+    if row.sms is None or gpu.architecture != "Ampere":
+        return None
+    return row.sms * size // row.compute_slices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """What jobs have of a GPU: all of it, what an MPS limit leaves, a MIG instance, a part of one.
+
+    Its SMs run at the clock of the GPU.
+
+    Attributes:
+        gpu: The GPU that it is a part of, or all of.
+        sms: SMs that kernels may use.
+        bandwidth_share: Of the GPU's DRAM bandwidth, and of its L2, (0, 1]: a memory slice of MIG
+            is an equal part of both (NVIDIA MIG User Guide, Terminology); a limit takes neither.
+        memory_mib: Device memory that its processes can have together.
+    """
+
+    gpu: Gpu
+    sms: int
+    bandwidth_share: float
+    memory_mib: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has all SMs and all of the bandwidth of the GPU."""
+        return self.sm_share == self.bandwidth_share == 1.0
+
+    @property
+    def sm_share(self) -> float:
+        """Share of the GPU's SMs, (0, 1]."""
+        return self.sms / self.gpu.sms
+
+    @property
+    def bandwidth_gb_s(self) -> float | None:
+        """Peak DRAM bandwidth, 1e9 bytes a second; None if the GPU's is unknown."""
+        return self.gpu.bandwidth_gb_s and self.gpu.bandwidth_gb_s * self.bandwidth_share
+
+    @property
+    def l2_mib(self) -> float | None:
+        """L2 cache; None if the GPU's is unknown."""
+        return self.gpu.l2_mib and self.gpu.l2_mib * self.bandwidth_share
+
+    @property
+    def as_gpu(self) -> Gpu:
+        """The partition as a GPU with fewer SMs; the GPU itself if it has all."""
+        return self.gpu if self.sms == self.gpu.sms else _with_sms(self.gpu, self.sms)
+
+    def limited(self, limit_pct: float) -> "Partition":
+        """The part of it that an MPS limit leaves, in per cent of its SMs."""
+        return replace(self, sms=limited_sms(limit_pct, self.sms))
+
+
+@cache  # answers are known by their GPU
+def _with_sms(gpu: Gpu, sms: int) -> Gpu:
+    return replace(gpu, sms=sms)
+
+
+def whole_gpu(gpu: Gpu) -> Partition:
+    """All of `gpu`, not in MIG mode."""
+    return Partition(gpu=gpu, sms=gpu.sms, bandwidth_share=1.0, memory_mib=gpu.usable_mib)
+
+
+@cache  # a search asks thousands of times
+def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Partition:
+    """A MIG instance of `profile`, or a compute instance of so many `slices` of it.
+
+    Without a profile all of `gpu`. Where nobody counted its SMs, a compute instance has its slices'
+    share of the instance's.
+
+    Raises:
+        UnknownName: `gpu` has no MIG profile of that name.
+    """
+    if profile is None:
+        return whole_gpu(gpu)
+    instance = profile_of(gpu, profile)
+    slices = slices or instance.compute_slices
+    offered = compute_profiles(gpu, profile)
+    counted = next(each.sms for each in offered if each.compute_slices == slices)
+    whole = instance.sms or gpu.sms * instance.compute_slices // 8
+    return Partition(
+        gpu=gpu,
+        sms=min(gpu.sms, counted or whole * slices // instance.compute_slices),
+        bandwidth_share=instance.memory_slices / gpu.memory_slices,
+        # Catalogues state an instance's memory before the driver has taken its own.
+        memory_mib=min(instance.memory_mib, gpu.usable_mib),
+    )
+
+
+def limited_sms(limit_pct: float, sms: int) -> int:
+    """SMs that an MPS limit leaves to its client, out of `sms`.
+
+    An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
+    cent: the even number below the share asked for, since SMs come in pairs.
+    """
+    return sms if limit_pct == 100 else min(sms, max(2, 2 * int(limit_pct * sms / 200)))
+
+
+def limit_shares(limits_pct: Sequence[float], sms: int) -> list[float]:
+    """Share of `sms` SMs that each MPS limit leaves to its client."""
+    return [limited_sms(each, sms) / sms for each in limits_pct]

@@ -1,0 +1,413 @@
+"""Fits the power and the activity of the whole GPU to shared runs of it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from statistics import median
+
+import numpy as np
+
+from advisor.hardware.gpus import Gpu
+from advisor.learn.observations import Bools, ObservedRun, ReplayCache
+from advisor.prediction.memory import (
+    MPS_SERVER_MIB,
+    Z95,
+    Context,
+    Edge,
+    Need,
+    caches_mib,
+    deviations_over,
+    need,
+    needs,
+)
+from advisor.prediction.power import Power, PowerLaw, is_half, summed_share
+from advisor.prediction.replay import Physics
+from advisor.prediction.trace import Floats
+from advisor.sharing import SHARED_MODES, Mode, parse_sharing
+from advisor.sharing.groups import together
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
+
+# Where nothing was measured on any GPU.
+NO_CONTEXT = Context(usual_mib=600.0, per_sm_mib=0.0)
+
+
+def fit_context(
+    profiles: Mapping[str, Profile],
+    usable: Sequence[ObservedRun],
+    gpu: Gpu,
+    otherwise: Context = NO_CONTEXT,
+) -> Context:
+    """The usual size of a context, and how much of it each SM taken away by a limit saves.
+
+    Args:
+        profiles: Profiles by name.
+        usable: Runs of these.
+        gpu: The GPU of all of them.
+        otherwise: Used where runs and profiles do not tell.
+    """
+    contexts = [each.memory.context_mib for each in profiles.values()]
+    saved = [
+        (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
+        for shared in usable
+        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+        if profile.mps and profile.mps.memory.context_mib and tenant.memory
+        and tenant.memory.context_mib and tenant.sms and tenant.sms < gpu.sms
+    ]  # fmt: skip
+    return Context(
+        usual_mib=median([each for each in contexts if each is not None] or [otherwise.usual_mib]),
+        per_sm_mib=max(0.0, median(saved or [otherwise.per_sm_mib])),
+    )
+
+
+def log_memory(shared: ObservedRun, context: Context) -> Floats:
+    """Log of measured over predicted memory of each tenant whose memory the driver reported."""
+    return np.array([
+        np.log(tenant.memory.device_mib / need(
+            profile, context, under_mps=shared.mode != "naive",
+            sms_taken=shared.gpu.sms - (tenant.sms or shared.gpu.sms),
+        ).held_mib)
+        for tenant, profile in zip(shared.run.tenants, shared.profiles, strict=True)
+        if tenant.memory and tenant.memory.device_mib
+    ])  # fmt: skip
+
+
+def memory_sigma(log_errors: Floats) -> float:
+    """Relative standard error with which 90 % intervals hold nine of ten processes.
+
+    A few outliers, where a library chose other kernels, do not widen it for all. 2 % without
+    measurements, and never below half a per cent.
+    """
+    if not len(log_errors):
+        return 0.02
+    return max(0.005, float(np.quantile(np.abs(log_errors), 0.9)) / Z95)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A mix that was run on a GPU made to look smaller.
+
+    Attributes:
+        mode: One of `advisor.sharing.SHARED_MODES`; serial: a process alone.
+        families: Families of its tenants.
+        needs: Predicted memory of each tenant, in order.
+        capacity_mib: Memory that the tenants could share.
+        refused: Number of tenants that ended early.
+    """
+
+    mode: Mode
+    families: frozenset[str]
+    needs: tuple[Need, ...]
+    capacity_mib: float
+    refused: int
+
+
+def trials(
+    profiles: Mapping[str, Profile], runs: Iterable[Run], context: Context, gpu: Gpu
+) -> tuple[Trial, ...]:
+    """The runs that tried whether mixes of `profiles` fit in memory.
+
+    A tenant that died on a GPU made to look smaller counts as refused memory: nothing else was
+    wrong with it, and not every library reports what it lacks.
+    """
+    return tuple(trial for run in runs if (trial := _trial(profiles, run, context, gpu)))
+
+
+def _trial(
+    profiles: Mapping[str, Profile], run: Run, context: Context, gpu: Gpu
+) -> Trial | None:  # fmt: skip
+    sharing = parse_sharing(run.sharing)
+    names = [tenant.workload.name for tenant in run.tenants]
+    shared = together(sharing)
+    known = all(name in profiles for name in names)
+    if run.free_mib is None or not known or shared is None:
+        return None
+    tenants = [profiles[name] for name in names]
+    return Trial(
+        mode="serial" if len(tenants) == 1 else shared.mode,
+        families=frozenset(each.workload.family for each in tenants),
+        needs=tuple(needs(tenants, shared, context, gpu)),
+        capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
+        refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
+    )
+
+
+# Where the edge is looked for. Processes seldom step at the same time, so less than what all of
+# them need at once may do; and more than all would hold may not, for what is free lies in pieces.
+_SHARES = np.linspace(-1.0, 2.0, 31)
+_WIDTHS = np.linspace(0.05, 1.0, 20)
+_SIGMAS = np.array([0.003, 0.005, 0.01, 0.02, 0.04])
+
+# Fewer trials, or fewer of either outcome, and the cautious edge stays.
+_FEWEST_TRIALS, _FEWEST_OF_EACH = 20, 3
+
+# No outcome is impossible: one that was thought so must not weigh more than all others.
+_LEAST_RISK = 0.01
+
+
+# What an edge has to be fitted; each must gain this much log likelihood (Akaike 1974).
+_CONSTANTS = 3
+
+
+def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
+    """By mode: the memory edge that outcomes of trials show; empty if there are too few.
+
+    Driver and allocator refuse memory in the same way however processes take turns, so trials of
+    all modes teach one edge. A mode gets an edge of its own once its trials show a difference; so
+    does a process alone, about which mixes say nothing.
+    """
+    mixes = [each for each in tried if each.mode != "serial"]
+    if not _enough(mixes):
+        return {}
+    common = _edge(mixes)
+    modes: tuple[Mode, ...] = (*SHARED_MODES, "serial")
+    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in modes}
+
+
+def _own_edge(tried: Sequence[Trial], common: Edge) -> Edge:
+    if not _enough(tried):
+        return common
+    own = _edge(tried)
+    gained = _log_likelihood(own, tried) - _log_likelihood(common, tried)
+    return own if gained > _CONSTANTS else common
+
+
+def _enough(tried: Sequence[Trial]) -> bool:
+    misfits = sum(each.refused > 0 for each in tried)
+    rarer = min(misfits, len(tried) - misfits)
+    return len(tried) >= _FEWEST_TRIALS and rarer >= _FEWEST_OF_EACH
+
+
+def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
+    """Log likelihood of the outcomes of `tried`."""
+    risks = [(edge.risk(each.needs, each.capacity_mib), each.refused > 0) for each in tried]
+    return sum(log(max(_LEAST_RISK, risk if out else 1 - risk)) for risk, out in risks)
+
+
+def _edge(tried: Sequence[Trial]) -> Edge:
+    """Mean of all edges of the grid, weighted by the likelihood of the outcomes.
+
+    The likeliest edge alone would be overconfident. All edges and trials are computed at once.
+    """
+    from scipy.special import ndtr
+
+    held = np.array([sum(need.held_mib for need in each.needs) for each in tried])
+    cache = np.array([caches_mib(each.needs) for each in tried])
+    capacity = np.array([each.capacity_mib for each in tried])
+    share, width, sigma = (
+        axis.reshape(-1, 1) for axis in np.meshgrid(_SHARES, _WIDTHS, _SIGMAS, indexing="ij")
+    )
+    risks = ndtr(deviations_over(held, cache, capacity, (share, width, sigma)))
+    refused = np.array([each.refused for each in tried])
+    outcomes = np.where(refused > 0, risks, 1 - risks)
+    logs = np.log(np.maximum(outcomes, _LEAST_RISK)).sum(axis=1)
+    likely = np.exp(logs - logs.max())
+
+    def mean(axis: Floats) -> float:
+        return float(np.average(axis[:, 0], weights=likely))
+
+    victims = float(np.mean(refused[refused > 0]))
+    return Edge(share=mean(share), width=mean(width), sigma=mean(sigma), victims=victims)
+
+
+_FEWEST_RUNS = 5
+_SLEEPING_W = 75.0  # where no profile says; an H200 that nobody uses draws 77 W
+_TRIED = 9  # powers of the awake GPU that are tried
+# Strength of the prior of a law towards the plain sum, in numbers of runs.
+_PULL = 0.1
+_FULL = 0.95  # activity from which on a counter is saturated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One run as the fit uses it.
+
+    Attributes:
+        alone_w: Power of each job alone, shape (jobs,).
+        half: Whether each job computes in half precision, shape (jobs,).
+        speeds: Solo step over measured step, at most 1, shape (jobs,).
+        likely: The same predicted by replay, as for a mix without measurements.
+    """
+
+    mode: Mode
+    apart: bool
+    profiles: tuple[Profile, ...]
+    families: frozenset[str]
+    alone_w: Floats
+    half: Bools
+    speeds: Floats
+    likely: Floats
+    power_w: float
+    gract: float | None
+    sm_active: float | None
+
+
+def fit_power(
+    usable: Sequence[ObservedRun], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
+    physics: Physics, playback: ReplayCache,
+) -> Power:  # fmt: skip
+    """The power laws that shared runs show.
+
+    Args:
+        usable: Shared runs; those without known power are skipped.
+        alone: Runs of a single tenant, each with its profile.
+        gpu: The GPU of all of them.
+        physics: Constants of replay: intervals must allow for predicted speeds.
+        playback: Cached replays.
+    """
+    rows = [row for shared in usable if (row := _row(shared, physics, playback))]
+    awake_w = _awake_w(rows, gpu)
+    modes = sorted({row.mode for row in rows})
+    laws = {mode: _law([row for row in rows if row.mode == mode], awake_w, gpu) for mode in modes}
+    known = Power(awake_w=awake_w, laws={mode: law for mode, law in laws.items() if law})
+    return replace(known, alone=_alone(known.alone, alone))
+
+
+def _row(shared: ObservedRun, physics: Physics, playback: ReplayCache) -> _Row | None:
+    power_w = shared.run.power_w
+    if power_w is None or any(each.power_w is None for each in shared.profiles):
+        return None
+    speeds = np.minimum(1.0, shared.alone_s / shared.measured_s)
+    replayed = playback.replayed_s(shared, physics)
+    counters = shared.run.counters
+    return _Row(
+        mode=shared.mode, apart=shared.sharing.keeps_sms_apart,
+        profiles=shared.profiles, families=frozenset(shared.families),
+        alone_w=np.array([each.power_w or 0.0 for each in shared.profiles]),
+        half=np.array([is_half(each) for each in shared.profiles]),
+        speeds=speeds,
+        likely=speeds if replayed is None else np.minimum(1.0, shared.alone_s / replayed),
+        power_w=power_w,
+        gract=counters.gract if counters else None,
+        sm_active=counters.sm_active if counters else None,
+    )  # fmt: skip
+
+
+def _awake_w(rows: Sequence[_Row], gpu: Gpu) -> float:
+    """The awake power with which the laws explain the runs best.
+
+    Readings before a profile cannot be used: a sleeping card draws less than a waiting one (77 W
+    and 116 W on an H200), and which of the two was read is chance.
+    """
+    profiles = [profile for row in rows for profile in row.profiles]
+    idle = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
+    sleeping_w = min(idle, default=_SLEEPING_W)
+    busy_w = min((each.power_w for each in profiles if each.power_w is not None), default=0.0)
+    tried = np.linspace(sleeping_w, max(sleeping_w, busy_w), _TRIED)
+    if len(rows) < _FEWEST_RUNS:
+        return float(np.median(tried))
+    return float(min(tried, key=lambda watts: _misfit(rows, float(watts), gpu)))
+
+
+def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
+    """Mean absolute log error of laws fitted with that awake power."""
+    errors = []
+    for mode in sorted({row.mode for row in rows}):
+        chosen = [row for row in rows if row.mode == mode]
+        law = _fitted(_parts(chosen, awake_w), _measured_w(chosen), awake_w)
+        errors.append(np.abs(_log_errors(chosen, law, awake_w, gpu)))
+    return float(np.concatenate(errors).mean())
+
+
+def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
+    """The law of one mode; None if there are too few runs.
+
+    Its bounds come from families that it was not fitted to, at replayed speeds. They are symmetric,
+    since errors of replay and of the correction have unrelated signs.
+    """
+    if len(rows) < _FEWEST_RUNS:
+        return None
+    parts, measured_w, unseen = _parts(rows, awake_w), _measured_w(rows), []
+    for family in sorted({family for row in rows for family in row.families}):
+        known = np.array([family not in row.families for row in rows])
+        scored = [replace(row, speeds=row.likely) for row in rows if family in row.families]
+        law = _fitted(parts[known], measured_w[known], awake_w)
+        unseen.append(_log_errors(scored, law, awake_w, gpu))
+    bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
+    gract, least = _gract(rows)
+    smact = _factor([row for row in rows if not row.apart], "sm_active", 1.0)
+    return replace(
+        _fitted(parts, measured_w, awake_w), gract=gract, gract_least=least, smact=smact,
+        smact_apart=_factor([row for row in rows if row.apart], "sm_active", smact),
+        low=-bound, high=bound,
+    )  # fmt: skip
+
+
+def _measured_w(rows: Sequence[_Row]) -> Floats:
+    return np.array([row.power_w for row in rows])
+
+
+def _fitted(parts: Floats, measured_w: Floats, awake_w: float) -> PowerLaw:
+    """The shares that explain the runs' power, with equal weight for each run's relative error.
+
+    None of them is below 0, so that a job that gets faster never makes the GPU draw less.
+
+    Args:
+        parts: As of `_parts`.
+        measured_w: Power of the same runs, shape (runs,).
+        awake_w: As of `_awake_w`.
+    """
+    from scipy.optimize import nnls
+
+    if not len(parts):
+        return PowerLaw()
+    x, y = parts / measured_w[:, None], (measured_w - awake_w) / measured_w
+    pull = np.sqrt(_PULL * (x.sum(axis=1) ** 2).mean())
+    towards = pull * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
+    plain = pull * np.array([0.0, 1.0, 0.0])
+    (waiting, working, half), _ = nnls(np.concatenate([x, towards]), np.concatenate([y, plain]))
+    return PowerLaw(waiting=float(waiting), working=float(working), working_half=float(half))
+
+
+def _parts(rows: Sequence[_Row], awake_w: float) -> Floats:
+    """Of each run own watts of its jobs, then times their speeds: in full precision and in half.
+
+    Returns:
+        Watts, shape (runs, 3).
+    """
+    found = np.empty((len(rows), 3))
+    for at, row in enumerate(rows):
+        own = np.maximum(0.0, row.alone_w - awake_w)
+        paced = own * row.speeds
+        found[at] = own.sum(), paced[~row.half].sum(), paced[row.half].sum()
+    return found
+
+
+def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:
+    """Log of measured over predicted power, shape (runs,)."""
+    power = Power(awake_w=awake_w)
+    predicted = [power.shares_w(row.profiles, list(row.speeds), gpu, law) for row in rows]
+    watts = np.array([shares.sum() for shares in predicted if shares is not None])
+    return np.asarray(np.log(_measured_w(rows) / watts))
+
+
+def _gract(rows: Sequence[_Row]) -> tuple[float, float]:
+    """Factor on the jobs' engine activity, and the least engine activity of two or more jobs.
+
+    Under time slicing the engine counts as active nearly all the time even with little work; then
+    the factor is not needed.
+    """
+    seen = [row.gract for row in rows if row.gract is not None]
+    if rows[0].mode == "naive" and seen:
+        return 1.0, float(np.median(seen))
+    return _factor(rows, "gract", 1.0), 0.0
+
+
+def _factor(rows: Sequence[_Row], counter: str, otherwise: float) -> float:
+    """Median of measured over summed activity where the GPU is not full; or else `otherwise`."""
+    pairs = [(getattr(row, counter), summed_share(row.profiles, list(row.speeds), counter))
+             for row in rows]  # fmt: skip
+    ratios = [seen / summed for seen, summed in pairs if seen and summed and seen < _FULL]
+    return float(np.median(ratios)) if len(ratios) >= _FEWEST_RUNS else otherwise
+
+
+def _alone(law: PowerLaw, alone: Iterable[tuple[Profile, Run]]) -> PowerLaw:
+    """`law` with bounds from runs of a single tenant."""
+    logs = [
+        float(np.log(run.power_w / profile.power_w))
+        for profile, run in alone if run.power_w and profile.power_w
+    ]  # fmt: skip
+    if len(logs) < _FEWEST_RUNS:
+        return law
+    low, high = np.quantile(logs, (0.05, 0.95))
+    return replace(law, low=min(0.0, float(low)), high=max(0.0, float(high)))

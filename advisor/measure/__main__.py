@@ -1,0 +1,39 @@
+"""``python -m advisor.measure VERB ...``: measures where only torch is installed.
+
+VERB is profile, campaign, calibrate, doctor or runs. A supervisor ends all that a verb started.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from advisor.measure.process import run_inner, supervised
+
+_VERBS = {
+    "profile": "advisor.measure.profile_command:run_profile",
+    "campaign": "advisor.measure.campaign:run_campaign",
+    "calibrate": "advisor.measure.calibrate:run_calibrate",
+    "runs": "advisor.measure.shared_run:run_list",
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the verb that `argv` begins with; the exit code."""
+    verb, words = (argv[0], argv[1:]) if argv else ("", [])
+    if verb == "inner":  # the process under the supervisor
+        return run_inner(words[0], words[1:])
+    if verb == "doctor":
+        from advisor.measure.doctor import run_doctor
+
+        return run_doctor(words)
+    if verb not in _VERBS:
+        verbs = ", ".join((*_VERBS, "doctor"))
+        print(f"usage: python -m advisor.measure VERB ..., VERB one of {verbs}", file=sys.stderr)
+        return 2
+    own = words[: words.index("--")] if "--" in words else words  # a script's words follow
+    if verb == "profile" and "--from-numbers" in own:
+        return supervised("advisor.measure.profile_command:run_from_numbers", words)
+    return supervised(_VERBS[verb], words)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

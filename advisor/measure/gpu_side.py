@@ -1,0 +1,530 @@
+"""Measures what taking turns on a GPU costs: two processes of endless kernels, alone and together.
+
+Alone, each does a kernel every `alone` seconds; together every `shared` seconds. If turns were
+free, ``alone / shared`` of both would add up to 1: the difference from 1 is the overhead.
+
+With kernels far shorter than a slice, the moments at which one tenant's kernels end show slices:
+close together while it has the GPU, then a gap while the other has it. A cycle reaches from the
+end of one gap to the end of the next. Without its own kernel a gap is the time away, and the rest
+of the cycle is the slice. There are two changes of owner a cycle, so one costs
+``overhead * cycle / 2``; that contains what refilling caches costs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import mean, median
+from time import monotonic, perf_counter, sleep, time
+from typing import Any, cast
+
+import numpy as np
+
+from advisor.errors import AdvisorError
+from advisor.hardware.gpus import GpuRates
+from advisor.measure.device import Meter
+from advisor.measure.mps import MpsSession
+from advisor.measure.tenant_verbs import GpuQueue, synchronise, training_verbs
+from advisor.measure.tenants import GRACE_S, ask_all, tenants_on
+from advisor.measure.windows import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.worker import TenantHandle, TenantState, Trainable, Verb, living
+from advisor.sharing import Naive
+from advisor.workload.calibration import (
+    GpuSide,
+    Operator,
+    OperatorPrecision,
+    OperatorTime,
+    Switching,
+)
+from advisor.workload.profile import median_step_s
+
+_REMEDY = ". Calibrate again."
+
+# Square matrices of this side to begin with, and in multiples of it: whole tiles of any library.
+_TILE, _FIRST_SIDE = 128, 1024
+
+# Time per operation depends on the size, so the size is adjusted several times.
+_TRIES, _TIMED = 3, 20
+
+# Work that is queued ahead, in seconds: beyond any slice; and most launches a GPU takes.
+_AHEAD_S, _MOST_AHEAD = 0.1, 900
+
+
+def calibration_verbs() -> Mapping[str, Verb]:
+    """The training verbs and `load_kernel`."""
+    return {**training_verbs(), "load_kernel": load_kernel}
+
+
+def load_kernel(state: TenantState, kernel_s: float) -> dict[str, Any]:
+    """Make a step one product of square matrices that takes about `kernel_s`.
+
+    Returns:
+        ``kernel_s``: what it takes, roughly.
+
+    Raises:
+        AdvisorError: No product takes time on this device.
+    """
+    side, took_s = _FIRST_SIDE, _took_s(state, _Repeated(state.device, _FIRST_SIDE, _MOST_AHEAD))
+    for _ in range(_TRIES):
+        if took_s <= 0:
+            raise AdvisorError("a matrix product took no time here. Calibrate again.")
+        # Its work grows with the cube of its side.
+        side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / _TILE)) * _TILE
+        ahead = max(2, min(_MOST_AHEAD, round(_AHEAD_S / kernel_s)))
+        kernel = _Repeated(state.device, side, ahead)
+        took_s = _took_s(state, kernel)
+    state.trainable = cast("Trainable", kernel)  # `run` only calls it
+    return {"kernel_s": took_s}
+
+
+def _took_s(state: TenantState, kernel: "_Repeated") -> float:
+    kernel()
+    synchronise(state)
+    began = perf_counter()
+    for _ in range(_TIMED):
+        kernel()
+    synchronise(state)
+    return (perf_counter() - began) / _TIMED
+
+
+class _Repeated:
+    """Enqueues one matrix product a call; waits if more than `ahead` are queued."""
+
+    def __init__(self, device: str, side: int, ahead: int) -> None:
+        import torch
+
+        self._multiply = torch.mm
+        self._factor = torch.ones(side, side, device=device)
+        self._product = torch.empty_like(self._factor)
+        self._queue = GpuQueue(ahead)
+
+    def __call__(self) -> None:
+        self._multiply(self._factor, self._factor, out=self._product)
+        if self._factor.is_cuda:
+            self._queue.mark()
+
+
+def all_answers(
+    tenants: Sequence[TenantHandle], verb: str, **arguments: Any
+) -> list[dict[str, Any]]:
+    """Send all `tenants` the same request at once; their answers, in their order.
+
+    Raises:
+        AdvisorError: One ran out of memory or died.
+    """
+    return [living(each, _REMEDY) for each in ask_all(tenants, verb, [arguments] * len(tenants))]
+
+
+# Far below a slice of some milliseconds, and about as long as one.
+_KERNELS_S = (0.1e-3, 2e-3)
+
+_TIMING = Timing(settle_s=0.0, window_s=0.4, windows=3, lead_s=0.4)
+_NOTICE_S = 0.05
+
+# From this many kernels alone on, a pause between two ends is a turn of the other's.
+_GAP = 2.0
+
+# Fewer gaps show no pattern; with fewer kernels in a slice, kernels and not the driver end it.
+_FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
+
+Clocks = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedKernels:
+    """When the kernels of tenants ended in one schedule, shape (tenants, kernels)."""
+
+    plan: Schedule
+    completed_at: tuple[tuple[float, ...], ...]
+
+    @property
+    def step_s(self) -> tuple[float, ...]:
+        """Seconds of a kernel of each tenant, shape (tenants,)."""
+        return tuple(median_step_s(windows_of(self.plan, each)) for each in self.completed_at)
+
+
+def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
+    """The cost of turns for each length of kernel, and the GPU's clocks during that work.
+
+    Raises:
+        AdvisorError: A tenant ran out of memory or died.
+    """
+    session.switch_to(Naive())
+    setups = session.setups(Naive(), [(core,) for core in cores])
+    meter, found = Meter(session.device), []
+    clocks_mhz: Clocks = (None, None)
+    with tenants_on(setups, session.folder, calibration_verbs) as tenants:
+        for kernel_s in _KERNELS_S:
+            for tenant in tenants:  # one after another, since each times its kernel
+                all_answers([tenant], "load_kernel", kernel_s=kernel_s)
+            alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
+            together, clocks_mhz = _timed_kernels(tenants, meter)
+            found.append(switching_of(alone, together))
+    return tuple(found), clocks_mhz
+
+
+def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[TimedKernels, Clocks]:
+    plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
+    for tenant in tenants:
+        tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
+    sleep_until((plan.begin_at + plan.end_at) / 2)
+    clocks_mhz = meter.clocks_mhz()
+    answer = [living(tenant.receive(GRACE_S), _REMEDY) for tenant in tenants]
+    return TimedKernels(plan, tuple(tuple(each["completed_at"]) for each in answer)), clocks_mhz
+
+
+def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switching:
+    """The cost of turns, from two tenants' times, each alone and both together in one order."""
+    alone_s = [each.step_s[0] for each in alone]
+    speeds = [lone_s / shared_s for lone_s, shared_s in zip(alone_s, together.step_s, strict=True)]
+    overhead = 1 - sum(speeds)
+    turns = [
+        _turns(together.plan, ends, lone_s)
+        for ends, lone_s in zip(together.completed_at, alone_s, strict=True)
+    ]
+    known = [each for each in turns if each is not None]
+    return Switching(
+        kernel_s=mean(alone_s),
+        overhead=overhead,
+        slice_s=mean(slice_s for slice_s, _ in known) if known else None,
+        switch_s=overhead * mean(cycle_s for _, cycle_s in known) / 2 if known else None,
+    )
+
+
+def _turns(
+    plan: Schedule, completed_at: Sequence[float], alone_s: float
+) -> tuple[float, float] | None:
+    """Median slice and median cycle of one tenant, seconds; None if there is no pattern."""
+    ends = np.array([each for each in completed_at if plan.begin_at <= each <= plan.end_at])
+    pauses = np.diff(ends)
+    gaps = np.flatnonzero(pauses > _GAP * alone_s)
+    if len(gaps) < _FEWEST_GAPS:
+        return None
+    cycle_s = float(np.median(np.diff(ends[gaps + 1])))
+    away_s = float(np.median(pauses[gaps])) - alone_s
+    slice_s = cycle_s - away_s
+    return (slice_s, cycle_s) if slice_s >= _FEWEST_KERNELS * alone_s else None
+
+
+Call = Callable[[], object]
+
+_WARM_UPS, _LONE, _QUEUES, _MOST_QUEUED = 3, 10, 3, 20
+
+# Calls that take longer need no queue to hide their launch; of these, few tell as much as many.
+_LONG_MS, _FEWEST_LONE, _LONE_BUDGET_MS = 5.0, 5, 60.0
+_QUEUE_MS = 2.0
+
+# A GPU that does nothing for so many cycles, at most clocks of today's, waits as long as the host
+# needs to launch what is behind it; a longer wait does no harm.
+_CYCLES_PER_S, _HOLD = 2e9, 2.0
+
+_TYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """How long a call takes.
+
+    Attributes:
+        latency_ms: Median of calls on an idle device, from before the launch.
+        least_ms: The shortest of them.
+        kernel_ms: A call among others that are queued: without the launch, but with what passes
+            between kernels, about a microsecond.
+    """
+
+    latency_ms: float
+    least_ms: float
+    kernel_ms: float
+
+
+def timed(operator: Operator, device: str) -> CallTime | None:
+    """The time of `operator`, with cudnn's search for the fastest algorithm; None if it fails.
+
+    Args:
+        operator: Its inputs are made here, of normally distributed numbers.
+        device: As torch names it.
+    """
+    import torch
+
+    _set_switches(operator.precision)
+    try:
+        with torch.no_grad():
+            return _timed(operator_call(operator, device), device)
+    except RuntimeError:  # for want of memory, or of a kernel in this precision
+        return None
+
+
+def _set_switches(precision: OperatorPrecision) -> None:
+    import torch
+
+    cudnn: Any = torch.backends.cudnn
+    cudnn.benchmark = True
+    for switch in (torch.backends.cuda.matmul, cudnn.conv):
+        switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+
+
+def operator_call(operator: Operator, device: str) -> Call:
+    """A call that enqueues `operator` once.
+
+    Raises:
+        RuntimeError: torch's, if there is no memory for its inputs.
+    """
+    import torch
+    import torch.nn.functional as F
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=device, dtype=getattr(torch, _TYPES[operator.precision]))
+
+    match operator.op, operator.dimensions:
+        case "linear", (batch, rows, inner, columns):
+            of_linear = normal(batch, rows, inner), normal(columns, inner), normal(columns)
+            return lambda: F.linear(*of_linear)
+        case "bmm", (batch, rows, inner, columns):
+            of_bmm = normal(batch, rows, inner), normal(batch, inner, columns)
+            return lambda: torch.bmm(*of_bmm)
+        case "conv", (batch, into, out, kernel, side, stride, padding):
+            of_conv = normal(batch, into, side, side), normal(out, into, kernel, kernel)
+            return lambda: F.conv2d(*of_conv, stride=stride, padding=padding)
+        case _, (rows, columns):
+            return _by_rows(operator.op, normal(rows, columns), normal(2, columns))
+    cuda: Any = torch.cuda
+    return (lambda: cuda._sleep(1)) if device == "cuda" else (lambda: None)
+
+
+def _by_rows(op: str, values: Any, of_columns: Any) -> Call:
+    import torch
+    import torch.nn.functional as F
+
+    other = torch.randn_like(values)
+    calls: dict[str, Call] = {
+        "ln": lambda: F.layer_norm(values, values.shape[1:], *of_columns),
+        "softmax": lambda: F.softmax(values, -1),
+        "gelu": lambda: F.gelu(values),
+        "add": lambda: torch.add(values, other),
+        "copy": lambda: other.copy_(values),
+    }
+    return calls[op]
+
+
+def _timed(call: Call, device: str) -> CallTime:
+    clock = _GpuStopwatch() if device == "cuda" else _HostStopwatch()
+    clock.ms(call, _WARM_UPS)
+    lone_ms = [clock.ms(call, 1)]
+    while len(lone_ms) < _LONE and (len(lone_ms) < _FEWEST_LONE or sum(lone_ms) < _LONE_BUDGET_MS):
+        lone_ms.append(clock.ms(call, 1))
+    latency_ms = median(lone_ms)
+    kernel_ms = latency_ms if latency_ms > _LONG_MS else _queued_ms(call, clock, latency_ms)
+    return CallTime(latency_ms, min(lone_ms), kernel_ms)
+
+
+def _queued_ms(call: Call, clock: "_GpuStopwatch | _HostStopwatch", latency_ms: float) -> float:
+    count = max(2, min(_MOST_QUEUED, round(_QUEUE_MS / max(latency_ms, 1e-6))))
+    return median(clock.ms(call, count, hold=True) / count for _ in range(_QUEUES))
+
+
+class _HostStopwatch:
+    """For a device whose calls return when the work is done."""
+
+    def ms(self, call: Call, count: int, *, hold: bool = False) -> float:  # noqa: ARG002
+        began_s = perf_counter()
+        for _ in range(count):
+            call()
+        return (perf_counter() - began_s) * 1e3
+
+
+class _GpuStopwatch:
+    """By events on the GPU's own clock."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._cuda: Any = torch.cuda
+        self._launch_s = 0.0
+        self._cuda.synchronize()
+
+    def ms(self, call: Call, count: int, *, hold: bool = False) -> float:
+        """Of `count` calls; `hold` keeps the GPU waiting until they are launched."""
+        begin, end = (self._cuda.Event(enable_timing=True) for _ in range(2))
+        if hold:
+            self._cuda._sleep(int(_HOLD * count * self._launch_s * _CYCLES_PER_S))
+        began_s = perf_counter()
+        begin.record()
+        for _ in range(count):
+            call()
+        end.record()
+        self._launch_s = (perf_counter() - began_s) / count
+        end.synchronize()
+        return float(begin.elapsed_time(end))
+
+
+_ROUNDS, _SEED = 5, 1
+
+# No further round begins later; the first, in which cudnn searches, takes longest.
+_LATEST_S = 45.0
+
+# When clocks are read: after the GPU had time to reach those of the sweep.
+_CLOCKS_AFTER_S = 1.0
+
+# For the slowest GPU's first round.
+_ANSWER_S = 600.0
+
+# Squares, layers of transformers, and grids of one to some blocks.
+_PRODUCTS = (
+    *(f"1x{side}x{side}x{side}" for side in (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192)),
+    "1x512x768x768", "1x512x768x3072", "1x4096x768x3072", "1x16384x768x768", "1x2048x1024x4096",
+    "1x64x4096x64", "1x128x4096x128", "1x256x4096x128", "1x256x2048x512", "1x32x2048x1000",
+)  # fmt: skip
+_BATCHED = (
+    "12x128x64x128", "96x128x64x128", "96x512x64x512", "96x512x512x64", "192x1024x64x1024",
+    "512x32x32x32",
+)  # fmt: skip
+_CONVOLUTIONS = (
+    "128x3x64x7x224x2x3", "128x64x64x3x56x1x1", "32x64x64x3x56x1x1", "32x128x128x3x28x1x1",
+    "32x256x256x3x14x1x1", "32x512x512x3x7x1x1", "8x256x256x3x14x1x1", "64x256x64x1x56x1x0",
+    "128x64x64x3x32x1x1",
+)  # fmt: skip
+# Of 1024 columns: from 64 KiB to 512 MiB in FP32.
+_ROWS = tuple(2**power for power in range(4, 18))
+
+_PRECISIONS: tuple[OperatorPrecision, ...] = ("fp32", "tf32", "fp16", "bf16")
+
+
+def operators() -> tuple[Operator, ...]:
+    """What the sweep times."""
+    products = [
+        Operator(op, shape, precision)
+        for op, shapes in (("linear", _PRODUCTS), ("bmm", _BATCHED), ("conv", _CONVOLUTIONS))
+        for shape in shapes
+        for precision in _PRECISIONS
+    ]
+    rows = [
+        Operator(op, f"{rows}x1024", precision)
+        for op in ("ln", "softmax", "gelu", "add", "copy")
+        for rows in _ROWS
+        for precision in (("fp32", "bf16") if op in ("ln", "softmax") else ("fp32",))
+    ]
+    return (*products, *rows)
+
+
+_EMPTY = Operator("empty", "1", "fp32")
+
+
+def sweep_verbs() -> Mapping[str, Verb]:
+    """The training verbs, `time_operators` and `l2_mib`."""
+    return {**training_verbs(), "time_operators": time_operators, "l2_mib": l2_mib}
+
+
+def time_operators(state: TenantState, wanted: Sequence[Operator]) -> dict[str, Any]:
+    """Time each operator.
+
+    Returns:
+        ``kernel_ms`` and ``latency_ms``, shapes (operators,); None for one that failed.
+    """
+    found = [timed(each, state.device) for each in wanted]
+    return {
+        "kernel_ms": [each and each.kernel_ms for each in found],
+        "latency_ms": [each and each.latency_ms for each in found],
+    }
+
+
+def l2_mib(state: TenantState) -> dict[str, Any]:
+    """``l2_mib``: the L2 cache of the device; None on a CPU."""
+    if state.device == "cpu":
+        return {"l2_mib": None}
+    import torch
+
+    return {"l2_mib": torch.cuda.get_device_properties(0).L2_cache_size / 2**20}
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """What one round measured; of each operator, None if it failed."""
+
+    kernel_ms: dict[Operator, float | None]
+    launch_ms: float | None
+    sm_clock_mhz: int | None
+
+
+def sweep(
+    tenant: TenantHandle, meter: Meter, wanted: Sequence[Operator], rounds: int = _ROUNDS
+) -> GpuSide:
+    """Time `wanted` in some rounds, each in another order; the median of each operator.
+
+    Args:
+        tenant: Alone on its GPU, with `sweep_verbs`.
+        meter: Of that GPU.
+        wanted: Usually `operators()`.
+        rounds: Fewer if they take long.
+
+    Raises:
+        AdvisorError: The tenant died.
+    """
+    l2_mib = living(tenant.ask("l2_mib"))["l2_mib"]
+    found: list[_Round] = []
+    order, began_s = Random(_SEED), monotonic()
+    while len(found) < rounds and monotonic() - began_s < _LATEST_S:
+        found.append(_round(tenant, meter, order.sample([*wanted, _EMPTY], len(wanted) + 1)))
+    clock_mhz = _median(each.sm_clock_mhz for each in found)
+    launch_ms = _median(each.launch_ms for each in found)
+    kernel_ms = {
+        operator: _median(each.kernel_ms[operator] for each in found)
+        for operator in (*wanted, _EMPTY)
+    }
+    return GpuSide(
+        l2_mib=l2_mib,
+        sm_clock_mhz=None if clock_mhz is None else round(clock_mhz),
+        launch_us=None if launch_ms is None else launch_ms * 1e3,
+        times=tuple(OperatorTime(op, ms) for op, ms in kernel_ms.items() if ms is not None),
+    )
+
+
+def _round(tenant: TenantHandle, meter: Meter, order: Sequence[Operator]) -> _Round:
+    tenant.send("time_operators", wanted=order)
+    sleep(_CLOCKS_AFTER_S)
+    sm_clock_mhz, _ = meter.clocks_mhz()
+    answer = living(tenant.receive(_ANSWER_S))
+    return _Round(
+        kernel_ms=dict(zip(order, answer["kernel_ms"], strict=True)),
+        launch_ms=answer["latency_ms"][order.index(_EMPTY)],
+        sm_clock_mhz=sm_clock_mhz,
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return median(known) if known else None
+
+
+def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
+    """What the sweep found, for a person, beside the rates that the GPU's maker states."""
+    maker: dict[str, float | None] = {}
+    if stated is not None:
+        half = {"fp16": stated.fp16_tflops, "bf16": stated.tf32_tflops and stated.fp16_tflops}
+        rates = {"fp32": stated.fp32_tflops, "tf32": stated.tf32_tflops, **half}
+        maker = rates | {"memory": stated.bandwidth_gb_s}
+    attained = [
+        f"{each} {_shown(side.tflops(each))} ({_shown(maker.get(each))})" for each in _PRECISIONS
+    ]
+    moved = ", ".join(f"{mib:.3g}: {rate:.0f}" for mib, rate in side.traffic_gb_s)
+    return (
+        f"attained, and stated by its maker, TFLOP/s: {', '.join(attained)}",
+        f"the same, GB/s: memory {_shown(side.bandwidth_gb_s)} "
+        f"({_shown(maker.get('memory'))}), inside L2 "
+        f"{_shown(side.l2_bandwidth_gb_s)}",
+        f"an empty kernel: {_shown(side.launch_us)} us with its launch, "
+        f"{_shown(side.empty_kernel_us)} us queued; SM clock {_shown(side.sm_clock_mhz)} MHz",
+        *(f"{each}, TFLOP/s by side of square products: {_by_side(side, each)}"
+          for each in _PRECISIONS),
+        f"GB/s by MiB moved: {moved}",
+    )  # fmt: skip
+
+
+def _by_side(side: GpuSide, precision: OperatorPrecision) -> str:
+    return ", ".join(
+        f"{operator.dimensions[1]}: {rate:.1f}"
+        for operator, rate in side.product_tflops(precision)
+        if operator.op == "linear" and len(set(operator.dimensions[1:])) == 1
+    )
+
+
+def _shown(figure: float | None) -> str:
+    return "unknown" if figure is None else f"{figure:.1f}"

@@ -1,0 +1,437 @@
+"""Measures how fast a workload trains alone: first until it is steady, then in windows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+from time import monotonic, time
+from typing import Any, Literal
+
+from advisor.errors import AdvisorError
+from advisor.hardware.gpu_state import Activity
+from advisor.hardware.gpus import gpu
+from advisor.measure.device import Device, Meter
+from advisor.measure.mps import MpsSession
+from advisor.measure.process import say
+from advisor.measure.tenants import ask_all, memory_record, tenants_on
+from advisor.measure.trace import TracedStep, kernel_trace, phases_without_waits, step_from
+from advisor.measure.windows import (
+    Schedule,
+    Timing,
+    profiling_verbs,
+    schedule,
+    sleep_until,
+    windows_of,
+)
+from advisor.measure.worker import LOAD_S, TenantHandle, TenantSetup, living
+from advisor.sharing import Mps
+from advisor.workload.kernel_trace import HostSide, KernelTrace
+from advisor.workload.profile import LimitedRun, Memory, MpsProbe, PartSeconds, Window
+from advisor.workload.spec import Workload
+
+# Between the request to start and the start.
+_NOTICE_S = 0.05
+# Two stretches in a row whose median steps differ by no more than this are a steady state.
+_STEADY_WITHIN = 0.03
+_STRETCH_S, _STRETCH_STEPS = 0.4, 3
+# Some workloads are never steady, since a host's clock varies. They are measured all the same.
+_LONGEST_SETTLING_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SoloPace:
+    """The result of the windows.
+
+    Attributes:
+        windows: Every window, shape (windows,).
+        host_cpu_share: CPU seconds of the tenant and its loader over wall seconds times cores.
+        activity: Of the whole GPU over the windows.
+        clocks_mhz: Of SMs and memory during the run.
+        memory: Peak memory of the tenant.
+        host_check_s: Mean of the host checks before and after; None for a program that cannot be
+            asked for one.
+        meter_s: Seconds that the device's driver took to answer.
+        host: What the host did for a step; None for a program that cannot be asked.
+    """
+
+    windows: tuple[Window, ...]
+    host_cpu_share: float
+    activity: Activity
+    clocks_mhz: tuple[int | None, int | None]
+    memory: Memory
+    host_check_s: float | None
+    meter_s: float
+    host: HostSide | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of all windows."""
+        return sum(window.seconds for window in self.windows)
+
+    @property
+    def mean_step_s(self) -> float:
+        """Seconds of a step over all windows."""
+        return self.seconds / sum(window.steps for window in self.windows)
+
+
+def asked(tenant: TenantHandle, verb: str, **arguments: Any) -> dict[str, Any]:
+    """What `tenant` answers.
+
+    Raises:
+        AdvisorError: It ran out of memory or died.
+    """
+    return living(tenant.ask(verb, **arguments))
+
+
+def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float) -> float:
+    """Train until the pace is steady; seconds of a step then, at first about `first_step_s`.
+
+    Raises:
+        AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
+    """
+    paces: list[float] = [first_step_s]
+    until = time() + _LONGEST_SETTLING_S
+    while time() < until:
+        stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
+        paces.append(_stretch_step_s(tenant, stretch_s, patience_s))
+        if is_steady(paces[1:]):
+            return paces[-1]
+    say(f"  not steady after {_LONGEST_SETTLING_S:.0f} s; its windows show how it varies")
+    return paces[-1]
+
+
+def is_steady(paces: Sequence[float]) -> bool:
+    """Whether the last two of `paces`, seconds of a step, agree."""
+    if len(paces) < 2:
+        return False
+    return abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
+
+
+def _stretch_step_s(tenant: TenantHandle, seconds: float, patience_s: float) -> float:
+    start_at = time() + _NOTICE_S
+    span = {"start_at": start_at, "stop_at": start_at + seconds}
+    answer = asked(tenant, "run", timeout_s=seconds + patience_s, **span)
+    ends = [start_at, *answer["completed_at"]]
+    step_s: float = median(later - earlier for earlier, later in pairwise(ends))
+    return step_s
+
+
+def measured_pace(
+    tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
+) -> SoloPace:
+    """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`.
+
+    Raises:
+        AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
+    """
+    before = asked(tenant, "check_host")["check_s"]
+    plan = schedule(time() + _NOTICE_S, timing, step_s)
+    tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
+    activity, clocks_mhz, meter_s = _metered(meter, plan)
+    answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
+    wall_s = answer["completed_at"][-1] - plan.start_at
+    after = asked(tenant, "check_host")["check_s"]
+    return SoloPace(
+        windows=windows_of(plan, answer["completed_at"]),
+        host_cpu_share=answer["cpu_s"] / (wall_s * len(tenant.setup.cores)),
+        activity=activity,
+        clocks_mhz=clocks_mhz,
+        memory=known(memory_record(answer["memory"], _on_device_mib(tenant, meter))),
+        host_check_s=None if before is None else (before + after) / 2,
+        meter_s=meter_s,
+        host=_host_side(answer, len(answer["completed_at"])),
+    )
+
+
+# A virtual core can be slow for seconds. If windows differ by this ratio, more are measured, so
+# that their median shows the workload and not such a slow time.
+_MOST_WINDOW_RATIO = 1.1
+_MORE_ROUNDS = 2
+# ... unless a round takes so long that settling, three rounds and the trace would exceed 20 s.
+_LONGEST_ROUND_S = 4.0
+
+
+def repeated_pace(
+    tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
+) -> SoloPace:
+    """As `measured_pace`, measured again while the windows disagree; every window is kept."""
+    pace = measured_pace(tenant, meter, timing, step_s, patience_s)
+    for rounds in range(_MORE_ROUNDS):
+        paces = [window.step_s for window in pace.windows]
+        too_long = pace.seconds > _LONGEST_ROUND_S * (rounds + 1)
+        if too_long or max(paces) <= _MOST_WINDOW_RATIO * min(paces):
+            break
+        say("  its windows disagree; measuring more of them")
+        more = measured_pace(tenant, meter, timing, step_s, patience_s)
+        pace = replace(
+            more,
+            windows=pace.windows + more.windows,
+            host_check_s=_mean_check_s(pace, more, rounds + 1),
+            meter_s=pace.meter_s + more.meter_s,
+        )
+    return pace
+
+
+def _mean_check_s(pace: SoloPace, more: SoloPace, rounds: int) -> float | None:
+    """Mean host check over `pace`, of so many rounds, and one round more."""
+    if pace.host_check_s is None or more.host_check_s is None:
+        return None
+    return (pace.host_check_s * rounds + more.host_check_s) / (rounds + 1)
+
+
+def known(memory: Memory | None) -> Memory:
+    """`memory`, which a profile must have.
+
+    Raises:
+        AdvisorError: Nobody says what the process holds.
+    """
+    if memory is None:
+        raise AdvisorError(
+            "the driver shows no process on this GPU. Does it train there, and does the driver "
+            "show processes here?"
+        )
+    return memory
+
+
+def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide:
+    """Of a step, by what so many of them took; a loader that used no time is none."""
+
+    def of_a_step(name: str) -> float | None:
+        value = answer.get(name)
+        return None if value is None else max(0.0, value) / steps
+
+    with_loader = bool(answer.get("loader_cpu_s"))
+    return HostSide(
+        loader_cpu_s=of_a_step("loader_cpu_s") if with_loader else None,
+        wait_s=of_a_step("fetched_s"),
+        read_mib=of_a_step("read_mib") if with_loader else None,
+    )
+
+
+def _metered(meter: Meter, plan: Schedule) -> tuple[Activity, tuple[int | None, int | None], float]:
+    """Activity over the windows of `plan`, clocks, and how long the driver took to answer."""
+    sleep_until(plan.begin_at)
+    began_s = monotonic()
+    meter.begin()
+    begun_s = monotonic()
+    sleep_until(plan.end_at)
+    ended_s = monotonic()
+    activity, clocks_mhz = meter.end(), meter.clocks_mhz()
+    return activity, clocks_mhz, begun_s - began_s + monotonic() - ended_s
+
+
+def _on_device_mib(tenant: TenantHandle, meter: Meter) -> float | None:
+    """Device memory of `tenant` as the driver sees it, MiB."""
+    seen = meter.memory_mib()
+    # In a container the driver may list it under another pid. On a claimed device the only other
+    # process is an MPS server, which holds less than any tenant.
+    return seen.get(tenant.pid, max(seen.values(), default=None))
+
+
+Part = Literal[
+    "start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mps_s", "limits_s"
+]  # fmt: skip
+
+
+class Stopwatch:
+    """Assigns every second from its creation to the last lap to one part."""
+
+    def __init__(self) -> None:
+        self._since_s = monotonic()
+        self._parts: dict[str, float] = {}
+
+    def lap(self, part: Part) -> None:
+        """Add the seconds since the last lap to `part`."""
+        now_s = monotonic()
+        self._parts[part] = self._parts.get(part, 0.0) + now_s - self._since_s
+        self._since_s = now_s
+
+    def patience_s(self) -> float:
+        """How long another start may take, after the first took what it did."""
+        return max(LOAD_S, 3 * self._parts.get("start_s", 0.0))
+
+    def took(self, meter_s: float) -> PartSeconds:
+        """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
+        return PartSeconds(**self._parts, meter_s=meter_s)
+
+
+_ISSUE_S = 1.0
+
+# A trace of all kernels of a longer step would fill megabytes.
+_LONGEST_RECORDED_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Host path, GPU path and kernel trace of a step; all None on a CPU."""
+
+    host_s: float | None = None
+    gpu_s: float | None = None
+    trace: KernelTrace | None = None
+    main_s: float | None = None
+    loader_s: float | None = None
+
+
+def step_parts(tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
+    """What a step consists of, as far as somebody can be asked."""
+    if device.kind != "cuda":
+        return StepParts()
+    if tenant.setup.script is None or tenant.setup.script.by_steps:
+        return _traced_parts(tenant, device, watch)
+    return _recorded_parts(tenant, pace, device, watch)
+
+
+def _traced_parts(tenant: TenantHandle, device: Device, watch: Stopwatch) -> StepParts:
+    issued = asked(tenant, "issue", seconds=_ISSUE_S)
+    watch.lap("host_path_s")
+    capability = gpu(device.key).compute_capability
+    try:
+        step = step_from(asked(tenant, "trace", compute_capability=capability)["step"])
+    except AdvisorError as error:
+        say(f"  no kernel trace: {error}")
+        return _with_loader(sum(issued["phases_s"]), issued)
+    finally:
+        watch.lap("trace_s")
+    phases_s = phases_without_waits(issued["phases_s"], step.phases)
+    found = _with_loader(sum(phases_s), issued)
+    if not step.work:
+        say("  no kernel trace: torch's profiler saw no kernel. May it use CUPTI here?")
+        return found
+    return replace(found, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
+
+
+def _recorded_parts(
+    tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch
+) -> StepParts:
+    """Of a program in which nobody finds steps: through a window as long as one."""
+    try:
+        step = _recorded_step(tenant, pace.mean_step_s, device)
+    except AdvisorError as error:
+        say(f"  no kernel trace: {error}")
+        counters = pace.activity.counters  # of the whole GPU, as its driver counted
+        return StepParts(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
+    finally:
+        watch.lap("trace_s")
+    phases_s = phases_without_waits((pace.mean_step_s,), step.phases)
+    trace = kernel_trace(step, phases_s)
+    return StepParts(host_s=sum(phases_s), gpu_s=step.busy_s, trace=trace)
+
+
+def _recorded_step(tenant: TenantHandle, step_s: float, device: Device) -> TracedStep:
+    if step_s > _LONGEST_RECORDED_S:
+        raise AdvisorError(f"a step of {step_s:.1f} s is too long to record")
+    capability = gpu(device.key).compute_capability
+    found = asked(tenant, "record", step_s=step_s, compute_capability=capability)
+    if not found:
+        raise AdvisorError("no process of it uses the GPU by torch")
+    return step_from(found["step"])
+
+
+def _with_loader(main_s: float, issued: dict[str, Any]) -> StepParts:
+    """The host path of a step: at least that of the loader, for which the process waits."""
+    loader_s: float | None = issued["loader_s"]
+    return StepParts(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
+
+
+LIMITS_PCT = (14.0, 28.0, 50.0)
+_UNLIMITED_PCT = 100.0
+_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
+
+
+# Slow steps take seconds each under a limit, so fewer of them warm up.
+_SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
+
+# Processes that together hold more of the GPU's memory are started one after another: an allocator
+# that runs short trains more slowly.
+_MOST_HELD = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbedJob:
+    """What is known of a workload before it is under MPS.
+
+    Attributes:
+        workload: With what its script told of itself.
+        cores: To which it is pinned while it is measured.
+        starting_cores: On which it starts.
+        step_s: Its seconds of a step without MPS.
+        held_mib: Memory of its process on the device; None: not known.
+    """
+
+    workload: Workload
+    cores: tuple[int, ...]
+    starting_cores: tuple[int, ...]
+    step_s: float
+    held_mib: float | None
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """What its tenants are asked when they load."""
+        warm_steps = _WARM_STEPS if self.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
+        return {"workload": self.workload, "warm_steps": warm_steps}
+
+
+def mps_probe(job: ProbedJob, session: MpsSession, watch: Stopwatch) -> MpsProbe | None:
+    """How fast `job` is under MPS; None, after printing why, if it cannot be measured.
+
+    No tenant may live on the GPU.
+    """
+    try:
+        session.switch_to(Mps())
+        (unlimited, pace), *limited = _measured(job, session, watch)
+    except AdvisorError as error:
+        # The daemon does not start, or a client failed: the profile without MPS is still valid.
+        say(f"  no MPS probe: {error}")
+        session.close()  # a client that died can leave an MPS server that serves nobody
+        return None
+    return MpsProbe(unlimited, tuple(run for run, _ in limited), pace.memory)
+
+
+def _measured(
+    job: ProbedJob, session: MpsSession, watch: Stopwatch
+) -> list[tuple[LimitedRun, SoloPace]]:
+    """Without a limit, then under each of `LIMITS_PCT`; by processes started at once if possible.
+
+    A script takes long to start, and waits between its steps for as long as it is asked to.
+    """
+    everyone = (_UNLIMITED_PCT, *LIMITS_PCT)
+    if _start_together(job, session, len(everyone)):
+        try:
+            return _in_turn(everyone, job, session, watch)
+        except AdvisorError as error:  # two that want one port, say
+            say(f"  {error}; under MPS, its processes are started one after another")
+            session.close()
+            session.switch_to(Mps())
+    return [each for limit in everyone for each in _in_turn([limit], job, session, watch)]
+
+
+def _start_together(job: ProbedJob, session: MpsSession, processes: int) -> bool:
+    script = job.workload.script
+    if script is None or not script.by_steps or job.held_mib is None:
+        return False
+    return processes * job.held_mib <= _MOST_HELD * gpu(session.device.key).memory_mib
+
+
+def _in_turn(
+    limits_pct: Sequence[float], job: ProbedJob, session: MpsSession, watch: Stopwatch
+) -> list[tuple[LimitedRun, SoloPace]]:
+    """Runs under `limits_pct` of clients that start at once and then train one after another."""
+    patience_s, meter, found = watch.patience_s(), Meter(session.device), []
+    with tenants_on(_setups(limits_pct, job, session), session.folder, profiling_verbs) as tenants:
+        answers = ask_all(tenants, "load", [job.loading] * len(tenants), patience_s)
+        everyone = [living(answer) for answer in answers]
+        session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
+        for limit_pct, tenant, loaded in zip(limits_pct, tenants, everyone, strict=True):
+            tenant.pin(job.cores)
+            pace = measured_pace(tenant, meter, _TIMING, loaded["warm_step_s"], patience_s)
+            run = LimitedRun(limit_pct, loaded["sms"], pace.windows)
+            say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
+            watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")
+            found.append((run, pace))
+    return found
+
+
+def _setups(limits_pct: Sequence[float], job: ProbedJob, session: MpsSession) -> list[TenantSetup]:
+    modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
+    where = [job.starting_cores], [job.workload]
+    return [setup for mode in modes for setup in session.setups(mode, *where)]

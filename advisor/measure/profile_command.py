@@ -1,0 +1,355 @@
+"""``advisor profile``: profiles workloads one after another, and writes each file as it is done."""
+
+import argparse
+import os
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import mean, median
+from time import monotonic
+from typing import TypeVar, get_args
+
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware.gpus import check_power, gpu_meant
+from advisor.hardware.host_cores import allowed_cores, leave_to_tenants
+from advisor.measure.device import (
+    Device,
+    Origin,
+    claimed,
+    command_line,
+    device_at_hand,
+    power_readings_w,
+    refuse_other,
+)
+from advisor.measure.mps import mps_session_on
+from advisor.measure.process import say, scratch_folder
+from advisor.measure.profile import (
+    SoloRunSettings,
+    add_script_options,
+    profile_alone,
+    script_workload,
+    split_command,
+)
+from advisor.measure.tenants import warm_up
+from advisor.measure.worker import LOAD_S
+from advisor.workload.catalogue import timm_workload, workload
+from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
+from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
+from advisor.workload.spec import Execution, Precision, Workload
+from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
+
+_Number = TypeVar("_Number", int, float)
+
+
+def option_number(
+    kind: type[_Number], fits: Callable[[_Number], bool], what: str
+) -> Callable[[str], _Number]:
+    """Reads a number of `kind`; says of one that does not fit that it "is not" `what`."""
+
+    def read(text: str) -> _Number:
+        value = kind(text)
+        if not fits(value):
+            raise ArgumentTypeError(f"{text} is not {what}")
+        return value
+
+    read.__name__ = kind.__name__  # argparse names it where the text is no number at all
+    return read
+
+
+ABOVE_0 = option_number(float, lambda value: 0 < value < float("inf"), "above 0")
+
+
+_OF_TIMM = (
+    "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
+)  # fmt: skip
+
+
+def timm_workloads(words: Namespace) -> list[Workload]:
+    """The model of timm that the words describe, if any.
+
+    Raises:
+        InvalidInput: They contradict each other.
+    """
+    given = {name: getattr(words, name) for name in _OF_TIMM if getattr(words, name) is not None}
+    if words.timm is None:
+        if given:
+            flag = "--" + next(iter(given)).replace("_", "-")
+            raise InvalidInput(f"{flag} describes a model of timm: give --timm NAME too.")
+        if not words.workloads:
+            raise InvalidInput("name a workload, or a model with --timm. `advisor workloads` lists")
+        return []
+    if lacking := [name for name in ("resolution", "classes", "batch") if name not in given]:
+        raise InvalidInput(f"--timm {words.timm} also needs --{' and --'.join(lacking)}.")
+    examples = given.pop("examples", None)
+    return [timm_workload(words.timm, examples_per_epoch=examples, **given)]
+
+
+def profile_parser() -> argparse.ArgumentParser:
+    """What reads the words of ``advisor profile``, those of a script's own command left out."""
+    parser = argparse.ArgumentParser(
+        prog="advisor profile",
+        usage="advisor profile [-h] [options] WORKLOAD...\n"
+        "       advisor profile [-h] [options] -- python train.py [arguments]",
+        description="Measures each workload alone on a GPU and writes DIR/NAME.json: workloads by "
+        "name, or a script of your own, started as it is. Also starts "
+        "as `python -m advisor.measure profile`, which needs torch, timm and nvidia-ml-py only; "
+        "`advisor profile --mlflow URI` logs to MLflow what is measured.",
+        epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
+    )
+    _add_measuring_options(parser)
+    add_script_options(parser.add_argument_group("a script of your own, after --"))
+    _add_timm_options(parser.add_argument_group("any model of timm"))
+    return parser
+
+
+def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
+    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add(
+        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
+    )
+    add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
+    add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
+    add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
+    add("--deadline", type=ABOVE_0, metavar="S", help="start none that would end later than this")
+    add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
+        "for so long, e.g. while it loads or compiles [300]")  # fmt: skip
+    add("--skip-existing", action="store_true", help="leave out what DIR has already")
+    add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
+        "class, or CIFAR-10's binary files [made up]")  # fmt: skip
+    add("--from-numbers", action="store_true", help="measure nothing, and write down what is known "
+        "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
+
+
+def _add_timm_options(group: "argparse._ArgumentGroup") -> None:
+    add = group.add_argument
+    add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
+    add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
+    add("--classes", type=int, help="outputs of the classifier")
+    add("--batch", type=int, help="images a step; also of a script [its loader's]")
+    add("--precision", choices=get_args(Precision), help="[default]")
+    add("--execution", choices=get_args(Execution), help="[eager]")
+    add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]; also of "
+        "a script [its loader's]")  # fmt: skip
+    add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
+
+
+def run_from_numbers(argv: Sequence[str]) -> int:
+    """Write the profile that `argv` describes; 0.
+
+    Raises:
+        InvalidInput: The numbers are impossible, or a profile with more in it is there already.
+        SystemExit: The words ask for help (0), or cannot be parsed (2).
+    """
+    asked = _parser().parse_args(argv)
+    card = gpu_meant(asked.gpu)
+    minimal = MinimalProfile(
+        schema=1, workload=asked.name, gpu=card.key, batch_size=asked.batch_size,
+        step_s=asked.step_s, memory_mib=asked.memory_mib, power_w=asked.power_w,
+        gpu_utilization=asked.gpu_utilization, memory_utilization=asked.memory_utilization,
+        examples_per_epoch=asked.examples_per_epoch,
+    )  # fmt: skip
+    check_power(minimal.whole(), card)
+    if minimal.memory_mib > card.memory_mib:
+        raise InvalidInput(
+            f"--memory-mib is {minimal.memory_mib:,.0f}, and {card.key} has {card.memory_mib:,}: "
+            "no job held that there. Check the number, or --gpu."
+        )
+    file, own = f"{minimal.workload}.json", user_folder("profiles") / card.key
+    path = (asked.out or own) / file
+    refuse_fuller(path)
+    if asked.out is None:
+        refuse_fuller(beside_package("profiles") / card.key / file)  # which the own one would hide
+    write_whole(path, minimal_text(minimal))
+    say(f"  {path}")
+    return 0
+
+
+def refuse_fuller(path: Path) -> None:
+    """Refuse to write bare numbers over a profile that says more.
+
+    Raises:
+        InvalidInput: Such a one is there.
+    """
+    if is_file(path) and not holds_minimal(read_bytes(path)):
+        raise InvalidInput(
+            f"{shown(path)}: that profile says more than these numbers. Choose another --name."
+        )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text[:40]!r} is no number: write it alone, in the unit that the option names"
+        ) from None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="advisor profile --from-numbers",
+        description="Writes DIR/NAME.json from what a training log and nvidia-smi showed of a job "
+        "alone on a GPU. Answers for it have wider ranges than for one that was measured.",
+        epilog='The file holds {"schema": 1, "workload": "my-job", "gpu": "a100-40gb", '
+        '"batch_size": 64, "step_s": 0.12, "memory_mib": 5300, "power_w": 190, '
+        '"gpu_utilization": 0.83, "memory_utilization": 0.41}; the last three may be null, and '
+        '"examples_per_epoch" may follow. Every command takes its path as a JOB.',
+    )
+    add = parser.add_argument
+    add("--from-numbers", action="store_true", help=argparse.SUPPRESS)
+    add("--name", required=True, help="what the job is called")
+    known = os.environ.get("ADVISOR_GPU") or None
+    add(
+        "--gpu", required=known is None, default=known, metavar="KEY",
+        help="a GPU that `advisor gpus` lists [env var: ADVISOR_GPU]",
+    )  # fmt: skip
+    add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
+    add("--step-s", required=True, type=_number, metavar="S", help="seconds of a training step")
+    add("--memory-mib", required=True, type=_number, metavar="MIB", help="what its process holds")
+    add("--power-w", type=_number, metavar="W", help="mean power of the whole GPU")
+    add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
+    add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
+    add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
+    add(
+        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
+    )
+    return parser
+
+
+# Assumed seconds of a workload before the first has been measured.
+_FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
+
+
+def run_profile(argv: Sequence[str]) -> int:
+    """Profile what `argv` names; 0 if none failed, else 1 after listing the failures.
+
+    Runs under a supervisor.
+
+    Raises:
+        GpuUnavailable: There is no such GPU, or another process uses it.
+        InvalidInput: The request is invalid as a whole, or its only workload is.
+        SystemExit: The words ask for help (0), or cannot be parsed (2).
+    """
+    words, command = split_command(argv)
+    asked = profile_parser().parse_args(words)
+    asked.workloads += script_workload(asked, command) or timm_workloads(asked)
+    device = device_at_hand(asked.device)
+    refuse_other(device, asked.gpu)
+    out = writable_folder(asked.out or user_folder("profiles") / device.key)
+    batch = _Batch(asked, out)
+    if batch.todo:
+        line = command_line("profile", argv)
+        with _settings_of(device, asked, line, batch.todo) as settings:
+            batch.measure(settings)
+    return batch.verdict()
+
+
+@contextmanager
+def _settings_of(
+    device: Device, asked: Namespace, command: str, todo: Sequence[Workload]
+) -> Iterator[SoloRunSettings]:
+    ours, allowed = allowed_cores(), allowed_cores(asked.cores)
+    with claimed(device, command), scratch_folder() as folder:
+        idle_w = idle_power_w(device)
+        leave_to_tenants([allowed[:1]], ours)
+        if any(each.script is None for each in todo):  # a script starts by itself
+            warm_up(folder)
+        with mps_session_on(device, folder) as session:
+            yield SoloRunSettings(
+                session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
+                cores=allowed, probe=asked.probe, idle_power_w=idle_w, patience_s=asked.patience,
+            )  # fmt: skip
+
+
+def idle_power_w(device: Device) -> float | None:
+    """Power of a claimed device on which nothing has run yet; None if not metered."""
+    known = power_readings_w(device, 5, 0.1)
+    return median(known) if known else None
+
+
+class _Batch:
+    """The workloads still to profile, and the errors of those that failed.
+
+    Attributes:
+        todo: Those to measure, in order.
+    """
+
+    def __init__(self, asked: Namespace, out: Path) -> None:
+        self._asked = asked
+        self._out = out
+        self._failures: list[tuple[str, AdvisorError]] = []
+        self._seconds: list[float] = []
+        skip = asked.skip_existing
+        self.todo = [each for each in self._known() if not (skip and self._path(each).exists())]
+        for each in self.todo:
+            writable(self._path(each))
+
+    def measure(self, settings: SoloRunSettings) -> None:
+        """Measure and write each, until all are done or the next would pass the deadline."""
+        began = monotonic()
+        for number, each in enumerate(self.todo):
+            if self._too_late(monotonic() - began):
+                say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
+                return
+            say(f"{number + 1}/{len(self.todo)} {each.name}")
+            self._measure_one(each, settings)
+
+    def _measure_one(self, each: Workload, settings: SoloRunSettings) -> None:
+        """Write its profile, or note why there is none."""
+        began = monotonic()
+        try:
+            profile = profile_alone(each, settings)
+            path = self._path(each)
+            write_whole(path, profile_text(profile))
+            say(f"  {path}")
+        except AdvisorError as error:
+            self._fail(each.name, error)
+            # A client that died can leave an MPS server that serves nobody.
+            settings.session.close()
+        self._seconds.append(monotonic() - began)
+
+    def verdict(self) -> int:
+        """The exit code, after printing what failed.
+
+        Raises:
+            AdvisorError: That of the only workload.
+        """
+        if not self._failures:
+            return 0
+        if len(self._asked.workloads) == 1:
+            raise self._failures[0][1]
+        listed = self._failures if self._seconds else []  # else these lines are the last anyhow
+        say(f"{len(self._failures)} of {len(self._asked.workloads)} failed{':' * bool(listed)}")
+        for name, error in listed:
+            say(f"  {name}: {error}")
+        return AdvisorError.exit_code
+
+    def _known(self) -> Iterator[Workload]:
+        for each in self._asked.workloads:
+            try:
+                found = workload(each) if isinstance(each, str) else each
+                yield found if self._asked.data is None else self._reading(found)
+            except InvalidInput as error:
+                self._fail(str(each), error)
+
+    def _reading(self, found: Workload) -> Workload:
+        from advisor.zoo.images import found_images
+
+        folder: Path = self._asked.data
+        return found.reading(folder, found_images(folder).count)
+
+    def _fail(self, name: str, error: AdvisorError) -> None:
+        if len(self._asked.workloads) > 1:  # the error of a single one is told in the end
+            say(f"  {name} failed: {error}")
+        self._failures.append((name, error))
+
+    def _path(self, each: Workload) -> Path:
+        return self._out / f"{each.name}.json"
+
+    def _too_late(self, passed_s: float) -> bool:
+        next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if self._asked.probe else _FIRST_S])
+        deadline_s = self._asked.deadline
+        return deadline_s is not None and passed_s + next_s > deadline_s

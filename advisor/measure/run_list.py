@@ -1,0 +1,311 @@
+"""Runs as a user or a campaign plans them, and what each measures: mixes or runs to completion."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import InvalidInput
+from advisor.measure.strict_record import record
+from advisor.sharing import Concurrent, Naive, Sharing, parse_sharing
+from advisor.sharing.groups import check_count, mps_servers, restricted, running_together, together
+from advisor.workload.reading import located, read_json
+from advisor.workload.run import Purpose
+from advisor.workload.spec import Workload
+
+# More tenants than are useful on any GPU, and few enough to start.
+_MOST_WORKLOADS = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun:
+    """Workloads to run together, as a user or a campaign asked for.
+
+    Attributes:
+        id: Becomes the run's; ``ID.1``, ``ID.2``... where a serial plan has several workloads.
+        sharing: In the notation of `advisor.sharing.parse_sharing`.
+        purpose: See `advisor.workload.run.Run`.
+        repeats: Id of the run that this one repeats, with purpose ``"repeat"``.
+        capacity_mib: Size of the card that the GPU is made to look like, with purpose ``"memory"``.
+        steps: Steps of each workload, with purpose ``"completion"``: then all of them run to their
+            end, also serially and in phases.
+        workloads: In the order of the limits in `sharing`.
+    """
+
+    id: str
+    sharing: str
+    purpose: Purpose
+    repeats: str | None = None
+    capacity_mib: int | None = None
+    steps: tuple[int, ...] | None = None
+    workloads: tuple[Workload, ...]
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InvalidInput("a plan needs an id, for --resume and for repeats")
+        if not 1 <= len(self.workloads) <= _MOST_WORKLOADS:
+            raise InvalidInput(
+                f"a plan has 1 to {_MOST_WORKLOADS} workloads, got {len(self.workloads)}"
+            )
+        if (self.purpose == "repeat") != (self.repeats is not None):
+            raise InvalidInput('"repeats" names a run if and only if purpose is "repeat"')
+        if (self.purpose == "memory") != (self.capacity_mib is not None):
+            raise InvalidInput('a "capacity_mib" is given if and only if purpose is "memory"')
+        if self.capacity_mib is not None and self.capacity_mib < 1:
+            raise InvalidInput(f"a card has at least 1 MiB, got {self.capacity_mib}")
+        for each in self.workloads:
+            each.check_startable()
+            self._check_script(each)
+        self._check_steps()
+        self._check_sharing()
+
+    def _check_script(self, workload: Workload) -> None:
+        script = workload.script
+        if script is None or script.by_steps:
+            return
+        if self.steps is not None:
+            raise InvalidInput(
+                f"{workload.name}: its steps are not counted, so its pace among others cannot be "
+                f"measured. Leave it out here: `advisor run` runs it"
+            )
+
+    def _check_steps(self) -> None:
+        if (self.purpose == "completion") != (self.steps is not None):
+            raise InvalidInput('"steps" are given if and only if purpose is "completion"')
+        steps = self.steps or (1,) * len(self.workloads)
+        if len(steps) != len(self.workloads):
+            raise InvalidInput(f"{len(steps)} numbers of steps for {len(self.workloads)} workloads")
+        if any(type(each) is not int or each < 1 for each in steps):
+            raise InvalidInput(f"steps are whole numbers from 1, got {list(steps)}")
+
+    def _check_sharing(self) -> None:
+        sharing = parse_sharing(self.sharing)
+        if sharing.instances:
+            raise InvalidInput(
+                "MIG plans cannot be run: instances are not created here. Run the others"
+            )
+        if sharing.mode == "phases" and self.steps is None:
+            raise InvalidInput(f"{sharing} is several runs: plan each group as one, or give steps")
+        check_count(sharing, len(self.workloads))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMix:
+    """Workloads that run at the same time: what one `Run` records."""
+
+    id: str
+    sharing: Concurrent
+    purpose: Purpose
+    repeats: str | None
+    capacity_mib: int | None = None
+    workloads: tuple[Workload, ...]
+
+    @property
+    def run_groups(self) -> "tuple[RunGroup, ...]":
+        """One group with all workloads."""
+        return (RunGroup(tuple(range(len(self.workloads))), self),)
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Those of a run's workloads that run at the same time.
+
+    Attributes:
+        jobs: Their positions in the run, from 0.
+        mix: The workloads and how they share.
+    """
+
+    jobs: tuple[int, ...]
+    mix: PlannedMix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRun:
+    """Workloads that run until each has done its steps, in groups one after another.
+
+    Attributes:
+        steps: Steps of each workload, shape (workloads,).
+    """
+
+    id: str
+    sharing: Sharing
+    purpose: Purpose
+    workloads: tuple[Workload, ...]
+    steps: tuple[int, ...]
+
+    @property
+    def run_groups(self) -> tuple[RunGroup, ...]:
+        """The groups in their order; in a serial plan each workload is a group."""
+        groups = running_together(self.sharing, len(self.workloads))
+        return tuple(RunGroup(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
+
+    def _mix(self, jobs: list[int]) -> PlannedMix:
+        sharing = restricted(self.sharing, jobs)
+        return PlannedMix(
+            id=self.id,
+            sharing=together(sharing) or Naive(),  # alone in turn is naive
+            purpose=self.purpose,
+            repeats=None,
+            workloads=tuple(self.workloads[job] for job in jobs),
+        )
+
+
+Measurable = PlannedMix | CompletionRun
+"""What one `Run` records."""
+
+
+def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
+    """The runs of `plan`, one after another; a serial plan runs each distinct workload alone once.
+
+    A plan with steps is one run.
+    """
+    sharing = parse_sharing(plan.sharing)
+    if plan.steps is not None:
+        return (CompletionRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
+                        workloads=plan.workloads, steps=plan.steps),)  # fmt: skip
+    if (at_once := together(sharing)) is not None:
+        return (_mix(plan, at_once, plan.workloads, ""),)
+    alone = tuple(dict.fromkeys(plan.workloads))  # copies run alike
+    suffixes = [""] if len(alone) == 1 else [f".{number}" for number in range(1, len(alone) + 1)]
+    return tuple(
+        _mix(plan, Naive(), (workload,), suffix)
+        for workload, suffix in zip(alone, suffixes, strict=True)
+    )
+
+
+def _mix(
+    plan: PlannedRun, sharing: Concurrent, workloads: tuple[Workload, ...], suffix: str
+) -> PlannedMix:
+    repeats = None if plan.repeats is None else plan.repeats + suffix
+    return PlannedMix(
+        id=plan.id + suffix, sharing=sharing, purpose=plan.purpose, repeats=repeats,
+        capacity_mib=plan.capacity_mib, workloads=workloads,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _RunList:
+    schema: Any
+    gpu: str
+    plans: tuple[PlannedRun, ...]
+
+
+def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
+    """The plans in `path`, which must be for `gpu`.
+
+    Raises:
+        InvalidInput: The file is not such a file, or is for another GPU; the message names the
+            entry.
+    """
+    document = read_json(path)
+    with located(path, "Correct the file."):
+        return _plans(document, gpu)
+
+
+def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:
+    if is_advice(document):
+        document = plans_of_advice(document)
+    found = record(_RunList, document)
+    if type(found.schema) is not int or found.schema != 1:
+        raise InvalidInput(f"its schema is {found.schema!r}, this advisor reads 1")
+    if found.gpu != gpu:
+        raise InvalidInput(
+            f"its plans are for {found.gpu}, and this device is {gpu}. Run them on the GPU they "
+            f"were made for"
+        )
+    refuse_of_cpu(gpu, found.plans, "plans")
+    refuse_duplicate_ids([mix.id for plan in found.plans for mix in mixes_of(plan)])
+    return found.plans
+
+
+def refuse_duplicate_ids(ids: list[str]) -> None:
+    """Check that no id occurs twice.
+
+    Raises:
+        InvalidInput: One does.
+    """
+    seen: set[str] = set()
+    for each in ids:
+        if each in seen:
+            raise InvalidInput(f"two runs would have the id {each!r}")
+        seen.add(each)
+
+
+def refuse_of_cpu(gpu: str, plans: Sequence[PlannedRun], where: str) -> None:
+    """Check that a CPU can run `plans`, if `gpu` is one; messages call them `where`.
+
+    Raises:
+        InvalidInput: It cannot.
+    """
+    for number, plan in enumerate(plans if gpu == "cpu" else ()):
+        if plan.capacity_mib is not None:
+            raise InvalidInput(
+                f"{where}[{number}]: a CPU's memory cannot be made to look smaller; drop "
+                f"capacity_mib"
+            )
+        if mps_servers(parse_sharing(plan.sharing), len(plan.workloads)):
+            raise InvalidInput(
+                f"{where}[{number}]: a CPU is not shared by MPS; use naive or serial with it"
+            )
+
+
+def is_advice(document: Any) -> bool:
+    """Whether `document` is advice rather than a file of plans."""
+    return isinstance(document, dict) and "objective" in document
+
+
+def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The plans of `document` in the form of a plan file, with the purpose of validation.
+
+    A run's id is made of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
+    in phases and under a power cap are left out: MIG instances and caps are not set here, and a
+    run has one sharing.
+
+    Raises:
+        InvalidInput: Part of the advice is missing, or none of its plans can be run.
+    """
+    try:
+        workloads = document["workloads"]
+        name = sha256(json.dumps([workloads, _jobs(document)]).encode()).hexdigest()[:8]
+        plans = [
+            {
+                "id": f"advice-{name}-plan{plan['rank']}",
+                "sharing": plan["sharing"],
+                "purpose": "validation",
+                "workloads": [_workload(job, workloads) for job in plan["jobs"]],
+            }
+            for plan in document["plans"]
+            if _can_be_run(plan)
+        ]
+        gpu, schema = document["gpu"], document["schema"]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"it is advice, but incomplete ({error!r})") from None
+    if not plans:
+        raise InvalidInput(
+            "all plans of this advice are on MIG, in phases or under a power cap. Ask for more: "
+            "`advisor recommend`"
+        )
+    return {"schema": schema, "gpu": gpu, "plans": plans}
+
+
+def _workload(job: Mapping[str, Any], workloads: Mapping[str, Any]) -> Any:
+    """What `job` of a plan trains; its own script, if it has one, starts it."""
+    named = workloads[job["job"]]
+    return named | {"script": job["script"]} if job.get("script") else named
+
+
+def _can_be_run(plan: Mapping[str, Any]) -> bool:
+    sharing = parse_sharing(plan["sharing"])
+    simple = sharing.mode == "serial" or together(sharing) is not None
+    return simple and plan.get("power_cap_w") is None
+
+
+def _jobs(document: Mapping[str, Any]) -> list[list[Any]]:
+    return [[plan["sharing"], *map(_named, plan["jobs"])] for plan in document["plans"]]
+
+
+def _named(job: Mapping[str, Any]) -> Any:
+    """The name of `job`, and its own script, if it has one."""
+    return [job["job"], job["script"]] if job.get("script") else job["job"]

@@ -1,0 +1,637 @@
+"""One real shared run: new tenants train together until settled, then windows are measured."""
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import fsum
+from pathlib import Path
+from time import monotonic, time
+from typing import Any
+
+from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.hardware.gpu_state import NOT_METERED, Activity
+from advisor.hardware.host_cores import allowed_cores, cores_of_each, leave_to_tenants, spare_cores
+from advisor.hardware.mps import CONTROL
+from advisor.measure.device import Device, Meter, Origin, claimed, command_line, device_at_hand
+from advisor.measure.mps import MpsDaemon, MpsSession, mps_session_on, tenant_environments
+from advisor.measure.process import FOLDER_PREFIX, say, scratch_folder, temporary_base
+from advisor.measure.profile_command import ABOVE_0, option_number
+from advisor.measure.run_list import (
+    CompletionRun,
+    Measurable,
+    PlannedMix,
+    PlannedRun,
+    RunGroup,
+    mixes_of,
+    read_plans,
+)
+from advisor.measure.tenants import (
+    GRACE_S,
+    ask_all,
+    memory_filled,
+    memory_record,
+    tenants_on,
+    warm_up,
+)
+from advisor.measure.windows import Schedule, Timing, schedule, sleep_until, step_s_of, windows_of
+from advisor.measure.worker import Answer, Ended, TenantHandle
+from advisor.workload.profile import Provenance, Window
+from advisor.workload.reading import located, parse_json, read_bytes
+from advisor.workload.run import Completion, Run, Tenant
+from advisor.workload.writing import append_run, new_path, writable
+
+# Between the request to start and the start, in which every tenant receives the request.
+NOTICE_S = 0.1
+
+_Watched = tuple[Activity, tuple[int | None, int | None]]
+_UNWATCHED: _Watched = (NOT_METERED, (None, None))
+
+# For runs that only test whether the tenants fit: some steps each, so that caches have grown.
+_TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedRunSettings:
+    """Settings that all runs of a command share.
+
+    Attributes:
+        session: Of the device, with or without MPS.
+        timing: How long to measure.
+        command: The user's command line.
+        cores: All host cores that this process may use, tenants' or not.
+    """
+
+    session: MpsSession
+    timing: Timing
+    command: str
+    cores: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTenants:
+    """Tenants that have loaded the workloads of a mix and trained together until settled.
+
+    Attributes:
+        clients: Tenants that MPS serves.
+        meter: Of their device.
+        slowest_step_s: The slowest tenant's seconds a step while they settled.
+    """
+
+    mix: PlannedMix
+    tenants: Sequence[TenantHandle]
+    settings: SharedRunSettings
+    clients: int
+    meter: Meter
+    slowest_step_s: float
+    _loaded: Sequence[Answer]
+    _checked: Sequence[Answer]
+
+    @property
+    def any_loaded(self) -> bool:
+        """Whether one of them could load its workload."""
+        return not all(isinstance(each, Ended) for each in self._loaded)
+
+    def records(
+        self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
+    ) -> Iterator[Tenant]:
+        """The records of the tenants, by their `answers`, after checking their hosts once more."""
+        checks_s = map(_mean_check_s, self._checked, _check_hosts(self.tenants))
+        held_mib = self.meter.memory_mib()
+        each_tenant = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
+        for (workload, tenant, loaded, answer), check_s, its in zip(
+            each_tenant, checks_s, windows, strict=True
+        ):
+            ended = answer if isinstance(answer, Ended) else None
+            reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
+            memory = memory_record(reported[0], held_mib.get(tenant.pid)) if reported else None
+            yield Tenant(
+                workload=workload,
+                outcome=ended.outcome if ended else "ok",
+                detail=ended.detail if ended else None,
+                windows=its,
+                memory=memory,
+                cores=tenant.setup.cores,
+                sms=None if isinstance(loaded, Ended) else loaded["sms"],
+                host_check_s=check_s,
+            )
+
+    def provenance(self, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
+        """The provenance of a measurement that ended now.
+
+        Raises:
+            AdvisorError: No tenant started; the message names the run.
+        """
+        versions = next((tenant.versions for tenant in self.tenants if tenant.versions), None)
+        if versions is None:
+            ended = self.tenants[0].ended
+            detail = ended.detail if ended else "no tenant answered"
+            raise AdvisorError(
+                f"run {self.mix.id}: no tenant starts: {detail}. Does torch import here?"
+            )
+        settings = self.settings
+        origin = Origin(settings.session.device, settings.command, len(settings.cores))
+        return origin.provenance(versions, clocks_mhz)
+
+
+def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedRunSettings) -> Run:
+    """Run `mix` for real, its tenants on `cores`.
+
+    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
+
+    Raises:
+        InvalidInput: A workload cannot be built, or the GPU cannot look like the card asked for.
+        GpuUnavailable: MPS does not start.
+        AdvisorError: MPS is not in the state it should be in.
+    """
+    session = settings.session
+    session.switch_to(mix.sharing)
+    setups = session.setups(mix.sharing, cores, mix.workloads)
+    if mix.capacity_mib is not None:
+        settings = replace(settings, timing=_TIMING_OF_MEMORY_RUNS)
+    with (
+        memory_filled(session, mix.capacity_mib) as free_mib,
+        tenants_on(setups, session.folder) as tenants,
+    ):
+        run = _measured(made_ready(mix, tenants, settings), free_mib)
+    if not run.ok:
+        session.close()  # a client that dies can leave an MPS server that accepts no new clients
+    return run
+
+
+def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
+    mix, tenants, device = ready.mix, ready.tenants, ready.settings.session.device
+    plan = schedule(time() + NOTICE_S, ready.settings.timing, ready.slowest_step_s)
+    start_training(tenants, plan.start_at, plan.stop_at)
+    activity, clocks_mhz = _watch(ready.meter, plan) if ready.any_loaded else _UNWATCHED
+    answers = answers_after(tenants, plan.stop_at)
+    windows = [
+        () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
+        for each in answers
+    ]
+    return Run(
+        id=mix.id,
+        gpu=device.key,
+        sharing=str(mix.sharing),
+        purpose=mix.purpose,
+        repeats=mix.repeats,
+        tenants=tuple(ready.records(answers, windows)),
+        mps_clients=ready.clients,
+        power_w=activity.power_w,
+        counters=activity.counters,
+        provenance=ready.provenance(clocks_mhz),
+        capacity_mib=mix.capacity_mib,
+        free_mib=free_mib,
+    )
+
+
+def _watch(meter: Meter, plan: Schedule) -> _Watched:
+    """Activity of the device over exactly the windows, and its clocks at their end."""
+    sleep_until(plan.begin_at)
+    meter.begin()
+    sleep_until(plan.end_at)
+    activity = meter.end()
+    return activity, meter.clocks_mhz()
+
+
+def made_ready(
+    mix: PlannedMix, tenants: Sequence[TenantHandle], settings: SharedRunSettings
+) -> ReadyTenants:
+    """Load the workloads of `mix` into new `tenants`, and let them train until settled.
+
+    Raises:
+        InvalidInput: A workload cannot be built.
+        AdvisorError: MPS does not serve a tenant that it should serve.
+    """
+    loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
+    alive = [tenant.pid for tenant in tenants if tenant.ended is None]
+    clients = settings.session.proved_clients(mix.sharing, alive)
+    step_s = _train_together(tenants, settings.timing.settle_s)
+    meter, checked = Meter(settings.session.device), _check_hosts(tenants)
+    return ReadyTenants(mix, tenants, settings, clients, meter, step_s, loaded, checked)
+
+
+def _train_together(tenants: Sequence[TenantHandle], seconds: float) -> float:
+    """Train together for `seconds`; the slowest tenant's seconds a step meanwhile."""
+    start_at = time() + NOTICE_S
+    start_training(tenants, start_at, start_at + seconds)
+    answers = answers_after(tenants, start_at + seconds)
+    return max(
+        (step_s_of(start_at, each["completed_at"]) for each in answers if isinstance(each, dict)),
+        default=0.0,
+    )
+
+
+def start_training(tenants: Sequence[TenantHandle], start_at: float, stop_at: float) -> None:
+    """Make all train from one moment to another."""
+    for tenant in tenants:
+        tenant.send("run", start_at=start_at, stop_at=stop_at)
+
+
+def answers_after(tenants: Sequence[TenantHandle], stop_at: float) -> list[Answer]:
+    """The answers of tenants that train until `stop_at`."""
+    return [tenant.receive(max(0.0, stop_at - time()) + GRACE_S) for tenant in tenants]
+
+
+def _check_hosts(tenants: Sequence[TenantHandle]) -> tuple[Answer, ...]:
+    """The host check of all tenants at once, since busy cores slow each other."""
+    return ask_all(tenants, "check_host", [{}] * len(tenants))
+
+
+def _mean_check_s(before: Answer, after: Answer) -> float | None:
+    if isinstance(before, Ended) or isinstance(after, Ended) or before["check_s"] is None:
+        return None
+    return float(before["check_s"] + after["check_s"]) / 2
+
+
+# A tenant that has not done its steps by then hangs.
+_LONGEST_S = 900.0
+
+# When clocks are read: the GPU is busy, and no job has ended.
+_UNDER_WAY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The result of one group; columns have shape (tenants of the group,).
+
+    Attributes:
+        pause_s: Seconds taken to bring MPS into the state that it needs.
+    """
+
+    tenants: tuple[Tenant, ...]
+    ended_s: tuple[float | None, ...]
+    pause_s: float
+    clients: int
+    activity: Activity
+    provenance: Provenance
+
+    @property
+    def seconds(self) -> float:
+        return max((each for each in self.ended_s if each is not None), default=0.0)
+
+
+def run_to_the_end(
+    full: CompletionRun, cores: Sequence[tuple[int, ...]], settings: SharedRunSettings
+) -> Run:
+    """Run `full` for real, its tenants on `cores`, each until it has done its steps.
+
+    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
+
+    Raises:
+        InvalidInput: A workload cannot be built.
+        GpuUnavailable: MPS does not start.
+        AdvisorError: MPS is not in the state it should be in, or no tenant starts.
+    """
+    groups = [
+        _group(full, run_group, [cores[job] for job in run_group.jobs], settings)
+        for run_group in full.run_groups
+    ]
+    return _record(full, groups, settings.session.device.key)
+
+
+def _group(
+    full: CompletionRun,
+    run_group: RunGroup,
+    cores: Sequence[tuple[int, ...]],
+    settings: SharedRunSettings,
+) -> _Group:
+    session, sharing = settings.session, run_group.mix.sharing
+    began = monotonic()
+    session.switch_to(sharing)
+    pause_s = monotonic() - began
+    steps = [full.steps[job] for job in run_group.jobs]
+    setups = session.setups(sharing, cores, run_group.mix.workloads)
+    with tenants_on(setups, session.folder) as tenants:
+        group = _train_group(made_ready(run_group.mix, tenants, settings), steps)
+    if None in group.ended_s:
+        session.close()  # a client that dies can leave an MPS server that accepts no new clients
+    return replace(group, pause_s=pause_s)
+
+
+def _train_group(ready: ReadyTenants, steps: Sequence[int]) -> _Group:
+    start_at = time() + NOTICE_S
+    for tenant, each in zip(ready.tenants, steps, strict=True):
+        tenant.send("run_steps", start_at=start_at, steps=each)
+    answers, activity, clocks_mhz = _watched(ready.tenants, ready.meter, start_at)
+    ended_s = tuple(_ended_s(each, start_at) for each in answers)
+    return _Group(
+        tenants=tuple(ready.records(answers, _windows(answers, start_at, ended_s))),
+        ended_s=ended_s,
+        pause_s=0.0,
+        clients=ready.clients,
+        activity=activity,
+        provenance=ready.provenance(clocks_mhz),
+    )
+
+
+def _watched(
+    tenants: Sequence[TenantHandle], meter: Meter, start_at: float
+) -> tuple[list[Answer], Activity, tuple[int | None, int | None]]:
+    """Tenants' answers when they have done their steps, and the device's activity until then."""
+    sleep_until(start_at)
+    meter.begin()
+    sleep_until(start_at + _UNDER_WAY_S)
+    clocks_mhz = meter.clocks_mhz()
+    until = start_at + _LONGEST_S
+    answers = [tenant.receive(max(0.0, until - time())) for tenant in tenants]
+    return answers, meter.end(), clocks_mhz
+
+
+def _ended_s(answer: Answer, start_at: float) -> float | None:
+    """Seconds from the start until a tenant's last step ended; None if it ended early."""
+    return None if isinstance(answer, Ended) else float(answer["completed_at"][-1] - start_at)
+
+
+def _windows(
+    answers: Sequence[Answer], start_at: float, ended_s: Sequence[float | None]
+) -> Iterator[tuple[Window, ...]]:
+    """For each tenant, its steps in each stretch of time in which the same tenants ran."""
+    ends_s = sorted({each for each in ended_s if each is not None})
+    for answer, own_s in zip(answers, ended_s, strict=True):
+        if isinstance(answer, Ended) or own_s is None:
+            yield ()
+        else:
+            bounds_s = (0.0, *(each for each in ends_s if each <= own_s))
+            yield windows_of(Schedule(start_at, bounds_s), answer["completed_at"])
+
+
+def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
+    jobs = [job for run_group in full.run_groups for job in run_group.jobs]
+    records = dict(zip(jobs, (each for group in groups for each in group.tenants), strict=True))
+    activities = [group.activity for group in groups]
+    energy_j, power_w = _energy(activities)
+    return Run(
+        id=full.id,
+        gpu=gpu,
+        sharing=str(full.sharing),
+        purpose=full.purpose,
+        repeats=None,
+        tenants=tuple(records[job] for job in sorted(jobs)),
+        mps_clients=sum(group.clients for group in groups),
+        power_w=power_w,
+        counters=activities[0].counters if len(groups) == 1 else None,
+        provenance=groups[0].provenance,
+        completion=_completion(full, groups, energy_j),
+    )
+
+
+def _completion(
+    full: CompletionRun, groups: Sequence[_Group], energy_j: float | None
+) -> Completion:
+    began_s: dict[int, float] = {}
+    ended_s: dict[int, float | None] = {}
+    clock_s = 0.0
+    for run_group, group in zip(full.run_groups, groups, strict=True):
+        clock_s += group.pause_s if began_s else 0.0
+        for job, took_s in zip(run_group.jobs, group.ended_s, strict=True):
+            began_s[job] = clock_s
+            ended_s[job] = None if took_s is None else clock_s + took_s
+        clock_s += group.seconds
+    jobs = range(len(full.workloads))
+    return Completion(
+        steps=full.steps,
+        began_s=tuple(began_s[job] for job in jobs),
+        ended_s=tuple(ended_s[job] for job in jobs),
+        pauses_s=tuple(group.pause_s for group in groups[1:]),
+        energy_j=energy_j,
+    )
+
+
+def _energy(activities: Sequence[Activity]) -> tuple[float | None, float | None]:
+    """Joules of all groups together, and their mean power; None if one is not known."""
+    if any(each.energy_j is None for each in activities):
+        return None, None
+    energy_j = fsum(each.energy_j or 0.0 for each in activities)
+    return energy_j, energy_j / fsum(each.seconds for each in activities)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The device on which a process measures, and the host cores that its tenants may have.
+
+    Attributes:
+        share: Whether tenants share cores where there are too few for all, instead of a refusal.
+    """
+
+    settings: SharedRunSettings
+    allowed: tuple[int, ...]
+    share: bool = False
+
+    def measure(self, mix: Measurable) -> Run:
+        """Run `mix` for real.
+
+        Raises:
+            InvalidInput: A workload cannot be built, or there are too few cores.
+            AdvisorError: As `advisor.measure.shared_run.measure` does.
+        """
+        kind = self.settings.session.device.kind
+        cores = cores_of_tenants(mix, self.allowed, kind, share=self.share)
+        leave_to_tenants(cores, self.settings.cores)
+        if isinstance(mix, CompletionRun):
+            return run_to_the_end(mix, cores, self.settings)
+        return measure(mix, cores, self.settings)
+
+
+@contextmanager
+def bench_on(
+    device: Device, allowed: Sequence[int], timing: Timing, command: str, *, share: bool = False
+) -> Iterator[Bench]:
+    """`device`, claimed until the block ends.
+
+    Raises:
+        GpuUnavailable: Another process uses it.
+    """
+    ours = allowed_cores()
+    with claimed(device, command), scratch_folder() as folder:
+        warm_up(folder)
+        with mps_session_on(device, folder) as session:
+            settings = SharedRunSettings(
+                session=session, timing=timing, command=command, cores=ours
+            )
+            yield Bench(settings, tuple(allowed), share)
+
+
+def cores_of_tenants(
+    mix: Measurable, allowed: Sequence[int], kind: str, *, share: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """The cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
+
+    Raises:
+        InvalidInput: There are too few for those that run at the same time; the message names the
+            run.
+    """
+    cores: dict[int, tuple[int, ...]] = {}
+    for run_group in mix.run_groups:
+        needs = [mix.workloads[job].cores for job in run_group.jobs]
+        with located(f"run {mix.id}"):
+            found = cores_of_each(needs, allowed, share=share or kind == "cpu")
+        cores |= zip(run_group.jobs, found, strict=True)
+    return tuple(cores[job] for job in range(len(mix.workloads)))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProcess:
+    """One process that a plan would start.
+
+    Attributes:
+        role: Its purpose.
+        cores: Host cores it is pinned to; empty if it is not pinned.
+        environment: Variables set for it, in addition to the caller's without ``CUDA_MPS_...``.
+        command: Words of its command; empty for a tenant that is a fork of the fork server.
+    """
+
+    role: str
+    cores: tuple[int, ...]
+    environment: Mapping[str, str]
+    command: tuple[str, ...]
+
+
+def planned_processes(
+    plan: PlannedRun, uuid: str | None, allowed: Sequence[int]
+) -> tuple[PlannedProcess, ...]:
+    """The processes of `plan` on the GPU `uuid`, or on a CPU, in the order in which they start.
+
+    Raises:
+        InvalidInput: There are too few cores.
+    """
+    folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
+    groups = [run_group.mix for each in mixes_of(plan) for run_group in each.run_groups]
+    return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in groups))
+
+
+def _of_mix(
+    mix: PlannedMix, uuid: str | None, allowed: Sequence[int], folder: Path
+) -> list[PlannedProcess]:
+    cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
+    environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
+    tenants = [
+        PlannedProcess(
+            f"{mix.id}: tenant {number}, trains {workload.name}",
+            its,
+            environment,
+            () if workload.script is None else workload.script.command,
+        )
+        for number, (workload, its, environment) in enumerate(
+            zip(mix.workloads, cores, environments, strict=True), start=1
+        )
+    ]
+    supervisor = PlannedProcess(
+        f"{mix.id}: supervisor, forks, watches and ends all others",
+        spare_cores(cores, allowed),
+        {},
+        ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu"),
+    )
+    return [supervisor, *_daemon(mix, uuid, folder), *tenants]
+
+
+def _daemon(mix: PlannedMix, uuid: str | None, folder: Path) -> list[PlannedProcess]:
+    if uuid is None or not mix.sharing.under_mps:
+        return []
+    environment = MpsDaemon(folder, uuid).environment
+    return [PlannedProcess(f"{mix.id}: MPS daemon", (), environment, (CONTROL, "-f"))]
+
+
+# Assumed seconds of a run before the first has been measured.
+FIRST_RUN_S = 15.0
+
+_REMEDY = "Correct the file, or choose another --out."
+
+
+def run_list(argv: Sequence[str]) -> int:
+    """Run the plans that the command line `argv` names; the exit code."""
+    asked = _parser().parse_args(argv)
+    timing = Timing(asked.settle, asked.window, asked.windows)
+    device = device_at_hand(asked.device)
+    writable(asked.out)
+    plans = read_plans(asked.plans, device.key)
+    wanted = [mix for plan in plans for mix in mixes_of(plan)]
+    todo = _without_done(wanted, asked.out, resume=asked.resume)
+    allowed = allowed_cores(asked.cores)
+    for mix in todo:
+        cores_of_tenants(
+            mix, allowed, device.kind, share=asked.share_cores
+        )  # refused before anything starts
+    command = command_line("runs", argv)
+    with bench_on(device, allowed, timing, command, share=asked.share_cores) as bench:
+        _measure_all(todo, bench, asked.out, asked.deadline)
+    return 0
+
+
+def _measure_all(
+    todo: Sequence[Measurable], bench: Bench, out: Path, deadline_s: float | None
+) -> None:
+    """Measure the runs, until all are done or the next would end after `deadline_s`."""
+    began, run_s = monotonic(), FIRST_RUN_S
+    for number, mix in enumerate(todo, start=1):
+        run_began = monotonic()
+        if deadline_s is not None and run_began - began + run_s > deadline_s:
+            left = counted(len(todo) - number + 1, "run")
+            say(f"{left} left at the deadline; --resume does them")
+            return
+        run = bench.measure(mix)
+        append_run(out, run)
+        run_s = (monotonic() - began) / number  # so far on average
+        say(
+            f"{number}/{len(todo)} {run_summary(run)} {monotonic() - run_began:.1f} s; "
+            f"about {run_s * (len(todo) - number):.0f} s left"
+        )
+
+
+def run_summary(run: Run) -> str:
+    """`run` in one line: its id, its sharing and how its tenants ended."""
+    failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
+    what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
+    return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
+
+
+def _without_done(wanted: Sequence[Measurable], out: Path, *, resume: bool) -> list[Measurable]:
+    done = {record["id"] for record in records_in(out)} if out.exists() else set()
+    todo = [mix for mix in wanted if mix.id not in done]
+    if len(todo) < len(wanted) and not resume:
+        raise InvalidInput(
+            f"{out}: has {len(wanted) - len(todo)} of these runs already. Add --resume to do "
+            f"only the others, or choose another --out."
+        )
+    return todo
+
+
+def records_in(path: Path) -> list[dict[str, Any]]:
+    """The runs in a JSON Lines file as they are written there; checks only that each has an id.
+
+    Raises:
+        InvalidInput: A line is not a run.
+    """
+    records = []
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        where = f"{path}:{number}"
+        record = parse_json(line, where, _REMEDY)
+        if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+            raise InvalidInput(f"{where}: not a run. {_REMEDY}")
+        records.append(record)
+    return records
+
+
+_SECONDS = option_number(float, lambda value: 0 <= value <= 3600, "between 0 and 3600 seconds")
+_COUNT = option_number(int, lambda value: 1 <= value <= 100, "between 1 and 100")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m advisor.measure runs",
+        description="Runs plans for real, together on one GPU, and records what each job did.",
+    )
+    add = parser.add_argument
+    add("plans", type=Path, help="JSON file of plans, or what `advisor recommend --json` printed "
+        "(plans on MIG are left out)")  # fmt: skip
+    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add("--out", type=new_path, required=True, help="JSON Lines file to which runs are added")
+    add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
+    add("--share-cores", action="store_true", help="where these are too few, let tenants share")
+    add("--settle", type=_SECONDS, default=0.7, help="seconds of training before windows [0.7]")
+    add("--window", type=ABOVE_0, default=1.0, help="seconds of a window, at least [1.0]")
+    add("--windows", type=_COUNT, default=3, help="windows of a run [3]")
+    add("--resume", action="store_true", help="skip runs that --out has already")
+    add("--deadline", type=ABOVE_0, help="begin no run that would end after these seconds")
+    return parser

@@ -1,0 +1,532 @@
+"""Reads the trace that torch's profiler exports (Chrome's trace format), and classifies kernels.
+
+These events are used: our marks around each phase of a step (category ``user_annotation``),
+launches (``cuda_runtime``, ``cuda_driver``) and what they launched (``kernel``, ``gpu_memcpy``,
+``gpu_memset``), matched by a correlation number. All work in a CUDA graph is matched to the one
+launch of the graph.
+"""
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
+from math import prod
+from pathlib import Path
+from statistics import quantiles
+from tempfile import TemporaryDirectory
+from time import sleep
+from typing import Any, NamedTuple
+
+from advisor.errors import AdvisorError, counted
+from advisor.hardware.sm_limits import SmLimits, resident_blocks, sm_limits
+from advisor.measure.worker import TenantState
+from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
+
+# Prefix of the name of a phase's mark.
+MARK = "advisor:"
+LAUNCHES = ("cuda_runtime", "cuda_driver")
+
+Event = Mapping[str, Any]
+
+
+class Launch(NamedTuple):
+    at_us: float
+    duration_us: float
+
+
+class Span(NamedTuple):
+    begin_us: float
+    end_us: float
+
+
+def marked_spans(events: Sequence[Event], phases: Sequence[str]) -> list[Span]:
+    marks = sorted(
+        (float(each["ts"]), float(each["dur"]), str(each["name"]))
+        for each in events
+        if each.get("cat") == "user_annotation" and str(each["name"]).startswith(MARK)
+    )
+    names = [name.removeprefix(MARK) for _, _, name in marks]
+    if not names or names != list(phases) * (len(names) // len(phases)):
+        raise AdvisorError(
+            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not complete "
+            f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
+        )
+    return [Span(begin, begin + duration) for begin, duration, _ in marks]
+
+
+def correlation_of(event: Event) -> int | None:
+    correlation: int | None = event.get("args", {}).get("correlation")
+    return correlation
+
+
+def launches_of(events: Sequence[Event]) -> dict[int | None, Launch]:
+    """Launches by correlation; of a runtime call and the driver call inside it, the outer one."""
+    launches: dict[int | None, Launch] = {}
+    for event in events:
+        correlation = correlation_of(event)
+        if event.get("cat") in LAUNCHES and correlation is not None:
+            launch = Launch(float(event["ts"]), float(event["dur"]))
+            known = launches.get(correlation)
+            if known is None or launch.at_us < known.at_us:
+                launches[correlation] = launch
+    return launches
+
+
+def is_wait(event: Event) -> bool:
+    """Whether it is a call in which a script's host waits for the GPU, as to read a loss."""
+    return event.get("cat") in LAUNCHES and str(event["name"]).endswith("Synchronize")
+
+
+def waits_of(events: Sequence[Event]) -> list[Launch]:
+    """When and for how long the host waits for the GPU."""
+    return [Launch(float(each["ts"]), float(each["dur"])) for each in events if is_wait(each)]
+
+
+def place_of(spans: Sequence[Span], at_us: float) -> int | None:
+    """Index of the span, with the pause after it, that contains `at_us`; None before the first."""
+    place = bisect_right([span.begin_us for span in spans], at_us) - 1
+    return None if place < 0 else place
+
+
+# A stream queues about 1,024 launches before the host has to wait, and some calls count for more
+# than one: with at most this many, the host never waits.
+QUEUE_FREE_LAUNCHES = 800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuWork:
+    """A kernel, copy or memset.
+
+    Attributes:
+        kind: Its class: of a kernel by its name, else ``"copy"``, `HOST_COPY` or
+            ``"memset"``.
+        phase: Index of the step's part that launched it.
+        launch_us: When the host launched it, from that part's start, without waits.
+        start_us: When it started, by the profiler's clock.
+        duration_us: How long it ran.
+        blocks: Of the grid; 0 for a copy or memset, as `threads` and `resident_blocks`.
+        threads: Of a block.
+        resident_blocks: Blocks that fit on an SM at once.
+        stream: CUDA's number of the stream it ran on.
+    """
+
+    kind: str
+    phase: int
+    launch_us: float
+    start_us: float
+    duration_us: float
+    blocks: int
+    threads: int
+    resident_blocks: int
+    stream: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of a step, as the profiler recorded it on the host.
+
+    Attributes:
+        host_us: How long the host issued work, without waits for the launch queue.
+        launches: Number of kernels, copies and memsets launched; a whole CUDA graph counts as one.
+        waits_us: When the host asked for the GPU to be done, from the phase's start, without waits.
+    """
+
+    host_us: float
+    launches: int
+    waits_us: tuple[float, ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Whether the host can be timed from outside, since it never waited for the GPU."""
+        return self.launches <= QUEUE_FREE_LAUNCHES and not self.waits_us
+
+
+@dataclass(frozen=True, slots=True)
+class TracedStep:
+    """One step; `work` in the order in which it ran, `phases` in theirs."""
+
+    work: tuple[GpuWork, ...]
+    phases: tuple[Phase, ...]
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in which anything ran on the GPU: the length of the union of all intervals."""
+        busy_us, until_us = 0.0, float("-inf")
+        for each in sorted(self.work, key=lambda each: each.start_us):
+            end_us = each.start_us + each.duration_us
+            busy_us += max(0.0, end_us - max(each.start_us, until_us))
+            until_us = max(until_us, end_us)
+        return busy_us * 1e-6
+
+
+def median_step(steps: Sequence[TracedStep]) -> TracedStep:
+    """The one of `steps` with the median busy time."""
+    return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
+
+
+def step_from(fields: Mapping[str, Any]) -> TracedStep:
+    """The step whose fields a tenant sent."""
+    return TracedStep(
+        tuple(GpuWork(**each) for each in fields["work"]),
+        tuple(Phase(**each) for each in fields["phases"]),
+    )
+
+
+def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
+    """`step` in compact form, with launch times at the pace of an unprofiled host.
+
+    Args:
+        step: With at least one piece of work.
+        phases_s: Seconds that an unprofiled host takes for each phase, shape (phases,).
+    """
+    at_pace = _at_pace(step.phases, phases_s)
+    launched = [at_pace(work.phase, work.launch_us) for work in step.work]
+    waits = [at_pace(at, us) for at, phase in enumerate(step.phases) for us in phase.waits_us]
+    classes = tuple(dict.fromkeys(work.kind for work in step.work))
+    index = {kind: number for number, kind in enumerate(classes)}
+    return KernelTrace(
+        classes=classes,
+        class_of=tuple(index[work.kind] for work in step.work),
+        # Streams may overtake each other; work that ran later counts as launched no earlier.
+        launch_us=tuple(round(us, 2) for us in accumulate(launched, max)),
+        duration_us=tuple(round(work.duration_us, 2) for work in step.work),
+        blocks=tuple(work.blocks for work in step.work),
+        threads=tuple(work.threads for work in step.work),
+        resident_blocks=tuple(work.resident_blocks for work in step.work),
+        stream_of=_streams(step),
+        waits_us=tuple(round(us, 2) for us in sorted(waits)),
+    )
+
+
+def _at_pace(phases: Sequence[Phase], phases_s: Sequence[float]) -> Callable[[int, float], float]:
+    """A function of a phase and microseconds in it, as profiled: the same from the step's start.
+
+    At the pace of an unprofiled host, that takes `phases_s`.
+    """
+    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
+    paces = [
+        1e6 * seconds / phase.host_us if phase.host_us else 0.0
+        for seconds, phase in zip(phases_s, phases, strict=True)
+    ]
+    return lambda at, us: begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
+
+
+def _streams(step: TracedStep) -> tuple[int, ...] | None:
+    """Streams numbered in the order of their first use; None if there is one."""
+    numbers = list(dict.fromkeys(work.stream for work in step.work))
+    if len(numbers) == 1:
+        return None
+    return tuple(numbers.index(work.stream) for work in step.work)
+
+
+def phases_without_waits(
+    measured_s: Sequence[float], profiled: Sequence[Phase]
+) -> tuple[float, ...]:
+    """Seconds that an unprofiled host needs for each phase of a step if it never waits for the GPU.
+
+    Each phase was timed with an empty launch queue, so a phase with few launches was timed
+    correctly. One with many launches may have waited for the GPU, as did one that asked it to be
+    done, so that a loss can be read. The profile shows such waits but
+    slows the host, so such a phase counts its profiled time without waits, scaled to the pace of
+    the other phases, if that is less.
+
+    Args:
+        measured_s: Seconds that the host took for each phase, unprofiled, shape (phases,).
+        profiled: The same phases as recorded by the profiler.
+    """
+    pairs = list(zip(measured_s, profiled, strict=True))
+    free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
+    profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
+    pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
+    return tuple(
+        seconds if phase.timed else min(seconds, phase.host_us * 1e-6 * pace)
+        for seconds, phase in pairs
+    )
+
+
+_GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
+
+
+def marked(step: int, phase: int, bound: str) -> None:
+    """Mark in a running profile of torch where a phase ``"begins"`` or ``"ends"``.
+
+    A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
+    """
+    from torch.profiler import record_function
+
+    with record_function(f"{MARK}{step}/{phase}/{bound}"):
+        pass
+
+
+def exported(profile: Any) -> dict[str, Any]:
+    """What a profile of torch recorded, as the document that it exports."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profile.export_chrome_trace(str(path))
+        document: dict[str, Any] = json.loads(path.read_text(errors="replace"))
+    return document
+
+
+def joined(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
+    """`document` with a stretch for each phase of `steps` in place of the moments marked."""
+    found: dict[str, dict[str, Any]] = {}
+    others = []
+    for event in document.get("traceEvents", ()):
+        name = str(event.get("name"))
+        if not name.startswith(MARK):
+            others.append(event)
+        elif event.get("cat") == "user_annotation":
+            found[name.removeprefix(MARK)] = event
+    spans = []
+    for name, begin in found.items():
+        step, _, rest = name.partition("/")
+        phase, _, bound = rest.partition("/")
+        if bound == "begins" and int(step) in steps:
+            from_us = float(begin["ts"]) + float(begin["dur"])
+            until_us = float(found[f"{step}/{phase}/ends"]["ts"])
+            spans.append(begin | {"name": MARK + phase, "ts": from_us, "dur": until_us - from_us})
+    return {**document, "traceEvents": others + spans}
+
+
+def steps_of_trace(
+    document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
+) -> tuple[TracedStep, ...]:
+    """The steps that were marked while `document` was recorded.
+
+    Args:
+        document: As torch exports it.
+        phases: The names of a step's phases in order; each was marked as `MARK` + name.
+        limits: Of an SM of the GPU.
+
+    Raises:
+        AdvisorError: The marks are not those of complete steps, or it is no trace.
+    """
+    try:
+        return _steps(document, phases, limits)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise AdvisorError(
+            f"what torch's profiler recorded is no trace ({type(error).__name__}: {error}). Try "
+            f"again; if that does not help, try another torch."
+        ) from None
+
+
+def _steps(
+    document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
+) -> tuple[TracedStep, ...]:
+    events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
+    spans = marked_spans(events, phases)
+    launches, waits = launches_of(events), waits_of(events)
+    found = defaultdict(list)
+    for event in events:
+        if event.get("cat") in _GPU:
+            launch = launches.get(correlation_of(event))
+            place = place_of(spans, launch.at_us if launch else float(event["ts"]))
+            if place is not None:
+                found[place].append((event, launch))
+    count = len(phases)
+    return tuple(
+        _step(spans[first : first + count], [found[first + n] for n in range(count)], waits, limits)
+        for first in range(0, len(spans), count)
+    )
+
+
+_Found = Sequence[tuple[Event, Launch | None]]
+
+
+def _step(
+    spans: Sequence[Span], found: Sequence[_Found], waits: Sequence[Launch], limits: SmLimits
+) -> TracedStep:
+    work: list[GpuWork] = []
+    phases = []
+    for number, (span, events) in enumerate(zip(spans, found, strict=True)):
+        launched = [(launch or Launch(span.begin_us, 0.0), event) for event, launch in events]
+        launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
+        its = [each for each in waits if span.begin_us <= each.at_us < span.end_us]
+        host = _HostTime(span, launches, waits)
+        for launch, event in launched:
+            work.append(_work(event, number, host.until(launch.at_us), limits))
+        waits_us = tuple(host.until(each.at_us) for each in its)
+        phases.append(Phase(host.until(span.end_us), len(launches), waits_us))
+    work.sort(key=lambda each: each.start_us)
+    return TracedStep(tuple(work), tuple(phases))
+
+
+class _HostTime:
+    """The time of the host in a phase, less that in which it waited for the GPU."""
+
+    def __init__(self, span: Span, launches: Sequence[Launch], waits: Sequence[Launch]) -> None:
+        self._begin_us, self._waits = span.begin_us, waits
+        self._launched_us = [each.at_us for each in launches]
+        self._queued_us = _waited_us(launches)
+
+    def until(self, at_us: float) -> float:
+        """Microseconds from the phase's start to `at_us`, without waits before that."""
+        queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
+        waited_us = sum(self._inside_us(each, at_us) for each in self._waits)
+        return max(0.0, at_us - self._begin_us - queued_us - waited_us)
+
+    def _inside_us(self, wait: Launch, until_us: float) -> float:
+        """Of `wait` what lies in the phase before `until_us`: a window may cut it at both ends."""
+        end_us = min(wait.at_us + wait.duration_us, until_us)
+        return max(0.0, end_us - max(wait.at_us, self._begin_us))
+
+
+def _waited_us(launches: Sequence[Launch]) -> list[float]:
+    """How long launching had waited for the queue before each launch, and in all.
+
+    The queue was empty when the phase began. Once it may be full, the time of a launch beyond the
+    90th percentile of the first ones counts as a wait for the GPU.
+
+    Returns:
+        Microseconds, shape (launches + 1,).
+    """
+    durations_us = [each.duration_us for each in launches]
+    first, later = durations_us[:QUEUE_FREE_LAUNCHES], durations_us[QUEUE_FREE_LAUNCHES:]
+    usual_us = quantiles(first, n=10)[-1] if later else 0.0
+    waits_us = [0.0] * len(first) + [max(0.0, each - usual_us) for each in later]
+    return list(accumulate(waits_us, initial=0.0))
+
+
+_HOST_COPY = re.compile(r"HtoD|DtoH")  # as CUPTI names the directions of copies
+
+
+def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
+    kind, launched = _GPU[event["cat"]], event["args"]
+    blocks = threads = resident = 0
+    if kind == "copy" and _HOST_COPY.search(str(event["name"])):
+        kind = HOST_COPY
+    if kind == "kernel":
+        kind = kernel_class(str(event["name"]))
+        blocks, threads = prod(launched["grid"]), prod(launched["block"])
+        resident = resident_blocks(
+            limits,
+            threads=threads,
+            registers=int(launched.get("registers per thread", 0)),
+            shared_bytes=int(launched.get("shared memory", 0)),
+        )
+    return GpuWork(
+        kind=kind, phase=phase, launch_us=launch_us,
+        start_us=float(event["ts"]), duration_us=float(event["dur"]),
+        blocks=blocks, threads=threads, resident_blocks=resident,
+        stream=int(launched.get("stream", 0)),
+    )  # fmt: skip
+
+
+# The first match decides. Inductor names its kernels after how they are made and all that was
+# fused: the former decides. Layout comes before conv, whose helpers say "convert"; conv before
+# gemm, since convolutions are often implicit matrix products; loss and norm before reduce.
+_RULES = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("elementwise", r"^triton_(poi|for)_"),
+        ("reduce", r"^triton_(red|per|mix|split_scan)_"),
+        ("gemm", r"^triton_(tem|mm|bmm)"),
+        ("optimizer", r"multi_tensor_apply|fused_?(adam|sgd|lamb)|amp_(update_scale|non_finite)"),
+        ("recurrent", r"rnn|lstm|gru_"),
+        ("attention", r"flash_?(fwd|bwd|fprop|bprop|attention)|fmha|attention|sdpa"),
+        ("softmax", r"softmax"),
+        ("loss", r"nll_loss|cross_entropy"),
+        ("norm", r"batch_?norm|layer_?norm|group_?norm|rms_?norm|\bbn_|rowwisemoments|gammabeta"
+                 r"|fusedparams|internalgradients"),
+        ("pooling", r"pool"),
+        ("sort", r"sort|thrust.*unique|adjacent_difference"),
+        ("embedding", r"embedding|index(?!ed)|gather|scatter|krn_partial|grad_weight_bags"),
+        ("layout", r"nchwtonhwc|nhwctonchw|converttensor|transpose|permute|tensor_?reorder"),
+        ("conv", r"conv(?!ert)|[fdw]grad|fprop|bprop|winograd|\bfft|im2col|col2im|implicit"),
+        ("gemm", r"gemm|gemv|cutlass|cublas|splitk|nvjet|xmma|dot_kernel|\bmma"),
+        ("reduce", r"reduce|scan|\bsum_"),
+        ("elementwise", r"elementwise|catarray|dropout|fill|copy|distribution|random|triu_tril"
+                        r"|arange|unrolled|pointwise|dot_product|axpy|scal_"),
+    )
+)  # fmt: skip
+
+# Names that show what the kernel does only in their template arguments.
+_WRAPPERS = re.compile(r"cutlass|xmma|cudnn::.*kernel\d?<|cublas|thrust|cub::|device_kernel", re.I)
+
+
+def kernel_class(name: str) -> str:
+    """The class of the kernel called `name`, demangled; ``"other"`` if no rule matches."""
+    answer = name if _WRAPPERS.search(name) else name.partition("<")[0]
+    return next((each for each, pattern in _RULES if pattern.search(answer)), "other")
+
+
+_STEPS = 3
+_FIRST_S, _SPARE_S = 0.2, 0.05
+
+# As often a step as to be one, the windows' busy times agree this well.
+_ALIKE = 1.25
+
+
+def record(state: TenantState, step_s: float, compute_capability: str) -> dict[str, Any]:
+    """What the GPU does for this process in as long as a step takes, wherever in it that begins.
+
+    Returns:
+        ``step``: the fields of a `TracedStep` of one phase; empty where this process has not
+        touched CUDA.
+
+    Raises:
+        AdvisorError: Nothing repeats at that pace.
+    """
+    if state.device == "cpu":
+        return {}
+    from torch.profiler import ProfilerActivity, profile
+
+    limits = sm_limits(compute_capability)
+    activities = [ProfilerActivity.CUDA]  # the only one that sees other threads
+    with profile(activities=activities):  # the first session is slow, and may miss kernels
+        sleep(_FIRST_S)
+    with profile(activities=activities) as seen:
+        sleep(_STEPS * step_s + _SPARE_S)
+    document = cut(exported(seen), step_s)
+    return {"step": asdict(repeating(steps_of_trace(document, ("0",), limits)))}
+
+
+def cut(document: Mapping[str, Any], step_s: float) -> dict[str, Any]:
+    """`document` with a mark for each step of `step_s` seconds from its first launch on.
+
+    Raises:
+        AdvisorError: Nothing was launched.
+    """
+    events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
+    launched = [float(each["ts"]) for each in events if each.get("cat") in LAUNCHES]
+    if not launched:
+        raise AdvisorError("torch's profiler saw no launch. May it use CUPTI here?")
+    step_us = step_s * 1e6
+    bounds = [min(launched) + number * step_us for number in range(_STEPS + 1)]
+    marks = [
+        {"ph": "X", "cat": "user_annotation", "name": MARK + "0", "ts": bound, "dur": step_us}
+        for bound in bounds[:-1]
+    ]
+    inside = [part for each in events for part in _parts(each, bounds)]
+    before_end = [each for each in inside if float(each["ts"]) < bounds[-1]]
+    return {**document, "traceEvents": before_end + marks}
+
+
+def _parts(event: Event, bounds: Sequence[float]) -> Iterator[Event]:
+    """A wait cut where it crosses `bounds`, microseconds; any other event as it is."""
+    begin, end = float(event["ts"]), float(event["ts"]) + float(event.get("dur", 0.0))
+    edges = [begin, *(each for each in bounds if begin < each < end), end]
+    if not is_wait(event) or len(edges) == 2:
+        yield event
+        return
+    for at, until in pairwise(edges):
+        yield {**event, "ts": at, "dur": until - at}
+
+
+def repeating(steps: Sequence[TracedStep]) -> TracedStep:
+    """The step with the median busy time, if all are about as busy.
+
+    Raises:
+        AdvisorError: They are not, so none of them stands for all.
+    """
+    busy_s = [each.busy_s for each in steps]
+    if min(busy_s) <= 0 or max(busy_s) > _ALIKE * min(busy_s):
+        raise AdvisorError(
+            f"a step of it is no part that repeats on the GPU: it was busy for "
+            f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Say the "
+            f"examples of a whole round by --batch"
+        )
+    return median_step(tuple(steps))

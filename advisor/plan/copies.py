@@ -1,0 +1,344 @@
+"""How many copies of a job fit on one GPU, how many pay, and how many MPS serves: three numbers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil, isfinite
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import Gpu
+from advisor.plan.objectives import throughput
+from advisor.plan.rules import (
+    UNCONDITIONAL,
+    Conditions,
+    FitsMemory,
+    first_broken,
+    mps_clients,
+    rules,
+)
+from advisor.plan.values import Standing
+from advisor.prediction.prediction import Interval, Level, MixPrediction
+from advisor.prediction.surrogate_predictor import Predicts
+from advisor.sharing import Mps, Naive, PartitionSharing, Serial
+from advisor.sharing.groups import restricted
+from advisor.workload.job import MAX_JOBS, Job
+from advisor.workload.reading import DAY_S
+
+PAYS = 0.02
+"""Share by which more copies must raise the throughput: twice what two runs of the same jobs with
+fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
+
+PATIENCE = 2
+"""If neither one more copy nor so many more pay, none more is looked at."""
+
+# Sums of the equal limits of all copies that are tried, in per cent.
+_LIMIT_SUMS = (100, 200)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiesRow:
+    """What a given number of copies achieves.
+
+    Attributes:
+        prediction: Prediction under the way to share that gives most throughput.
+        throughput: Work done per time, that of one copy alone being 1.
+        gain: Share by which the throughput exceeds that of one copy less; None for one copy.
+    """
+
+    copies: int
+    prediction: MixPrediction
+    throughput: float
+    gain: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """What 1 to n copies of a job on one GPU achieve.
+
+    Attributes:
+        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies would not pay,
+            or up to the most that one question may ask about.
+        fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
+            `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
+        limited_by: Why no more fit.
+        pay: Fewest copies of which neither one more nor `PATIENCE` more would raise the throughput
+            by more than `PAYS`.
+        mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
+    """
+
+    gpu: Gpu
+    job: Job
+    rows: tuple[CopiesRow, ...]
+    fit: int
+    limited_by: str
+    pay: int
+    mps_clients: int
+    standing: Standing = field(default_factory=Standing)
+
+    @property
+    def at_best(self) -> CopiesRow:
+        """The row of the number of copies that pays."""
+        return self.rows[self.pay - 1]
+
+
+def copies_that_pay(
+    job: Job,
+    gpu: Gpu,
+    predictor: Predicts,
+    conditions: Conditions = UNCONDITIONAL,
+    level: Level = "p50",
+) -> Copies:
+    """How many copies of `job` fit on `gpu` at once, and how many pay.
+
+    `level` says by which point of a step's interval copies are judged: ``"p50"``, the median, or
+    ``"p95"``, the upper end.
+
+    Raises:
+        NothingFits: Not even one copy fits.
+    """
+    table = _CopiesTable(job, gpu, predictor, conditions, level)
+    first = table.best(1)
+    if isinstance(first, str):
+        raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
+    rows, pay = [CopiesRow(1, first, table.throughput(first), None)], 1
+    fit, limited_by = table.most()
+    while len(rows) < min(fit, pay + PATIENCE, MAX_JOBS):
+        found = table.after(rows)
+        if isinstance(found, str):  # memory is not all that a rule looks at
+            fit, limited_by = len(rows), found
+            break
+        rows.append(found)
+        while pay < len(rows) and _best_of_more(rows, pay) > (1 + PAYS) * rows[pay - 1].throughput:
+            pay += 1
+    return Copies(
+        gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
+        mps_clients=mps_clients(gpu, conditions.cuda),
+    )  # fmt: skip
+
+
+def _best_of_more(rows: Sequence[CopiesRow], copies: int) -> float:
+    """The most throughput of `rows` with up to `PATIENCE` copies more than `copies`."""
+    return max(row.throughput for row in rows[copies : copies + PATIENCE])
+
+
+@dataclass(frozen=True, slots=True)
+class _CopiesTable:
+    """Predicts numbers of copies of `job` under each way to share."""
+
+    job: Job
+    gpu: Gpu
+    predictor: Predicts
+    conditions: Conditions
+    level: Level
+
+    def throughput(self, mix: MixPrediction) -> float:
+        return throughput(mix, self.level)
+
+    def after(self, rows: Sequence[CopiesRow]) -> CopiesRow | str:
+        """The row of one copy more than the last of `rows`; else why none is allowed."""
+        found = self.best(len(rows) + 1)
+        if isinstance(found, str):
+            return found
+        done = self.throughput(found)
+        return CopiesRow(len(rows) + 1, found, done, done / rows[-1].throughput - 1)
+
+    def most(self) -> tuple[int, str]:
+        """The most copies that fit, and why no more do."""
+        if (why := self._problem(MAX_JOBS)) is None:
+            return self._extrapolated()
+        fits, too_many = 1, MAX_JOBS
+        while too_many - fits > 1:
+            middle = (fits + too_many) // 2
+            if problem := self._problem(middle):
+                too_many, why = middle, problem
+            else:
+                fits = middle
+        return fits, why
+
+    def _extrapolated(self) -> tuple[int, str]:
+        """As `most`, of more copies than are predicted."""
+        mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
+        each_mib = mix.jobs[0].memory_interval_mib.p95
+        room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
+        fits = max(MAX_JOBS, int(room_mib // each_mib))
+        return fits, (
+            f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
+            f"{room_mib:,.0f} MiB"
+        )
+
+    def best(self, copies: int) -> MixPrediction | str:
+        """Prediction under the way to share with most throughput; else why none is allowed."""
+        asked = [self._asked(copies, sharing) for sharing in _ways(copies)]
+        answers = [each for each in asked if isinstance(each, MixPrediction)]
+        problems = [each for each in asked if isinstance(each, str)]
+        return max(answers, key=self.throughput) if answers else problems[0]
+
+    def _problem(self, copies: int) -> str | None:
+        """Why `copies` copies cannot run at once, limits aside; None where they can."""
+        first = self._asked(copies, Naive())
+        if not isinstance(first, str) or not isinstance(self._asked(copies, Mps()), str):
+            return None
+        return first
+
+    def _asked(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
+        jobs: Sequence[Job] = [self.job] * copies
+        if problem := first_broken(rules(self.gpu, self.conditions), jobs, sharing):
+            return problem
+        answer = self.predictor.predict([each.profile for each in jobs], sharing)
+        fits = FitsMemory(self.gpu, self.conditions.memory_margin)
+        return fits.broken(answer) or answer
+
+
+def _ways(copies: int) -> Iterator[PartitionSharing]:
+    if copies == 1:
+        yield Serial()
+        return
+    yield from (Naive(), Mps())
+    for total in _LIMIT_SUMS:
+        limit = round(total / copies)
+        if limit <= 100:
+            yield Mps((float(limit),) * copies)
+
+
+MAX_TRIALS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A whole search, from the first step of its first trials to the last step of its last.
+
+    Building models takes additional time.
+
+    Attributes:
+        trials: Number of trials.
+        rounds: Rounds in which they run; the last may have fewer trials than the others.
+        wall_s: Seconds with `Trials.at_once` trials at once; fewer share the GPU in the last round.
+        one_by_one_s: Seconds with one trial after another.
+    """
+
+    trials: int
+    rounds: int
+    wall_s: Interval
+    one_by_one_s: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trials:
+    """How many trials to run at once, and how.
+
+    Attributes:
+        copies: What 1, 2, ... trials at once achieve.
+        steps: Training steps of one trial.
+        start_s: Seconds in which the process of a trial starts, before its first step.
+        at_once: Number of processes to run: as many as pay. For a search of known length, the
+            fewest of these that end it within `PAYS` of the soonest.
+        study: The whole search; None where its number of trials is not known.
+    """
+
+    copies: Copies
+    steps: float
+    start_s: float
+    at_once: int
+    study: Study | None
+
+    @property
+    def standing(self) -> Standing:
+        return self.copies.standing
+
+    @property
+    def row(self) -> CopiesRow:
+        """The row of `at_once` trials; its prediction says how they share the GPU."""
+        return self.copies.rows[self.at_once - 1]
+
+    def trial_s(self, row: CopiesRow) -> Interval:
+        """Seconds that one of the trials of `row` trains for."""
+        return row.prediction.jobs[0].step_s.scaled(self.steps)
+
+    def per_hour(self, row: CopiesRow) -> Interval:
+        """Trials that start and end in an hour, run as `row` says."""
+        return _per_hour(row.copies, self.trial_s(row).later(self.start_s))
+
+    def trained_per_hour(self, row: CopiesRow) -> Interval:
+        """As `per_hour`, of processes that are started already."""
+        return _per_hour(row.copies, self.trial_s(row))
+
+
+def trials_that_pay(
+    copies: Copies,
+    predictor: Predicts,
+    steps: float | None = None,
+    count: int | None = None,
+    start_s: float = 0.0,
+) -> Trials:
+    """How many trials to run at once, given what `copies` of one trial achieve.
+
+    Args:
+        copies: What copies of the job achieve on a GPU.
+        predictor: The predictor of `copies`.
+        steps: Training steps of a trial; None: those of the job.
+        count: Number of trials; None: the search is open-ended.
+        start_s: Seconds that the process of a trial takes to start; 0: it goes on with the next.
+
+    Raises:
+        InvalidInput: The length of a trial is not known, or a number is impossible.
+    """
+    length = _length(copies, steps)
+    if not 0 <= start_s <= DAY_S:
+        raise InvalidInput(f"a process starts in 0 s to a day, got {start_s:g} s")
+    if count is None:
+        return Trials(
+            copies=copies, steps=length, start_s=start_s, at_once=copies.pay, study=None
+        )  # fmt: skip
+    if not 1 <= count <= MAX_TRIALS or count % 1:
+        raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
+    walls = [
+        _wall_s(copies, row, predictor, length, count).later(start_s * ceil(count / row.copies))
+        for row in copies.rows[: min(copies.pay, count)]
+    ]
+    at_once = _fewest_that_pay(walls)
+    study = Study(
+        trials=count, rounds=ceil(count / at_once), wall_s=walls[at_once - 1],
+        one_by_one_s=walls[0],
+    )  # fmt: skip
+    return Trials(copies=copies, steps=length, start_s=start_s, at_once=at_once, study=study)
+
+
+def _fewest_that_pay(walls_s: Sequence[Interval]) -> int:
+    """The fewest trials at once with which a study ends about as soon as it can.
+
+    Args:
+        walls_s: Seconds of the study with 1, 2, ... trials at once.
+    """
+    soonest_s = min(each.p50 for each in walls_s)
+    return 1 + next(at for at, each in enumerate(walls_s) if each.p50 <= (1 + PAYS) * soonest_s)
+
+
+def _per_hour(copies: int, each_s: Interval) -> Interval:
+    ends = (each_s.p95, each_s.p50, each_s.p05)
+    return Interval(*(3600 * copies / each for each in ends))
+
+
+def _length(copies: Copies, steps: float | None) -> float:
+    if steps is None and (steps := copies.job.work_steps) is None:
+        raise InvalidInput(
+            f"{copies.job.name}: how long a trial is, is not known: its profile does not say how "
+            f"many examples a pass has. Say --steps."
+        )
+    if not (isfinite(steps) and steps >= 1):
+        raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")
+    return steps
+
+
+def _wall_s(
+    copies: Copies, row: CopiesRow, predictor: Predicts, steps: float, count: int
+) -> Interval:
+    """Seconds of training: full rounds of `row.copies` trials, then the trials that are left.
+
+    In the last round the limits stay as the processes started with them.
+    """
+    rounds, left = divmod(count, row.copies)
+    full = row.prediction.jobs[0].step_s.scaled(steps * rounds)
+    if left == 0:
+        return full
+    sharing = restricted(row.prediction.sharing, range(left))
+    rest = predictor.predict([copies.job.profile] * left, sharing).jobs[0].step_s.scaled(steps)
+    return Interval(full.p05 + rest.p05, full.p50 + rest.p50, full.p95 + rest.p95)

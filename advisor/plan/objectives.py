@@ -1,0 +1,556 @@
+"""What an objective answers: to the searches on one GPU and on several, and to reports."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.plan import ObjectiveName, check_objective
+from advisor.plan.cost_table import Outcomes
+from advisor.plan.job_sets import Sets
+from advisor.plan.placement import (
+    FleetGroup,
+    PlacedGroup,
+    Problem,
+    job_ends_s,
+    makespan_s,
+    soonest_s,
+)
+from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.values import Forecast
+from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
+from advisor.prediction.trace import Floats
+from advisor.sharing import Sharing
+from advisor.sharing.groups import running_together
+from advisor.workload.job import Job
+
+if TYPE_CHECKING:
+    from advisor.plan.placement import CoverBounds, PackingModel
+
+    pass
+
+
+Arrays = tuple[Floats, Floats]
+Sums = tuple[float, float]
+EndsOf = Callable[[], Floats]
+
+LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
+POWER_MISSING = "needs the power of every job, which was not measured"
+
+
+class Awake(NamedTuple):
+    """A GPU on which `jobs` jobs run at once, and its power before what they add."""
+
+    power_w: float
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScores:
+    """The scores of one group of a plan in phases, whose jobs share the GPU until the last ends.
+
+    Attributes:
+        jobs: Number of jobs.
+        time_s: Seconds until the last job ends.
+        cost: The summed number of `Objective.of_group`.
+        worst: The number of `Objective.of_group` of which the largest counts.
+        due: For each kind of job with a deadline: when its last job ends, and the deadline.
+    """
+
+    jobs: int
+    time_s: float
+    cost: float
+    worst: float
+    due: tuple[tuple[float, float], ...]
+
+    def beats(self, other: "GroupScores") -> bool:
+        """Whether it is nowhere worse than `other`, a group of the same jobs."""
+        return (
+            self.time_s <= other.time_s
+            and self.cost <= other.cost
+            and self.worst <= other.worst
+            and all(mine[0] <= yours[0] for mine, yours in zip(self.due, other.due, strict=True))
+        )
+
+
+class Turn(NamedTuple):
+    """A group's place in a sequence of groups.
+
+    Attributes:
+        pause_s: Seconds to set up the GPU for the group.
+        left: Number of jobs that have not ended when it starts.
+        idle_w: Power of a GPU on which nothing runs.
+    """
+
+    pause_s: float
+    left: int
+    idle_w: float
+
+
+class Objective(ABC):
+    """What makes one plan better than another, always as a cost: the lower, the better.
+
+    `cost` is exact: it is what plans are ranked by. The other methods answer for thousands of
+    candidates at once, so that a search finds those that are worth an exact forecast: `of_limits`
+    for vectors of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow
+    each other, `of_group`, `after` and `of_phases` for groups of jobs one after another, and those
+    from `fleet_cost` on for groups on several GPUs, by default of a plan that costs its makespan.
+
+    Attributes:
+        unit: Unit of `cost`.
+        choice: What the best plan is best at, for a list to choose from.
+        measure: What `cost` measures, in words.
+        explained: How to read a `cost` that has no unit; empty where it has one.
+        instead: Objectives to rank by where this cost is not known, each with the reason; the first
+            that is known is taken, and the last always is.
+        uses_deadlines: Whether deadlines affect the cost.
+        then: The objective that decides between plans whose costs are equal within our error; None:
+            only their costs do.
+        per_job: Whether `of_phases` divides by the number of jobs.
+        order_matters: Whether the order in which groups run counts, not only how long they take.
+        in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
+            and pauses between groups do not count.
+        within_group: The objective by which one group is searched, where it differs. Deadlines
+            count from the start of the whole plan; the start of a group is not known, so its jobs
+            are to end early.
+    """
+
+    name: ClassVar[ObjectiveName]
+    unit: ClassVar[Literal["s", "J", "ratio"]]
+    choice: ClassVar[str]
+    measure: ClassVar[str]
+    explained: ClassVar[str] = ""
+    instead: ClassVar[tuple[tuple[ObjectiveName, str], ...]] = (("throughput", LENGTHS_MISSING),)
+    uses_deadlines: ClassVar[bool] = False
+    then: ClassVar[Literal["makespan"] | None] = None
+    per_job: ClassVar[bool] = False
+    order_matters: ClassVar[bool] = False
+    in_seconds: ClassVar[bool] = True
+    within_group: ClassVar[ObjectiveName | None] = None
+
+    @property
+    def saves_energy(self) -> bool:
+        """Whether the cost is in joules: a power cap slows jobs, and lowers no other cost."""
+        return self.unit == "J"
+
+    @abstractmethod
+    def cost(self, forecast: Forecast) -> Interval | None:
+        """Cost of `forecast`, in `unit`; None where it cannot be computed."""
+
+    @abstractmethod
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        """What the best plan achieves, in words.
+
+        Args:
+            cost: Cost of the plan.
+            shown: The same with its unit.
+            gain: How many times better than serial, e.g. ``"1.3x"``.
+        """
+
+    def turn(self, job: Job) -> float:
+        """By what jobs come one after another so that this costs least, the least first."""
+        return 0.0
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        """Cost of each vector of limits, shape (vectors,); only the order of the costs matters.
+
+        Args:
+            slowdowns: Slowdown of each job while all run, shape (vectors, jobs).
+            ends_s: Computes when each job ends, same shape.
+            deadlines_s: Deadline of each job, shape (jobs,); infinite where it has none.
+        """
+        return np.asarray(ends_s().max(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
+        """Two scores of each set of jobs in a partition, each of shape (sets,).
+
+        A plan counts the largest of the first over its partitions, and the sum of the second. By
+        default both follow from when the jobs of the set end.
+        """
+        return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        """Cost and tie-breaker of a plan, from the largest and the summed score of `of_sets`.
+
+        Both grow with `most` and with `total`, so lower bounds of these bound the cost.
+        """
+        return most, total
+
+    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+        """A group's part in the cost of phases: one number to add, one whose largest counts."""
+        return total, 0.0
+
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+        """The two numbers of `of_group` for the groups `before`, followed by `group`."""
+        cost, worst = before
+        return cost + group.cost, max(worst, group.worst)
+
+    def of_phases(self, cost: float, worst: float, jobs: int) -> float:
+        """Cost of groups that run one after another, from the numbers of `after`."""
+        return cost / jobs if self.per_job else cost
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        """Cost of `plan`, the lower the better."""
+        return makespan_s(plan)
+
+    def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
+        """Estimated part of a group in the cost; `waiting`: share of its GPU's jobs behind it."""
+        if self.order_matters:
+            waits_s = waiting * sum(problem.counts) / problem.gpus * group.runs_s
+            return sum(group.ends_s) + waits_s
+        return group.runs_s
+
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        """Lower bound on plans that run at most `places` jobs at once; None: not known.
+
+        By construction of the predictor no job is faster than alone, so each job occupies one place
+        for at least its time alone.
+        """
+        each_s = problem.of_every_job(problem.least_s)
+        return max(*each_s, sum(each_s) / places)
+
+    def bound(self, bounds: "CoverBounds") -> float:
+        """Lower bound on plans of the groups of `bounds`; 0 where nothing is known."""
+        return bounds.least_sum([each.runs_s for each in bounds.groups]) / bounds.problem.gpus
+
+    def minimised(self, model: "PackingModel") -> Any:
+        """The expression over the variables of `model` that is minimised."""
+        return model.end
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+        """Least cost of a plan of `jobs` for which `minimised` has the value `wanted`."""
+        return wanted * model.unit_s
+
+
+class Makespan(Objective):
+    """Seconds until the last job ends."""
+
+    name = "makespan"
+    unit = "s"
+    choice = "all done soonest"
+    measure = "until all are done"
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        return forecast.makespan_interval_s
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"all done in {shown}, {gain} as fast as one after another"
+
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+        return before[0] + turn.pause_s + group.time_s, 0.0
+
+
+class MeanCompletion(Objective):
+    """Mean over the jobs of the seconds until a job ends."""
+
+    name = "mean-completion"
+    unit = "s"
+    choice = "each done soon"
+    measure = "until a job ends, on average"
+    per_job = True
+    order_matters = True
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        if forecast.ends_s is None:
+            return None
+        return around([fmean(end.at(level) for end in forecast.ends_s) for level in LEVELS])
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"a job is done in {shown} on average, {gain} as soon as one after another"
+
+    def turn(self, job: Job) -> float:
+        return job.alone_s or 0.0
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray(ends_s().mean(axis=1))
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return total / awake.jobs, most
+
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+        waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
+        return before[0] + group.cost + waits_s, 0.0
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        return fsum(end_s for _, end_s in job_ends_s(plan)) / sum(problem.counts)
+
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        each_s = problem.of_every_job(problem.least_s)
+        return soonest_s(each_s, places) / len(each_s)
+
+    def bound(self, bounds: "CoverBounds") -> float:
+        return bounds.mean_completion_s()
+
+    def minimised(self, model: "PackingModel") -> Any:
+        return model.sum_of_ends()
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+        return wanted * model.unit_s / jobs
+
+
+class Deadlines(Objective):
+    """Largest ratio of the end of a job to its deadline; above 1 a job is late.
+
+    The cost of a plan for several GPUs is the number of late jobs.
+    """
+
+    name = "deadlines"
+    unit = "ratio"
+    choice = "deadlines kept"
+    measure = "tightest job over deadline"
+    explained = (
+        "When the tightest job ends, over its deadline: at 1x just in time, above it is late."
+    )
+    instead = (
+        ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
+        ("throughput", LENGTHS_MISSING),
+    )
+    uses_deadlines = True
+    then = "makespan"
+    order_matters = True
+    within_group = "mean-completion"
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        pairs = zip(forecast.ends_s or (), forecast.deadlines_s, strict=forecast.ends_s is not None)
+        due = [(end, deadline_s) for end, deadline_s in pairs if deadline_s is not None]
+        if not due:
+            return None
+        return around([max(end.at(level) / due_s for end, due_s in due) for level in LEVELS])
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        kept = "every deadline is kept" if cost.p50 <= 1 else "not every deadline is kept"
+        return (
+            f"{kept}: the tightest job takes {cost.p50:.0%} of its time, {gain} as soon as one "
+            f"after another"
+        )
+
+    def turn(self, job: Job) -> float:
+        return job.deadline_s or np.inf
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray((ends_s() / deadlines_s).max(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
+        deadlines_s = np.array([job.deadline_s or np.inf for job in sets.jobs])
+        return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
+
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+        cost, worst = before
+        start_s = cost + turn.pause_s
+        late = max(((start_s + end) / due for end, due in group.due), default=0.0)
+        return start_s + group.time_s, max(worst, late)
+
+    def of_phases(self, cost: float, worst: float, jobs: int) -> float:
+        return worst
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        return float(sum(problem.late(kind, end_s) for kind, end_s in job_ends_s(plan)))
+
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        of_kinds = zip(problem.least_s, problem.counts, strict=True)
+        return float(sum(n for kind, (s, n) in enumerate(of_kinds) if problem.late(kind, s)))
+
+    def bound(self, bounds: "CoverBounds") -> float:
+        return 0.0
+
+    def minimised(self, model: "PackingModel") -> Any:
+        return (model.latest + 1) * model.late_jobs() + model.end
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+        return wanted // (model.latest + 1)
+
+
+class Throughput(Objective):
+    """Time in which a plan does what serial does in a unit of time, whatever each job has to do."""
+
+    name = "throughput"
+    unit = "ratio"
+    choice = "most work per hour"
+    measure = "time against serial"
+    explained = (
+        "At 0.5x, half an hour does what one after another does in an hour, all jobs having equal "
+        "parts of it: the work of each counts by how long it takes alone. The gain in throughput "
+        "is the inverse."
+    )
+    in_seconds = False
+    per_job = True
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        return _throughput_cost(forecast.prediction)
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"{gain} the throughput of one after another"
+
+    def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
+        return np.asarray(-(1 / slowdowns).sum(axis=1))
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
+        return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
+
+    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+        return _time(total, awake.jobs), 0.0
+
+
+def throughput(mix: MixPrediction, level: Level) -> float:
+    """Work per time of the jobs of `mix`, that of serial being 1, judged at `level`."""
+    return 1 / _throughput_cost(mix).at(level)
+
+
+def _throughput_cost(mix: MixPrediction) -> Interval:
+    if mix.sharing.mode == "serial" and mix.power_cap_w is None:
+        return Interval(1.0, 1.0, 1.0)
+    at_levels = [[job.slowdown_at(level) for job in mix.jobs] for level in LEVELS]
+    if mix.sharing.mode == "phases":
+        at_levels = [_with_waiting(mix.sharing, each) for each in at_levels]
+    # In turn, each job has its whole speed for its part of the time.
+    turns = len(mix.jobs) if mix.sharing.mode == "serial" else 1
+    return around([turns / sum(1 / slowed for slowed in each) for each in at_levels])
+
+
+def _with_waiting(phases: Sharing, running: Sequence[float]) -> list[float]:
+    """Slowdowns that count waiting for other groups, if all jobs take equally long alone."""
+    waiting = list(running)
+    groups = running_together(phases, len(running))
+    takes = [len(group) / sum(1 / running[job] for job in group) for group in groups]
+    for group, each in zip(groups, takes, strict=True):
+        for job in group:
+            waiting[job] *= sum(takes) / each
+    return waiting
+
+
+def _time(total: float, jobs: int) -> float:
+    """Time for one unit of each job, where `total` is minus the sum of their speeds."""
+    return jobs / -total if total < 0 else np.inf
+
+
+class Energy(Objective):
+    """Joules until the last job ends; for several GPUs, those of idle ones too."""
+
+    name = "energy"
+    unit = "J"
+    choice = "least energy"
+    measure = "energy until all are done"
+    instead = (("makespan", POWER_MISSING), ("throughput", LENGTHS_MISSING))
+
+    def cost(self, forecast: Forecast) -> Interval | None:
+        return forecast.energy_j
+
+    def headline(self, cost: Interval, shown: str, gain: str) -> str:
+        return f"{shown} (one after another: {gain} as much)"
+
+    def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
+        return outcomes.last_s(sets), outcomes.added_j
+
+    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+        return awake.power_w * most + total, most
+
+    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+        return awake.power_w * most + total, 0.0
+
+    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+        return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
+        held_s = problem.gpus * makespan_s(plan)
+        free_s = held_s - fsum(each.group.runs_s for each in plan)
+        used_j = fsum(each.group.energy_j or 0.0 for each in plan)
+        return used_j + free_s * (problem.idle_power_w or 0.0)
+
+    def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
+        return group.runs_s if group.energy_j is None else group.energy_j
+
+    def least_cost(self, problem: Problem, places: int) -> float | None:
+        return None
+
+    def bound(self, bounds: "CoverBounds") -> float:
+        return bounds.least_sum([each.energy_j or 0.0 for each in bounds.groups])
+
+    def minimised(self, model: "PackingModel") -> Any:
+        return model.joules()
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+        return wanted * model.part_j
+
+
+OBJECTIVES: dict[ObjectiveName, Objective] = {
+    each.name: each
+    for each in (
+        Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines(),
+    )
+}  # fmt: skip
+
+
+def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
+    """Cost of `forecast` by `objective`, the lower the better; None where it cannot be computed."""
+    return OBJECTIVES[objective].cost(forecast)
+
+
+def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
+    """Cost of `forecast` by an objective that all ranked plans have.
+
+    Raises:
+        ValueError: The cost cannot be computed, so no plan was ranked by it.
+    """
+    if (found := cost(forecast, objective)) is None:
+        raise ValueError(f"a plan that was ranked has a cost, but {forecast.sharing} has none")
+    return found
+
+
+def rankable_by(
+    forecasts: Sequence[Forecast], objective: ObjectiveName
+) -> tuple[ObjectiveName, str | None]:
+    """The objective that all `forecasts` have; and why, if it is not the one asked for."""
+
+    def known(asked: ObjectiveName) -> bool:
+        return all(cost(each, asked) is not None for each in forecasts)
+
+    if known(objective):
+        return objective, None
+    instead, why = next(each for each in OBJECTIVES[objective].instead if known(each[0]))
+    return instead, f"{objective} {why}"
+
+
+def tied(one: Interval, other: Interval) -> bool:
+    """Whether two costs are equal within our error: a median lies in the other's interval."""
+    return one.contains(other.p50) or other.contains(one.p50)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetTerms:
+    """The options of a plan for many jobs or several GPUs.
+
+    Attributes:
+        gpus: Number of equal GPUs.
+        limit_s: Seconds that the search may take.
+        level: Which point of an interval counts for times and joules: the median or the upper end.
+
+    Raises:
+        InvalidInput: There is no GPU, no time, or power caps are asked for that save no energy.
+    """
+
+    objective: ObjectiveName = "makespan"
+    gpus: int = 1
+    limit_s: float = 8.0
+    conditions: Conditions = UNCONDITIONAL
+    level: Level = "p50"
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        if not (isfinite(self.limit_s) and self.limit_s > 0):
+            raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
+        check_objective(self.objective)
+        objective = OBJECTIVES[self.objective]
+        if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):
+            raise InvalidInput(
+                "a power cap saves energy, makes no job faster, and takes root to set: plans for "
+                "many jobs choose caps with --objective energy, and not with --no-root."
+            )

@@ -1,0 +1,602 @@
+"""Groups of jobs placed on several equal GPUs: where and when they run, and what that costs."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from heapq import heapreplace
+from itertools import pairwise
+from math import floor, inf
+from time import monotonic
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.plan.job_sets import Members
+from advisor.prediction.trace import Floats
+from advisor.sharing import Sharing
+from advisor.sharing.groups import groups
+from advisor.simulation.events import repartition_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetGroup:
+    """A group of jobs that share one GPU, and how long they take.
+
+    Attributes:
+        members: The kinds of its jobs.
+        sharing: How they share; job numbers and limits refer to positions in `members`, from 1.
+        ends_s: Seconds from their common start until each job ends, in the order of `members`,
+            shape (jobs,); for throughput, in units of each job's time alone.
+        energy_j: Joules of its GPU until the last job ends; None: not known.
+        predicted: Whether it was predicted, not only estimated.
+        in_seconds: Whether `ends_s` are seconds; for throughput they are not, and pauses do not
+            count.
+    """
+
+    members: Members
+    sharing: Sharing
+    ends_s: tuple[float, ...]
+    energy_j: float | None
+    predicted: bool
+    in_seconds: bool = True
+
+    @property
+    def runs_s(self) -> float:
+        """Seconds until the last job ends."""
+        return max(self.ends_s)
+
+    def after_s(self, before: "FleetGroup") -> float:
+        """Seconds between the end of `before` and its own start on the same GPU."""
+        if not self.in_seconds:
+            return 0.0
+        return _between_s(before.sharing, len(before.members), self.sharing, len(self.members))
+
+
+@cache
+def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> float:
+    return repartition_s(groups(before, jobs_before)[-1], groups(after, jobs)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedGroup:
+    """A group placed on a GPU.
+
+    Attributes:
+        gpu: Number of the GPU, from 0.
+        start_s: When its jobs start.
+    """
+
+    group: FleetGroup
+    gpu: int
+    start_s: float
+
+    @property
+    def ends_s(self) -> Iterator[float]:
+        """When each job ends, in the order of the group's members."""
+        return (self.start_s + end_s for end_s in self.group.ends_s)
+
+
+def makespan_s(plan: Sequence[PlacedGroup]) -> float:
+    """When the last job ends."""
+    return max(each.start_s + each.group.runs_s for each in plan)
+
+
+def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
+    """Kind and end of each job of `plan`."""
+    for each in plan:
+        yield from zip(each.group.members, each.ends_s, strict=True)
+
+
+def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
+    """`groups` in this order, each placed on the GPU that is free first."""
+    return _placed([(None, group) for group in groups], gpus)
+
+
+def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
+    """Each of `queues` placed on a GPU of its own, one group after another."""
+    pairs = [(gpu, group) for gpu, queue in enumerate(queues) for group in queue]
+    return _placed(pairs, len(queues))
+
+
+def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[PlacedGroup, ...]:
+    """Each group on its GPU, or on the first free one; no pause before the first on a GPU."""
+    free_s, plan = [0.0] * gpus, []
+    last: dict[int, FleetGroup] = {}
+    for named, group in pairs:
+        gpu = free_s.index(min(free_s)) if named is None else named
+        start_s = free_s[gpu] + (group.after_s(last[gpu]) if gpu in last else 0.0)
+        plan.append(PlacedGroup(group, gpu, start_s))
+        last[gpu], free_s[gpu] = group, start_s + group.runs_s
+    return tuple(plan)
+
+
+# Share of a GPU's jobs that wait while a group runs: half, on average.
+WAITING = 0.5
+
+
+class FleetObjective(Protocol):
+    """The part of an objective that plans on several GPUs are ranked and bounded by."""
+
+    in_seconds: ClassVar[bool]
+    order_matters: ClassVar[bool]
+    uses_deadlines: ClassVar[bool]
+
+    @property
+    def saves_energy(self) -> bool: ...
+
+    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: "Problem") -> float: ...
+
+    def group_weight(self, group: FleetGroup, problem: "Problem", waiting: float) -> float: ...
+
+    def least_cost(self, problem: "Problem", places: int) -> float | None: ...
+
+    def bound(self, bounds: "CoverBounds") -> float: ...
+
+    def minimised(self, model: "PackingModel") -> Any: ...
+
+    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Jobs to run on equal GPUs, and the objective of their plan.
+
+    Attributes:
+        gpus: Number of equal GPUs.
+        counts: Number of jobs of each kind, shape (kinds,).
+        alone_s: Seconds of a job of each kind alone, same shape.
+        least_s: Seconds of a job of each kind at least, however it runs, same shape.
+        deadlines_s: Deadline of each kind from the start of all, same shape; None: it has none.
+        idle_power_w: Power of a GPU on which nothing runs; None where not measured.
+    """
+
+    objective: "FleetObjective"
+    gpus: int
+    counts: tuple[int, ...]
+    alone_s: tuple[float, ...]
+    least_s: tuple[float, ...]
+    deadlines_s: tuple[float | None, ...]
+    idle_power_w: float | None
+
+    def late(self, kind: int, end_s: float) -> bool:
+        """Whether a job of `kind` that ends at `end_s` misses its deadline."""
+        deadline_s = self.deadlines_s[kind]
+        return deadline_s is not None and end_s > deadline_s
+
+    def of_every_job(self, of_kinds: Sequence[float]) -> list[float]:
+        """`of_kinds` repeated once for every job of each kind."""
+        pairs = zip(of_kinds, self.counts, strict=True)
+        return [each for each, count in pairs for _ in range(count)]
+
+    def cost(self, plan: Sequence[PlacedGroup]) -> float:
+        """Cost of `plan`, the lower the better."""
+        return self.objective.fleet_cost(plan, self)
+
+    def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float]:
+        """Cost, then makespan: of plans of equal cost, the one that ends first is better."""
+        return self.cost(plan), makespan_s(plan)
+
+    def weight(self, group: FleetGroup, waiting: float = WAITING) -> float:
+        """Estimated part of `group` in the cost; `waiting`: share of its GPU's jobs behind it."""
+        return self.objective.group_weight(group, self, waiting)
+
+
+# Less than this is rounding, as a share of the time of the GPU that ends last.
+_DUST = 1e-9
+
+
+def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+    """The best plan of `groups` that is soon found."""
+    best = roughly_arranged(groups, problem)
+    if problem.objective.order_matters:
+        return best
+    return min(best, levelled(best, problem), key=problem.rank)
+
+
+def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+    """As `arranged`, faster: the best of dealing them out in a few orders."""
+    plans = (dealt(order, problem.gpus) for order in _orders(groups, problem))
+    return min(plans, key=problem.rank)
+
+
+def _orders(groups: Sequence[FleetGroup], problem: Problem) -> Iterator[list[FleetGroup]]:
+    def due_s(group: FleetGroup) -> float:
+        return min(problem.deadlines_s[kind] or inf for kind in group.members)
+
+    yield sorted(groups, key=lambda each: -each.runs_s)
+    if not problem.objective.order_matters:
+        return
+    yield sorted(groups, key=lambda each: each.runs_s / len(each.members))
+    yield sorted(groups, key=lambda each: min(problem.alone_s[kind] for kind in each.members))
+    if problem.objective.uses_deadlines:
+        yield sorted(groups, key=lambda each: (due_s(each), each.runs_s))
+
+
+def replaced(
+    plan: Sequence[PlacedGroup], old: Sequence[FleetGroup], new: Sequence[FleetGroup], gpus: int
+) -> tuple[PlacedGroup, ...] | None:
+    """`plan` with `new` groups at the places of `old` ones, longest for longest.
+
+    Groups in excess go to the GPU that has least to do. None where `plan` lacks an old group.
+    """
+    left, places = list(plan), []
+    for group in sorted(old, key=lambda each: -each.runs_s):
+        found = next((each for each in left if each.group is group), None)
+        if found is None:
+            return None
+        left.remove(found)
+        places.append(found)
+    coming = sorted(new, key=lambda each: -each.runs_s)
+    left += [PlacedGroup(group, each.gpu, each.start_s)
+             for group, each in zip(coming, places, strict=False)]  # fmt: skip
+    queues: list[list[FleetGroup]] = [[] for _ in range(gpus)]
+    for placed in sorted(left, key=lambda each: each.start_s):
+        queues[placed.gpu].append(placed.group)
+    for group in coming[len(places) :]:
+        min(queues, key=lambda queue: sum(each.runs_s for each in queue)).append(group)
+    return queued(queues)
+
+
+def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+    """`plan` with groups moved or swapped from the GPU that ends last, while that helps."""
+    groups = [each.group for each in plan]
+    runs_s = np.array([each.runs_s for each in groups])
+    where = np.array([each.gpu for each in plan])
+    while _less_long(runs_s, where, problem.gpus):
+        pass
+    longest_first = np.argsort(-runs_s, kind="stable")
+    return queued([
+        [groups[at] for at in longest_first if where[at] == gpu] for gpu in range(problem.gpus)
+    ])  # fmt: skip
+
+
+def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
+    """Improve `where` by the move or swap that helps the longest GPU most; whether one does."""
+    takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
+    longest = int(takes_s.argmax())
+    own, others = np.flatnonzero(where == longest), np.flatnonzero(where != longest)
+    targets = np.concatenate([where[others], np.delete(np.arange(gpus), longest)])
+    comes_s = np.concatenate([runs_s[others], np.zeros(gpus - 1)])
+    if not targets.size:
+        return False
+    less_s = runs_s[own][:, None] - comes_s
+    ends_s = np.maximum(takes_s[longest] - less_s, takes_s[targets] + less_s)
+    leaves, comes = np.unravel_index(ends_s.argmin(), ends_s.shape)
+    if ends_s[leaves, comes] >= takes_s[longest] * (1 - _DUST):
+        return False
+    where[own[leaves]] = targets[comes]
+    if comes < len(others):
+        where[others[comes]] = longest
+    return True
+
+
+def soonest_s(takes_s: Sequence[float], places: int) -> float:
+    """Least sum of the ends of jobs that run one at a time on `places` places: shortest first."""
+    free_s = [0.0] * places
+    ends_s = 0.0
+    for each_s in sorted(takes_s):
+        ends_s += heapreplace(free_s, free_s[0] + each_s) + each_s
+    return ends_s
+
+
+# CP-SAT takes integers. Units of time in the longest plan; parts of the joules of an idle GPU in
+# one unit of time. All values are rounded down, so that the least cost found is a lower bound.
+_RESOLUTION, _IDLE_PARTS = 2**16, 1_000
+_LEAST_IDLE_W = 1.0
+
+
+class _Piece(NamedTuple):
+    """A group that a plan may contain; `start` is 0 where it does not."""
+
+    group: FleetGroup
+    there: Any
+    start: Any
+
+
+@dataclass(frozen=True)
+class PackingModel:
+    """A CP-SAT model of plans of `groups` for `problem`."""
+
+    model: Any
+    groups: Sequence[FleetGroup]
+    problem: Problem
+
+    def ask(self, hint: Sequence[PlacedGroup]) -> None:
+        """Add what a plan is, what is minimised, and the `hint` to start from."""
+        self._each_job_once()
+        self._no_more_at_once_than_gpus()
+        self.model.minimize(self.problem.objective.minimised(self))
+        self._begin_at(hint)
+
+    def taken(self, value: Callable[[Any], int]) -> list[FleetGroup]:
+        """The groups of the plan found, in the order of their starts."""
+        there = [piece for piece in self._pieces if value(piece.there)]
+        there.sort(key=lambda each: value(each.start))
+        return [piece.group for piece in there]
+
+    def cost_of(self, wanted: float) -> float:
+        """Cost of a plan, from the minimised value `wanted`."""
+        jobs = sum(self.problem.counts)
+        return max(0.0, self.problem.objective.packed_cost(wanted, self, jobs))
+
+    @cached_property
+    def unit_s(self) -> float:
+        """Seconds of a unit of time, such that `latest` bounds every plan without idle gaps."""
+        longest_s = [0.0] * len(self.problem.counts)
+        for group in self.groups:
+            for kind in group.members:
+                longest_s[kind] = max(longest_s[kind], group.runs_s)
+        every = zip(longest_s, self.problem.counts, strict=True)
+        return sum(s * count for s, count in every) / _RESOLUTION
+
+    @property
+    def latest(self) -> int:
+        """Upper bound of the end of every job, in units."""
+        return _RESOLUTION
+
+    @property
+    def part_j(self) -> float:
+        idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
+        return idle_w * self.unit_s / _IDLE_PARTS
+
+    def _units(self, seconds: float) -> int:
+        return floor(seconds / self.unit_s)
+
+    @cached_property
+    def _pieces(self) -> list[_Piece]:
+        """Every group as often as its jobs allow; of copies, each starts after the one before."""
+        found = []
+        for group in self.groups:
+            needed = Counter(group.members).items()
+            most = min(self.problem.counts[kind] // count for kind, count in needed)
+            copies = [self._piece(group) for _ in range(most)]
+            for one, other in pairwise(copies):
+                self.model.add_implication(other.there, one.there)
+                self.model.add(one.start <= other.start).only_enforce_if(other.there)
+            found += copies
+        return found
+
+    def _piece(self, group: FleetGroup) -> _Piece:
+        there = self.model.new_bool_var("")
+        start = self.model.new_int_var(0, self.latest, "")
+        self.model.add(start <= self.latest * there)
+        return _Piece(group, there, start)
+
+    def _each_job_once(self) -> None:
+        for kind, count in enumerate(self.problem.counts):
+            runs = [
+                piece.group.members.count(kind) * piece.there
+                for piece in self._pieces
+                if kind in piece.group.members
+            ]
+            self.model.add(sum(runs) == count)
+
+    def _no_more_at_once_than_gpus(self) -> None:
+        intervals = []
+        for group, there, start in self._pieces:
+            size = self._units(group.runs_s)
+            intervals.append(
+                self.model.new_optional_fixed_size_interval_var(start, size, there, "")
+            )
+        self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
+
+    @cached_property
+    def end(self) -> Any:
+        """End of the last job."""
+        end = self.model.new_int_var(0, self.latest, "")
+        runs = []
+        for group, there, start in self._pieces:
+            takes = self._units(group.runs_s)
+            self.model.add(start + takes * there <= end)
+            runs.append(takes * there)
+        self.model.add(sum(runs) <= self.problem.gpus * end)  # follows; the solver sees it late
+        return end
+
+    def sum_of_ends(self) -> Any:
+        """Sum of the ends of all jobs."""
+        return sum(
+            len(group.members) * start + sum(map(self._units, group.ends_s)) * there
+            for group, there, start in self._pieces
+        )
+
+    def late_jobs(self) -> Any:
+        """Number of jobs that miss their deadlines."""
+        return sum(self._missed())
+
+    def _missed(self) -> Iterator[Any]:
+        """Whether each job with a deadline misses it, for every piece that it may be in."""
+        for group, there, start in self._pieces:
+            for kind, end_s in zip(group.members, group.ends_s, strict=True):
+                deadline_s = self.problem.deadlines_s[kind]
+                if deadline_s is not None:
+                    missed = self.model.new_bool_var("")
+                    due = min(self.latest, self._units(deadline_s) + 1)
+                    ends = start + self._units(end_s) * there
+                    self.model.add(ends <= due + self.latest * missed)
+                    yield missed
+
+    def joules(self) -> Any:
+        """Energy of all GPUs until the last job ends."""
+        idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
+        beyond_idle = [
+            floor(((group.energy_j or 0.0) - idle_w * group.runs_s) / self.part_j) * there
+            for group, there, _ in self._pieces
+        ]
+        return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self.end
+
+    def _begin_at(self, hint: Sequence[PlacedGroup]) -> None:
+        planned = list(hint)
+        for group, there, start in self._pieces:
+            found = next((each for each in planned if each.group is group), None)
+            if found is not None:
+                planned.remove(found)
+            self.model.add_hint(there, found is not None)
+            self.model.add_hint(start, 0 if found is None else self._units(found.start_s))
+
+
+# With more than one worker the plan found would depend on the number of cores.
+_WORKERS, _SEED = 1, 1
+# Limits of a search for a plan, and for a cover of all jobs, in CP-SAT's deterministic time, which
+# does not depend on the machine: about three seconds, and a quarter of a second.
+_EFFORT, _COVER_EFFORT = 1.0, 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The best plan found of some groups, and a lower bound of the others.
+
+    Attributes:
+        cost: Cost of `plan`, as of `Problem.cost`.
+        bound: Lower bound of all plans of these groups.
+        in_time: Whether the search ended before its time was up; then `cost` equals `bound`, up to
+            rounding.
+    """
+
+    plan: tuple[PlacedGroup, ...]
+    cost: float
+    bound: float
+    in_time: bool
+
+
+def packed(
+    groups: Sequence[FleetGroup], problem: Problem, limit_s: float, hint: Sequence[PlacedGroup]
+) -> Packing:
+    """The best plan of `groups` that runs each job once.
+
+    A plan may take a group as often as there are jobs for it. `hint` is a plan to start from, which
+    is returned where no better one is found in time.
+    """
+    from ortools.sat.python import cp_model
+
+    began_s = monotonic()
+    starts = [tuple(hint), *quick_plans(groups, problem, limit_s)]
+    best = min(starts, key=problem.rank)
+    search = PackingModel(cp_model.CpModel(), groups, problem)
+    search.ask(best)
+    solver = _solver(max(0.0, began_s + limit_s - monotonic()), _EFFORT)
+    status = solver.solve(search.model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        found = dealt(search.taken(solver.value), problem.gpus)
+        best = min(found, best, key=problem.rank)
+    cost, least = problem.cost(best), search.cost_of(solver.best_objective_bound)
+    return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)
+
+
+def _solver(limit_s: float, effort: float) -> Any:
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = limit_s
+    solver.parameters.max_deterministic_time = effort
+    solver.parameters.num_workers = _WORKERS
+    solver.parameters.catch_sigint_signal = False  # or the first Ctrl-C would only end this search
+    solver.parameters.random_seed = _SEED
+    return solver
+
+
+# Weights are integer multiples of the largest over this; rounded down, to bound from below.
+_PARTS = 10**6
+# Shares of a GPU's jobs that wait for a group, with which plans are looked for.
+_WAITING = (0.25, 0.5, 1.0)
+
+
+class Cover(NamedTuple):
+    """Groups that together make up all jobs; no others weigh less than `bound`."""
+
+    groups: list[FleetGroup]
+    bound: float
+
+
+def cover(
+    groups: Sequence[FleetGroup], weights: Sequence[float], problem: Problem, limit_s: float
+) -> Cover | None:
+    """Groups of little weight that make up all jobs; None where time was too short.
+
+    Each of `groups`, with its weight in `weights`, may be taken as often as there are jobs for it.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    most = max(problem.counts)
+    taken = [model.new_int_var(0, most, "") for _ in groups]
+    for kind, count in enumerate(problem.counts):
+        model.add(
+            sum(each.members.count(kind) * n for each, n in zip(groups, taken, strict=True)
+                if kind in each.members) == count
+        )  # fmt: skip
+    part = max(map(abs, weights)) / _PARTS or 1.0
+    model.minimize(sum(floor(w / part) * n for w, n in zip(weights, taken, strict=True)))
+    solver = _solver(limit_s, _COVER_EFFORT)
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    chosen = [each for each, n in zip(groups, taken, strict=True) for _ in range(solver.value(n))]
+    return Cover(chosen, part * solver.best_objective_bound)
+
+
+def quick_plans(
+    groups: Sequence[FleetGroup], problem: Problem, limit_s: float
+) -> Iterator[tuple[PlacedGroup, ...]]:
+    """Promising plans, of groups of little weight."""
+    for share in _WAITING if problem.objective.order_matters else (0.0,):
+        weights = [problem.weight(each, share) for each in groups]
+        if found := cover(groups, weights, problem, limit_s):
+            yield arranged(found.groups, problem)
+
+
+def bound(groups: Sequence[FleetGroup], problem: Problem, limit_s: float) -> float:
+    """Lower bound of all plans of `groups`; 0 where nothing is known, or time was too short."""
+    return problem.objective.bound(CoverBounds(groups, problem, limit_s))
+
+
+@dataclass(frozen=True, slots=True)
+class CoverBounds:
+    """Lower bounds of plans of some groups, from the lightest covers of all jobs; 0: unknown."""
+
+    groups: Sequence[FleetGroup]
+    problem: Problem
+    limit_s: float
+
+    def least_sum(self, weights: Sequence[float]) -> float:
+        found = cover(self.groups, weights, self.problem, self.limit_s)
+        return 0.0 if found is None else max(0.0, found.bound)
+
+    def mean_completion_s(self) -> float:
+        """Lower bound of the mean end of a job.
+
+        Each job is given a share of the time that its group holds a GPU, equal in all groups, such
+        that the shares of no group exceed its time. Jobs in later groups wait for the shares of
+        those before. Two jobs on one GPU wait for at least the smaller share, unless they are in
+        one group. Shortest first makes the sum of these waits least.
+        """
+        shares_s = _shares_s(self.groups, self.problem)
+        if shares_s is None:
+            return 0.0
+        weights = []
+        for each in self.groups:
+            ordered = sorted(shares_s[kind] for kind in each.members)
+            within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
+            weights.append(sum(each.ends_s) - within_s)
+        found = cover(self.groups, weights, self.problem, self.limit_s)
+        if found is None:
+            return 0.0
+        return (_waits_s(shares_s, self.problem) + found.bound) / sum(self.problem.counts)
+
+
+def _shares_s(groups: Sequence[FleetGroup], problem: Problem) -> list[float] | None:
+    """The shares with the largest sum, of a job of each kind, shape (kinds,)."""
+    import numpy as np
+    from scipy.optimize import linprog
+
+    kinds = range(len(problem.counts))
+    members = np.array([[each.members.count(kind) for kind in kinds] for each in groups])
+    takes_s = np.array([each.runs_s for each in groups])
+    found = linprog(-np.array(problem.counts), A_ub=members, b_ub=takes_s, bounds=(0, None))
+    return [float(each) for each in found.x] if found.success else None
+
+
+def _waits_s(shares_s: Sequence[float], problem: Problem) -> float:
+    """Sum of the starts of all jobs, if each runs alone for its share, shortest first."""
+    every = problem.of_every_job(shares_s)
+    return soonest_s(every, problem.gpus) - sum(every)

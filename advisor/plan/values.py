@@ -1,0 +1,204 @@
+"""The values of a recommendation: the question, the forecasts, the plans, and their basis."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from advisor.hardware.gpus import Gpu
+from advisor.plan import ObjectiveName
+from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.prediction.model import OwnPace
+from advisor.prediction.prediction import Interval, Level, MixPrediction
+from advisor.prediction.surrogate_predictor import Predicts
+from advisor.sharing import Sharing
+from advisor.workload.calibration import Stale
+from advisor.workload.job import Job
+from advisor.workload.profile import Profile
+
+Precedence = Literal["deadlines", "fairness", "confirmed", "gain", "cost", "makespan", "simplicity"]
+"""By what a plan comes before the next: see `advisor.plan.precedence`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked about the jobs on one GPU.
+
+    Attributes:
+        objective: What the best plan is best at.
+        level: Which point of a cost's interval plans are ranked by: the median, or the upper end.
+        rough: Whether the search stops early: at one after another and at all jobs on the whole
+            GPU, with the limits that the surrogate model alone takes for the best.
+    """
+
+    gpu: Gpu
+    predictor: Predicts
+    objective: ObjectiveName
+    level: Level = "p50"
+    conditions: Conditions = UNCONDITIONAL
+    rough: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The calibration that a recommendation is based on.
+
+    Attributes:
+        file: Its file; None: the host was checked just now instead.
+        host_slowdown: Host time on this machine over host time where the jobs were profiled, with
+            all jobs running: median over the jobs. None where no profile recorded the speed of its
+            host.
+    """
+
+    file: str | None
+    host_slowdown: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a recommendation is based on, besides profiles and model.
+
+    Attributes:
+        calibrated: The calibration; None where the machine was neither calibrated nor checked.
+        stale: Profiles that were made with other software or hardware than the present, by kind.
+        unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
+        unsteady: A line for each profile whose windows disagree with each other.
+        estimated: Profiles that were not measured on this GPU or at this batch size, but estimated
+            from others that were.
+        own_paces: Jobs by name, and what the user's own runs say of their pace.
+        power_cap_w: Power cap in watts of all that was predicted; None: the GPU's own limit, or
+            plans that have caps of their own.
+    """
+
+    calibrated: Calibrated | None = None
+    stale: tuple[Stale, ...] = ()
+    unchecked: str | None = None
+    unsteady: tuple[str, ...] = ()
+    estimated: tuple[Profile, ...] = ()
+    own_paces: tuple[tuple[str, OwnPace], ...] = ()
+    power_cap_w: float | None = None
+
+    @property
+    def doubts(self) -> "tuple[Stale | str, ...]":
+        """Reasons to doubt the profiles, a line each."""
+        return (*self.stale, *self.unsteady)
+
+    @property
+    def estimated_from(self) -> str | None:
+        """Keys of the GPUs whose profiles are translated to this one; None: of none."""
+        keys = {each.estimated_from for each in self.estimated if each.estimated_from is not None}
+        return ", ".join(sorted(keys)) or None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """A set of jobs under one sharing, from the first step to the last.
+
+    Attributes:
+        prediction: Prediction while all jobs run.
+        makespan_interval_s: Seconds until the last job ends, if all start at once (serial: in
+            turn); the errors of all jobs are taken to be correlated. None where a job's length is
+            not known.
+        energy_j: Joules of the whole GPU until then; None where a length or the power is not known.
+        speedup_vs_serial: Serial makespan over this one; None without makespans.
+        ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
+        deadlines_s: Deadline of each job, in the same order; None where it has none.
+        standing: What it is based on; the plans of a recommendation leave this to the
+            recommendation.
+    """
+
+    prediction: MixPrediction
+    makespan_interval_s: Interval | None
+    energy_j: Interval | None
+    speedup_vs_serial: float | None
+    ends_s: tuple[Interval, ...] | None = None
+    deadlines_s: tuple[float | None, ...] = ()
+    standing: Standing = Standing()
+
+    @property
+    def sharing(self) -> Sharing:
+        return self.prediction.sharing
+
+    @property
+    def makespan_s(self) -> float | None:
+        return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
+
+    def late(self, level: Level) -> frozenset[int]:
+        """Positions of the jobs that miss their deadlines; none where ends are not known."""
+        due = zip(self.ends_s or (), self.deadlines_s, strict=self.ends_s is not None)
+        return frozenset(
+            at
+            for at, (end_s, deadline_s) in enumerate(due)
+            if deadline_s is not None and end_s.at(level) > deadline_s
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Forecast):
+    """A forecast that fits, with its rank among the others.
+
+    Attributes:
+        rank: 1 is best.
+        ties_best: Whether its cost equals that of the best within our error; true of the best
+            itself.
+        late_jobs: Numbers, from 1, of the jobs that miss their deadlines, judged at the level of
+            the question.
+        precedes_by: The rule by which it precedes the next plan; None: it is the last.
+        why: One line: what limits the plan, how far behind the best it is, and by which rule it
+            precedes a plan that is equal within our error.
+        commands: Shell lines that apply the plan, with placeholders for the jobs' own commands.
+            Empty until `advisor.launch.commands.with_commands` adds them.
+    """
+
+    rank: int
+    ties_best: bool
+    late_jobs: tuple[int, ...]
+    precedes_by: Precedence | None
+    why: str
+    commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A way to share that was considered and is not allowed, and why."""
+
+    sharing: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """Every plan for a set of jobs on one GPU, best first.
+
+    Attributes:
+        objective: The objective asked for.
+        ranked_by: The objective that plans are ranked by; another one where `objective` cannot be
+            computed.
+        note: Why `ranked_by` differs from `objective`; None where it does not.
+        level: Which point of a cost's interval plans are ranked by: the median or the upper end.
+        serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
+            of every gain; also one of `plans`.
+        plans: Best first; of plans with limits and of MIG layouts only the best few.
+        considered: Number of ways to share that were predicted, estimated or left out.
+        searched: How many were predicted and how many estimated, in words; None: there was nothing
+            to search.
+        variants: Profiles of the same work with another loader or execution.
+        refused_variants: Why files with the names of such profiles could not be read.
+    """
+
+    gpu: Gpu
+    jobs: tuple[Job, ...]
+    objective: ObjectiveName
+    ranked_by: ObjectiveName
+    note: str | None
+    level: Level
+    serial: Plan
+    plans: tuple[Plan, ...]
+    left_out: tuple[LeftOut, ...]
+    considered: int
+    searched: str | None
+    standing: Standing = Standing()
+    variants: tuple[Profile, ...] = ()
+    refused_variants: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Plan:
+        return self.plans[0]

@@ -1,0 +1,362 @@
+"""The fitted model as plain arrays in a JSON file, read with numpy and never unpickled."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from advisor.errors import InvalidInput, UnknownName
+from advisor.hardware.gpus import Gpu, gpu, unlikeness
+from advisor.prediction.cache import once_a_profile
+from advisor.prediction.capacity import UtilisationModel
+from advisor.prediction.correction import Correction, Doubt, keep_factors
+from advisor.prediction.host import on_host
+from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
+from advisor.prediction.power import Power
+from advisor.prediction.replay import Physics
+from advisor.prediction.surrogate import SurrogateModel
+from advisor.sharing import Mode
+from advisor.workload.calibration import Calibration, Switching
+from advisor.workload.profile import Profile
+from advisor.workload.reading import (
+    MODEL_FILE,
+    MOST_SPREADS,
+    beside_package,
+    check,
+    check_number,
+    is_file,
+    read_bytes,
+    read_once,
+    shown,
+)
+from advisor.workload.records import parse_record
+
+_MOST = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnStep:
+    """What runs in one way of sharing showed of a job that fills the GPU.
+
+    Attributes:
+        factor: Seconds of a step in these runs over those predicted from profiles.
+        runs: In how many runs.
+    """
+
+    factor: float
+    runs: int
+
+    def __post_init__(self) -> None:
+        check_number("factor on steps in runs of your own", self.factor, _MOST, 1 / _MOST)
+
+    def factor_at(self, slowdown: float) -> float:
+        """`factor` on a step predicted `slowdown` times as long as alone; none gets shorter."""
+        return max(self.factor, min(1.0, 1 / slowdown))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPace:
+    """What runs of a job showed of its pace.
+
+    Attributes:
+        slowdown: Seconds of its host path in these runs over those in the profile; 1 where no run
+            showed that.
+        runs: In how many runs the host set the job's pace.
+        profiled: Date of the profile, one that was made since is not converted; None: not known.
+        beside: By mode: how its steps beside others were, if it fills the GPU.
+    """
+
+    slowdown: float
+    runs: int
+    profiled: str | None
+    beside: dict[Mode, OwnStep] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_number("slowdown in runs of your own", self.slowdown, _MOST, 1 / _MOST)
+
+
+def at_own_pace(profile: Profile, paces: Mapping[str, OwnPace]) -> Profile:
+    """`profile` with the host path of the user's own runs of it, if any showed that."""
+    found = pace_of(profile, paces)
+    return _converted(profile, found.slowdown) if found and found.runs else profile
+
+
+def pace_of(profile: Profile, paces: Mapping[str, OwnPace]) -> OwnPace | None:
+    """What the user's own runs say of `profile`; None where there are none, or of another."""
+    found = paces.get(profile.name)
+    return found if found and found.profiled == date_of(profile) else None
+
+
+def step_of(profile: Profile, paces: Mapping[str, OwnPace], mode: Mode) -> OwnStep | None:
+    """What the user's own runs say of steps of `profile` beside others in `mode`, if any do."""
+    found = pace_of(profile, paces)
+    return None if found is None else found.beside.get(mode)
+
+
+def date_of(profile: Profile) -> str | None:
+    """When `profile` was measured; None where nobody wrote that down."""
+    return None if profile.provenance is None else profile.provenance.date
+
+
+@once_a_profile
+def _converted(profile: Profile, slowdown: float) -> Profile:
+    """`profile` with that slowdown; a check of the host, which these runs had too, says no more."""
+    return replace(on_host(profile, slowdown), host_check_s=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuConstants:
+    """The constants of one GPU and its driver.
+
+    Attributes:
+        physics: Constants of replay.
+        context: Sizes of CUDA contexts.
+        power: How power and activity of jobs that share add up.
+        memory_edges: By mode: when mixes run out of memory, and as serial when a process alone
+            does; empty if no outcome was measured.
+        mps_server_mib: Memory of the GPU that an MPS server holds.
+    """
+
+    physics: Physics
+    context: Context
+    power: Power
+    memory_edges: dict[Mode, Edge] = field(default_factory=dict)
+    mps_server_mib: float = MPS_SERVER_MIB
+
+    def __post_init__(self) -> None:
+        check(self, ("mps_server_mib",))
+
+
+def nearest_constants(to: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
+    """The constants that stand in on `to`, of which nothing was measured.
+
+    They are those of the most alike GPU of `known`, at least one. Replay's constants and memory
+    edges are shares and times of the driver and stay. A context keeps local memory for every thread
+    that its SMs can hold, so it shrinks with these; the awake GPU draws the same share of its
+    limit.
+    """
+    key = most_alike(to, known)
+    constants, like = known[key], _known_gpu(key)
+    if like is None:
+        return constants
+    context, power = constants.context, constants.power
+    per_sm_mib = context.per_sm_mib * to.threads_per_sm / like.threads_per_sm
+    more_mib = per_sm_mib * to.sms - context.per_sm_mib * like.sms
+    awake_w = power.awake_w
+    if to.power_limit_w and like.power_limit_w:
+        awake_w *= to.power_limit_w / like.power_limit_w
+    return replace(
+        constants,
+        context=Context(max(0.0, context.usual_mib + more_mib), per_sm_mib),
+        power=replace(power, awake_w=awake_w),
+    )
+
+
+# Fitted slices and switches stand for a little more than what a calibration sees of them: on an
+# H200 and an H100 they are within this factor of each other.
+_ALIKE = 1.2
+
+
+def calibrated_constants(
+    constants: GpuConstants, calibration: Calibration, *, fitted: bool
+) -> GpuConstants:
+    """`constants` with what `calibration` measured on their GPU.
+
+    Args:
+        constants: Of a GPU.
+        calibration: Of it, or of its host alone.
+        fitted: Whether its time slices were fitted to runs on it; else those that a calibration saw
+            replace them where they are of another size.
+    """
+    if (sizes := calibration.contexts) is not None:
+        context, server_mib = constants.context, sizes.mps_server_mib
+        constants = replace(
+            constants,
+            context=Context(
+                usual_mib=context.usual_mib if sizes.plain_mib is None else sizes.plain_mib,
+                per_sm_mib=context.per_sm_mib if sizes.per_sm_mib is None else sizes.per_sm_mib,
+            ),
+            mps_server_mib=constants.mps_server_mib if server_mib is None else server_mib,
+        )
+    return constants if fitted else _sliced_as_seen(constants, calibration.switching)
+
+
+def _sliced_as_seen(constants: GpuConstants, seen: Sequence[Switching]) -> GpuConstants:
+    """`constants` with the slices that the shortest kernel showed, where it showed any."""
+    first = next((each for each in seen if each.slice_s), None)
+    if first is None:
+        return constants
+    slicing = constants.physics.slicing
+    slicing = replace(
+        slicing,
+        slice_s=_nearer(slicing.slice_s, first.slice_s),
+        switch_s=_nearer(slicing.switch_s, first.switch_s),
+    )
+    return replace(constants, physics=replace(constants.physics, slicing=slicing))
+
+
+def _nearer(fitted_s: float, seen_s: float | None) -> float:
+    """What was seen, unless it is of the size that was fitted."""
+    if not seen_s or not fitted_s or 1 / _ALIKE < seen_s / fitted_s < _ALIKE:
+        return fitted_s
+    return max(0.0, seen_s)
+
+
+def most_alike(to: Gpu, keys: Mapping[str, object]) -> str:
+    """Of `keys` of GPUs, at least one, that of the GPU most like `to`."""
+
+    def unlike(key: str) -> float:
+        other = _known_gpu(key)
+        return float("inf") if other is None else unlikeness(other, to)
+
+    return min(keys, key=lambda key: (unlike(key), key))
+
+
+def of_its_architecture(to: Gpu, keys: Iterable[str]) -> bool:
+    """Whether one of `keys` of GPUs is that of a GPU of the architecture of `to`."""
+    known = map(_known_gpu, keys)
+    return any(each is not None and each.architecture == to.architecture for each in known)
+
+
+def _known_gpu(key: str) -> Gpu | None:
+    """None for a GPU that only the machine knew on which it was measured."""
+    try:
+        return gpu(key)
+    except UnknownName:
+        return None
+
+
+# With fewer runs of a mode, a GPU has not taught it.
+FEWEST_RUNS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """Data of one GPU that the model was fitted to.
+
+    Attributes:
+        profiles: Number of profiles of the tenants of these runs.
+        runs: Number of runs of each mode, of `advisor.sharing.SHARED_MODES`.
+        sha256: Digest of all of these runs.
+    """
+
+    profiles: int
+    runs: dict[Mode, int]
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnseenGpu:
+    """How much wider intervals are for GPUs of which the model has seen no runs.
+
+    Attributes:
+        widening: Factor on the log of each end of an interval over its middle, at least 1.
+        alike: The same for a GPU that has the architecture of one that was seen.
+        source: Where the factors come from, in words.
+    """
+
+    widening: float
+    alike: float
+    source: str
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.alike <= self.widening <= MOST_SPREADS:
+            raise InvalidInput(
+                f"intervals for unseen GPUs are 1 to {MOST_SPREADS:g} times as wide, those of a "
+                f"known architecture no wider than others; got {self.alike} and {self.widening}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """How jobs share a GPU, learnt from runs on some GPUs, with the constants of each of these.
+
+    Attributes:
+        data: By GPU: the runs that it was fitted to.
+        constants: By GPU: its own constants, if it has enough runs.
+        corrections: By mode, of `advisor.sharing.SHARED_MODES`.
+        capacity: By mode, for profiles without a trace.
+        alone: How far steps alone are from their profiles on a host of unknown speed.
+        alone_on_known_cores: The same with profiles converted to the speed of the cores at hand.
+        memory_sigma: Relative standard error of a process's predicted memory.
+        unseen: Widening of answers for GPUs that are not in `data`.
+        distilled: The surrogate model, fast estimates for searching; None if none was fitted.
+        own_paces: By GPU and job: what the user's own runs say of its pace.
+    """
+
+    data: dict[str, Data]
+    constants: dict[str, GpuConstants]
+    corrections: dict[Mode, Correction]
+    capacity: dict[Mode, UtilisationModel]
+    alone: Doubt
+    alone_on_known_cores: Doubt
+    memory_sigma: float
+    unseen: UnseenGpu
+    distilled: SurrogateModel | None = None
+    own_paces: dict[str, dict[str, OwnPace]] = field(default_factory=dict)
+    schema: int = 2
+
+    def __post_init__(self) -> None:
+        if not self.constants:
+            raise InvalidInput("a model has the constants of one GPU at least")
+
+    def __hash__(self) -> int:
+        """Hash of what it was fitted to, since answers are cached by model."""
+        return hash(tuple(each.sha256 for each in self.data.values()))
+
+    def of(self, gpu: Gpu) -> GpuConstants:
+        """The constants of `gpu`: its own, else those of the GPU most like it."""
+        own = self.constants.get(gpu.key)
+        return nearest_constants(gpu, self.constants) if own is None else own
+
+    def widening(self, gpu: Gpu) -> float:
+        """Factor on intervals for `gpu` if no runs on it were seen."""
+        near = of_its_architecture(gpu, self.data)
+        return self.unseen.alike if near else self.unseen.widening
+
+    def with_own(self, gpu: Gpu, constants: GpuConstants) -> "Model":
+        """The model with other `constants` of `gpu`."""
+        return replace(self, constants={**self.constants, gpu.key: constants})
+
+    def learnt_on(self, mode: Mode) -> tuple[str, ...]:
+        """The GPUs with enough runs of `mode` to learn it from."""
+        return tuple(
+            key for key, each in self.data.items() if each.runs.get(mode, 0) >= FEWEST_RUNS
+        )
+
+    def on_known_cores(self) -> "Model":
+        """The model for profiles converted to the cores at hand: its intervals are narrower."""
+        corrections = {
+            mode: replace(each, doubt=each.doubt_on_known_cores)
+            for mode, each in self.corrections.items()
+        }
+        return replace(self, corrections=corrections, alone=self.alone_on_known_cores)
+
+
+# A list that holds nothing but numbers.
+_NUMBERS = re.compile(r"\[[-+.eE\d,\s]+\]")
+
+
+def model_text(model: Model) -> str:
+    """`model` as JSON, indented so that a change shows as a diff; rows of numbers are one line."""
+    indented = json.dumps(asdict(model), indent=1, allow_nan=False)
+    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), indented) + "\n"
+
+
+@read_once(4)
+def load_model(path: Path) -> Model:
+    """The model in `path`; one and the same object until the file changes.
+
+    Raises:
+        InvalidInput: There is none, or it is malformed or of another version.
+    """
+    if not is_file(path):
+        raise InvalidInput(
+            f"{shown(path)}: no model there. Leave out --models, and the shipped one answers; or "
+            f"put one there: `advisor fit --out {path.parent}`."
+        )
+    model = parse_record(Model, read_bytes(path), shown(path), "Fit it anew: `advisor fit`.")
+    if path == beside_package("models") / MODEL_FILE:
+        keep_factors(path, {mode: each.points for mode, each in model.corrections.items()})
+    return model

@@ -1,0 +1,375 @@
+"""Estimates a profile at a batch size that was not measured, from profiles at others.
+
+Both paths of a step, memory, energy and activity each follow `batch_law`. The kernel trace is that
+of the nearest size, with more or fewer blocks, and scaled as the GPU's path is.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import hypot, log, log2, sqrt
+from statistics import fmean
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.prediction.cache import once_a_mix
+from advisor.prediction.host import on_host_checked
+from advisor.prediction.other_gpu import START_US
+from advisor.prediction.trace import stretched
+from advisor.workload.kernel_trace import HostSide, KernelTrace
+from advisor.workload.profile import (
+    Counters,
+    LimitedRun,
+    Memory,
+    MpsProbe,
+    OtherBatches,
+    Profile,
+    batch_name,
+)
+from advisor.workload.reading import LEAST_STEP_S, MOST_BLOCKS
+from advisor.workload.spec import Workload
+
+FARTHEST = 4.0
+"""Times beyond the largest or smallest batch size measured, at which nothing is said any more."""
+
+# Standard deviation of the log of a step at a measured size, and for each doubling from the nearest
+# one as much again: kernels are chosen anew for each size. And as a share of the band's width. Both
+# from the V100 of Zeus (NSDI'23 artifact, ml-energy/zeus, 5 networks); scored on its A40, and on
+# the A100 slices of MISO and MIGPerf.
+_ALIKE, _OF_BAND = 0.03, 0.4
+
+# As `_ALIKE`, of memory: tensors grow in proportion, what the allocator keeps does so roughly.
+_MEMORY_ALIKE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class AtBatch:
+    """What is expected at a batch size, and how uncertain that is.
+
+    Attributes:
+        middle: The expected value.
+        spread: Standard deviation of its log.
+    """
+
+    middle: float
+    spread: float
+
+
+def band(known: Mapping[int, float], batch: int) -> tuple[float, float]:
+    """Lower and upper bound that the three laws allow at `batch`; equal where it was measured.
+
+    Measurements that contradict the laws are replaced by the line between the nearest two.
+
+    Args:
+        known: Cost of a step by batch size; at least one.
+        batch: Examples a step.
+    """
+    if batch in known:
+        return known[batch], known[batch]
+    below = sorted((each for each in known if each < batch), reverse=True)[:2]
+    above = sorted(each for each in known if each > batch)[:2]
+    least = [known[below[0]]] if below else []
+    least += [known[above[0]] * batch / above[0]] if above else []
+    least += [_line(known, near[0], near[1], batch) for near in (below, above) if len(near) == 2]
+    if below and above:
+        most = _line(known, below[0], above[0], batch)
+    else:
+        most = known[below[0]] * batch / below[0] if below else known[above[0]]
+    return min(max(least), most), most
+
+
+def _line(known: Mapping[int, float], one: int, other: int, batch: int) -> float:
+    return known[one] + (known[other] - known[one]) * (batch - one) / (other - one)
+
+
+def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
+    """Time or energy of a step: the middle of the band between sizes, its lower end beyond them.
+
+    Beyond the sizes measured, the line through the nearest two continues as far as the other laws
+    allow.
+    """
+    low, high = band(known, batch)
+    between = min(known) < batch < max(known)
+    middle = sqrt(low) * sqrt(high) if between else low
+    if low == high or low <= 0:
+        return AtBatch(middle, _away(known, batch, _ALIKE))
+    return AtBatch(middle, hypot(_away(known, batch, _ALIKE), _OF_BAND * log(high / low)))
+
+
+def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
+    """Memory: on the line through the nearest two sizes, since activations grow in proportion.
+
+    Beyond the largest size the line is a lower bound: where activations are few, memory peaks at
+    the optimizer's step, and a larger batch moves the peak to the backward pass, where all
+    activations count.
+    """
+    low, high = band(known, batch)
+    spread = _away(known, batch, _MEMORY_ALIKE)
+    if min(known) < batch < max(known):
+        return AtBatch(high, spread)
+    above = batch > max(known) and low > 0
+    return AtBatch(low, hypot(spread, _OF_BAND * log(high / low)) if above else spread)
+
+
+def _away(known: Mapping[int, float], batch: int, spread: float) -> float:
+    """`spread`, once more for each doubling from the nearest measured size; 0 at one."""
+    doublings = min(abs(log2(each / batch)) for each in known)
+    return spread * (1 + doublings) if doublings else 0.0
+
+
+def check_near(name: str, measured: Mapping[int, object], batch: int) -> None:
+    """Check that `batch` is near enough to the sizes at which `name` was `measured`.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    least, most = min(measured), max(measured)
+    if least / FARTHEST <= batch <= most * FARTHEST:
+        return
+    side = f"largest, {most}" if batch > most else f"smallest, {least}"
+    raise InvalidInput(
+        f"{name}: batch {batch} is more than {FARTHEST:g} times beyond the {side}, at which it was "
+        f"measured, and nothing is estimated so far out. Measure it nearer to that."
+    )
+
+
+# Kernels that do as much in every step, whatever its batch.
+_OF_WEIGHTS = ("optimizer",)
+
+
+def trace_at_batch(
+    near: Profile, batch: int, host: AtBatch | None, on_gpu: AtBatch | None
+) -> KernelTrace | None:
+    """The trace of `near` at another batch size; what is equal in every step stays."""
+    trace = near.trace
+    if trace is None or host is None or on_gpu is None or not near.gpu_s or not near.host_s:
+        return None
+    us = np.asarray(trace.duration_us)
+    alike = np.isin(np.array(trace.classes), _OF_WEIGHTS)[list(trace.class_of)]
+    stays = np.where(alike, us, np.minimum(us, START_US))
+    wanted = float(us.sum()) * on_gpu.middle / near.gpu_s
+    moving = float((us - stays).sum())
+    factor = (wanted - float(stays.sum())) / moving if moving else 0.0
+    there = stays + (us - stays) * factor if factor > 0 else us * wanted / float(us.sum())
+    more = batch / near.workload.batch
+    blocks = np.asarray(trace.blocks, dtype=np.float64)
+    grown = np.where(alike | (blocks == 0), blocks, np.clip(np.rint(blocks * more), 1, MOST_BLOCKS))
+    return replace(
+        trace.launched(host.middle / near.host_s),
+        duration_us=tuple(map(float, there)),
+        blocks=tuple(map(int, grown)),
+    )
+
+
+_COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("source", "gract"))
+
+
+@once_a_mix
+def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
+    """The profile of the workload of `profiles` at `batch`: estimated, unless measured.
+
+    Args:
+        profiles: Profiles of one workload on one GPU at different batch sizes, at least two.
+        batch: Examples a step.
+
+    Raises:
+        InvalidInput: They differ in more than their batch size, are fewer than two, or `batch` is
+            too far from all of theirs.
+    """
+    measured = {each.workload.batch: each for each in profiles}
+    if batch in measured:
+        return measured[batch]
+    check_alike(profiles)
+    said = batch_name(profiles[0].name)
+    check_near(said.work if said else profiles[0].name, measured, batch)
+    near = measured[min(measured, key=lambda each: abs(log(each / batch)))]
+    alike = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}
+    return _estimate(alike, near, batch)
+
+
+def check_alike(profiles: Sequence[Profile]) -> None:
+    """Check that `profiles` differ in batch size, and in nothing else of their workloads.
+
+    Raises:
+        InvalidInput: They do not.
+    """
+    first, *others = profiles
+    for each in others:
+        own = replace(first.workload, name=each.name, batch=each.workload.batch)
+        if each.workload != own or each.gpu != first.gpu:
+            raise InvalidInput(f"{each.name} differs from {first.name} in more than its batch")
+    if len({each.workload.batch for each in profiles}) < 2:
+        raise InvalidInput(
+            f"{first.name} was measured at batch {first.workload.batch} only, and what an example "
+            f"adds to a step takes two sizes. Measure it at another one too."
+        )
+
+
+class _Sizes:
+    """Profiles by batch size; estimates each of their numbers at another size."""
+
+    def __init__(self, measured: dict[int, Profile], batch: int) -> None:
+        self.measured, self.batch = measured, batch
+
+    def known(self, number: Callable[[Profile], float | None]) -> dict[int, float] | None:
+        """A number of each profile by batch size; None if a profile lacks it."""
+        found = {size: number(each) for size, each in self.measured.items()}
+        known = {size: value for size, value in found.items() if value is not None}
+        return known if len(known) == len(found) else None
+
+    def step(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
+        """A number that adds up over a step, such as time."""
+        known = self.known(number)
+        return None if known is None else step_at(known, self.batch)
+
+    def per_step(self, number: Callable[[Profile], float | None], step_s: float) -> float | None:
+        """A rate, from its amount in a step, which takes `step_s`."""
+
+        def in_a_step(each: Profile) -> float | None:
+            rate = number(each)
+            return None if rate is None else rate * each.step_s
+
+        found = self.step(in_a_step)
+        return None if found is None else found.middle / step_s
+
+    def memory(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
+        known = self.known(number)
+        return None if known is None else memory_at(known, self.batch)
+
+
+def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profile:
+    sizes = _Sizes(measured, batch)
+    host, on_gpu = _host(sizes, near), sizes.step(lambda each: each.gpu_s)
+    step = _step(sizes, near, host, on_gpu)
+    memory = _memory(sizes, lambda each: each.memory)
+    held = sizes.memory(lambda each: each.memory.reserved_mib or each.memory.device_mib)
+    power_w = _power_w(sizes, step.middle)
+    return replace(
+        near,
+        workload=_workload(near.workload, batch),
+        windows=stretched(near.windows, step.middle / near.step_s),
+        host_s=_middle(host),
+        gpu_s=_middle(on_gpu),
+        host_cpu_share=sizes.per_step(lambda each: each.host_cpu_share, step.middle),
+        memory=memory,
+        counters=_counters(sizes, near.counters, step.middle),
+        power_w=power_w,
+        energy_j=power_w and power_w * step.middle,
+        mps=_probe(sizes, near),
+        trace=near.trace and trace_at_batch(near, batch, host, on_gpu),
+        took=None,
+        host=_host_side(sizes, near.host),
+        other_batches=OtherBatches(
+            tuple(sorted(measured)), step.spread, held.spread if held else step.spread
+        ),
+    )
+
+
+def _host_side(sizes: _Sizes, near: HostSide | None) -> HostSide | None:
+    """Each part by the laws of a step: a loader's has little that every batch takes alike."""
+    if near is None:
+        return None
+    names = [each.name for each in fields(HostSide)]
+    return HostSide(**{name: _middle(sizes.step(_part_of_host(name))) for name in names})
+
+
+def _part_of_host(name: str) -> Callable[[Profile], float | None]:
+    return lambda each: getattr(each.host, name, None)
+
+
+def _middle(found: AtBatch | None) -> float | None:
+    return None if found is None else found.middle
+
+
+def _host(sizes: _Sizes, near: Profile) -> AtBatch | None:
+    """The host path: launches, which beyond the sizes measured stay as they are; or a loader's."""
+    found, known = sizes.step(lambda each: each.host_s), sizes.known(lambda each: each.host_s)
+    if found is None or known is None or near.workload.loader_workers:
+        return found
+    within = min(max(found.middle, min(known.values())), max(known.values()))
+    return AtBatch(within, found.spread)
+
+
+def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | None) -> AtBatch:
+    """The slower path sets the pace; without both, the step itself is expected by the laws."""
+    if host is None or on_gpu is None:
+        return step_at({size: each.step_s for size, each in sizes.measured.items()}, sizes.batch)
+    near_host_s, near_gpu_s = near.host_s or 0.0, near.gpu_s or 0.0
+    # Of the step what is neither, as gaps between kernels; and a host's pace since then, which
+    # makes nothing that the GPU does longer or shorter.
+    over = near.step_s / max(near_host_s, near_gpu_s, LEAST_STEP_S)
+    of_host, of_gpu = (over, 1.0) if near_host_s >= near_gpu_s else (1.0, over)
+    paths = (
+        AtBatch(host.middle * of_host, host.spread),
+        AtBatch(on_gpu.middle * of_gpu, on_gpu.spread),
+    )
+    slower = max(paths, key=lambda each: each.middle)
+    return AtBatch(max(LEAST_STEP_S, slower.middle), slower.spread)
+
+
+def _workload(near: Workload, batch: int) -> Workload:
+    said = batch_name(near.name)
+    return replace(near, name=said.at(batch) if said else near.name, batch=batch)
+
+
+def _memory(sizes: _Sizes, of: Callable[[Profile], Memory]) -> Memory:
+    """Each part by the law, none above the one that holds it."""
+    allocated = _middle(sizes.memory(lambda each: of(each).allocated_mib))
+    reserved = _middle(sizes.memory(lambda each: of(each).reserved_mib))
+    device = _middle(sizes.memory(lambda each: of(each).device_mib))
+    if allocated is None or reserved is None:
+        return Memory(allocated_mib=None, reserved_mib=None, device_mib=device)
+    reserved = max(allocated, reserved)
+    return Memory(
+        allocated_mib=allocated,
+        reserved_mib=reserved,
+        device_mib=None if device is None else max(reserved, device),
+    )
+
+
+def _power_w(sizes: _Sizes, step_s: float) -> float | None:
+    """By the energy above idle, of which a step has a part and an example a part."""
+    idle_w = sizes.known(lambda each: each.idle_power_w)
+    idle = 0.0 if idle_w is None else fmean(idle_w.values())
+    above = sizes.per_step(
+        lambda each: None if each.power_w is None else max(0.0, each.power_w - idle), step_s
+    )
+    return None if above is None else idle + above
+
+
+def _counters(sizes: _Sizes, near: Counters | None, step_s: float) -> Counters | None:
+    gract = _counted(sizes, "gract", step_s)
+    if near is None or gract is None:
+        return None
+    others = {name: _counted(sizes, name, step_s) for name in _COUNTED}
+    return Counters(source=near.source, gract=gract, **others)
+
+
+def _counted(sizes: _Sizes, name: str, step_s: float) -> float | None:
+    found = sizes.per_step(lambda each: getattr(each.counters, name, None), step_s)
+    most = float("inf") if name.endswith("_mib_s") else 1.0
+    return None if found is None else min(most, found)
+
+
+def _probe(sizes: _Sizes, near: Profile) -> MpsProbe | None:
+    probe = near.mps
+    if probe is None:
+        return None
+
+    def moved(run: LimitedRun) -> LimitedRun | None:
+        there = sizes.step(lambda each: _probed_s(each, run.limit_pct))
+        if there is None:
+            return None
+        return replace(run, windows=stretched(run.windows, there.middle / run.step_s))
+
+    unlimited, *limited = map(moved, (probe.unlimited, *probe.limited))
+    if unlimited is None:
+        return None
+    memory = _memory(sizes, lambda each: each.mps.memory if each.mps else each.memory)
+    return MpsProbe(unlimited, tuple(each for each in limited if each), memory)
+
+
+def _probed_s(profile: Profile, limit_pct: float) -> float | None:
+    """Seconds of a step of `profile` alone under that limit; None if it was not probed."""
+    runs = () if profile.mps is None else (*profile.mps.limited, profile.mps.unlimited)
+    return next((each.step_s for each in runs if each.limit_pct == limit_pct), None)

@@ -1,0 +1,290 @@
+"""The prediction of a mix: each job's pace, memory and energy, and the whole GPU's numbers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import exp, hypot, log, prod, sqrt
+from statistics import fmean, median
+from typing import Literal, TypeVar
+
+from advisor.errors import InvalidInput
+from advisor.sharing import Sharing
+
+Level = Literal["p05", "p50", "p95"]
+LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
+"""A whole mix is computed at each of these: the errors of all its jobs are fully correlated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A median, and the bounds between which nine of ten measurements should fall.
+
+    Raises:
+        InvalidInput: The bounds do not contain the median.
+    """
+
+    p05: float
+    p50: float
+    p95: float
+
+    def __post_init__(self) -> None:
+        if not self.p05 <= self.p50 <= self.p95:
+            raise InvalidInput(f"an interval holds its median, got {self}")
+
+    def at(self, level: Level) -> float:
+        """The median, or the bound that `level` names."""
+        return self.p50 if level == "p50" else self.p95 if level == "p95" else self.p05
+
+    def scaled(self, factor: float) -> "Interval":
+        return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
+
+    def later(self, by: float) -> "Interval":
+        """With so much more, which is known."""
+        return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
+
+    def widened(self, factor: float) -> "Interval":
+        """With both ends so many times as far from the middle, in logs; `factor` is at least 1."""
+        return Interval(
+            self.p50 * (self.p05 / self.p50) ** factor,
+            self.p50,
+            self.p50 * (self.p95 / self.p50) ** factor,
+        )
+
+    def from_part(self, part: float) -> "Interval":
+        """Without what lies below `part` of the middle, at most 1."""
+        return Interval(max(self.p05, self.p50 * part), self.p50, self.p95)
+
+    def times(self, factor: "Interval") -> "Interval":
+        """The product of two independent numbers: the logs of their errors add in quadrature."""
+        down, up = map(hypot, self._reaches(), factor._reaches())
+        return interval_around(self.p50 * factor.p50, -down, up)
+
+    def at_least(self, other: "Interval") -> "Interval":
+        """Of two answers that both bound a number from below, the higher at each level."""
+        return Interval(
+            max(self.p05, other.p05), max(self.p50, other.p50), max(self.p95, other.p95)
+        )
+
+    def over_alike(self, other: "Interval") -> "Interval":
+        """The ratio to `other`, where one has the error of the other and one of its own beside."""
+
+        def own(wide: float, narrow: float) -> float:
+            return sqrt(max(0.0, wide**2 - narrow**2))
+
+        (down, up), (other_down, other_up) = self._reaches(), other._reaches()
+        low = hypot(own(down, other_down), own(other_up, up))
+        high = hypot(own(up, other_up), own(other_down, down))
+        return interval_around(self.p50 / other.p50, -low, high)
+
+    def _reaches(self) -> tuple[float, float]:
+        """How far the ends lie from the middle, in logs."""
+        return log(self.p50 / self.p05), log(self.p95 / self.p50)
+
+    def at_most(self, most: "Interval") -> "Interval":
+        """With its median and upper end no higher than those of `most`."""
+        middle = min(self.p50, most.p50)
+        return Interval(min(self.p05, middle), middle, max(middle, min(self.p95, most.p95)))
+
+    def contains(self, measured: float) -> bool:
+        return self.p05 <= measured <= self.p95
+
+
+def interval_around(middle: float, low: float, high: float) -> Interval:
+    """Interval whose ends are `low` (at most 0) and `high` from its middle, in logs."""
+    return Interval(middle * exp(low), middle, middle * exp(high))
+
+
+def between(first: Interval, second: Interval, weight: float) -> Interval:
+    """Both at once, level by level in logs: `first` at `weight` 0, `second` at 1."""
+    pairs = ((first.p05, second.p05), (first.p50, second.p50), (first.p95, second.p95))
+    return Interval(*(a ** (1 - weight) * b**weight for a, b in pairs))
+
+
+def spanning(answers: Sequence[Interval]) -> Interval:
+    """The interval that contains all of `answers`, any of which may be right."""
+    return Interval(
+        min(each.p05 for each in answers),
+        median([each.p50 for each in answers]),
+        max(each.p95 for each in answers),
+    )
+
+
+def around(values: Sequence[float]) -> Interval:
+    """The interval of the results at each of `LEVELS`.
+
+    With queues, slower steps may let the last job end sooner, since others start elsewhere.
+    """
+    return Interval(min(values), values[LEVELS.index("p50")], max(values))
+
+
+_Value = TypeVar("_Value")
+
+
+def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
+    """`values` if all are known; None if one is None."""
+    found = list(values)
+    known = [each for each in found if each is not None]
+    return known if len(known) == len(found) else None
+
+
+def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
+    """The mean with fully correlated errors; None where a value is not known."""
+    if (known := all_known(values)) is None:
+        return None
+    return Interval(*(fmean([each.at(level) for each in known], weights) for level in LEVELS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPrediction:
+    """One job of a mix.
+
+    Attributes:
+        job: The profile's name.
+        epoch_s: Training steps of one pass; None if its length is not known.
+        slowdown: Predicted shared step over measured solo step; 1 when serial.
+        slowdown_error: Factor on `slowdown`; None: that on the median of `step_s`. A job alone is
+            as fast as alone, however fast that is.
+        memory_mib: Device memory that the process holds when nothing stops it.
+        memory_min_mib: What it needs at least; suffices only if the process is capped to it.
+        memory_interval_mib: Interval of `memory_mib`.
+        oom_probability: Chance that this job runs out of memory in this mix, 0..1.
+        energy_step_j: Joules of one of its steps: its part of the GPU's energy, split as in
+            `advisor.prediction.power`, since no meter tells jobs apart. None if a profile of the
+            mix has no power.
+        energy_epoch_j: Joules of one pass, training steps only; None without power or length of a
+            pass.
+        energy_example_j: Joules of one example; None without power.
+    """
+
+    job: str
+    step_s: Interval
+    epoch_s: Interval | None
+    slowdown: float
+    memory_mib: float
+    memory_min_mib: float
+    memory_interval_mib: Interval
+    oom_probability: float
+    slowdown_error: Interval | None = None
+    energy_step_j: Interval | None = None
+    energy_epoch_j: Interval | None = None
+    energy_example_j: Interval | None = None
+
+    def slowdown_at(self, level: Level) -> float:
+        """Step over step alone, at `level`."""
+        error = self.slowdown_error or self.step_s.scaled(1 / self.step_s.p50)
+        return self.slowdown * error.at(level)
+
+    def no_faster_than(self, step_s: float) -> "JobPrediction":
+        """The same with no shorter steps in its range than `step_s`, or its middle if shorter."""
+        part = min(1.0, step_s / self.step_s.p50)
+        epoch_s = self.epoch_s and self.epoch_s.from_part(part)
+        return replace(self, step_s=self.step_s.from_part(part), epoch_s=epoch_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixPrediction:
+    """All jobs of a mix together, while all of them run.
+
+    Attributes:
+        gpu: Catalogue key.
+        jobs: In the order in which they were asked for, shape (jobs,).
+        memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
+        memory_capacity_mib: The GPU's memory for processes.
+        oom_probability: Chance that any job runs out of memory, 0..1.
+        weighted_speedup: Sum over jobs of solo step over shared step; 1 when serial.
+        power_w: Mean power of the whole GPU; None if a profile has none.
+        gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
+        smact: Mean share of SMs with work, 0..1; None if not known.
+        confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
+        ran_elsewhere: Whether real runs of this kind on the GPUs of `estimated_from` confirm it.
+        mps_server_mib: What an MPS server holds of the memory that its clients share; None: as on
+            the GPU on which it was read first.
+        power_cap_w: The power cap that it is for; effects of caps were never measured on this GPU.
+            None: no cap.
+        estimated_from: Keys of the other GPUs whose data it is estimated from; None: all data is
+            from this GPU.
+        wide_because: Why intervals of steps are wider than usual, or narrower than under other ways
+            to share, in words; None if they are not.
+        host_stretch: Factor by which host work gets longer because jobs wait for cores; 1: they do
+            not.
+    """
+
+    gpu: str
+    sharing: Sharing
+    jobs: tuple[JobPrediction, ...]
+    memory_total_mib: float
+    memory_capacity_mib: float
+    oom_probability: float
+    weighted_speedup: float
+    power_w: Interval | None
+    gract: float | None
+    smact: float | None
+    confirmed_on_hardware: bool
+    estimated_from: str | None = None
+    ran_elsewhere: bool = False
+    mps_server_mib: float | None = None
+    power_cap_w: float | None = None
+    wide_because: str | None = None
+    host_stretch: float = 1.0
+
+
+def in_phases(
+    sharing: Sharing, groups: Sequence[Sequence[int]], answers: Sequence[MixPrediction]
+) -> MixPrediction:
+    """One prediction for all jobs, each while its own group runs.
+
+    Power, activity and the weighted speedup are means over the time that the groups take if all
+    jobs are equally long alone; when every job is a group of its own, they are those of serial.
+
+    Args:
+        sharing: Of all jobs.
+        groups: Positions of the jobs of each group, increasing.
+        answers: The prediction of each group, its jobs in the order of `groups`.
+    """
+    answered = chain.from_iterable(answer.jobs for answer in answers)
+    jobs = dict(zip(chain.from_iterable(groups), answered, strict=True))
+    takes = [len(answer.jobs) / answer.weighted_speedup for answer in answers]
+    shares = [each / sum(takes) for each in takes]
+    fullest = max(answers, key=lambda each: each.memory_total_mib / each.memory_capacity_mib)
+    return MixPrediction(
+        gpu=fullest.gpu,
+        sharing=sharing,
+        jobs=tuple(jobs[at] for at in sorted(jobs)),
+        memory_total_mib=fullest.memory_total_mib,
+        memory_capacity_mib=fullest.memory_capacity_mib,
+        oom_probability=1 - prod(1 - answer.oom_probability for answer in answers),
+        weighted_speedup=len(jobs) / sum(takes),
+        power_w=mean_interval([answer.power_w for answer in answers], shares),
+        gract=_mean([answer.gract for answer in answers], shares),
+        smact=_mean([answer.smact for answer in answers], shares),
+        confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in answers),
+        estimated_from=next((each.estimated_from for each in answers if each.estimated_from), None),
+        ran_elsewhere=all(each.confirmed_on_hardware or each.ran_elsewhere for each in answers),
+        mps_server_mib=fullest.mps_server_mib,
+        power_cap_w=fullest.power_cap_w,
+        wide_because=next((each.wide_because for each in answers if each.wide_because), None),
+        host_stretch=max(each.host_stretch for each in answers),
+    )
+
+
+def widened(mix: MixPrediction, factor: float) -> MixPrediction:
+    """`mix` with wider intervals of time, power and energy; `factor` as of `Interval.widened`."""
+
+    def wider(interval: Interval | None) -> Interval | None:
+        return None if interval is None else interval.widened(factor)
+
+    jobs = tuple(
+        replace(
+            job, step_s=job.step_s.widened(factor), epoch_s=wider(job.epoch_s),
+            energy_step_j=wider(job.energy_step_j), energy_epoch_j=wider(job.energy_epoch_j),
+            energy_example_j=wider(job.energy_example_j),
+        )
+        for job in mix.jobs
+    )  # fmt: skip
+    return replace(mix, jobs=jobs, power_w=wider(mix.power_w))
+
+
+def _mean(values: Sequence[float | None], shares: Sequence[float]) -> float | None:
+    if (known := all_known(values)) is None:
+        return None
+    return sum(value * share for value, share in zip(known, shares, strict=True))

@@ -1,0 +1,240 @@
+"""Numbers, modes and rules as all results write them, and the scoreboard as table and JSON."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import counted
+from advisor.learn.evaluate import ALL, SPLIT, Bound, Drift, Evaluation, ScoreRow
+from advisor.learn.regret import (
+    AT_RANDOM,
+    MODEL,
+    Choices,
+    Regret,
+    Scores,
+    regret_document,
+    scoreboard,
+    scores_of,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    pass
+
+
+MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
+RULE_WORDS = {
+    MODEL: "this model",
+    AT_RANDOM: "a random choice",
+    "alone": "as if alone",
+    "fair-share": "fair share",
+    "summed-utilisation": "summed utilisation",
+    "capacity": "capacity",
+    "replay": "replay alone",
+    "always-serial": "always one after another",
+    "always-naive": "always naive",
+    "always-mps": "always MPS",
+    "equal-limits": "equal limits",
+}
+BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "host-bound"}
+
+REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
+CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "mean of clear sets")
+
+HEADINGS = (
+    "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
+    "width of it", "noise floor", "throughput MAPE", "replay alone", "fair share", "capacity",
+    "as if alone",
+)  # fmt: skip
+_BASELINES = ("replay", "fair-share", "capacity", "alone")
+# The same for a terminal of 80 columns, where per cent go without saying; mode and jobs are one.
+_NARROW = (
+    "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval", "width of it",
+    "noise floor", "throughput MAPE", "replay alone", "fair share",
+)  # fmt: skip
+_NARROW_WORDS = (
+    "", "n", "MAPE", "known\ncores", "med-\nian", "P90", "in\n90 %", "wide", "noise", "thr.",
+    "only\nreplay", "fair\nshare",
+)  # fmt: skip
+_LEGEND = (
+    "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Known cores: MAPE of the "
+    "runs that recorded how fast their cores were, had that been known beforehand. Wide: mean "
+    "width of the interval. Thr.: throughput of a run, as the sum of solo over shared steps. Last "
+    "two: MAPE of answers without a fitted model."
+)
+
+
+def percent(share: float | None) -> str:
+    """A share as per cent; a dash where there is none."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; cells are text without bars."""
+    lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def _named_cells(row: ScoreRow, known: ScoreRow | None) -> dict[str, str]:
+    """`row` by heading; `known` is of the same jobs on cores whose speed is known."""
+    shares = {
+        "MAPE": row.mape,
+        "core speeds known": None if known is None else known.mape,
+        "median": row.median,
+        "P90": row.p90,
+        "in 90 % interval": row.coverage90,
+        "width of it": row.width90,
+        "noise floor": row.noise_floor,
+        "throughput MAPE": row.throughput_mape,
+        **{RULE_WORDS[name]: row.baselines.get(name) for name in _BASELINES},
+    }
+    counts = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
+    return counts | {heading: percent(share) for heading, share in shares.items()}
+
+
+def _kind(row: ScoreRow) -> str:
+    return BOUND_WORDS[row.bound] if row.degree is None else f"{row.degree}, {row.jobs}"
+
+
+def score_cells(
+    scores: Scores, rows: Iterable[ScoreRow], shown: Sequence[str] = HEADINGS
+) -> list[list[str]]:
+    """Each of `rows` of `scores` under those of `HEADINGS` that are `shown`."""
+    named = (_named_cells(row, scores.on_known_cores(row)) for row in rows)
+    return [[cells[heading] for heading in shown] for cells in named]
+
+
+def evaluation_table(evaluation: Evaluation) -> "Group":
+    """What ``advisor evaluate`` prints."""
+    from rich.box import SIMPLE
+    from rich.console import Group
+
+    from advisor.report.format import FittedTable
+
+    scores = scores_of(evaluation)
+    title = f"{scores.gpu}, {SPLIT}: errors of step times in %"
+    table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
+    for heading in _NARROW_WORDS:
+        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+    for label, row in _labelled(scores):
+        if not label.startswith(" "):
+            table.add_section()
+        numbers = [] if row is None else score_cells(scores, [row], _NARROW)[0]
+        table.add_row(label, *(cell.removesuffix(" %") for cell in numbers))
+    return Group(table, _LEGEND, *remarks(scores))
+
+
+def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
+    """Each mode with its pooled rows and each degree, then each host in each mode; with labels."""
+    for whole in scores.pooled():
+        if whole.bound == ALL:
+            yield MODE_WORDS[whole.mode], whole
+            parts = [row for row in scores.pooled() if row.bound != ALL]
+            parts += [row for row in scores.by_degree if row.degree is not None]
+            yield from ((f"  {_kind(row)}", row) for row in parts if row.mode == whole.mode)
+    for host in scores.hosts if len(scores.hosts) > 1 else ():
+        yield host, None
+        rows = (row for row in scores.pooled(host) if row.bound == ALL)
+        yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows)
+
+
+def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
+    """What ``advisor evaluate --json`` prints: shares, not per cent.
+
+    `rows` begins with one entry for each mode and degree, and one with degree null for each mode,
+    of all hosts and jobs; same jobs and mixes apart are in `rows_by_jobs`.
+    """
+    rows = scoreboard(evaluation)
+    return {
+        "schema": 1,
+        "gpu": evaluation.gpu,
+        "split": SPLIT,
+        "families": list(evaluation.families),
+        "rows": [asdict(row) for row in rows if row.jobs == ALL],
+        "regret": regret_document(evaluation),
+        "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
+        "drift": None if evaluation.drift is None else asdict(evaluation.drift),
+        "unusable_runs": list(evaluation.unusable),
+    }
+
+
+def remarks(scores: Scores) -> list[str]:
+    """What the table cannot say: families, memory, drift, and runs that were not scored."""
+    said = [
+        f"{counted(scores.runs, 'run')}; each of {counted(len(scores.families), 'family')} "
+        f"predicted without it: {', '.join(scores.families)}."
+    ]
+    said += [
+        f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
+        f"{percent(row.memory_total_mape)} off the total."
+        for row in scores.by_degree
+        if row.degree is None and row.memory_mape is not None
+    ]
+    if scores.drift:
+        said.append(drift_text(scores.drift))
+    if scores.unusable:
+        said.append(
+            f"{counted(scores.unusable, 'drawn run')} not scored: a tenant ended early or has no "
+            "profile. `advisor evaluate --json` names them."
+        )
+    return [*said, *_regret_lines(scores)]
+
+
+def drift_text(drift: Drift) -> str:
+    """How much pace alone moved, in a sentence."""
+    return (
+        f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
+        f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
+    )
+
+
+def _regret_lines(scores: Scores) -> list[str]:
+    """The regret of the model's choices and of rules, in measured throughput."""
+    kinds = {"run to be chosen from": scores.chosen, "drawn in several modes": scores.drawn}
+    said = []
+    for kind, judged in kinds.items():
+        found = judged.rules
+        if ours := found[MODEL].n:
+            rules = [
+                f"{RULE_WORDS[name]} {percent(found[name].mean)} and {percent(found[name].worst)}"
+                for name in ("always-mps", "equal-limits", "always-naive", AT_RANDOM)
+                if found[name].n
+            ]
+            said.append(
+                f"Job sets {kind}: {ours}. Choosing the highest predicted throughput gave away "
+                f"{percent(found[MODEL].mean)} of the best measured one on average, "
+                f"{percent(found[MODEL].worst)} at worst; {'; '.join(rules)}."
+            )
+    return said
+
+
+def regret_rows(
+    rules: Mapping[str, Regret], words: Mapping[str, str] = RULE_WORDS
+) -> list[tuple[str, ...]]:
+    """A line under `REGRET_HEADINGS` for each way to choose, best first."""
+    return [
+        (
+            words.get(name, name),
+            str(each.n),
+            percent(each.mean),
+            percent(each.worst),
+            f"{each.best} of {each.n}",
+        )
+        for name, each in _ranked(rules)
+    ]
+
+
+def choice_rows(found: Choices) -> list[tuple[str, ...]]:
+    """A line under `CHOICE_HEADINGS` for each way to choose, best first."""
+    names = [name for name, _ in _ranked(found.rules)]
+    clear = {name: each.mean for name, each in found.clear.items()}
+    return [
+        (*row, percent(found.worst_beyond_noise(name)), percent(clear.get(name)))
+        for name, row in zip(names, regret_rows(found.rules), strict=True)
+    ]
+
+
+def _ranked(rules: Mapping[str, Regret]) -> list[tuple[str, Regret]]:
+    known = [(name, each) for name, each in rules.items() if each.n]
+    return sorted(known, key=lambda pair: pair[1].mean or 0.0)

@@ -1,0 +1,395 @@
+"""A simulation over time, drawn as lines of characters."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from advisor.errors import counted
+from advisor.plan.over_time import OverTime
+from advisor.prediction.prediction import Interval
+from advisor.prediction.replay import ReplayedKernel
+from advisor.report import format as units
+from advisor.report.documents import SCHEMA, interval_document, standing_document
+from advisor.report.forecast import basis_notes, estimated, with_estimates_named
+from advisor.simulation.simulate import SimulatedJob, Simulation, Usage, parts
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    pass
+
+
+# More jobs than this are counted, not drawn one by one; more GPUs are not drawn.
+_MOST_JOBS, _MOST_GPUS = 24, 16
+
+_NAME, _TAIL, _COLUMNS = 26, 10, 40
+_WAITS, _RUNS, _NOTHING = "·", "█", " "
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One line of the drawing; `style` is rich's name of its colour."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Scale of a curve.
+
+    Attributes:
+        most: Value of the highest block; None: the largest value.
+        size: Size of one `unit`.
+    """
+
+    style: str
+    most: float | None = None
+    unit: str = ""
+    size: float = 1.0
+
+
+_SHARE = _Scale("green", 1.0, " %", 0.01)
+_MEMORY, _POWER = _Scale("green", None, " GiB", units.MIB_PER_GIB), _Scale("green", None, " W")
+
+
+def lanes(simulation: Simulation) -> Iterator[Lane]:
+    """The drawing, 80 columns wide; each character is an equal part of the time."""
+    column_s = simulation.makespan_s.p50 / _COLUMNS
+    unit, size_s = units.time_unit(simulation.makespan_s.p50)
+    yield Lane(
+        f"over time, {units.number(column_s / size_s)} {unit} a character, of which curves are "
+        f"means; "
+        f"{_RUNS} runs, {_WAITS} waits",
+        "dim",
+    )
+    if len(simulation.jobs) <= _MOST_JOBS:
+        for number, lived in enumerate(simulation.jobs, start=1):
+            end = f"{units.number(lived.end_s.p50 / size_s)} {unit}"
+            yield _lane(f"{number} {lived.job.name}", _drawn_bar(lived, column_s), end, "cyan")
+    else:
+        yield from _counted(simulation, column_s)
+    yield from _curve_lanes(simulation, column_s)
+
+
+def _lane(name: str, drawn: str, said: str, style: str = "") -> Lane:
+    # What tells alike jobs apart, as a batch size, stands at the end.
+    short = name if len(name) <= _NAME else f"{name[: _NAME - _TAIL - 1]}…{name[-_TAIL:]}"
+    return Lane(f"{short:{_NAME}}|{drawn}| {said}".rstrip(), style)
+
+
+def _drawn_bar(lived: SimulatedJob, column_s: float) -> str:
+    """What the job does in the middle of each column."""
+    middles = ((column + 0.5) * column_s for column in range(_COLUMNS))
+    return "".join(
+        _RUNS
+        if lived.start_s <= at_s < lived.end_s.p50
+        else _WAITS
+        if lived.arrival_s <= at_s < lived.start_s
+        else _NOTHING
+        for at_s in middles
+    )
+
+
+def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
+    """Number of jobs that wait and that run, in all and on each GPU."""
+    waits = [(each.arrival_s, each.start_s, 1.0) for each in simulation.jobs]
+    runs = [(each.start_s, each.end_s, float(len(each.jobs))) for each in simulation.usage]
+    yield _curve_lane("jobs that wait", _means(waits, column_s), _Scale("yellow"))
+    yield _curve_lane("jobs that run", _means(runs, column_s), _Scale("cyan"))
+    if not 1 < simulation.gpus <= _MOST_GPUS:
+        return
+    most = max(len(each.jobs) for each in simulation.usage)
+    for gpu in range(simulation.gpus):
+        here = [each for each in simulation.usage if each.gpu == gpu]
+        spans = [(each.start_s, each.end_s, float(len(each.jobs))) for each in here]
+        yield _curve_lane(f"  on GPU {gpu}", _means(spans, column_s), _Scale("cyan", most))
+
+
+def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Lane]:
+    """Activity, memory and power, means over GPUs and over the time of each column."""
+    idle_w = simulation.idle_power_w
+    power = "power while jobs run" if idle_w is None else "power"
+    rows: tuple[tuple[str, Callable[[Usage], float | None], float, _Scale], ...] = (
+        ("GPU busy", lambda use: use.gract, 0.0, _SHARE),
+        ("SMs busy", lambda use: use.smact, 0.0, _SHARE),
+        ("memory held", lambda use: use.memory_mib, 0.0, _MEMORY),
+        (power, lambda use: use.power_w, idle_w or 0.0, _POWER),
+    )
+    for name, value_of, idle, scale in rows:
+        values = [value_of(use) for use in simulation.usage]
+        spans = [
+            (use.start_s, use.end_s, (value - idle) / simulation.gpus)
+            for use, value in zip(simulation.usage, values, strict=True)
+            if value is not None
+        ]
+        if len(spans) == len(values):
+            yield _curve_lane(name, [idle + mean for mean in _means(spans, column_s)], scale)
+        else:
+            yield Lane(f"{name:{_NAME}} {units.NOT_MEASURED}")
+
+
+def _curve_lane(name: str, values: Sequence[float], scale: _Scale) -> Lane:
+    peak = max(values)
+    top = scale.most or peak or 1.0
+    drawn = "".join(_LEVELS[round(min(1.0, value / top) * (len(_LEVELS) - 1))] for value in values)
+    return _lane(name, drawn, f"≤ {units.number(peak / scale.size)}{scale.unit}", scale.style)
+
+
+def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list[float]:
+    """Mean over each column of the sum of all `spans` (from, until, value)."""
+    sums = [0.0] * _COLUMNS
+    for start_s, end_s, value in spans:
+        first, last = int(start_s / column_s), min(int(end_s / column_s), _COLUMNS - 1)
+        for column in range(first, last + 1):
+            shared_s = min(end_s, (column + 1) * column_s) - max(start_s, column * column_s)
+            sums[column] += value * max(0.0, shared_s) / column_s
+    return sums
+
+
+def simulation_report(found: OverTime) -> "RenderableType":
+    """What ``advisor simulate`` prints: figures, then a drawing of the time."""
+    from rich.console import Group
+    from rich.text import Text
+
+    facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
+    lines = [*facts, *basis_notes(found.standing)]
+    chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
+    return Group(
+        Text(simulation_heading(found), style="bold"),
+        *map(Text, lines),
+        Text(),
+        *chart,
+    )
+
+
+def simulation_heading(found: OverTime) -> str:
+    """What is simulated, and what it is estimated from."""
+    simulation = found.simulation
+    jobs, gpus = len(simulation.jobs), simulation.gpus
+    origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
+    said = (
+        f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
+        f"{simulation.policy}{origin}."
+    )
+    return with_estimates_named(found.standing, said)
+
+
+def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """The figures of a simulation: name and value."""
+    mean_s, wait_s = simulation.mean_completion_s, simulation.mean_wait_s
+    waiting = f"{_seconds(wait_s)} of it waiting" if wait_s else "none of it waiting"
+    yield "until all are done", units.seconds(simulation.makespan_s)
+    yield (
+        "from coming to end",
+        f"{_seconds(mean_s)} on average, {waiting}; "
+        f"{units.number(simulation.jobs_per_hour)} jobs an hour",
+    )
+    yield (
+        "GPU busy",
+        f"{units.share(simulation.mean_gract)} of all time; memory at most "
+        f"{units.gib_of(simulation.peak_memory_mib)} a GPU",
+    )
+    yield "energy", units.joules(simulation.energy_j)
+    yield "GPU-hours", _gpu_hours(simulation)
+
+
+def _gpu_hours(simulation: Simulation) -> str:
+    said = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
+    cost_eur = simulation.cost_eur
+    return said if cost_eur is None else f"{said}; {_around(cost_eur)} EUR"
+
+
+def _around(value: Interval) -> str:
+    return units.with_ends(value, _plain)
+
+
+def _plain(value: float) -> str:
+    """A small number with two significant digits."""
+    return units.number(value) if value >= 0.1 else f"{value:.2g}"
+
+
+def _seconds(value: float) -> str:
+    unit, size_s = units.time_unit(value) if value else ("s", 1.0)
+    return f"{units.number(value / size_s)} {unit}"
+
+
+def simulation_document(found: OverTime) -> dict[str, Any]:
+    """What ``advisor simulate --json`` prints; times in seconds from the start."""
+    simulation = found.simulation
+    return {
+        "schema": SCHEMA,
+        **standing_document(found.standing),
+        **_asked(simulation),
+        **_figures(simulation),
+        "jobs": [_job(each) for each in simulation.jobs],
+        "over_time": [asdict(each) for each in simulation.usage],
+    }
+
+
+def _asked(simulation: Simulation) -> dict[str, Any]:
+    """What was simulated, and what it is based on."""
+    return {
+        "gpu": simulation.gpu,
+        "gpus": simulation.gpus,
+        "sharing": str(simulation.sharing),
+        "policy": simulation.policy,
+        "confirmed_on_hardware": simulation.confirmed_on_hardware,
+        "estimated_from": simulation.estimated_from,
+    }
+
+
+def _figures(simulation: Simulation) -> dict[str, Any]:
+    return {
+        "makespan_s": simulation.makespan_s.p50,
+        "makespan_interval_s": interval_document(simulation.makespan_s),
+        "jobs_per_hour": simulation.jobs_per_hour,
+        "mean_completion_s": simulation.mean_completion_s,
+        "mean_wait_s": simulation.mean_wait_s,
+        "gract": simulation.mean_gract,
+        "peak_memory_mib": simulation.peak_memory_mib,
+        "energy_j": interval_document(simulation.energy_j),
+        "idle_power_w": simulation.idle_power_w,
+        "gpu_hours": interval_document(simulation.gpu_hours),
+        "occupied_gpu_hours": simulation.occupied_gpu_hours,
+        "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
+        "cost_eur": interval_document(simulation.cost_eur),
+    }
+
+
+def _job(lived: SimulatedJob) -> dict[str, Any]:
+    return {
+        "job": lived.job.name,
+        "epochs": lived.job.epochs,
+        "gpu": lived.gpu,
+        "place": lived.place,
+        "arrival_s": lived.arrival_s,
+        "start_s": lived.start_s,
+        "end_s": lived.end_s.p50,
+        "end_interval_s": interval_document(lived.end_s),
+    }
+
+
+# Beyond so many epochs in all, a trace shows jobs as wholes.
+MOST_EPOCHS = 20_000
+
+
+_Event = dict[str, Any]
+_WAITING = 0  # the process of jobs that wait; GPU n is process n + 1
+
+
+def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -> str:
+    """A trace that Perfetto and chrome://tracing open: jobs over time, and counters.
+
+    The format is the Trace Event Format's JSON: times in microseconds, a process for each GPU, a
+    thread for each of its places.
+
+    Args:
+        simulation: All of it.
+        kernels: Of the jobs of `Simulation.first`, replayed; shown as a process of their own.
+    """
+    document = {
+        "displayTimeUnit": "ms",
+        "otherData": {"what": "simulated by advisor, not measured"},
+        "traceEvents": [
+            *_names(simulation),
+            *_jobs(simulation),
+            *_counters(simulation),
+            *_kernels(simulation, kernels),
+        ],
+    }
+    return json.dumps(document, allow_nan=False) + "\n"
+
+
+def _names(simulation: Simulation) -> Iterator[_Event]:
+    yield _named("process_name", _WAITING, 0, "waiting")
+    for gpu in range(simulation.gpus):
+        yield _named("process_name", gpu + 1, 0, f"GPU {gpu}, {simulation.gpu}")
+    for gpu, place in sorted({(each.gpu, each.place) for each in simulation.jobs}):
+        yield _named("thread_name", gpu + 1, place + 1, f"place {place + 1}")
+
+
+def _named(what: str, process: int, thread: int, name: str) -> _Event:
+    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+
+
+def _jobs(simulation: Simulation) -> Iterator[_Event]:
+    in_detail = sum(each.job.epochs for each in simulation.jobs) <= MOST_EPOCHS
+    of_job: dict[int, list[Usage]] = {}
+    for use in simulation.usage:
+        for number in use.jobs:
+            of_job.setdefault(number, []).append(use)
+    for number, lived in enumerate(simulation.jobs):
+        yield _slice(lived, lived.job.name, "job", lived.start_s, lived.end_s.p50) | {
+            "args": {
+                "job": number,
+                "end_s_p05": lived.end_s.p05,
+                "end_s_p95": lived.end_s.p95,
+                "wait_s": lived.wait_s,
+            }
+        }
+        if lived.wait_s > 0:
+            yield from _waits(number, lived)
+        for part in parts(number, lived.job, of_job[number]) if in_detail else ():
+            yield _slice(lived, f"{part.kind} {part.epoch}", part.kind, part.start_s, part.end_s)
+
+
+def _slice(lived: SimulatedJob, name: str, category: str, start_s: float, end_s: float) -> _Event:
+    length_us = 1e6 * (end_s - start_s)
+    return {
+        "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
+        "pid": lived.gpu + 1, "tid": lived.place + 1,
+    }  # fmt: skip
+
+
+def _waits(number: int, lived: SimulatedJob) -> Iterator[_Event]:
+    """A track for each waiting job, since many wait at once."""
+    for phase, at_s in (("b", lived.arrival_s), ("e", lived.start_s)):
+        yield {
+            "name": lived.job.name, "cat": "waiting", "ph": phase, "id": number, "ts": 1e6 * at_s,
+            "pid": _WAITING, "tid": 0,
+        }  # fmt: skip
+
+
+def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Iterator[_Event]:
+    if not kernels:
+        return
+    process, first = simulation.gpus + 1, simulation.first
+    yield _named("process_name", process, 0, "kernels of the jobs that start first, replayed")
+    for thread, number in enumerate(first.jobs):
+        yield _named("thread_name", process, thread, simulation.jobs[number].job.name)
+    for ran in kernels:
+        yield {
+            "name": ran.kind, "cat": "kernel", "ph": "X", "pid": process, "tid": ran.job,
+            "ts": 1e6 * (first.start_s + ran.start_s), "dur": 1e6 * (ran.end_s - ran.start_s),
+        }  # fmt: skip
+
+
+def _counters(simulation: Simulation) -> Iterator[_Event]:
+    """Activity, memory and power of each GPU, from each change on."""
+    idle_w = simulation.idle_power_w
+    ends_s: dict[int, float] = {}
+    for use in sorted(simulation.usage, key=lambda each: each.start_s):
+        if ends_s.get(use.gpu, use.start_s) < use.start_s:
+            yield from _counter(use.gpu, ends_s[use.gpu], 0.0, 0.0, idle_w)
+        yield from _counter(use.gpu, use.start_s, use.gract, use.memory_mib, use.power_w)
+        ends_s[use.gpu] = use.end_s
+    for gpu, end_s in ends_s.items():
+        yield from _counter(gpu, end_s, 0.0, 0.0, idle_w)
+
+
+def _counter(
+    gpu: int, at_s: float, gract: float | None, memory_mib: float, power_w: float | None
+) -> Iterator[_Event]:
+    busy_pct = None if gract is None else 100 * gract
+    for name, value in (
+        ("GPU busy, %", busy_pct),
+        ("memory, MiB", memory_mib),
+        ("power, W", power_w),
+    ):
+        if value is not None:
+            yield {
+                "name": name, "ph": "C", "ts": 1e6 * at_s, "pid": gpu + 1, "args": {"value": value},
+            }  # fmt: skip

@@ -1,0 +1,393 @@
+"""The event loop of jobs that share GPUs: at an end, the rest change pace and a waiting job starts.
+
+Time jumps from one arrival or end to the next. Between two events no pace changes, so the result is
+exact. How fast jobs run together is given by a `Pace`, which job starts next by a `JobQueue`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import pairwise
+from math import fsum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.errors import NothingFits, counted
+from advisor.prediction.prediction import LEVELS, Interval, all_known, around
+from advisor.prediction.trace import Floats
+from advisor.sharing import Group, Hybrid, Sharing
+from advisor.sharing.groups import groups
+
+# A job with at most this share of its work left has ended: the rest is rounding.
+DONE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work of a job: `work_steps` steps, above 0, from `arrival_s` on."""
+
+    work_steps: float
+    arrival_s: float = 0.0
+
+
+class PlacedJob(NamedTuple):
+    """Numbers of a running job and of its place on its GPU."""
+
+    job: int
+    place: int
+
+
+class JobStart(NamedTuple):
+    """A job that starts now, with its GPU and place."""
+
+    job: int
+    gpu: int
+    place: int
+
+
+PlacedJobs = tuple[PlacedJob, ...]
+"""All that runs on a GPU, in the jobs' order."""
+
+Pace = Callable[[PlacedJobs], Sequence[float]]
+"""The jobs that run on a GPU -> steps a second of each, in that order."""
+
+
+class JobQueue(Protocol):
+    """Jobs that wait; decides which starts next, and where."""
+
+    def add(self, job: int) -> None: ...
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        """Remove and return one job that can start now; None until a job arrives or ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of time in which the same jobs run on one GPU.
+
+    Attributes:
+        speeds: Steps a second of each, shape (seats,).
+    """
+
+    gpu: int
+    start_s: float
+    end_s: float
+    seats: PlacedJobs
+    speeds: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The result of a simulation.
+
+    Attributes:
+        stretches: Of all GPUs, in the order of their ends; times when a GPU has no job are left
+            out.
+        starts_s: When each job started, shape (jobs,).
+        ends_s: When each job ended, shape (jobs,).
+    """
+
+    stretches: tuple[Stretch, ...]
+    starts_s: tuple[float, ...]
+    ends_s: tuple[float, ...]
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds until the last job ends; 0 without jobs."""
+        return max(self.ends_s, default=0.0)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """State of one GPU: if no job comes, the next one ends `pause_s` after `since_s`."""
+
+    seats: PlacedJobs = ()
+    speeds: tuple[float, ...] = ()
+    since_s: float = 0.0
+    pause_s: float = 0.0
+    changes: int = 0  # an end foreseen before the last change is void
+
+
+@dataclass(slots=True)
+class _LoopState:
+    tasks: Sequence[Task]
+    pace: Pace
+    gpus: list[_Gpu]
+    now_s: float = 0.0
+    left: dict[int, float] = field(default_factory=dict)
+    ends: list[tuple[float, int, int]] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    starts_s: dict[int, float] = field(default_factory=dict)
+    ends_s: dict[int, float] = field(default_factory=dict)
+
+    def next_end_s(self) -> float:
+        """When the next job ends if none arrives; infinite if no job runs."""
+        while self.ends and self.ends[0][2] != self.gpus[self.ends[0][1]].changes:
+            heappop(self.ends)
+        return self.ends[0][0] if self.ends else float("inf")
+
+    def end_due(self) -> set[int]:
+        """End the jobs that are due; the GPUs that they leave."""
+        left = set()
+        while self.next_end_s() <= self.now_s:
+            _, at, _ = heappop(self.ends)
+            self.advance(at, self.gpus[at].pause_s)
+            left.add(at)
+        return left
+
+    def advance(self, at: int, seconds: float) -> None:
+        """Advance a GPU's jobs by `seconds`; jobs without work left have ended."""
+        gpu = self.gpus[at]
+        if gpu.seats:  # of no length where a job is shorter than the clock can tell
+            stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds)
+            self.stretches.append(stretch)
+        gpu.since_s = self.now_s
+        for seat, speed in zip(gpu.seats, gpu.speeds, strict=True):
+            left = self.left.pop(seat.job)
+            # The same quotient predicted this end, so at least one job ends despite rounding.
+            after = left - speed * seconds
+            if left / speed <= seconds or after <= DONE * self.tasks[seat.job].work_steps:
+                self.ends_s[seat.job] = self.now_s
+            else:
+                self.left[seat.job] = after
+        gpu.seats = tuple(seat for seat in gpu.seats if seat.job in self.left)
+
+    def begin(self, queue: JobQueue) -> set[int]:
+        """Let jobs start as `queue` says; the GPUs that they start on."""
+        seats = [gpu.seats for gpu in self.gpus]
+        joined = set()
+        while start := queue.take(seats):
+            job, at, place = start
+            gpu = self.gpus[at]
+            if gpu.since_s < self.now_s:
+                self.advance(at, self.now_s - gpu.since_s)
+            self.left[job] = self.tasks[job].work_steps
+            self.starts_s[job] = self.now_s
+            gpu.seats = seats[at] = tuple(sorted((*gpu.seats, PlacedJob(job, place))))
+            joined.add(at)
+        return joined
+
+    def go_on(self, at: int) -> None:
+        """Compute the next end on a GPU whose jobs have changed."""
+        gpu = self.gpus[at]
+        gpu.changes += 1
+        gpu.speeds = tuple(self.pace(gpu.seats)) if gpu.seats else ()
+        if gpu.seats:
+            gpu.pause_s = min(
+                self.left[seat.job] / speed
+                for seat, speed in zip(gpu.seats, gpu.speeds, strict=True)
+            )
+            heappush(self.ends, (self.now_s + gpu.pause_s, at, gpu.changes))
+
+
+def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> History:
+    """Simulate `tasks` on equal `gpus`, from second 0 until the last has ended.
+
+    Args:
+        tasks: In any order of arrival.
+        pace: Called when the jobs on a GPU change; all paces are above 0.
+        queue: Empty at first; jobs are added as they arrive.
+        gpus: Number of GPUs.
+
+    Raises:
+        NothingFits: A job waits while every GPU is empty.
+    """
+    world = _LoopState(tasks, pace, [_Gpu() for _ in range(gpus)])
+    coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
+    while (soonest_s := _soonest_s(world, tasks, coming)) < float("inf"):
+        world.now_s = soonest_s
+        changed = world.end_due()
+        while coming and tasks[coming[0]].arrival_s <= soonest_s:
+            queue.add(coming.popleft())
+        for at in sorted(changed | world.begin(queue)):
+            world.go_on(at)
+    if len(world.ends_s) < len(tasks):
+        left = counted(len(tasks) - len(world.ends_s), "job")
+        raise NothingFits(f"{left} would wait forever: no GPU has room")
+    return History(
+        tuple(world.stretches),
+        tuple(world.starts_s[job] for job in range(len(tasks))),
+        tuple(world.ends_s[job] for job in range(len(tasks))),
+    )
+
+
+def _soonest_s(world: _LoopState, tasks: Sequence[Task], coming: deque[int]) -> float:
+    arrival_s = tasks[coming[0]].arrival_s if coming else float("inf")
+    return min(arrival_s, world.next_end_s())
+
+
+# Gaps without jobs below this share of all time are rounding.
+_DUST = 1e-9
+
+
+def energy_j(
+    histories: Sequence[History],
+    power_w: Callable[[PlacedJobs], Interval | None],
+    idle_w: float | None,
+    gpus: int = 1,
+) -> Interval | None:
+    """Joules of all GPUs until the last job ends; None if a power is not known.
+
+    Args:
+        histories: The simulation at each of `LEVELS`.
+        power_w: Power of a GPU while these jobs run on it.
+        idle_w: Power of a GPU without jobs.
+        gpus: Number of GPUs.
+    """
+    totals = []
+    for level, history in zip(LEVELS, histories, strict=True):
+        powers = all_known(power_w(each.seats) for each in history.stretches)
+        held_s = gpus * history.makespan_s
+        free_s = held_s - fsum(each.seconds for each in history.stretches)
+        idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w
+        if powers is None or idle_j is None:
+            return None
+        pairs = zip(powers, history.stretches, strict=True)
+        busy_j = (power.at(level) * each.seconds for power, each in pairs)
+        totals.append(fsum(busy_j) + idle_j)
+    return around(totals)
+
+
+def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
+    """Simulates one GPU, whose memory holds all jobs that run at once.
+
+    Each group starts when the one before has ended and the GPU is set up for it; during that pause
+    no job runs.
+
+    Args:
+        sharing: How all jobs share; job n is in place n.
+        work_steps: Steps of each job, above 0, shape (jobs,).
+        pace: Paces of jobs that run at once.
+    """
+    first, *_ = in_order = groups(sharing, len(work_steps))
+    stretches = _of_group(first, work_steps, pace, 0.0)
+    for before, group in pairwise(in_order):
+        begins_s = stretches[-1].end_s + repartition_s(before, group)
+        stretches += _of_group(group, work_steps, pace, begins_s)
+    starts_s = {seat.job: each.start_s for each in reversed(stretches) for seat in each.seats}
+    ends_s = {seat.job: each.end_s for each in stretches for seat in each.seats}
+    jobs = range(len(work_steps))
+    return History(
+        tuple(stretches), tuple(starts_s[job] for job in jobs), tuple(ends_s[job] for job in jobs)
+    )
+
+
+def _of_group(
+    group: Group | Hybrid, work_steps: Sequence[float], pace: Pace, begins_s: float
+) -> list[Stretch]:
+    positions = [number - 1 for number in sorted(group.jobs)]
+
+    def of_all(seats: PlacedJobs) -> PlacedJobs:
+        return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
+
+    tasks = [Task(work_steps[job]) for job in positions]
+    queue = _InLine(max(map(len, group.running_together)))
+    history = run(tasks, lambda seats: pace(of_all(seats)), queue)
+    return [
+        Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
+        for each in history.stretches
+    ]
+
+
+@dataclass(slots=True)
+class _InLine:
+    """Jobs in order, at most `places` at once; memory holds all that run at once."""
+
+    places: int
+    _waiting: deque[int] = field(default_factory=deque)
+
+    def add(self, job: int) -> None:
+        self._waiting.append(job)
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        if not self._waiting or len(gpus[0]) == self.places:
+            return None
+        job = self._waiting.popleft()
+        return JobStart(job, gpu=0, place=job)
+
+
+# Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11, as the
+# README of FAR reports.
+_MAKE_S, _DESTROY_S = 0.16, 0.11
+# Assumed: MIG mode on or off, without a reset, as Hopper does it.
+MIG_MODE_S = 5.0
+# An MPS daemon up or down: the median of 11 times on an H200 (profiles/REPORT.md, whole jobs).
+_MPS_DAEMON_S = 0.16
+
+
+def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
+    """Seconds without jobs between the groups `before` and `after`, to set up the GPU.
+
+    Instances and MPS daemons that both groups need stay. Starting jobs is not counted: it takes
+    equally long in every plan.
+    """
+    old, new = Counter(before.instances), Counter(after.instances)
+    seconds = (new - old).total() * _MAKE_S + (old - new).total() * _DESTROY_S
+    seconds += MIG_MODE_S * (bool(old) != bool(new))
+    up, down = _daemons(after) - _daemons(before), _daemons(before) - _daemons(after)
+    return seconds + _MPS_DAEMON_S * (up + down).total()
+
+
+def _daemons(group: Group | Hybrid) -> Counter[str]:
+    """The places with an MPS daemon."""
+    return Counter(
+        f"{part.instance} {number}"
+        for memory in group.memories
+        for number, part in enumerate(memory)
+        if part.sharing.under_mps
+    )
+
+
+Bools = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+
+StepsOfRunning = Callable[[Indices, Bools], Floats]
+"""Some of the sets, and which jobs of each run, shape (sets, jobs) -> seconds of a step of each
+that runs, of the same shape."""
+
+
+class ArrayStretch(NamedTuple):
+    """A stretch of time in which no job of a set ends or starts, for many sets at once.
+
+    Attributes:
+        sets: Indices of the sets in which a job still runs, shape (sets,).
+        running: Whether each job of these sets runs, shape (sets, jobs).
+        seconds: Seconds until the next job of each set ends, shape (sets,).
+    """
+
+    sets: Indices
+    running: Bools
+    seconds: Floats
+
+
+def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[ArrayStretch]:
+    """All stretches; at the end of each, at least one job of every set in it ends.
+
+    Args:
+        work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job.
+        steps_s: Predicts the steps of the jobs that run; called once for each stretch.
+    """
+    left = work_steps.copy()
+    while (at := np.flatnonzero((left > 0).any(axis=1))).size:
+        running = left[at] > 0
+        steps = steps_s(at, running)
+        seconds = np.where(running, left[at] * steps, np.inf).min(axis=1)
+        yield ArrayStretch(at, running, seconds)
+        remains = left[at] - seconds[:, None] / steps
+        left[at] = np.where(running & (remains > DONE * work_steps[at]), remains, 0.0)
+
+
+def array_ends_s(work_steps: Floats, steps_s: StepsOfRunning) -> Floats:
+    """Seconds until each job ends, shape (sets, jobs); 0 where there is no job."""
+    ends_s = np.zeros(work_steps.shape)
+    for each in array_stretches(work_steps, steps_s):
+        ends_s[each.sets] += np.where(each.running, each.seconds[:, None], 0.0)
+    return ends_s

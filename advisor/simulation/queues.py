@@ -1,0 +1,316 @@
+"""The queue policies, which decide which job starts next, and where.
+
+* ``first-come``: jobs in the order of arrival. No job overtakes, so one that does not fit delays
+  all behind it. It goes to the GPU with the fewest jobs, to the first place that holds it.
+* ``shortest-first``: as first-come, but in the order of the time alone.
+* ``best-fit``: the job and GPU with the largest predicted gain in work done a second; a job that
+  would reduce it does not start. A job may wait for long while others fit better.
+"""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import assert_never
+
+from advisor.errors import InvalidInput
+from advisor.prediction.prediction import Interval, Level, MixPrediction
+from advisor.sharing import Arrangement, Sharing
+from advisor.sharing.groups import named_jobs, restricted, without_starts
+from advisor.simulation import Policy
+from advisor.simulation.events import JobQueue, JobStart, Pace, PlacedJob, PlacedJobs
+from advisor.workload.profile import Profile
+
+# Least gain in work done a second, relative to the job alone, with which a job joins others.
+_LEAST_GAIN = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCapacity:
+    """The places and the memory of each of some equal GPUs.
+
+    Attributes:
+        places: A number for each place of a GPU; equal ones are interchangeable.
+        fits: Whether a GPU's memory holds all of these jobs, each in its place.
+        worth: Work done a second by all of these jobs, each counted as 1 when alone.
+        mix: Key of what runs; jobs with equal keys have equal results.
+    """
+
+    places: tuple[int, ...]
+    fits: Callable[[PlacedJobs], bool] = lambda _seats: True
+    worth: Callable[[PlacedJobs], float] = lambda _seats: 0.0
+    mix: Callable[[PlacedJobs], Hashable] = lambda seats: seats
+
+    def first_free(self, kind: int, seats: PlacedJobs) -> int:
+        """The first place of `kind` that is not in `seats`."""
+        taken = {seat.place for seat in seats}
+        return next(
+            place for place, each in enumerate(self.places) if each == kind and place not in taken
+        )
+
+    def options(self, job: int, seats: PlacedJobs) -> Iterator[tuple[int, PlacedJobs]]:
+        """Each place that `job` can take with `seats` running, and all jobs that run then."""
+        taken = {seat.place for seat in seats}
+        tried = set()
+        for place, kind in enumerate(self.places):
+            if place not in taken and kind not in tried:
+                tried.add(kind)
+                together = tuple(sorted((*seats, PlacedJob(job, place))))
+                if self.fits(together):
+                    yield place, together
+
+
+@dataclass(slots=True)
+class InOrder:
+    """Jobs in the order of their `ranks`, those of one rank by arrival; no job overtakes.
+
+    Attributes:
+        ranks: Lowest first, shape (jobs,); None: by arrival.
+    """
+
+    room: GpuCapacity
+    ranks: Sequence[float] | None = None
+    _waiting: list[tuple[float, int, int]] = field(default_factory=list)
+    _came: int = 0
+    # By GPU: its jobs when there was no room for the first job in line.
+    _refused: dict[int, PlacedJobs] = field(default_factory=dict)
+
+    def add(self, job: int) -> None:
+        rank = 0.0 if self.ranks is None else self.ranks[job]
+        self._came += 1
+        heappush(self._waiting, (rank, self._came, job))
+        if self._waiting[0][2] == job:
+            self._refused.clear()
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        if not self._waiting:
+            return None
+        job = self._waiting[0][2]
+        most = len(self.room.places)
+        free = [at for at, seats in enumerate(gpus) if len(seats) < most]
+        for at in sorted(free, key=lambda at: len(gpus[at])):
+            if self._refused.get(at) is gpus[at]:
+                continue
+            for place, _ in self.room.options(job, gpus[at]):
+                heappop(self._waiting)
+                self._refused.clear()
+                return JobStart(job, at, place)
+            self._refused[at] = gpus[at]
+        return None
+
+
+_Offer = tuple[float, int, int, int, int]
+"""The value of a start: the work that it adds, then negative numbers of the jobs on the GPU, of the
+GPU, of the kind and of the kind of place, so that the largest is best."""
+
+
+@dataclass(slots=True)
+class _BestStart:
+    """The best start on a GPU where `seats` run; None: no waiting job adds work."""
+
+    at: int
+    seats: PlacedJobs
+    mix: Hashable
+    best: _Offer | None = None
+
+
+@dataclass(slots=True)
+class BestFit:
+    """The policy ``best-fit``: the job that adds most work where it starts.
+
+    The best start on a GPU is cached until its jobs change: only new kinds are compared.
+
+    Attributes:
+        kinds: Jobs of one kind are equal and start by arrival; shape (jobs,).
+    """
+
+    room: GpuCapacity
+    kinds: Sequence[int]
+    _waiting: dict[int, deque[int]] = field(default_factory=dict)
+    _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
+    # By mix and kind of job: the work that the job adds, and its kind of place; None: it adds none.
+    _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
+    _best_starts: dict[int, _BestStart] = field(default_factory=dict)  # of each GPU
+
+    def add(self, job: int) -> None:
+        kind = self.kinds[job]
+        if kind not in self._waiting:
+            self._waiting[kind] = deque()
+            self._new.append(kind)
+        self._waiting[kind].append(job)
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        if not self._waiting:
+            return None
+        self._update_best_starts(gpus)
+        best = max((look.best for look in self._best_starts.values() if look.best), default=None)
+        if best is None:
+            return None
+        at, kind, place_kind = -best[2], -best[3], -best[4]
+        job = self._waiting[kind].popleft()
+        if not self._waiting[kind]:
+            self._forget(kind)
+        return JobStart(job, at, self.room.first_free(place_kind, gpus[at]))
+
+    def _update_best_starts(self, gpus: Sequence[PlacedJobs]) -> None:
+        for at, seats in enumerate(gpus):
+            look = self._best_starts.get(at)
+            if look is None or look.seats is not seats:
+                self._best_starts[at] = _BestStart(at, seats, self.room.mix(seats))
+                self._compare(self._best_starts[at], self._waiting)
+            elif self._new:
+                self._compare(look, self._new)
+        self._new.clear()
+
+    def _forget(self, kind: int) -> None:
+        """Note that no job of `kind` waits."""
+        del self._waiting[kind]
+        for look in self._best_starts.values():
+            if look.best and look.best[3] == -kind:
+                look.best = None
+                self._compare(look, self._waiting)
+
+    def _compare(self, look: _BestStart, kinds: Iterable[int]) -> None:
+        for kind in kinds:
+            if (look.mix, kind) not in self._gains:
+                self._gains[look.mix, kind] = self._gain(look.seats, self._waiting[kind][0])
+            if gain := self._gains[look.mix, kind]:
+                offer = gain[0], -len(look.seats), -look.at, -kind, -gain[1]
+                look.best = offer if look.best is None else max(offer, look.best)
+
+    def _gain(self, seats: PlacedJobs, job: int) -> tuple[float, int] | None:
+        before = self.room.worth(seats) if seats else 0.0
+        gains = [
+            (self.room.worth(together) - before, -self.room.places[place])
+            for place, together in self.room.options(job, seats)
+        ]
+        gain, place_kind = max(gains, default=(0.0, 0))
+        return (gain, -place_kind) if gain > _LEAST_GAIN else None
+
+
+def queue_of(
+    policy: Policy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
+) -> JobQueue:
+    """An empty queue."""
+    match policy:
+        case "first-come":
+            return InOrder(room)
+        case "shortest-first":
+            return InOrder(room, alone_s)
+        case "best-fit":
+            return BestFit(room, kinds)
+
+
+Predict = Callable[[Sequence[Profile], Arrangement], MixPrediction]
+"""Predicts a mix, as `advisor.prediction.predictor.Predictor.predict`."""
+
+_Mix = tuple[tuple[int, int], ...]
+"""The jobs on a GPU, sorted: the kind of each, and the first place equivalent to its own."""
+
+
+class Paces:
+    """Predicts each mix once and caches it, independent of the order of its jobs.
+
+    Args:
+        predict: Predicts a mix.
+        profiles: Profile of each job, shape (jobs,); equal profiles are one kind.
+        sharing: How each GPU is shared; job n of it is whichever job is in place n.
+        most: Most jobs at once on a GPU, if `sharing` does not fix it.
+        most_risk: Highest chance of running out of memory that is allowed, 0..1.
+
+    Raises:
+        InvalidInput: `most` is below 1.
+    """
+
+    def __init__(
+        self,
+        predict: Predict,
+        profiles: Sequence[Profile],
+        sharing: Sharing,
+        most: int,
+        most_risk: float,
+    ) -> None:
+        if most < 1:
+            raise InvalidInput(f"a GPU has at least 1 job at once, got {most}")
+        self._predict, self._most_risk = predict, most_risk
+        self.sharing = sharing
+        self._anywhere = without_starts(sharing)  # where an instance begins changes no pace
+        first: dict[int, int] = {}
+        self.kinds = tuple(first.setdefault(id(each), len(first)) for each in profiles)
+        self._profiles = list({id(each): each for each in profiles}.values())
+        marks = _places(sharing, most)
+        self._places = tuple(marks.index(mark) for mark in marks)
+        self._known: dict[_Mix, MixPrediction] = {}
+
+    @property
+    def room(self) -> GpuCapacity:
+        """The capacity of each GPU, for a queue."""
+        return GpuCapacity(self._places, self.fits, self._worth, self._mix)
+
+    @property
+    def mixes(self) -> int:
+        """Number of mixes predicted so far."""
+        return len(self._known)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether every mix predicted so far is of a kind with fitted real runs."""
+        return all(each.confirmed_on_hardware for each in self._known.values())
+
+    @property
+    def estimated_from(self) -> str | None:
+        """The GPUs whose runs stood in for this one's in a mix predicted so far; None: none."""
+        known = (each.estimated_from for each in self._known.values())
+        return next((each for each in known if each), None)
+
+    def of(self, seats: PlacedJobs) -> MixPrediction:
+        """Prediction of the jobs in `seats`, at least one; copies may swap their places in it."""
+        mix = self._mix(seats)
+        found = self._known.get(mix)
+        if found is None:
+            profiles = [self._profiles[kind] for kind, _ in mix]
+            sharing = restricted(self._anywhere, [place for _, place in mix])
+            found = self._known[mix] = self._predict(profiles, sharing)
+        return found
+
+    def fits(self, seats: PlacedJobs) -> bool:
+        """Whether memory holds them."""
+        return self.of(seats).oom_probability <= self._most_risk
+
+    def _worth(self, seats: PlacedJobs) -> float:
+        """Sum of the speeds of the jobs, each 1 when alone."""
+        return sum(1 / job.slowdown for job in self.of(seats).jobs)
+
+    def _mix(self, seats: PlacedJobs) -> _Mix:
+        return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
+
+    def step_s(self, seats: PlacedJobs) -> list[Interval]:
+        """Step of each of `seats`; copies of a job in equal places may swap steps."""
+        steps_s = [job.step_s for job in self.of(seats).jobs]
+        if len(seats) == 1:
+            return steps_s
+        places = [(self.kinds[job], self._places[place]) for job, place in seats]
+        order = sorted(range(len(seats)), key=places.__getitem__)
+        found = dict(zip(order, steps_s, strict=True))
+        return [found[at] for at in range(len(seats))]
+
+    def pace(self, level: Level) -> Pace:
+        """The pace for the event loop, if all steps take the time at `level`."""
+        return lambda seats: [1 / each.at(level) for each in self.step_s(seats)]
+
+
+def _places(sharing: Sharing, most: int) -> tuple[object, ...]:
+    """A key for each place of a GPU, equal for equivalent places."""
+    match sharing.mode:
+        case "serial":
+            return (None,)
+        case "naive" | "mps":
+            return (None,) * most
+        case "mps-limits":
+            return sharing.limits
+        case "mig":
+            return tuple(each.profile for each in sharing.instances)
+        case "hybrid" | "phases":
+            return tuple(range(max(named_jobs(sharing))))
+        case _:
+            assert_never(sharing.mode)

@@ -1,0 +1,400 @@
+"""Simulates jobs that arrive over time at shared GPUs, at both ends of the intervals too."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import fsum, isfinite
+from typing import Literal, get_args
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.hardware.gpus import Gpu
+from advisor.prediction.mig_instances import placed
+from advisor.prediction.power import idle_power_w
+from advisor.prediction.prediction import LEVELS, Interval, Level, all_known, around
+from advisor.sharing import Arrangement, Sharing
+from advisor.sharing.groups import check_count, restricted, running_together
+from advisor.simulation import Policy
+from advisor.simulation.events import (
+    History,
+    PlacedJob,
+    Stretch,
+    Task,
+    energy_j,
+    from_the_start,
+    run,
+)
+from advisor.simulation.queues import Paces, queue_of
+from advisor.workload.job import Arrival, Job
+from advisor.workload.profile import Profile
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedJob:
+    """The simulated times of one job.
+
+    Attributes:
+        gpu: Number of its GPU, from 0.
+        place: Number of its place on that GPU, from 0.
+        start_s: When it starts if all steps take their median time.
+        end_s: When it ends; the errors of all jobs are assumed to be fully correlated.
+    """
+
+    job: Job
+    arrival_s: float
+    gpu: int
+    place: int
+    start_s: float
+    end_s: Interval
+
+    @property
+    def completion_s(self) -> float:
+        """Seconds from its arrival until its end."""
+        return self.end_s.p50 - self.arrival_s
+
+    @property
+    def wait_s(self) -> float:
+        return self.start_s - self.arrival_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one GPU does while the same jobs run on it.
+
+    Attributes:
+        jobs: Positions of the jobs that run, shape (jobs,).
+        speeds: Steps a second of each, shape (jobs,).
+        memory_mib: Memory of their processes together.
+        gract: Share of time in which the engine is active, 0..1; None if not measured.
+        smact: Mean share of SMs with work, 0..1; None if not measured.
+        power_w: Of the whole GPU; None if not measured.
+    """
+
+    gpu: int
+    start_s: float
+    end_s: float
+    jobs: tuple[int, ...]
+    speeds: tuple[float, ...]
+    memory_mib: float
+    gract: float | None
+    smact: float | None
+    power_w: float | None
+
+    @property
+    def seconds(self) -> float:
+        return self.end_s - self.start_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """Jobs on equal GPUs from second 0 until the last one ends; medians unless said otherwise.
+
+    Attributes:
+        gpu: Catalogue key.
+        gpus: Number of GPUs.
+        jobs: In the order in which they were given.
+        usage: Of all GPUs, in the order of the ends, without idle GPUs.
+        makespan_s: Until the last job ends.
+        energy_j: Joules of all GPUs until then, idle power included; None: not measured.
+        idle_power_w: Power of a GPU on which nothing runs; None: not measured.
+        price_eur_per_gpu_hour: Price of an hour of one GPU; None: not given.
+        confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
+        estimated_from: The GPUs whose runs stood in for this one, by key; None: none.
+    """
+
+    gpu: str
+    sharing: Sharing
+    gpus: int
+    policy: Policy
+    jobs: tuple[SimulatedJob, ...]
+    usage: tuple[Usage, ...]
+    makespan_s: Interval
+    energy_j: Interval | None
+    idle_power_w: float | None
+    price_eur_per_gpu_hour: float | None
+    confirmed_on_hardware: bool
+    estimated_from: str | None = None
+
+    @property
+    def first(self) -> Usage:
+        """The first usage of the GPU that is used first."""
+        return min(self.usage, key=lambda each: (each.start_s, each.gpu))
+
+    @property
+    def first_mix(self) -> tuple[list[Profile], Arrangement]:
+        """The jobs of `first`, and how they share."""
+        lived = [self.jobs[number] for number in self.first.jobs]
+        in_phases = self.sharing.mode == "phases"
+        named = self.first.jobs if in_phases else [each.place for each in lived]
+        return [each.job.profile for each in lived], restricted(self.sharing, named)
+
+    @property
+    def jobs_per_hour(self) -> float:
+        return len(self.jobs) / self.makespan_s.p50 * _HOUR_S
+
+    @property
+    def mean_completion_s(self) -> float:
+        return fsum(each.completion_s for each in self.jobs) / len(self.jobs)
+
+    @property
+    def mean_wait_s(self) -> float:
+        return fsum(each.wait_s for each in self.jobs) / len(self.jobs)
+
+    @property
+    def gpu_hours(self) -> Interval:
+        """Hours of all GPUs, which are held until the last job ends."""
+        return self.makespan_s.scaled(self.gpus / _HOUR_S)
+
+    @property
+    def occupied_gpu_hours(self) -> float:
+        """The part of `gpu_hours` in which a job runs."""
+        return fsum(each.seconds for each in self.usage) / _HOUR_S
+
+    @property
+    def cost_eur(self) -> Interval | None:
+        """Price of `gpu_hours`; None without a price."""
+        price = self.price_eur_per_gpu_hour
+        return None if price is None else self.gpu_hours.scaled(price)
+
+    @property
+    def mean_gract(self) -> float | None:
+        """Engine activity, mean over time and GPUs, 0..1; None: not measured."""
+        return self._mean([each.gract for each in self.usage])
+
+    @property
+    def peak_memory_mib(self) -> float:
+        """Most memory that processes hold at once on one GPU."""
+        return max(each.memory_mib for each in self.usage)
+
+    def _mean(self, values: Sequence[float | None]) -> float | None:
+        if (known := all_known(values)) is None:
+            return None
+        total = fsum(value * use.seconds for value, use in zip(known, self.usage, strict=True))
+        return total / (self.gpus * self.makespan_s.p50)
+
+
+Kind = Literal["training", "validation", "checkpoint"]
+
+# Shares of an epoch below this are rounding.
+_DUST = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class JobStretch:
+    """A part of one job: training, validation or a checkpoint of an epoch.
+
+    Attributes:
+        epoch: Number of the epoch, from 1.
+    """
+
+    kind: Kind
+    epoch: int
+    start_s: float
+    end_s: float
+
+
+def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]:
+    """The parts of `job` in order; validation and checkpoints slow down as training does."""
+    clock = _Clock(number, usage)
+    for kind, epoch, steps in _work(job):
+        start_s, end_s = clock.after(steps)
+        yield JobStretch(kind, epoch, start_s, end_s)
+
+
+def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
+    """Steps of each part; those of a fractional last epoch are scaled."""
+    step_s = job.profile.step_s
+    pieces: tuple[tuple[Kind, float], ...] = (
+        ("training", job.profile.workload.steps_per_epoch or 0.0),
+        ("validation", job.validation_s / step_s),
+        ("checkpoint", job.checkpoint_s / step_s),
+    )
+    for epoch in count(1):
+        share = min(1.0, job.epochs - (epoch - 1))
+        if share < _DUST:
+            return
+        for kind, steps in pieces:
+            if steps:
+                yield kind, epoch, share * steps
+
+
+class _Clock:
+    """Converts a job's steps to times."""
+
+    def __init__(self, number: int, usage: Sequence[Usage]) -> None:
+        self._pace = [
+            (each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage
+        ]
+        self._at, self._now_s = 0, self._pace[0][0]
+
+    def after(self, steps: float) -> tuple[float, float]:
+        """When the next `steps` begin and end."""
+        begins_s = self._now_s
+        while True:
+            _, end_s, speed = self._pace[self._at]
+            done_s = self._now_s + steps / speed
+            if done_s <= end_s or self._at == len(self._pace) - 1:
+                self._now_s = min(done_s, end_s)
+                return begins_s, self._now_s
+            steps -= (end_s - self._now_s) * speed
+            self._at += 1
+            self._now_s = self._pace[self._at][0]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The equal GPUs on which jobs run.
+
+    Attributes:
+        gpu: Catalogue key.
+        gpus: Number of GPUs.
+        policy: Which job starts next, and where.
+        price_eur_per_gpu_hour: None: costs are not computed.
+
+    Raises:
+        InvalidInput: There is no GPU, no such policy, or the price is below 0.
+    """
+
+    gpu: str
+    gpus: int
+    policy: Policy
+    price_eur_per_gpu_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.gpus < 1:
+            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
+        if self.policy not in (known := get_args(Policy)):
+            raise InvalidInput(f"a policy is one of {', '.join(known)}; got {self.policy!r:.60}")
+        price = self.price_eur_per_gpu_hour
+        if price is not None and not (isfinite(price) and price >= 0):
+            raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")
+
+
+def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
+    """The simulation of `arrivals` at each of `LEVELS`.
+
+    Raises:
+        InvalidInput: The length of a job is not known.
+        NothingFits: A job is too big for every place of an empty GPU.
+    """
+    _check_fit(arrivals, paces)
+    tasks = _tasks(arrivals)
+    histories = [_history(arrivals, tasks, paces, fleet, level) for level in LEVELS]
+    middle = histories[LEVELS.index("p50")]
+    idle_w = idle_power_w([each.job.profile for each in arrivals])
+    return Simulation(
+        gpu=fleet.gpu,
+        sharing=paces.sharing,
+        gpus=fleet.gpus,
+        policy=fleet.policy,
+        jobs=_lived(arrivals, histories),
+        usage=tuple(_usage(each, paces) for each in middle.stretches),
+        makespan_s=around([each.makespan_s for each in histories]),
+        energy_j=energy_j(histories, lambda seats: paces.of(seats).power_w, idle_w, fleet.gpus),
+        idle_power_w=idle_w,
+        price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
+        confirmed_on_hardware=paces.confirmed,
+        estimated_from=paces.estimated_from,
+    )
+
+
+def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
+    """Check that each GPU of `fleet` can be shared by `sharing`, and that phases have no arrivals.
+
+    Raises:
+        InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
+        NothingFits: The GPU does not offer these instances.
+    """
+    in_phases = sharing.mode == "phases"
+    if in_phases:
+        check_count(sharing, len(arrivals))
+    placed(sharing, gpu)
+    if not in_phases:
+        return
+    if fleet.gpus > 1 or any(each.arrival_s for each in arrivals):
+        raise InvalidInput(
+            f"{sharing}: phases are for jobs that wait from the start, on one GPU. Leave out "
+            f"--trace-in and --gpus, or name one sharing."
+        )
+
+
+def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
+    steps = {id(each.job): each.job.work_steps for each in arrivals}
+    tasks = []
+    for each in arrivals:
+        work = steps[id(each.job)]
+        if work is None:
+            raise InvalidInput(
+                f"the length of an epoch of {each.job.name} is not known: give it in a job file, "
+                f"with examples_per_epoch."
+            )
+        tasks.append(Task(work, each.arrival_s))
+    return tasks
+
+
+def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
+    """Refuse jobs, or groups of phases, that do not fit in memory."""
+    jobs = len(arrivals)
+    if paces.sharing.mode == "phases":
+        for group in running_together(paces.sharing, jobs):
+            if not paces.fits(tuple(PlacedJob(job, job) for job in sorted(group))):
+                names = ", ".join(arrivals[job].job.name for job in group)
+                raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
+        return
+    first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}
+    for job in first.values():
+        if next(paces.room.options(job, ()), None) is None:
+            raise NothingFits(
+                f"{arrivals[job].job.name} needs more memory than any place has under "
+                f"{paces.sharing}. Leave it out, or share in another way."
+            )
+
+
+def _history(
+    arrivals: Sequence[Arrival], tasks: Sequence[Task], paces: Paces, fleet: Fleet, level: Level
+) -> History:
+    if paces.sharing.mode == "phases":
+        return from_the_start(paces.sharing, [each.work_steps for each in tasks], paces.pace(level))
+    queue = queue_of(fleet.policy, paces.room, _alone_s(arrivals, tasks), paces.kinds)
+    return run(tasks, paces.pace(level), queue, fleet.gpus)
+
+
+def _alone_s(arrivals: Sequence[Arrival], tasks: Sequence[Task]) -> list[float]:
+    profiles = {id(each.job.profile): each.job.profile for each in arrivals}
+    step_s = {key: profile.step_s for key, profile in profiles.items()}
+    return [
+        task.work_steps * step_s[id(each.job.profile)]
+        for task, each in zip(tasks, arrivals, strict=True)
+    ]
+
+
+def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[SimulatedJob, ...]:
+    middle = histories[LEVELS.index("p50")]
+    seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
+    return tuple(
+        SimulatedJob(
+            job=arrival.job,
+            arrival_s=arrival.arrival_s,
+            gpu=seats[at][0],
+            place=seats[at][1],
+            start_s=middle.starts_s[at],
+            end_s=around([each.ends_s[at] for each in histories]),
+        )
+        for at, arrival in enumerate(arrivals)
+    )
+
+
+def _usage(stretch: Stretch, paces: Paces) -> Usage:
+    answer = paces.of(stretch.seats)
+    return Usage(
+        gpu=stretch.gpu,
+        start_s=stretch.start_s,
+        end_s=stretch.end_s,
+        jobs=tuple(seat.job for seat in stretch.seats),
+        speeds=stretch.speeds,
+        memory_mib=answer.memory_total_mib,
+        gract=answer.gract,
+        smact=answer.smact,
+        power_w=None if answer.power_w is None else answer.power_w.p50,
+    )

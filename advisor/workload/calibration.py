@@ -1,0 +1,453 @@
+"""What a sweep of operators shows of a GPU: how long each took, and the rates that it attained.
+
+A shape is written as the sweep's files have it, ``x`` between its numbers:
+
+- ``linear`` and ``bmm``: BxMxNxK, a product of (B, M, N) by (N, K), or by (B, N, K)
+- ``conv``: batch x channels in x channels out x kernel x side of the image x stride x padding
+- ``ln``, ``softmax``, ``gelu``, ``add``, ``copy``: rows x columns; ``empty``: 1, a kernel that does
+  nothing
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from statistics import median
+from typing import Literal
+
+from advisor.errors import InvalidInput, counted
+from advisor.workload.catalogue import how_to_measure
+from advisor.workload.profile import Profile, Provenance
+from advisor.workload.reading import DAY_S, MOST_CORES, MOST_COUNT, MOST_SMS, check, check_number
+
+What = Literal["driver", "torch", "host"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """This machine's software and host; a field of None is not compared."""
+
+    driver: str | None = None
+    torch: str | None = None
+    host_cpu: str | None = None
+    host_cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stale:
+    """Jobs whose profiles were made with another driver, torch or host than the present one.
+
+    Attributes:
+        what: What differs: major version of the driver, minor one of torch, or CPU and cores of the
+            host.
+        jobs: Names of their profiles.
+        jobs_in_all: Number of different jobs asked about.
+        profiled: Its values in the profiles; several if these differ.
+        present: Its value on this machine.
+    """
+
+    what: What
+    jobs: tuple[str, ...]
+    jobs_in_all: int
+    profiled: tuple[str, ...]
+    present: str
+
+    def __str__(self) -> str:
+        or_else = ", or take them to this host: `advisor calibrate`" * (self.what == "host")
+        return (
+            f"{len(self.jobs)} of {counted(self.jobs_in_all, 'job')} ({', '.join(self.jobs)}): "
+            f"profiled with {self.what} {' and '.join(self.profiled)}, and here it is "
+            f"{self.present}. To measure again: {how_to_measure(self.jobs)}{or_else}."
+        )
+
+
+def present_of(measured: Provenance | None) -> Present:
+    """The machine on which `measured` was made; unknown for bare numbers."""
+    if measured is None:
+        return Present()
+    return Present(
+        driver=measured.driver,
+        torch=measured.torch,
+        host_cpu=measured.host_cpu,
+        host_cores=measured.host_cores,
+    )
+
+
+def driver_major(version: str | None) -> str | None:
+    """E.g. ``"580"``."""
+    return version and version.split(".")[0]
+
+
+def torch_minor(version: str | None) -> str | None:
+    """E.g. ``"2.11"``."""
+    return version and ".".join(version.split("+")[0].split(".")[:2])
+
+
+def _host(where: Present) -> str | None:
+    if where.host_cpu is None or where.host_cores is None:
+        return None
+    return f"{where.host_cpu}, {where.host_cores} cores"
+
+
+_KINDS: dict[What, Callable[[Present], str | None]] = {
+    "driver": lambda where: driver_major(where.driver),
+    "torch": lambda where: torch_minor(where.torch),
+    "host": _host,
+}
+
+
+def stale_profiles(
+    profiles: Iterable[Profile], present: Present, *, host_known: bool = False
+) -> tuple[Stale, ...]:
+    """The differences between `profiles` and the `present` machine, by kind.
+
+    Args:
+        profiles: Of jobs; copies count once.
+        present: This machine.
+        host_known: Whether this host was calibrated: then a profile with the speed of its own host
+            is converted to this host, and is not stale.
+    """
+    each = list({profile.name: profile for profile in profiles}.values())
+    found = []
+    for what, kind_of in _KINDS.items():
+        if (here := kind_of(present)) is None:
+            continue
+        other = [
+            profile
+            for profile in each
+            if kind_of(present_of(profile.provenance)) not in (here, None)
+            and not (what == "host" and host_known and profile.host_check_s)
+        ]
+        if other:
+            jobs = tuple(profile.name for profile in other)
+            profiled = tuple(sorted({str(kind_of(present_of(each.provenance))) for each in other}))
+            found.append(
+                Stale(what=what, jobs=jobs, jobs_in_all=len(each), profiled=profiled, present=here)
+            )
+    return tuple(found)
+
+
+def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
+    """A line for each of `profiles` whose windows disagree; copies count once."""
+    behind = {each.name: each.unsteady for each in profiles}
+    return tuple(
+        f"{name}'s own steps varied by {share:.0%} when it was profiled, which widens its interval"
+        for name, share in behind.items() if share is not None
+    )  # fmt: skip
+
+
+def odd_ones(measured: Sequence[Provenance]) -> str | None:
+    """How many records were made with another driver or torch than most; None if all agree."""
+    made_with = Counter((driver_major(one.driver), torch_minor(one.torch)) for one in measured)
+    if len(made_with) < 2:
+        return None
+    (most, _), *others = made_with.most_common()
+    listed = "; ".join(f"{count} with {_pair(pair)}" for pair, count in others)
+    return f"most were measured with {_pair(most)}, {listed}"
+
+
+def _pair(pair: tuple[str | None, str | None]) -> str:
+    return f"driver {pair[0] or 'unknown'} and torch {pair[1] or 'unknown'}"
+
+
+OperatorPrecision = Literal["fp32", "tf32", "fp16", "bf16"]
+
+_NUMBERS = {
+    "linear": 4, "bmm": 4, "conv": 7, "ln": 2, "softmax": 2, "gelu": 2, "add": 2, "copy": 2,
+    "empty": 1,
+}  # fmt: skip
+
+# Of a day's kernels, none takes as long: a typing error, or another unit.
+_MOST_MS = 1e6
+
+# Where memory's own rate shows, in sizes of the L2 cache: traffic well beyond it, or well inside.
+_BEYOND, _INSIDE = 4.0, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of a network, forward.
+
+    Attributes:
+        op: E.g. ``"linear"``.
+        shape: E.g. ``"1x512x768x3072"``.
+        precision: ``"fp32"`` with TF32 off, ``"tf32"`` with it on.
+
+    Raises:
+        InvalidInput: There is no such operator, or its shape has other numbers.
+    """
+
+    op: str
+    shape: str
+    precision: OperatorPrecision
+
+    def __post_init__(self) -> None:
+        if self.op not in _NUMBERS:
+            raise InvalidInput(f"{self.op!r} is no operator of a sweep: {', '.join(_NUMBERS)}")
+        parts = self.shape.split("x")
+        if len(parts) != _NUMBERS[self.op] or not all(each.isdecimal() for each in parts):
+            raise InvalidInput(
+                f"a shape of {self.op} has {_NUMBERS[self.op]} numbers with x between, "
+                f"got {self.shape!r}"
+            )
+        # Only padding may be nothing.
+        check_number(f"a product of {self.shape}", prod(self.dimensions[:6]), MOST_COUNT, 1)
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """The numbers of its shape."""
+        return tuple(map(int, self.shape.split("x")))
+
+    @property
+    def flops(self) -> int:
+        """Floating point operations, of products and convolutions only; else 0."""
+        match self.op, self.dimensions:
+            case "linear" | "bmm", (batch, rows, inner, columns):
+                return 2 * batch * rows * inner * columns
+            case "conv", (batch, into, out, kernel, *_):
+                return 2 * batch * into * out * kernel**2 * self._image_out**2
+        return 0
+
+    @property
+    def traffic_mib(self) -> float:
+        """Tensors read and written, each once, MiB."""
+        elements = 0
+        match self.op, self.dimensions:
+            case "linear", (batch, rows, inner, columns):
+                elements = batch * rows * (inner + columns) + inner * columns
+            case "bmm", (batch, rows, inner, columns):
+                elements = batch * (rows * inner + inner * columns + rows * columns)
+            case "conv", (batch, into, out, kernel, side, *_):
+                images = batch * (into * side**2 + out * self._image_out**2)
+                elements = images + into * out * kernel**2
+            case "add", (rows, columns):
+                elements = 3 * rows * columns
+            case _, (rows, columns):
+                elements = 2 * rows * columns
+        return elements * (4 if self.precision in ("fp32", "tf32") else 2) / 2**20
+
+    @property
+    def _image_out(self) -> int:
+        _, _, _, kernel, side, stride, padding = self.dimensions
+        return (side + 2 * padding - kernel) // stride + 1
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTime:
+    """How long an operator takes on the GPU when its kernels are queued, so without launches."""
+
+    operator: Operator
+    kernel_ms: float
+
+    def __post_init__(self) -> None:
+        check_number("kernel_ms", self.kernel_ms, _MOST_MS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSide:
+    """What a sweep of operators measured on one GPU.
+
+    Attributes:
+        l2_mib: The L2 cache, as the driver says; None if it does not.
+        sm_clock_mhz: Of SMs during the sweep, whatever it was; None if not read.
+        launch_us: An empty kernel on an idle GPU, from before its launch until it ended; None if
+            not measured.
+        times: Operators that failed, for want of memory for example, are absent.
+    """
+
+    l2_mib: float | None
+    sm_clock_mhz: int | None
+    launch_us: float | None
+    times: tuple[OperatorTime, ...]
+
+    def __post_init__(self) -> None:
+        check(self, ("l2_mib", "sm_clock_mhz", "launch_us"))
+
+    def tflops(self, precision: OperatorPrecision) -> float | None:
+        """Most that a matrix product attained, 1e12 a second; None if none was timed.
+
+        Convolutions are left out: some algorithms need fewer operations than are counted.
+        """
+        return max((rate for _, rate in self.product_tflops(precision)), default=None)
+
+    def product_tflops(self, precision: OperatorPrecision) -> tuple[tuple[Operator, float], ...]:
+        """Each matrix product in `precision` and what it attained, 1e12 operations a second."""
+        return tuple(
+            (each.operator, each.operator.flops / each.kernel_ms / 1e9)
+            for each in self.times
+            if each.operator.precision == precision
+            and each.operator.op in ("linear", "bmm")
+            and each.kernel_ms > 0
+        )
+
+    @property
+    def empty_kernel_us(self) -> float | None:
+        """From the start of an empty kernel to that of the next queued; None if not measured."""
+        found = (each.kernel_ms * 1e3 for each in self.times if each.operator.op == "empty")
+        return next(found, None)
+
+    @property
+    def bandwidth_gb_s(self) -> float | None:
+        """Most that adding and copying attained beyond L2, 1e9 bytes a second; None if unknown."""
+        l2_mib = self.l2_mib
+        return None if l2_mib is None else _most(
+            rate for mib, rate in self.traffic_gb_s if mib >= _BEYOND * l2_mib
+        )  # fmt: skip
+
+    @property
+    def l2_bandwidth_gb_s(self) -> float | None:
+        """The same of tensors that fit into L2 together."""
+        l2_mib = self.l2_mib
+        return None if l2_mib is None else _most(
+            rate for mib, rate in self.traffic_gb_s if mib <= _INSIDE * l2_mib
+        )  # fmt: skip
+
+    @property
+    def traffic_gb_s(self) -> tuple[tuple[float, float], ...]:
+        """MiB that each addition and copy moved, and 1e9 bytes a second, least traffic first."""
+        return tuple(sorted(
+            (each.operator.traffic_mib, each.operator.traffic_mib * 2**20 / each.kernel_ms / 1e6)
+            for each in self.times
+            if each.operator.op in ("add", "copy") and each.kernel_ms > 0
+        ))  # fmt: skip
+
+
+def _most(rates: Iterable[float]) -> float | None:
+    return max(rates, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    """Seconds of the host check (`advisor.measure.tenant_verbs`) on `cores` busy cores."""
+
+    cores: int
+    check_s: float
+
+    def __post_init__(self) -> None:
+        if self.cores < 1 or not 0 < self.check_s < float("inf"):
+            raise InvalidInput(f"a host check takes time, on at least one core; got {self}")
+        check(self, ("cores",), MOST_CORES)
+        check(self, ("check_s",))
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedContext:
+    """Size of the CUDA context of an MPS client that may use `sms` SMs."""
+
+    limit_pct: float
+    sms: int
+    context_mib: float
+
+    def __post_init__(self) -> None:
+        check(self, ("limit_pct", "context_mib"))
+        check(self, ("sms",), MOST_SMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contexts:
+    """Device memory beyond tensors, MiB.
+
+    Attributes:
+        driver_mib: Memory in use while nothing runs on the GPU.
+        plain_mib: CUDA context of a small network in training; None if the driver does not say.
+        mps_mib: The same for an MPS client; None if MPS does not run here.
+        sms: SMs that a client without a limit may use; None if MPS does not run here.
+        limited: Contexts of clients with limits; empty if MPS does not run here.
+        mps_server_mib: Memory of the MPS server; None if MPS does not run here.
+    """
+
+    driver_mib: float
+    plain_mib: float | None
+    mps_mib: float | None
+    sms: int | None
+    limited: tuple[LimitedContext, ...]
+    mps_server_mib: float | None
+
+    def __post_init__(self) -> None:
+        check(self, ("driver_mib", "plain_mib", "mps_mib", "mps_server_mib"))
+        check(self, ("sms",), MOST_SMS)
+
+    @property
+    def per_sm_mib(self) -> float | None:
+        """MiB saved for each SM that a limit takes away; None if no limit was tried."""
+        if self.mps_mib is None or self.sms is None:
+            return None
+        saved = [
+            (self.mps_mib - each.context_mib) / (self.sms - each.sms)
+            for each in self.limited
+            if each.sms < self.sms
+        ]
+        return max(0.0, median(saved)) if saved else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switching:
+    """The cost of turns between two processes that each repeat one kernel on the GPU.
+
+    Attributes:
+        kernel_s: Seconds of the kernel alone.
+        overhead: Share of the time in which neither process advances; noise can bring it slightly
+            below 0.
+        slice_s: How long one keeps the GPU; None if the kernels were too long to show it.
+        switch_s: Seconds of a change from one to the other; None as `slice_s`.
+    """
+
+    kernel_s: float
+    overhead: float
+    slice_s: float | None
+    switch_s: float | None
+
+    def __post_init__(self) -> None:
+        check(self, ("kernel_s", "slice_s"))
+        if not -1 < self.overhead < 1:
+            raise InvalidInput(f"overhead is a share below 1, got {self.overhead}")
+        if self.switch_s is not None:
+            check_number("switch_s", self.switch_s, DAY_S, -DAY_S)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The calibration of one machine.
+
+    Attributes:
+        gpu: Catalogue key, or ``"cpu"`` if only the host was measured.
+        host: For increasing numbers of cores, from one.
+        contexts: None without a GPU.
+        switching: For each kernel tried; empty without a GPU.
+        idle_power_w: Least power while nothing ran; None if not metered.
+        provenance: Clocks are those under the kernels of `switching`.
+        gpu_side: Rates that the GPU attains; None if they were not asked for.
+        in_passing: Whether its host checks took no more than a second, before advice.
+
+    Raises:
+        InvalidInput: The numbers are impossible.
+    """
+
+    gpu: str
+    host: tuple[HostCheck, ...]
+    contexts: Contexts | None
+    switching: tuple[Switching, ...]
+    idle_power_w: float | None
+    provenance: Provenance
+    gpu_side: GpuSide | None = None
+    in_passing: bool = False
+    schema: int = 1
+
+    def __post_init__(self) -> None:
+        if self.schema != 1:
+            raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
+        cores = [each.cores for each in self.host]
+        if not cores or cores[0] != 1 or any(b <= a for a, b in pairwise(cores)):
+            raise InvalidInput(f"host checks begin with one core and add more, got {cores}")
+        check(self, ("idle_power_w",))
+
+    def host_check_s(self, cores: int) -> float:
+        """Seconds of the check with `cores` cores busy, interpolated between those measured."""
+        before = self.host[0]
+        for after in self.host:
+            if cores <= after.cores:
+                part = (cores - before.cores) / max(1, after.cores - before.cores)
+                return before.check_s + part * (after.check_s - before.check_s)
+            before = after
+        return before.check_s

@@ -1,0 +1,464 @@
+"""Where data lies, shipped or the user's own, and how bytes of files that users name are read.
+
+Needs the standard library only: all readers of users' files use it, also in measuring. Whatever is
+no regular file, or too large, is refused before it is read.
+"""
+
+import json
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
+
+from advisor.errors import InvalidInput, counted
+
+DAY_S = 86_400.0
+_MOST_FLOAT = 1e308
+# A kernel launch alone takes some microseconds.
+LEAST_STEP_S = 1e-9
+MOST_EPOCH_S = 366 * DAY_S
+# From the first job of a trace to the last, and until a deadline.
+MOST_WAIT_S = 10 * MOST_EPOCH_S
+# Shares of an epoch, and epochs of a single step.
+LEAST_EPOCHS, MOST_EPOCHS = 1e-9, 1e9
+# Examples, classes, tokens, steps: exact as a double too.
+MOST_COUNT = 10**15
+MOST_CORES = MOST_SMS = 2**16
+# A worker is a process with a core of its own.
+MOST_LOADER_WORKERS = 1024
+# Of a kernel. CUDA's largest grid has 2**63 blocks, and nothing fills the first hundredth of it;
+# a block has 1024 threads, an SM 32 blocks.
+MOST_BLOCKS, MOST_THREADS, MOST_RESIDENT_BLOCKS, MOST_STREAMS = 2**48, 2**14, 2**10, 2**31
+
+# Of the log of a factor by which a prediction is corrected, or may be off: 5e8.
+MOST_LOG = 20.0
+# Of scaled or weighted numbers in a fit: columns lie within some tens of their scales.
+MOST_SCALED, LEAST_SCALE = 1e6, 1e-18
+# Of an error of a prediction, in spreads from the fit.
+MOST_SPREADS = 1e3
+
+# Of one measured number, by the unit suffix of its name.
+_MOST = {
+    "_mib_s": 2.0**30,
+    "_mib": 2.0**24,  # 16 TiB
+    "_mhz": 1e5,
+    "_us": 1e6 * DAY_S,
+    "_s": DAY_S,
+    "_w": 1e4,
+    "_j": 1e4 * DAY_S,
+    "_pct": 100.0,
+    "_share": 2.0,  # of cores: both clocks are read a little apart
+}
+
+
+def most_of(field: str) -> float:
+    """The largest plausible value of the number called `field`, by its unit suffix."""
+    return next(most for unit, most in _MOST.items() if field.endswith(unit))
+
+
+def check(record: object, fields: Iterable[str], most: float | None = None) -> None:
+    """Check that `fields` of `record` are from 0 to the most of their unit; None is not measured.
+
+    Args:
+        record: A measured record.
+        fields: Names of its numbers.
+        most: Replaces the bound by unit.
+
+    Raises:
+        InvalidInput: One is not.
+    """
+    for field in fields:
+        value = getattr(record, field)
+        if value is not None:
+            check_number(field, value, most_of(field) if most is None else most)
+
+
+def check_number(what: str, value: float, most: float, least: float = 0.0) -> None:
+    """Check that `value` is from `least` to `most`.
+
+    Raises:
+        InvalidInput: It is not; the message calls it `what`.
+    """
+    if not least <= value < float("inf"):
+        # The least of what is above 0 says something only of what is between them.
+        positive = 0 < least < 1 and not 0 < value < float("inf")
+        bound = "above 0" if positive else f"at least {least:g}"
+        raise InvalidInput(f"{what} must be finite and {bound}, got {value}")
+    if value > most:
+        # A whole number may be beyond all that a float holds.
+        got = f"{float(value):,.12g}" if value < _MOST_FLOAT else "one of hundreds of digits"
+        raise InvalidInput(f"{what} must be at most {most:,.12g}, got {got}; check its unit")
+
+
+def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
+    """Check that the scales and numbers of a fit's columns are plausible.
+
+    Args:
+        what: Their name in messages.
+        scales: Divisors of the columns.
+        most: The largest number in these columns, or weight of them.
+
+    Raises:
+        InvalidInput: They are not.
+    """
+    check_number(f"the smallest scale of {what}", min(scales), float("inf"), LEAST_SCALE)
+    check_number(f"the largest number of {what}", most, MOST_SCALED)
+
+
+Kind = Literal["profiles", "models", "calibrations", "gpus"]
+
+# The fitted model of all GPUs.
+MODEL_FILE = "sharing.json"
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def beside_package(name: str) -> Path:
+    """Path of shipped data: next to the package in a checkout, inside it in a wheel."""
+    # In a checkout the packaged copy is stale: an editable install leaves one behind.
+    in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
+    return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
+
+
+def shown(path: Path) -> str:
+    """`path` for messages; a file that came with the package is called shipped or bundled."""
+    for kind in ("profiles", "models"):
+        if path.is_relative_to(folder := beside_package(kind)):
+            return f"the shipped {kind}, {path.relative_to(folder)}"
+    return f"the bundled {path.name}" if path.is_relative_to(_PACKAGE) else str(path)
+
+
+def profile_files(folder: Path) -> list[Path]:
+    """The profile files in `folder`, those of one GPU; none if there is no such folder."""
+    return sorted(folder.glob("*.json")) if is_folder(folder) else []
+
+
+def user_folder(kind: Kind) -> Path:
+    """The user's own folder of `kind`, by the XDG base directory specification."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "advisor" / kind
+
+
+def cache_folder(kind: Literal["engine", "factors", "inductor"]) -> Path:
+    """The folder for caches that outlive a run, by the same specification."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "advisor" / kind
+
+
+# The largest file written here, a fitted model, has 2 MiB; a million arrivals in a CSV, 40 MiB.
+MOST_BYTES = 128 * 2**20
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The bytes of a user's regular file, `most` of them at most.
+
+    Raises:
+        InvalidInput: There is no such file, it is not a regular file or too large, or it cannot be
+            read.
+    """
+    try:
+        if not stat.S_ISREG((found := path.stat()).st_mode):
+            raise InvalidInput(f"{shown(path)}: it is {kind_of(found)}. Name a regular file.")
+        content = b""
+        if (size := found.st_size) <= most:
+            with path.open("rb") as file:
+                content = file.read(most + 1)
+            size = len(content)
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{shown(path)}: {reason_of(error)}. Check the path.") from None
+    if size > most:
+        raise InvalidInput(f"{shown(path)}: it has more than {most // 2**20} MiB. Check the path.")
+    return content
+
+
+_Read = TypeVar("_Read")
+
+
+def read_once(most: int) -> Callable[[Callable[[Path], _Read]], Callable[[Path], _Read]]:
+    """Wraps a reader of files: a file is read again only after a change; `most` are cached."""
+
+    def of(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
+        @lru_cache(most)
+        def remembered(path: Path, _version: tuple[int, ...]) -> _Read:
+            return read(path)
+
+        @wraps(read)
+        def found(path: Path) -> _Read:
+            try:
+                now = path.stat()
+            except (OSError, ValueError):
+                return read(path)  # which says what is wrong with it
+            return remembered(path, (now.st_ino, now.st_size, now.st_mtime_ns))
+
+        return found
+
+    return of
+
+
+@contextmanager
+def located(where: object, remedy: str = "") -> Iterator[None]:
+    """Errors raised in the block are prefixed with `where`, and end with `remedy`.
+
+    Raises:
+        InvalidInput: The block raised it.
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}{remedy and f'. {remedy}'}") from None
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is a folder; a name that no file can have, since it is too long, names none."""
+    with suppress(OSError):
+        return path.is_dir()
+    return False
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a regular file; as `is_folder`."""
+    with suppress(OSError):
+        return path.is_file()
+    return False
+
+
+def present_folder() -> Path:
+    """The folder that this process is in, which other processes are started in too.
+
+    Raises:
+        InvalidInput: It was removed meanwhile.
+    """
+    try:
+        return Path.cwd()
+    except OSError:
+        raise InvalidInput("the folder that you are in is gone. Change into another.") from None
+
+
+def kind_of(found: os.stat_result) -> str:
+    """The kind of file that `found` describes, in words."""
+    return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why the system refused a path, in words; a ValueError means an impossible path."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+Found = Mapping[str, Any]
+"""One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``."""
+
+_UNKNOWN, _MISSING = "unexpected_keyword_argument", "missing"
+_NO_LIST = ("tuple_type", "list_type")
+# Of all that a file lacks, more than these are counted.
+_NAMED = 3
+_WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def refusal(kind: type, wrong: Sequence[Found]) -> str:
+    """Why a document is no record of type `kind`, without a full stop."""
+    if wrong[0]["type"] == "json_invalid":
+        return str(wrong[0]["msg"]).replace("Invalid JSON", "not valid JSON")
+    missing = [str(each["loc"][0]) for each in wrong if _lacks_of_its_own(each)]
+    if len(missing) > 1:
+        some, more = ", ".join(missing[:_NAMED]), len(missing) - _NAMED
+        others = f" and {counted(more, 'other field')}" if more > 0 else ""
+        return f"it is no {_word(kind)}: it lacks {some}{others}"
+    # A key that is not known says why the one that was meant is missing.
+    first = next((each for each in wrong if each["type"] == _UNKNOWN), wrong[0])
+    return _said(kind, first) if first["loc"] else no_record(kind)
+
+
+def no_record(kind: type) -> str:
+    """Why a document that is no JSON object is no record of type `kind`."""
+    return f"it is no {_word(kind)}, which is a JSON object, {{...}}"
+
+
+def _lacks_of_its_own(each: Found) -> bool:
+    return each["type"] == _MISSING and len(each["loc"]) == 1
+
+
+def _said(kind: type, found: Found) -> str:
+    field = _place(found["loc"])
+    if found["type"] == _UNKNOWN:
+        *places, name = found["loc"]
+        near = get_close_matches(str(name), sorted(_fields_at(kind, places)), n=1)
+        return f"{field} is no known field" + "".join(f"; did you mean {each}?" for each in near)
+    if found["type"] in _NO_LIST:
+        return f"{field}: write a list, as [...]"
+    return f"{field} is missing" if found["type"] == _MISSING else f"{field}: {found['msg']}"
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    """Where in the file, entries counted from 1: ``"workload.batch"``, ``"job 2: epochs"``."""
+    said, after = "", ""
+    for part in parts:
+        said += f" {part + 1}" if isinstance(part, int) else f"{after}{part}"
+        after = ": " if isinstance(part, int) else "."
+    return said
+
+
+def _word(kind: type) -> str:
+    """What a record of type `kind` is called: ``"minimal profile"``."""
+    return _WORD_STARTS.sub(" ", kind.__name__.lstrip("_")).lower()
+
+
+def _fields_at(kind: type, places: Sequence[str | int]) -> set[str]:
+    """The fields of the records at these `places` inside a record of `kind`."""
+    records = {kind}
+    for name in places:
+        inside = {
+            each
+            for record in records
+            for each in _records_in(get_type_hints(record).get(str(name)))
+        }
+        records = inside or records  # numbers and names of entries lead no deeper
+    return {field.name for record in records for field in fields(record)}
+
+
+def _records_in(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from _records_in(part)
+
+
+REMOVED_FIELDS = frozenset({"mps_client_priority", "read_from", "to_end"})
+"""Fields of files that earlier versions wrote; readers ignore them."""
+
+# Ours have 90 KiB at most, and the standard library reads a megabyte a second.
+MOST_TOML_BYTES = 2**20
+# Ours are nested 8 deep at most.
+_DEEPEST = 64
+
+
+def read_json(path: Path, remedy: str = "Correct the file.") -> Any:
+    """The JSON document in `path`; see `parse_json`."""
+    return parse_json(read_bytes(path), shown(path), remedy)
+
+
+def parse_json(
+    text: str | bytes, where: str, remedy: str = "Correct the file.", *, of_a_type: bool = False
+) -> Any:
+    """The JSON document `text`; messages call it `where`.
+
+    Args:
+        text: One document.
+        where: Names it in messages.
+        remedy: What to do about one that is refused.
+        of_a_type: Whether the text was already parsed as a typed record, whose nesting is limited;
+            then nesting is not checked, which takes as long as parsing.
+
+    Raises:
+        InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
+            nested too deep.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        if not of_a_type:
+            _refuse_deep(document)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}. {remedy}") from None
+    except RecursionError:
+        raise InvalidInput(f"{where}: {_TOO_DEEP}. {remedy}") from None
+    except ValueError as error:
+        raise InvalidInput(f"{where}: not JSON: {_unlike_json(text, error)}. {remedy}") from None
+    return document
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The TOML document in `path`; errors as of `parse_toml`."""
+    return parse_toml(read_bytes(path, MOST_TOML_BYTES), shown(path))
+
+
+def parse_toml(text: bytes, where: str) -> dict[str, Any]:
+    """The TOML document `text`; `where` names it in messages.
+
+    Raises:
+        InvalidInput: It is not TOML, too large, or nested too deep.
+    """
+    if len(text) > MOST_TOML_BYTES:
+        raise InvalidInput(f"{where}: more than {MOST_TOML_BYTES:,} bytes. Correct the file.")
+    import tomllib  # not at the top: a script that is measured may run on Python 3.10
+
+    try:
+        document = tomllib.loads(text.decode("utf-8-sig"))
+        _refuse_deep(document)
+    except RecursionError:
+        raise InvalidInput(f"{where}: {_TOO_DEEP}. Correct the file.") from None
+    except (InvalidInput, ValueError) as error:
+        raise InvalidInput(f"{where}: {_unlike_toml(text, error)}. Correct the file.") from None
+    return document
+
+
+def _unlike_json(text: str | bytes, error: ValueError) -> str:
+    """What somebody who took another file for it should know, else where it is not JSON."""
+    import tomllib
+
+    content = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    if not content.strip():
+        return "it is empty"
+    if len(content) <= MOST_TOML_BYTES and _parses(content, tomllib.loads):
+        return "it is TOML"
+    return _not_text(error)
+
+
+def _unlike_toml(text: bytes, error: Exception) -> str:
+    if isinstance(error, ValueError) and text.lstrip()[:1] in (b"{", b"["):
+        return "it is JSON, and TOML is wanted" if _parses(text, json.loads) else _not_text(error)
+    return _not_text(error)
+
+
+def _not_text(error: Exception) -> str:
+    return "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def _parses(content: bytes, parse: Callable[[str], object]) -> bool:
+    try:
+        parse(content.decode())
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+_TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
+
+
+def _refuse_deep(document: Any) -> None:
+    level: list[Any] = [[document]]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return
+    raise InvalidInput(_TOO_DEEP)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise InvalidInput(f"{twice!r} occurs twice")
+    return found
+
+
+def _refuse_constant(word: str) -> Any:
+    raise InvalidInput(f"{word} is not a number that can be measured")

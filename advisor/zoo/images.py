@@ -1,0 +1,202 @@
+"""Training examples from image files: a folder for each class, or CIFAR-10's binary files.
+
+A worker does what the usual training loops do for an image: read, decode, cut out at random, scale,
+flip, normalise. CIFAR-10's Python version is made of pickles, which run code when they are read, so
+it is refused.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from advisor.errors import InvalidInput
+from advisor.workload.reading import reason_of
+from advisor.zoo.image_decoding import Decoder, decoder
+
+_IMAGES = (".jpg", ".jpeg", ".png")
+_MOST_FILES = 20_000_000
+
+# A record of CIFAR-10's binary version: a label, then 32 x 32 pixels in red, green and blue
+# (Krizhevsky 2009, https://www.cs.toronto.edu/~kriz/cifar.html).
+_CIFAR_SIDE, _CIFAR_CLASSES = 32, 10
+_CIFAR_RECORD = 1 + 3 * _CIFAR_SIDE**2
+_CIFAR_FOLDER, _CIFAR_PICKLES = "cifar-10-batches-bin", "cifar-10-batches-py"
+
+# What the padding of the usual CIFAR-10 recipe adds on each side (He et al. 2016, section 4.2), and
+# the least share of an image's area that a cut-out has (Szegedy et al. 2015, section 6).
+_PADDING, _LEAST_AREA = 4, 0.08
+
+
+@dataclass(frozen=True, slots=True)
+class FoundImages:
+    """What a folder holds: the files of each class, or records of CIFAR-10.
+
+    Attributes:
+        files: Paths, each with the number of its class; of CIFAR-10 its files of records.
+        classes: How many there are.
+        count: Images in all.
+        cifar: Whether the files are of records.
+    """
+
+    files: tuple[tuple[str, int], ...]
+    classes: int
+    count: int
+    cifar: bool
+
+
+def found_images(folder: Path) -> FoundImages:
+    """The images in `folder`, or in its folder ``train``.
+
+    Raises:
+        InvalidInput: It holds none, or CIFAR-10 as pickles.
+    """
+    try:
+        for each in (folder, folder / _CIFAR_FOLDER):
+            if records := sorted(each.glob("data_batch_*.bin")):
+                return _cifar(records)
+        _refuse_pickles(folder)
+        train = folder / "train"
+        found = _by_class(train if train.is_dir() else folder)
+    except OSError as error:
+        raise InvalidInput(f"{folder}: {reason_of(error)}. Check the path.") from None
+    if found is None:
+        raise InvalidInput(
+            f"{folder}: it has neither a folder of {', '.join(_IMAGES)} files for each class, nor "
+            f"CIFAR-10's data_batch_1.bin. Check the path."
+        )
+    return found
+
+
+def _refuse_pickles(folder: Path) -> None:
+    for each in (folder, folder / _CIFAR_PICKLES):
+        if (each / "data_batch_1").is_file():
+            raise InvalidInput(
+                f"{each}: this is CIFAR-10 as Python pickles, which run code when they are read. "
+                f"Take the binary version, cifar-10-binary.tar.gz, from the same page."
+            )
+
+
+def _cifar(records: Sequence[Path]) -> FoundImages:
+    count = 0
+    for each in records:
+        here, rest = divmod(each.stat().st_size, _CIFAR_RECORD)
+        if rest or not here:
+            raise InvalidInput(
+                f"{each}: its size is no multiple of {_CIFAR_RECORD}, a record of CIFAR-10. Fetch "
+                f"it again."
+            )
+        count += here
+    files = tuple((str(each), 0) for each in records)
+    return FoundImages(files, _CIFAR_CLASSES, count, cifar=True)
+
+
+def _by_class(folder: Path) -> FoundImages | None:
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder}: no such folder of images. Check the path.")
+    names = sorted(each.name for each in os.scandir(folder) if each.is_dir())
+    files: list[tuple[str, int]] = []
+    filled = 0
+    for name in names:
+        here = [
+            (os.path.join(root, file), filled)  # noqa: PTH118 - of millions
+            for root, _, inside in os.walk(folder / name)
+            for file in sorted(inside)
+            if file.lower().endswith(_IMAGES)
+        ]
+        files += here
+        filled += bool(here)
+        if len(files) > _MOST_FILES:
+            raise InvalidInput(f"{folder}: more than {_MOST_FILES:,} images. Name a part of it.")
+    return FoundImages(tuple(files), filled, len(files), cifar=False) if files else None
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Images of `found`, cut out and scaled to `resolution` x `resolution`, with their classes.
+
+    Raises:
+        InvalidInput: More classes were found than the model tells apart.
+    """
+
+    found: FoundImages
+    resolution: int
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.found.classes > self.classes > 1:
+            raise InvalidInput(
+                f"the images are of {self.found.classes} classes, and the model tells "
+                f"{self.classes} apart. Choose a workload with more, or fewer folders."
+            )
+
+    def batch(self, count: int) -> tuple[Tensor, ...]:
+        images, labels = zip(*(self.one() for _ in range(count)), strict=True)
+        where = torch.get_default_device()
+        return torch.stack(images).to(where), torch.stack(labels).to(where)
+
+    def one(self) -> tuple[Tensor, ...]:
+        number = int(torch.randint(self.found.count, ()))
+        image, label = self._record(number) if self.found.cifar else self._file(number)
+        scaled = image.float().div_(127.5).sub_(1)
+        if torch.rand(()) < 0.5:
+            scaled = scaled.flip(-1)
+        return scaled, torch.tensor(label % self.classes)
+
+    def _record(self, number: int) -> tuple[Tensor, int]:
+        record = self._records[number]
+        image = record[1:].view(3, _CIFAR_SIDE, _CIFAR_SIDE)
+        padded = functional.pad(image, [_PADDING] * 4)
+        top, left = torch.randint(2 * _PADDING + 1, (2,)).tolist()
+        crop = padded[:, top : top + _CIFAR_SIDE, left : left + _CIFAR_SIDE]
+        return self._scaled(crop), int(record[0])
+
+    @cached_property
+    def _records(self) -> Tensor:
+        """All of CIFAR-10, shape (images, record), uint8."""
+        parts = [
+            torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint8)
+            for path, _ in self.found.files
+        ]
+        return torch.cat(parts).view(-1, _CIFAR_RECORD)
+
+    def _file(self, number: int) -> tuple[Tensor, int]:
+        path, label = self.found.files[number]
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{path}: {reason_of(error)}. Remove it, or mend it.") from None
+        try:
+            image = self._decode(content)
+        except Exception as error:  # decoders raise what they like
+            said = (str(error) or type(error).__name__).splitlines()[0][:200]
+            raise InvalidInput(f"{path}: it does not decode: {said}. Remove it.") from None
+        return self._scaled(_cut_out(image)), label
+
+    @cached_property
+    def _decode(self) -> Decoder:
+        return decoder(Path(self.found.files[0][0]))
+
+    def _scaled(self, image: Tensor) -> Tensor:
+        if image.shape[-1] == image.shape[-2] == self.resolution:
+            return image
+        size = (self.resolution, self.resolution)
+        batch = functional.interpolate(
+            image[None].float(), size, mode="bilinear", antialias=True, align_corners=False
+        )
+        return batch[0]
+
+
+def _cut_out(image: Tensor) -> Tensor:
+    """A square at random, of some share of the image's area."""
+    height, width = image.shape[-2:]
+    area = height * width * float(torch.empty(()).uniform_(_LEAST_AREA, 1.0))
+    side = max(1, min(height, width, round(area**0.5)))
+    top = int(torch.randint(height - side + 1, ()))
+    left = int(torch.randint(width - side + 1, ()))
+    return image[:, top : top + side, left : left + side]

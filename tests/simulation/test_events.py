@@ -1,0 +1,243 @@
+"""The event loop: its laws, the same jobs as SimPy processes, and its array form."""
+
+from itertools import count
+
+import numpy as np
+import pytest
+import simpy
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.errors import NothingFits
+from advisor.sharing import Naive, Serial
+from advisor.simulation.events import (
+    PlacedJob,
+    Stretch,
+    Task,
+    array_ends_s,
+    array_stretches,
+    from_the_start,
+    run,
+)
+from advisor.simulation.queues import GpuCapacity, InOrder
+
+steps = st.floats(1, 1e6)
+speeds = st.floats(0.01, 1e3)
+moments = st.floats(0, 1e5)
+jobs = st.lists(st.tuples(steps, speeds), min_size=1, max_size=6)
+arriving = st.lists(st.tuples(steps, speeds, moments), min_size=1, max_size=8)
+
+
+def fair(alone):
+    """Each of n jobs at one n-th of the speed it has alone."""
+    return lambda seats: [alone[seat.job] / len(seats) for seat in seats]
+
+
+def unhindered(alone):
+    return lambda seats: [alone[seat.job] for seat in seats]
+
+
+def together(work, pace):
+    return from_the_start(Naive(), work, pace)
+
+
+def first_come(places):
+    return InOrder(GpuCapacity(tuple(range(places))))
+
+
+def test_the_rest_speed_up_when_a_job_ends():
+    history = together([10, 5], fair([1, 1]))
+    assert history.stretches == (
+        Stretch(0, 0, 10, (PlacedJob(0, 0), PlacedJob(1, 1)), (0.5, 0.5)),
+        Stretch(0, 10, 15, (PlacedJob(0, 0),), (1.0,)),
+    )
+    assert history.ends_s == (15, 10)
+
+
+def test_nobody_starts_before_coming_and_a_gpu_without_jobs_is_in_no_stretch():
+    history = run([Task(1), Task(1, arrival_s=100)], fair([1, 1]), first_come(1))
+    assert [(each.start_s, each.end_s) for each in history.stretches] == [(0, 1), (100, 101)]
+
+
+def test_a_job_that_no_gpu_holds_is_refused():
+    nowhere = InOrder(GpuCapacity((0,), fits=lambda seats: seats[0].job != 1))
+    with pytest.raises(NothingFits, match="wait forever"):
+        run([Task(1), Task(1)], fair([1, 1]), nowhere)
+
+
+@given(arriving, st.integers(1, 3), st.integers(1, 3))
+def test_each_step_of_work_is_done_once_on_a_place_that_is_free(each, places, gpus):
+    work, alone, arrivals = zip(*each, strict=True)
+    history = run(list(map(Task, work, arrivals)), fair(alone), first_come(places), gpus)
+    done, free_from = [0.0] * len(work), [0.0] * gpus
+    for stretch in history.stretches:
+        taken = [seat.place for seat in stretch.seats]
+        assert len(set(taken)) == len(taken) <= places
+        assert stretch.start_s >= free_from[stretch.gpu]
+        free_from[stretch.gpu] = stretch.end_s
+        for seat, speed in zip(stretch.seats, stretch.speeds, strict=True):
+            done[seat.job] += speed * stretch.seconds
+    assert done == pytest.approx(list(work), rel=1e-6, abs=1e-4)
+    for end, todo, speed, came in zip(history.ends_s, work, alone, arrivals, strict=True):
+        assert end >= came + 0.999999 * todo / speed, "nobody ends earlier than alone"
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(5e-324, 1e300), speeds, st.floats(0, 1.7e18)), min_size=1, max_size=6
+    ),
+    st.integers(1, 3),
+)
+def test_every_job_runs_and_ends_however_short_it_is_and_however_late_it_comes(each, places):
+    work, alone, arrivals = zip(*each, strict=True)
+    history = run(list(map(Task, work, arrivals)), fair(alone), first_come(places))
+    assert {seat.job for stretch in history.stretches for seat in stretch.seats} == set(
+        range(len(work))
+    )
+    assert len(history.stretches) <= 2 * len(work)
+
+
+@given(jobs)
+def test_sharing_fairly_never_changes_when_the_last_job_ends(each):
+    work, alone = zip(*each, strict=True)
+    shared = together(work, fair(alone)).makespan_s
+    assert shared == pytest.approx(from_the_start(Serial(), work, unhindered(alone)).makespan_s)
+
+
+@given(jobs)
+def test_without_coupling_each_job_ends_as_if_alone(each):
+    work, alone = zip(*each, strict=True)
+    ends = together(work, unhindered(alone)).ends_s
+    assert ends == pytest.approx([w / s for w, s in zip(work, alone, strict=True)])
+
+
+class Twin:
+    """Jobs as processes that compute their pace again whenever others start or end."""
+
+    def __init__(self, tasks, pace_of, places, gpus, ranks):
+        self.env = simpy.Environment()
+        self.tasks, self.pace_of, self.places, self.ranks = tasks, pace_of, places, ranks
+        self.running = [set() for _ in range(gpus)]
+        self.changed = [self.env.event() for _ in range(gpus)]
+        self.waiting, self.came, self.ends = [], count(), {}
+
+    def play(self):
+        for job in sorted(range(len(self.tasks)), key=lambda job: self.tasks[job].arrival_s):
+            self.env.process(self.arrive(job, self.env.timeout(self.tasks[job].arrival_s)))
+        self.env.run()
+        return [self.ends[job] for job in range(len(self.tasks))]
+
+    def arrive(self, job, moment):
+        yield moment
+        self.waiting.append((self.ranks[job], next(self.came), job))
+        yield from self.start()
+
+    def start(self):
+        for _ in range(5):  # whoever comes or ends at this very moment does so first
+            yield self.env.timeout(0)
+        while self.waiting:
+            gpu = min(range(len(self.running)), key=lambda gpu: len(self.running[gpu]))
+            if len(self.running[gpu]) == self.places:
+                return
+            self.waiting.sort()
+            _, _, job = self.waiting.pop(0)
+            self.running[gpu].add(job)
+            self.tell(gpu)
+            self.env.process(self.work(job, gpu))
+
+    def tell(self, gpu):
+        self.changed[gpu].succeed()
+        self.changed[gpu] = self.env.event()
+
+    def work(self, job, gpu):
+        left = self.tasks[job].work_steps
+        while left > 1e-9 * self.tasks[job].work_steps:
+            began, pace = self.env.now, self.pace_of(job, tuple(sorted(self.running[gpu])))
+            yield self.env.timeout(left / pace) | self.changed[gpu]
+            left -= pace * (self.env.now - began)
+        self.ends[job] = self.env.now
+        self.running[gpu].remove(job)
+        self.tell(gpu)
+        yield from self.start()
+
+
+# Quarters, and paces that are powers of 2: all is exact, so that jobs often come and end at the
+# same moment, in both programs.
+works = st.integers(1, 40).map(lambda quarters: quarters / 4)
+quarters = st.integers(0, 60).map(lambda quarters: quarters / 4)
+quarter_tasks = st.lists(st.builds(Task, works, quarters), min_size=1, max_size=9)
+
+
+def slowed(table):
+    """A job's pace: what `table` has for it and for the jobs that run with it."""
+
+    def pace_of(job, running):
+        row = (job * 7 + sum(running) * 3 + len(running)) % len(table)
+        return table[row] / 2 ** (len(running) - 1)
+
+    return pace_of
+
+
+@given(
+    quarter_tasks,
+    st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.booleans(),
+)
+def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first):
+    pace_of = slowed(table)
+    ranks = [task.work_steps if shortest_first else 0.0 for task in each]
+    queue = InOrder(GpuCapacity((0,) * places), ranks)
+    history = run(
+        each,
+        lambda seats: [pace_of(seat.job, tuple(s.job for s in seats)) for seat in seats],
+        queue,
+        gpus,
+    )
+    twin = Twin(each, pace_of, places, gpus, ranks).play()
+    assert history.ends_s == pytest.approx(twin, rel=1e-9)
+
+
+JOBS = 4
+ALONE_S = np.array([0.1, 0.2, 0.05, 1.0])
+sets_of_work = st.lists(
+    st.lists(st.just(0.0) | st.floats(1, 1e6), min_size=JOBS, max_size=JOBS), min_size=1, max_size=5
+)
+harms = st.lists(st.floats(0, 3), min_size=JOBS, max_size=JOBS)
+
+
+def crowded(running, harm):
+    """Seconds of a step of each job that runs: each mate slows by a share of its own."""
+    harm = np.where(running, harm, 0.0)
+    return np.where(running, ALONE_S * (1 + harm.sum(axis=-1, keepdims=True) - harm), np.nan)
+
+
+def by_the_loop(steps, harm):
+    """Ends of the jobs that have work, one set of them."""
+    there = np.flatnonzero(steps)
+
+    def pace(seats):
+        running = np.isin(np.arange(JOBS), there[[seat.job for seat in seats]])
+        return [1 / crowded(running, harm)[there[seat.job]] for seat in seats]
+
+    ends_s = np.zeros(JOBS)
+    if len(there):
+        ends_s[there] = from_the_start(Naive(), list(np.array(steps)[there]), pace).ends_s
+    return ends_s
+
+
+@given(sets_of_work, harms)
+def test_many_sets_at_once_end_when_each_by_itself_does(sets, harm):
+    found = array_ends_s(np.array(sets), lambda _at, running: crowded(running, harm))
+    expected = [by_the_loop(steps, harm) for steps in sets]
+    assert found == pytest.approx(np.array(expected), rel=1e-6)
+
+
+@given(sets_of_work, harms)
+def test_stretches_of_a_set_add_up_to_its_last_end(sets, harm):
+    last_s, ends_s = np.zeros(len(sets)), np.zeros((len(sets), JOBS))
+    for each in array_stretches(np.array(sets), lambda _at, running: crowded(running, harm)):
+        last_s[each.sets] += each.seconds
+        ends_s[each.sets] += each.running * each.seconds[:, None]
+    assert last_s == pytest.approx(ends_s.max(axis=1))

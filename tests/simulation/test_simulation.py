@@ -1,0 +1,116 @@
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from advisor.errors import InvalidInput, NothingFits
+from advisor.plan.forecast import Mixes, forecast
+from advisor.sharing import parse_sharing
+from advisor.simulation.queues import Paces
+from advisor.simulation.simulate import Fleet, parts, simulated
+from advisor.workload.job import Arrival, Job
+from tests import synthetic
+from tests.plan.stand_in import StandIn
+
+# Alone: 10, 20 and 40 ms a step, and 100 steps each; each fills the GPU.
+SHORT = Job(synthetic.profile("resnet26-cifar10-bs500", host_s=0.01, gpu_s=0.01))
+LONG = Job(synthetic.profile("resnet50-cifar10-bs500", host_s=0.02, gpu_s=0.02))
+LAST = Job(synthetic.profile("cnn-cifar10-bs500", host_s=0.04, gpu_s=0.04, memory_mib=90_000))
+
+
+def over_time(arrivals, sharing="naive", gpus=1, policy="first-come", price=None):
+    paces = Paces(
+        StandIn().predict,
+        [each.job.profile for each in arrivals],
+        parse_sharing(sharing),
+        4,
+        0.05,
+    )
+    return simulated(arrivals, paces, Fleet("h200-141gb", gpus, policy, price))
+
+
+def at_start(*jobs):
+    return [Arrival(job) for job in jobs]
+
+
+@pytest.mark.parametrize(
+    "sharing", ["serial", "naive", "mps", "mps=40,60", "mig=3g.71gb,4g.71gb", "mps[2];naive[1]"]
+)
+def test_jobs_that_are_there_from_the_start_do_what_is_forecast_for_them(sharing):
+    found = over_time(at_start(SHORT, LONG), sharing)
+    said = forecast(Mixes([SHORT, LONG], StandIn()), parse_sharing(sharing))
+    assert found.makespan_s.p50 == pytest.approx(said.makespan_s)
+    assert found.makespan_s.p95 == pytest.approx(said.makespan_interval_s.p95)
+    assert found.energy_j.p05 == pytest.approx(said.energy_j.p05)
+
+
+def test_under_mig_a_leaving_mate_changes_nothing():
+    mig = "mig=3g.71gb,4g.71gb"
+    brief = replace(SHORT, epochs=0.1)
+    ends = [over_time(at_start(each, LONG), mig).jobs[1].end_s for each in (SHORT, brief)]
+    assert ends[0] == ends[1]
+    naive = [over_time(at_start(each, LONG), "naive").jobs[1].end_s for each in (SHORT, brief)]
+    assert naive[0].p50 > naive[1].p50
+
+
+def test_the_parts_of_a_job_follow_each_other_at_the_pace_of_the_shared_gpu():
+    slow = replace(LONG, epochs=1.5, validation_s=1)
+    arrivals = at_start(slow, SHORT)
+    found = over_time(arrivals)
+    usage = [each for each in found.usage if 0 in each.jobs]
+    pieces = list(parts(0, slow, usage))
+    assert [each.kind for each in pieces] == ["training", "validation"] * 2
+    assert pieces[0].start_s == 0
+    assert pieces[-1].end_s == pytest.approx(found.jobs[0].end_s.p50)
+    assert all(a.end_s == b.start_s for a, b in pairwise(pieces))
+    # Half of the GPU until the short one's 1 s of work took 2 s; its own 2 s of work end at 3 s.
+    assert pieces[0].end_s == pytest.approx(3)
+
+
+def test_money_and_energy_count_gpus_that_wait():
+    found = over_time([Arrival(SHORT), Arrival(SHORT, 9)], gpus=2, price=3600)
+    assert found.makespan_s.p50 == pytest.approx(10)
+    assert found.gpu_hours.p50 == pytest.approx(20 / 3600)
+    assert found.cost_eur.p50 == pytest.approx(20)
+    assert found.occupied_gpu_hours == pytest.approx(2 / 3600)
+    # 200 W for a second each; 75 W idle in the other 18 s.
+    assert found.energy_j.p50 == pytest.approx(2 * 200 + 18 * 75)
+    assert found.jobs_per_hour == pytest.approx(2 * 360)
+    assert (found.mean_completion_s, found.mean_wait_s) == (pytest.approx(1), 0)
+
+
+def test_what_was_not_measured_is_not_made_up():
+    dark = Job(replace(SHORT.profile, idle_power_w=None))
+    assert over_time([Arrival(dark, 5)]).energy_j is None
+    assert over_time([Arrival(dark)]).energy_j is not None
+    unmetered = Job(replace(SHORT.profile, power_w=None))
+    assert over_time(at_start(unmetered)).energy_j is None
+    assert over_time(at_start(SHORT)).cost_eur is None
+
+
+def test_each_mix_is_predicted_once():
+    stand_in = StandIn()
+    arrivals = [Arrival(job, at) for at, job in enumerate([SHORT, LONG, LONG, SHORT] * 20)]
+    profiles = [each.job.profile for each in arrivals]
+    paces = Paces(stand_in.predict, profiles, parse_sharing("naive"), 2, 0.05)
+    simulated(arrivals, paces, Fleet("h200-141gb", 3, "first-come"))
+    assert stand_in.asked == paces.mixes <= 5  # one or two of two kinds
+
+
+def test_a_job_whose_memory_no_place_holds_is_refused():
+    with pytest.raises(NothingFits, match="more memory than any place"):
+        over_time(at_start(LAST), "mig=3g.71gb,4g.71gb")
+
+
+def test_groups_that_do_not_fit_at_once_are_refused_and_other_jobs_wait():
+    with pytest.raises(NothingFits, match="at once"):
+        over_time(at_start(LAST, LAST, SHORT), "naive[1,2];naive[3]")
+    found = over_time(at_start(LAST, LAST))
+    assert found.jobs[1].start_s == found.jobs[0].end_s.p50
+
+
+def test_a_job_of_unknown_length_is_refused():
+    endless = Job(replace(SHORT.profile, workload=replace(SHORT.profile.workload,
+                                                          examples_per_epoch=None)))  # fmt: skip
+    with pytest.raises(InvalidInput, match="length of an epoch"):
+        over_time(at_start(endless))
