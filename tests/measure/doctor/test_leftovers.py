@@ -22,9 +22,9 @@ SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep
 HOLDS = """
 import sys, time
 from pathlib import Path
-from advisor.measure.process import run_locks, scratch_folders
-scratch_folders.temporary_base = lambda: Path(sys.argv[1])
-with run_locks.gpu_lock(sys.argv[2], "python -m holder"), scratch_folders.scratch_folder() as at:
+from advisor.measure import process
+process.temporary_base = lambda: Path(sys.argv[1])
+with process.gpu_lock(sys.argv[2], "python -m holder"), process.scratch_folder() as at:
     print(at, flush=True)
     time.sleep(600)
 """

@@ -59,7 +59,7 @@ import datetime, enum, sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["tomllib"] = None
 del enum.StrEnum, datetime.UTC
-from advisor.measure.process import script_hook, script_patches, side_thread, step_counter
+from advisor.measure import hook, tenant_verbs
 from advisor.measure.solo import profiling_verbs, recorded_window, trace_events, traced_step
 print(*(each.__file__ for name, each in sys.modules.items() if name.startswith("advisor")))
 """
