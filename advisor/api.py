@@ -25,12 +25,11 @@ from advisor.workload.job import Job
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, AdmissionLimits, Running
-    from advisor.plan.copies import Copies, Trials
+    from advisor.plan.copies import Copies, SlicesForJob, Trials
     from advisor.plan.fleet import FleetPlan
+    from advisor.plan.forecast import OverTime
     from advisor.plan.objectives import FleetTerms
-    from advisor.plan.over_time import OverTime
     from advisor.plan.reasons import Comparison
-    from advisor.plan.slices import SlicesForJob
     from advisor.prediction.prediction import Level
     from advisor.prediction.replay import ReplayedKernel
     from advisor.simulation.simulate import Fleet, Simulation
@@ -66,7 +65,7 @@ class Advisor(Sources):
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
-        from advisor.plan.bottlenecks import variants_of
+        from advisor.plan.reasons import variants_of
 
         found = self.jobs(jobs)
         advised = self._ranked(found, objective, conditions, level)
@@ -172,7 +171,7 @@ class Advisor(Sources):
             InvalidInput: The profiles are not of one job.
             NothingFits: The GPU has no MIG.
         """
-        from advisor.plan.slices import slices_for_job
+        from advisor.plan.copies import slices_for_job
 
         profiles = self.at_measured_batches(names)
         slices = listed("on", on, "slices")
@@ -258,7 +257,7 @@ class Advisor(Sources):
             InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
             NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
         """
-        from advisor.plan.over_time import over_time
+        from advisor.plan.forecast import over_time
 
         check_fleet(fleet, self.card.key)
         number_meant("at_once", at_once)

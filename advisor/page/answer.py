@@ -17,9 +17,9 @@ from advisor.page.link import WantedJob, on_the_page
 from advisor.plan import ObjectiveName
 from advisor.plan.admission import Additions, AdmissionLimits, Running
 from advisor.plan.fleet import FleetPlan
+from advisor.plan.forecast import OverTime
 from advisor.plan.objectives import OBJECTIVES, FleetTerms
-from advisor.plan.over_time import OverTime
-from advisor.plan.reasons import verdict
+from advisor.plan.ranking import verdict
 from advisor.plan.rules import Conditions
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import Level

@@ -28,9 +28,9 @@ from advisor.page.link import WantedJob, on_the_page
 from advisor.page.question import at_first, linked, refuse
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import Additions, Running, held_alone_mib, recognised, running_now
-from advisor.plan.over_time import OverTime
+from advisor.plan.copies import slice_speeds
+from advisor.plan.forecast import OverTime
 from advisor.plan.rules import MOST_HURT
-from advisor.plan.slices import slice_speeds
 from advisor.plan.values import Recommendation
 from advisor.report.charts import (
     lanes_chart,

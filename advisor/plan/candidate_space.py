@@ -9,22 +9,30 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.plan.cost_table import Outcomes, PredictorSource, Source, SurrogateSource, outcomes
-from advisor.plan.job_sets import Indices, Sets, sets_of
+from advisor.plan.job_sets import (
+    WHOLE_GPU,
+    Indices,
+    Option,
+    Outcomes,
+    PartitionKind,
+    PredictorSource,
+    Sets,
+    Source,
+    SurrogateSource,
+    options,
+    outcomes,
+    sets_of,
+)
 from advisor.plan.objectives import OBJECTIVES, Awake, GroupScores, Turn
 from advisor.plan.partitions import (
-    WHOLE,
     Assignment,
     AssignmentSearch,
     Bounds,
     Choice,
     Cut,
-    Option,
-    PartitionKind,
     Price,
     SetScores,
     cuts,
-    options,
 )
 from advisor.plan.rules import FitsMemory, rules
 from advisor.plan.values import Question
@@ -70,7 +78,7 @@ class Space:
     def outcome(self, option: Option) -> Outcomes:
         """What every set of jobs does under `option`."""
         if option not in self._outcomes:
-            partitions = [WHOLE] if option.partition == WHOLE else self._partitions
+            partitions = [WHOLE_GPU] if option.partition == WHOLE_GPU else self._partitions
             together = [each for partition in partitions for each in options(partition)]
             self._outcomes |= outcomes(together, self.sets, self.source, self.rules)
         return self._outcomes[option]
@@ -295,7 +303,7 @@ class _GroupTable:
     def groups(self, state: int) -> Iterator[PhaseGroup]:
         """Ways for the jobs of `state` to share the GPU, without those beaten in every respect."""
         ways: dict[bool, list[PhaseGroup]] = {}
-        tried = options(WHOLE)[: None if self.space.jobs_in(state) > 1 else 1]
+        tried = options(WHOLE_GPU)[: None if self.space.jobs_in(state) > 1 else 1]
         for chosen in np.flatnonzero(self.space.sets.state == state).tolist():
             for option in tried:
                 group = self._group(state, Choice(option, chosen))

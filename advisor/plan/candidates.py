@@ -12,8 +12,9 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Space, hybrid, phased
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast, serial_s
+from advisor.plan.job_sets import WHOLE_GPU, options
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
-from advisor.plan.partitions import WHOLE, Assignment, Choice, options
+from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.power import capped, check_cap
@@ -166,7 +167,7 @@ class Solver:
         found = []
         sets = np.flatnonzero(self.space.sets.state == self._everyone)
         price = self.space.price(len(self.jobs))
-        for option in options(WHOLE):
+        for option in options(WHOLE_GPU):
             own = self.space.scores(option)
             costs, _ = price(own.most[sets], own.total[sets])
             best = int(np.argmin(costs))

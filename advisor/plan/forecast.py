@@ -1,11 +1,13 @@
 """Predictions for subsets of some jobs, each made once; and forecasts until the last job ends."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware.gpus import gpu_meant
+from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.values import Calibrated, Forecast, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.calibrated import calibrated_predictor, profiles_on_calibrated, slowdown_of
@@ -14,8 +16,10 @@ from advisor.prediction.prediction import LEVELS, Level, MixPrediction, all_know
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.surrogate_predictor import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement, Serial, Sharing
-from advisor.sharing.groups import check_count, groups, restricted, without_phases
+from advisor.sharing.groups import check_count, groups, restricted, together, without_phases
 from advisor.simulation.events import History, PlacedJobs, energy_j, from_the_start
+from advisor.simulation.queues import Paces
+from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
 from advisor.workload.calibration import (
     Calibration,
     Present,
@@ -23,7 +27,7 @@ from advisor.workload.calibration import (
     stale_profiles,
     unsteady_profiles,
 )
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
 from advisor.workload.store import NO_CALIBRATION, estimated_profiles, load_calibration
 
@@ -252,3 +256,36 @@ def _of_this_host(found: tuple[Path, Calibration] | None, present: Present | Non
         return False
     here = None if present is None else present.host_cpu
     return here in (None, found[1].provenance.host_cpu)
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """A simulation, and what it is based on besides profiles and model."""
+
+    simulation: Simulation
+    standing: Standing = field(default_factory=Standing)
+
+
+def over_time(
+    arrivals: Sequence[Arrival],
+    sharing: Sharing,
+    predictor: Predicts,
+    fleet: Fleet,
+    at_once: int | None,
+) -> OverTime:
+    """Simulate `arrivals`; arguments and errors as of `advisor.api.Advisor.simulate`."""
+    if not all(isinstance(each, Arrival) for each in arrivals):
+        raise InvalidInput("arrivals are a list of Arrival(Job(...), arrival_s)")
+    if not arrivals:
+        raise InvalidInput("no job arrives: simulate at least one")
+    gpu = gpu_meant(fleet.gpu)
+    if at_once is not None and at_once < 1:
+        raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
+    check_sharing(sharing, gpu, arrivals, fleet)
+    most = min(at_once or len(arrivals), len(arrivals))
+    shared = together(sharing)
+    if shared is not None and shared.under_mps:
+        most = min(most, gpu.max_mps_clients)
+    profiles = [each.job.profile for each in arrivals]
+    paces = Paces(predictor.predict, profiles, sharing, most, MAX_OOM_PROBABILITY)
+    return OverTime(simulated(arrivals, paces, fleet))

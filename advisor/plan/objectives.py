@@ -11,8 +11,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
-from advisor.plan.cost_table import Outcomes
-from advisor.plan.job_sets import Sets
+from advisor.plan.job_sets import Outcomes, Sets
 from advisor.plan.placement import (
     FleetGroup,
     PlacedGroup,

@@ -11,7 +11,6 @@ from functools import cache, cached_property
 from heapq import heapify, heappop, heappush
 from itertools import count, product
 from math import isfinite
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,48 +18,9 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import layouts, profile_of
 from advisor.hardware.partition import compute_sets
-from advisor.plan.job_sets import Indices, Sets
-from advisor.plan.limit_tuning import EQUAL_GRID
+from advisor.plan.job_sets import Indices, Option, PartitionKind, Sets
 from advisor.prediction.trace import Floats
-from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
-
-
-class PartitionKind(NamedTuple):
-    """A GPU instance of `profile`, or `slices` compute slices of one; both None: the whole GPU."""
-
-    profile: str | None = None
-    slices: int | None = None
-
-    def shared(self, jobs: int, sharing: Concurrent) -> Arrangement:
-        """`jobs` jobs that share it by `sharing`, and nothing else on the GPU."""
-        if self.profile is None:
-            return sharing
-        numbers = tuple(range(1, jobs + 1))
-        instance = Instance(self.profile)
-        return Hybrid((Place(instance, (Part(numbers, sharing, self.slices),)),))
-
-
-WHOLE = PartitionKind()
-
-
-class Option(NamedTuple):
-    """A partition and how jobs share it; limits are equal for all jobs, in per cent."""
-
-    partition: PartitionKind
-    sharing: Concurrent
-    limit: float | None = None
-
-    def of(self, jobs: int) -> Concurrent:
-        """How `jobs` jobs share it."""
-        return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
-
-
-def options(partition: PartitionKind) -> list[Option]:
-    """The ways to share `partition` that are tried; limits only on the whole GPU."""
-    found = [Option(partition, Naive()), Option(partition, Mps())]
-    limits = EQUAL_GRID if partition == WHOLE else ()
-    return found + [Option(partition, Mps(), float(limit)) for limit in limits]
-
+from advisor.sharing import Instance
 
 _Parts = tuple[int, ...]
 

@@ -14,8 +14,10 @@ from advisor.workload.calibration import Stale
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
-Precedence = Literal["deadlines", "fairness", "confirmed", "gain", "cost", "makespan", "simplicity"]
-"""By what a plan comes before the next: see `advisor.plan.precedence`."""
+Precedence = Literal[
+    "deadlines", "starvation", "confirmed", "gain", "cost", "makespan", "simplicity"
+]
+"""By what a plan comes before the next: see `advisor.plan.ranking`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

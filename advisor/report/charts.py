@@ -9,9 +9,8 @@ from typing import Any
 import altair as alt
 
 from advisor.errors import counted
-from advisor.plan.copies import Trials
+from advisor.plan.copies import WHOLE, SliceSpeed, Trials
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
 from advisor.report import format as units

@@ -5,9 +5,16 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from advisor.plan.bottlenecks import Binding, Limit
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import Comparison, Difference, JobChange, compared, limit_in_words
+from advisor.plan.reasons import (
+    Binding,
+    Comparison,
+    Difference,
+    JobChange,
+    Limit,
+    compared,
+    limit_in_words,
+)
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction
 from advisor.report import format as units

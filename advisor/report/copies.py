@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.errors import counted
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies import PAYS, Copies, CopiesRow, Study, Trials
-from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob
+from advisor.plan.copies import (
+    PAYS,
+    WHOLE,
+    Copies,
+    CopiesRow,
+    SliceBatch,
+    SlicesForJob,
+    Study,
+    Trials,
+)
 from advisor.prediction.prediction import Interval
 from advisor.report import format as units
 from advisor.report.documents import SCHEMA, memory_document, standing_document

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.launch.plan_file import asked_of
-from advisor.plan.bottlenecks import Binding
-from advisor.plan.reasons import verdict
+from advisor.plan.ranking import verdict
+from advisor.plan.reasons import Binding
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction

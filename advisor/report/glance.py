@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from advisor.errors import counted
 from advisor.plan import ObjectiveName
-from advisor.plan.bottlenecks import HostBound
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.reasons import limit_in_words, named, out_of_order, rule_in_words, verdict
+from advisor.plan.ranking import out_of_order, rule_in_words, verdict
+from advisor.plan.reasons import HostBound, limit_in_words, named
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import JobPrediction

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import InvalidInput, counted, is_or_are, with_article
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.precedence import starved
-from advisor.plan.reasons import Verdict, rule_in_words, slowed, verdict
+from advisor.plan.ranking import Verdict, rule_in_words, starved, verdict
+from advisor.plan.reasons import slowed
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.prediction import Interval

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import counted
-from advisor.plan.over_time import OverTime
+from advisor.plan.forecast import OverTime
 from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import format as units

@@ -10,7 +10,7 @@ from random import Random
 from advisor.hardware.mig import layouts, place, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.limit_tuning import EQUAL_GRID
+from advisor.plan.job_sets import EQUAL_GRID
 from advisor.plan.rules import FitsMemory, first_broken, rules
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import (

@@ -8,9 +8,15 @@ from hypothesis import strategies as st
 
 from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.plan.copies import PATIENCE, PAYS, copies_that_pay, trials_that_pay
+from advisor.plan.copies import (
+    PATIENCE,
+    PAYS,
+    WHOLE,
+    copies_that_pay,
+    slices_for_job,
+    trials_that_pay,
+)
 from advisor.plan.rules import UNCONDITIONAL
-from advisor.plan.slices import WHOLE, slices_for_job
 from advisor.prediction.other_batch import at_batch
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Instance, Mig

@@ -13,8 +13,7 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import limit_shares
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.limit_tuning import limit_vectors
-from advisor.plan.limits import best_limits
+from advisor.plan.limits import best_limits, limit_vectors
 from advisor.plan.objectives import FleetTerms, cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.memory import memory_caps

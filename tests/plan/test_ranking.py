@@ -12,17 +12,18 @@ from advisor.errors import NothingFits
 from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
-from advisor.plan.precedence import (
+from advisor.plan.ranking import (
     CLOSE,
     COMPARED,
     MOST_OF_A_KIND,
     WORTH,
     Priced,
+    best_turns,
     by_precedence,
+    ranked,
     simplicity,
     starved,
 )
-from advisor.plan.ranking import best_turns, ranked
 from advisor.plan.values import Question
 from advisor.prediction.prediction import Interval
 from advisor.report.recommendation import answer
@@ -218,7 +219,7 @@ def excused(first, other, level):
     if dearer > MOST * (1 + 1e-12) - 1:
         return None
     if spares(first, level) and not spares(other, level):
-        return "fairness"
+        return "starvation"
     return "confirmed" if confirmed(first) and not confirmed(other) else None
 
 
@@ -246,7 +247,7 @@ def test_every_plan_is_told_the_rule_by_which_it_precedes_the_next(drawn, level)
                 assert level_cost(each, level) <= (1 + WORTH) * level_cost(after, level)
             case "confirmed":
                 assert confirmed(each) > confirmed(after)
-            case "fairness":
+            case "starvation":
                 assert spares(each, level) > spares(after, level)
             case other:
                 raise AssertionError(other)

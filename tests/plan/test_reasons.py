@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.plan.bottlenecks import binding
 from advisor.plan.candidates import CappedPredictor
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import cost, tied
-from advisor.plan.ranking import ranked
-from advisor.plan.reasons import Difference, compare, limit_in_words, verdict
+from advisor.plan.ranking import ranked, verdict
+from advisor.plan.reasons import Difference, binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.report.comparison import comparison_text, job_reason
 from advisor.report.recommendation import answer
