@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure import hook as hook_folder
-from advisor.measure.hook import ScriptHook
+from advisor.measure.hook import ScriptHook, hooked
 from advisor.measure.script import made_beside, unlinked
 
 
@@ -59,8 +58,7 @@ import datetime, enum, sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["tomllib"] = None
 del enum.StrEnum, datetime.UTC
-from advisor.measure import hook, tenant_verbs
-from advisor.measure.solo import profiling_verbs, recorded_window, trace_events, traced_step
+from advisor.measure import hook, tenant_verbs, trace, windows
 print(*(each.__file__ for name, each in sys.modules.items() if name.startswith("advisor")))
 """
 NEW_IN_TYPING = {"LiteralString", "Never", "NotRequired", "Self", "Unpack", "assert_never"}
@@ -74,7 +72,7 @@ def typing_names(file):
 
 
 def test_the_hook_in_a_script_needs_nothing_that_came_after_python_3_10(tmp_path):
-    hook_folder.hooked(tmp_path / "hook", {}, None)
+    hooked(tmp_path / "hook", {}, None)
     words = [sys.executable, "-I", "-c", WITHOUT, str(tmp_path / "hook")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

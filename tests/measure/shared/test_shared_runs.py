@@ -130,7 +130,7 @@ def test_a_supervisor_that_is_killed_takes_all_with_it_and_is_swept_up_after(com
     (supervisor,) = [
         pid
         for pid in shared.processes()
-        if b"-m\0advisor.measure.process\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if b"-m\0advisor.measure\0inner\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(supervisor, signal.SIGKILL)
     said = process.communicate(timeout=PATIENCE_S)[1]

@@ -114,7 +114,7 @@ def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
     process = command.start("--device", "cpu", *options, "--", "python", "scaled.py")
     until(lambda: any("scaled.py" in _words(pid)[1:2] for pid in command.processes()))
     for pid in command.processes():
-        if "advisor.measure.process" in _words(pid):
+        if "inner" in _words(pid):
             os.kill(pid, signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
     until(lambda: not command.processes())
