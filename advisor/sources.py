@@ -19,7 +19,7 @@ from advisor.arguments import (
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
-from advisor.prediction.surrogate_predictor import Predicts
+from advisor.prediction.mix_steps import Predicts
 from advisor.workload.calibration import Present
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
@@ -154,7 +154,7 @@ class Sources:
         """As `predictor`, under the GPU's own limit; predictions under caps are derived from it."""
         from advisor.learn.own_runs import PacedPredictor
         from advisor.plan.forecast import MixCache
-        from advisor.prediction.calibrated import SharedCores
+        from advisor.prediction.predictor import SharedCores
 
         here = self.machine.predictor(self.uncalibrated)
         at_hand = None if self.present is None else self.present.host_cores

@@ -8,9 +8,9 @@ from advisor.errors import InvalidInput, OutsideInterval
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import JobComparison, RunComparison, compare, profiles_of, sharing_of
 from advisor.plan.rules import FitsMemory
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import at_own_pace
 from advisor.prediction.prediction import Interval
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.report.scores import percent
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run

@@ -18,7 +18,7 @@ from advisor.learn.scores import (
     runs_of_mode,
     sharing_of,
 )
-from advisor.prediction.features import is_gpu_bound
+from advisor.prediction.capacity import is_gpu_bound
 from advisor.report.scores import (
     BOUND_WORDS,
     HEADINGS,

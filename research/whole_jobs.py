@@ -12,8 +12,8 @@ from advisor.learn.baselines import CHOOSERS, Offer
 from advisor.learn.regret import Regret, regret_of
 from advisor.plan.forecast import Mixes, forecast
 from advisor.prediction.host import profiles_on_host
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.report.scores import (
     MODE_WORDS,
     REGRET_HEADINGS,

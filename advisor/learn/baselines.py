@@ -12,9 +12,9 @@ from typing import assert_never
 
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.capacity import capacity_steps
+from advisor.prediction.mix_steps import ReplayFunction
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Effort, Physics, replay_mix
-from advisor.prediction.residual import ReplayFunction
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile

@@ -48,11 +48,12 @@ from advisor.prediction.capacity import (
     capacity_steps,
     columns,
     drawn,
+    is_gpu_bound,
     seen_by_driver,
 )
 from advisor.prediction.correction import SOLO_SPREAD, Correction, Doubt
-from advisor.prediction.features import is_gpu_bound
 from advisor.prediction.host import profiles_on_host
+from advisor.prediction.mix_steps import corrected
 from advisor.prediction.model import (
     FEWEST_RUNS,
     Data,
@@ -62,7 +63,6 @@ from advisor.prediction.model import (
     nearest_constants,
 )
 from advisor.prediction.replay import Physics, TimeSlicing
-from advisor.prediction.residual import corrected
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile

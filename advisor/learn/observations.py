@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import at_once
-from advisor.prediction.correction import FEATURES, features
-from advisor.prediction.features import is_gpu_bound
+from advisor.prediction.capacity import is_gpu_bound
+from advisor.prediction.features import FEATURES, features
 from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.replay import (
     Effort,

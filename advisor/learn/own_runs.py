@@ -8,12 +8,12 @@ from statistics import median
 from typing import Literal
 
 from advisor.learn.observations import MeasuredGpu
-from advisor.prediction.features import is_gpu_bound
+from advisor.prediction.capacity import is_gpu_bound
 from advisor.prediction.host import log_beyond_host
+from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.model import Model, OwnPace, OwnStep, at_own_pace, date_of, step_of
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.prediction.predictor import Predictor
-from advisor.prediction.surrogate_predictor import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement, Mode, parse_sharing
 from advisor.sharing.groups import together, without_idle_limits
 from advisor.workload.profile import Profile

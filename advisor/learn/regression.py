@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from advisor.learn.observations import Bools, ObservedRun, Rows
 from advisor.prediction.cache import fitting_in_one_thread
-from advisor.prediction.capacity import ResidualBounds
-from advisor.prediction.correction import FEATURES, MOST, Correction, Doubt, Kernel
-from advisor.prediction.features import is_gpu_bound
-from advisor.prediction.residual import corrected
+from advisor.prediction.capacity import ResidualBounds, is_gpu_bound
+from advisor.prediction.correction import MOST, Correction, Doubt, Kernel
+from advisor.prediction.features import FEATURES
+from advisor.prediction.mix_steps import corrected
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
 

@@ -27,7 +27,7 @@ from advisor.learn.scores import (
     sharing_of,
     throughput_noise,
 )
-from advisor.prediction.features import is_gpu_bound
+from advisor.prediction.capacity import is_gpu_bound
 from advisor.prediction.prediction import all_known
 from advisor.sharing import SHARED_MODES, Mode, Serial, Sharing
 from advisor.workload.profile import Profile

@@ -11,8 +11,8 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu
 from advisor.learn.baselines import Baseline
 from advisor.prediction.host import profiles_on_host
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval, all_known
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.groups import without_phases
 from advisor.workload.profile import Profile

@@ -26,8 +26,8 @@ from advisor.plan.rules import (
 )
 from advisor.plan.values import LeftOut, Standing
 from advisor.prediction.mig_instances import placed
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import MixPrediction
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Arrangement, Hybrid, Instance, Mps, Naive, Part, Place, Sharing
 from advisor.sharing.groups import check_count, instance_sets, restricted
 from advisor.workload.job import Job

@@ -17,9 +17,9 @@ from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
 from advisor.plan.values import Forecast, LeftOut, Question
+from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
 from advisor.prediction.prediction import MixPrediction
-from advisor.prediction.surrogate_predictor import Predicts, SurrogatePredictor
 from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Mig, Serial, Sharing
 from advisor.sharing.groups import check_count, in_turn, instance_sets, simplest
 from advisor.workload.job import Job

@@ -17,9 +17,9 @@ from advisor.plan.rules import (
     rules,
 )
 from advisor.plan.values import Standing
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.other_batch import FARTHEST, at_batch
 from advisor.prediction.prediction import Interval, Level, MixPrediction
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Instance, Mig, Mps, Naive, PartitionSharing, Serial
 from advisor.sharing.groups import restricted
 from advisor.workload.job import MAX_JOBS, Job

@@ -34,9 +34,9 @@ from advisor.plan.placement import (
 )
 from advisor.plan.rules import check_each_fits, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, all_known, around
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Serial
 from advisor.sharing.groups import in_turn, relabelled
 from advisor.workload.job import Job

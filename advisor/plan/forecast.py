@@ -10,11 +10,11 @@ from advisor.hardware.gpus import gpu_meant
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.values import Calibrated, Forecast, Standing
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.calibrated import calibrated_predictor, profiles_on_calibrated, slowdown_of
+from advisor.prediction.host import profiles_on_calibrated, slowdown_of
+from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Level, MixPrediction, all_known, around, in_phases
-from advisor.prediction.predictor import Predictor
-from advisor.prediction.surrogate_predictor import Predicts, SurrogatePredictor
+from advisor.prediction.predictor import Predictor, calibrated_predictor
 from advisor.sharing import Arrangement, Serial, Sharing
 from advisor.sharing.groups import check_count, groups, restricted, together, without_phases
 from advisor.simulation.events import History, PlacedJobs, energy_j, from_the_start

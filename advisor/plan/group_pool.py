@@ -15,9 +15,9 @@ from advisor.plan.objectives import throughput
 from advisor.plan.placement import FleetGroup, FleetObjective, Problem
 from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
 from advisor.plan.values import Question
+from advisor.prediction.mix_steps import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.prediction import Level
 from advisor.prediction.surrogate import MixBatch
-from advisor.prediction.surrogate_predictor import SurrogateAnswers, SurrogatePredictor, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode, Mps, Naive
 from advisor.simulation.events import array_stretches

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from advisor.hardware.partition import partition_of
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
+from advisor.prediction.mix_steps import Predicts, SurrogateAnswers, Tenancy
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
-from advisor.prediction.surrogate_predictor import Predicts, SurrogateAnswers, Tenancy
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
 from advisor.simulation.events import array_stretches

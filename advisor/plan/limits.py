@@ -24,9 +24,9 @@ from advisor.plan.forecast import Mixes
 from advisor.plan.job_sets import EQUAL_GRID, worth_trying
 from advisor.plan.objectives import OBJECTIVES, Objective
 from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.prediction.mix_steps import SurrogatePredictor
 from advisor.prediction.prediction import Level
 from advisor.prediction.surrogate import LIMIT_GRID
-from advisor.prediction.surrogate_predictor import SurrogatePredictor
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
 from advisor.simulation.events import Indices, array_ends_s

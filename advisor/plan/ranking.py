@@ -36,8 +36,8 @@ from advisor.plan.rules import (
 )
 from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, Recommendation
 from advisor.prediction.cache import begun, one_thread
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval, Level
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Group, Mode, Mps, Naive, Serial, Sharing
 from advisor.sharing.groups import in_turn, kind_of, one_by_one
 from advisor.workload.job import Job

@@ -6,9 +6,9 @@ from typing import Literal
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, Level, MixPrediction
-from advisor.prediction.surrogate_predictor import Predicts
 from advisor.sharing import Sharing
 from advisor.workload.calibration import Stale
 from advisor.workload.job import Job

@@ -6,15 +6,15 @@ host work (`advisor.hardware.host_cores`) tells by how much.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import inf, log
 
 from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.kernels import measured_exponent
-from advisor.prediction.trace import at_pace, waiting_step
+from advisor.prediction.trace import measured_exponent, waiting_step
+from advisor.workload.calibration import Calibration
 from advisor.workload.kernel_trace import HostSide
-from advisor.workload.profile import Profile
+from advisor.workload.profile import Counters, LimitedRun, MpsProbe, Profile, Window
 from advisor.workload.run import Run, Tenant
 
 # Of a factor on host work: beyond it nobody would run so many jobs.
@@ -182,3 +182,89 @@ def on_like_core(profile: Profile, tenant: Tenant) -> bool:
         return False
     ratio = tenant.host_check_s / (profile.host_check_s or tenant.host_check_s)
     return 1 / _FAR < ratio < _FAR
+
+
+_RATES = ("pcie_rx_mib_s", "pcie_tx_mib_s")
+_SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("source", *_RATES))
+
+
+def at_pace(profile: Profile, stretch: float) -> Profile:
+    """`profile` with steps that are longer by `stretch` and do the same work."""
+    return replace(
+        profile,
+        windows=stretched(profile.windows, stretch),
+        counters=profile.counters and thinned(profile.counters, stretch, {}),
+        power_w=_power_w(profile, stretch),
+        mps=profile.mps and _probe(profile.mps, stretch),
+    )
+
+
+def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
+    """`windows` in which each step takes `stretch` times as long."""
+    return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
+
+
+def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
+    """`counters` over longer steps; those in `grown` count so many times as much a step."""
+    most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
+    known = {name: getattr(counters, name) for name in most}
+    thinned = {
+        name: min(most[name], value * grown.get(name, 1.0) / stretch)
+        for name, value in known.items() if value is not None
+    }  # fmt: skip
+    return replace(counters, **thinned)
+
+
+def engine_growth(profile: Profile, busier: float) -> float:
+    """How many times as long a step keeps the engine active whose kernels take `busier` times so.
+
+    Between kernels that queue up about a microsecond passes, in which the engine counts as active,
+    however long they take: 1.3 us in the median of 88 jobs of an H200 and an H100, which is 40 % of
+    the active time of those whose kernels take less than 3 us, and 3 % where they take 20 us.
+    """
+    if profile.counters is None or not profile.counters.gract or profile.busy_share is None:
+        return busier
+    kernels = min(1.0, profile.busy_share / profile.counters.gract)
+    return kernels * busier + 1 - kernels
+
+
+def _power_w(profile: Profile, stretch: float) -> float | None:
+    if profile.power_w is None or profile.idle_power_w is None:
+        return profile.power_w
+    return profile.idle_power_w + (profile.power_w - profile.idle_power_w) / stretch
+
+
+def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
+    """The whole probe stretched alike, so that what a limit costs stays the same."""
+    limited = tuple(longer(run, stretch) for run in probe.limited)
+    return replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
+
+
+def longer(run: LimitedRun, stretch: float) -> LimitedRun:
+    return replace(run, windows=stretched(run.windows, stretch))
+
+
+def profiles_on_calibrated(
+    profiles: Sequence[Profile], calibration: Calibration, busy: int
+) -> tuple[Profile, ...]:
+    """`profiles` on the host of `calibration` with `busy` cores at work.
+
+    A profile that did not record the speed of its host is unchanged.
+    """
+    return tuple(_here(profile, calibration, busy) for profile in profiles)
+
+
+def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:
+    slowdown = slowdown_of(profile, calibration, busy)
+    return profile if slowdown is None else on_host(profile, slowdown)
+
+
+def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
+    """Host time here, with `busy` cores at work, over host time where `profile` was made.
+
+    None if the profile did not record the speed of its host.
+    """
+    if not profile.host_check_s:
+        return None
+    here_s = calibration.host_check_s(busy)
+    return host_slowdown(profile.host_check_s, here_s, in_passing=calibration.in_passing)

@@ -13,9 +13,8 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.host import on_host_checked
+from advisor.prediction.host import on_host_checked, stretched
 from advisor.prediction.other_gpu import START_US
-from advisor.prediction.trace import stretched
 from advisor.workload.kernel_trace import HostSide, KernelTrace
 from advisor.workload.profile import (
     Counters,

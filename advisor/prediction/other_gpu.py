@@ -7,38 +7,18 @@ it is of the host and not of the GPU.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
-from typing import Literal, NamedTuple
+from math import log
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware.gpus import Gpu, GpuRates, check_power, known_gpus, rates_of, tensor_share
-from advisor.hardware.partition import Partition, limited_sms
+from advisor.hardware.partition import limited_sms
 from advisor.hardware.sm_limits import sm_limits
-from advisor.prediction.cache import once_a_profile
-from advisor.prediction.kernels import (
-    busy_slowdown,
-    exponent_alone,
-    measured_exponent,
-    slowdown_on,
-    slowdowns,
-)
-from advisor.prediction.prediction import Interval
-from advisor.prediction.replay import Physics
-from advisor.prediction.trace import (
-    Floats,
-    WaitingStep,
-    at_pace,
-    demand,
-    engine_growth,
-    longer,
-    replay_trace,
-    stretched,
-    thinned,
-    waiting_step,
-)
+from advisor.prediction.host import engine_growth, stretched
+from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
@@ -443,163 +423,3 @@ def _power(
     busier = (after.busy_share or 1.0) / (before.busy_share or 1.0)
     power_w = min(there_w, ratio * (idle_w + (before.power_w - idle_w) * busier))
     return power_w, before.idle_power_w and before.idle_power_w * ratio
-
-
-_OF_SMS = ("sm_active", "sm_occupancy", "tensor_active")
-_OF_BANDWIDTH = ("dram_active", "memory_utilization")
-
-
-@once_a_profile
-def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
-    """`profile` as of the job on a part of its GPU that nobody else touches; shares are of it.
-
-    Kernels slow as `advisor.prediction.kernels` says; what they lose with L2 is not modelled
-    apart from bandwidth, of which a slice has as much. `advisor.prediction.kernels` answers for
-    jobs without a trace.
-    """
-    if partition.whole:
-        return profile
-    busier = _busier(profile, partition, physics)
-    stretch = step_on(profile, partition, physics).p50 / profile.step_s
-    of_sms = dict.fromkeys(_OF_SMS, 1 / partition.sm_share)
-    of_bandwidth = dict.fromkeys(_OF_BANDWIDTH, 1 / partition.bandwidth_share)
-    grown = of_sms | of_bandwidth | {"gract": engine_growth(profile, busier)}
-    there = at_pace(profile, stretch)
-    return replace(
-        there,
-        gpu_s=profile.gpu_s and profile.gpu_s * busier,
-        counters=profile.counters and thinned(profile.counters, stretch, grown),
-        mps=there.mps and _probe_on(there.mps, profile, partition, physics),
-        trace=profile.trace and _trace_on(profile, profile.trace, partition, physics),
-        sm_exponent=measured_exponent(profile, partition.gpu),
-    )
-
-
-# By how much the log of what kernels lose on a partition is off, as a share of it, for nine jobs in
-# ten: under limits of an H200 and an H100, each predicted from a probe's other limits, and without
-# a probe. On MIG hardware, all of 14 steps of two networks were inside that others measured on an
-# A100 and that were translated from an H100.
-_DOUBT, _DOUBT_WITHOUT_PROBE = 0.1, 0.25
-# How sharply the slower of host and GPU sets the pace of a step: where both take as long, bursts of
-# kernels wait for the GPU, and the GPU waits for the host between them. Over 486 limits, each left
-# out of a probe of an H200 or an H100, logs of steps are least off with this one of 4 to 30, and
-# with 10 to 14 without any one family. 43 steps for which host and GPU take within 15 % as long
-# took 3.9 % longer than the slower of them, and 0.9 % longer than this says.
-_SHARPNESS = 12
-
-
-class _Work(NamedTuple):
-    """The kernels that the GPU runs for a step, in turn.
-
-    Attributes:
-        duration_s: On the whole GPU, shape (kernels,).
-        demand: SMs that each can use, as a share of the GPU's, shape (kernels,).
-        gaps_s: Seconds between them, together.
-        waiting: The step where the host waits for them; else None.
-        exponent: As of `exponent_alone`.
-    """
-
-    duration_s: Floats
-    demand: Floats
-    gaps_s: float
-    waiting: WaitingStep | None
-    exponent: float
-
-    def busy_s(self, profile: Profile, partition: Partition) -> float:
-        slower = slowdowns(self.demand, profile, partition, self.exponent)
-        return float((self.duration_s * slower).sum())
-
-
-def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work | None:
-    """None without a trace."""
-    played = replay_trace(profile, gpu.sms, physics.packing)
-    if played is None:
-        return None
-    exponent = exponent_alone(profile, gpu)
-    gaps_s = played.gap_s * len(played.demand)
-    return _Work(played.duration_s, played.demand, gaps_s, played.waiting, exponent)
-
-
-def _busier(profile: Profile, partition: Partition, physics: Physics) -> float:
-    """How many times as long a step keeps the GPU busy there."""
-    work = _work(profile, partition.gpu, physics)
-    if work is None:
-        return busy_slowdown(profile, partition)
-    busy_s = float(work.duration_s.sum())
-    return work.busy_s(profile, partition) / busy_s if busy_s else 1.0
-
-
-def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
-    """SMs times seconds that a step keeps busy there, over those on the whole GPU.
-
-    Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over
-    289 mixes under limits that keep jobs apart, on an H200 and an H100, SM activity so summed was
-    12 % off, and 25 % if each step took as much SM time as alone. 1 without a trace.
-    """
-    work = _work(profile, partition.gpu, physics)
-    if work is None:
-        return 1.0
-    slower = slowdowns(work.demand, profile, partition, work.exponent)
-    there = work.duration_s * slower * np.minimum(work.demand, partition.sm_share)
-    whole = float((work.duration_s * work.demand).sum())
-    return float(there.sum()) / whole if whole else 1.0
-
-
-def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
-    """Seconds of a step there: the slower of host and GPU sets the pace, but not all of it.
-
-    Where the host waits for the GPU, both do.
-    """
-    work = _work(profile, partition.gpu, physics)
-    if work is None:
-        return slowdown_on(profile, partition).scaled(profile.step_s)
-    busy_s, alone_s = work.busy_s(profile, partition), float(work.duration_s.sum())
-    doubt = _DOUBT_WITHOUT_PROBE if profile.mps is None else _DOUBT
-    end = doubt * log(busy_s / alone_s) if alone_s else 0.0
-    if (waiting := work.waiting) is not None:
-        slower = busy_s / alone_s
-        return Interval(*(waiting.changed(gpu=slower * exp(away)).seconds()
-                          for away in (-end, 0.0, end)))  # fmt: skip
-    before = (alone_s + work.gaps_s) / profile.step_s
-    there = [(busy_s * exp(away) + work.gaps_s) / profile.step_s for away in (-end, 0.0, end)]
-    return Interval(*(profile.step_s * longer_step(before, each) for each in there))
-
-
-def longer_step(before: float, there: float) -> float:
-    """How many times as long a step takes, at least 1, once its GPU work takes longer.
-
-    1 where the GPU's part stays as it was, and `there` where that is much more than a step.
-
-    Args:
-        before: Seconds of its GPU work over those of the step, alone on the whole GPU.
-        there: Seconds of its GPU work on the partition over those of the step before.
-    """
-    grown = max(before, there) ** _SHARPNESS - min(1.0, before) ** _SHARPNESS
-    return float(max(1.0, there, (1 + max(0.0, grown)) ** (1 / _SHARPNESS)))
-
-
-def _trace_on(
-    profile: Profile, trace: KernelTrace, partition: Partition, physics: Physics
-) -> KernelTrace:
-    gpu = partition.gpu
-    exponent = exponent_alone(profile, gpu)
-    slower = slowdowns(demand(trace, gpu.sms, physics.packing), profile, partition, exponent)
-    return replace(trace, duration_us=tuple((np.asarray(trace.duration_us) * slower).tolist()))
-
-
-def _probe_on(
-    probe: MpsProbe, profile: Profile, partition: Partition, physics: Physics
-) -> MpsProbe:
-    """`probe` at the same per cents of the partition: computed, as limits are without mates."""
-    whole_s = step_on(profile, partition, physics).p50
-
-    def limited(run: LimitedRun) -> LimitedRun:
-        left = partition.limited(run.limit_pct)
-        step_s = probe.unlimited.step_s * step_on(profile, left, physics).p50 / whole_s
-        return replace(longer(run, step_s / run.step_s), sms=left.sms)
-
-    return replace(
-        probe,
-        unlimited=replace(probe.unlimited, sms=partition.sms),
-        limited=tuple(map(limited, probe.limited)),
-    )

@@ -20,7 +20,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of
-from advisor.prediction.other_gpu import on_partition, sm_time
+from advisor.prediction.mig_instances import on_partition, sm_time
 from advisor.prediction.prediction import (
     Interval,
     JobPrediction,

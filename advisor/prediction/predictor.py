@@ -13,18 +13,30 @@ from advisor.hardware.gpus import Gpu, known_gpus
 from advisor.hardware.partition import whole_gpu
 from advisor.prediction import power
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.capacity import any_busy, capacity_steps, columns, seen_by_driver
+from advisor.prediction.capacity import (
+    any_busy,
+    capacity_steps,
+    columns,
+    memory_tells,
+    seen_by_driver,
+    slowdown_on,
+)
 from advisor.prediction.correction import SOLO_SPREAD
-from advisor.prediction.kernels import memory_tells, slowdown_on
+from advisor.prediction.host import on_host, profiles_on_calibrated, stretch_on
 from advisor.prediction.memory import Z95, Need, Pool, edge_for, needs, pools
-from advisor.prediction.mig_instances import (
+from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
+from advisor.prediction.mix_steps import (
+    Mix,
+    Predicts,
+    ReplayFunction,
+    SurrogatePredictor,
     alone_under_limit,
-    as_whole_gpu,
-    on_instances,
-    placed,
+    by_replay,
+    corrected,
+    surrogate_predictor,
     under_unequal_limits,
 )
-from advisor.prediction.model import Model
+from advisor.prediction.model import Model, calibrated_constants
 from advisor.prediction.power import (
     PowerAndEnergy,
     PowerLaw,
@@ -46,18 +58,18 @@ from advisor.prediction.prediction import (
     widened,
 )
 from advisor.prediction.replay import replay_mix
-from advisor.prediction.residual import Mix, ReplayFunction, by_replay, corrected
-from advisor.prediction.surrogate_predictor import SurrogatePredictor, surrogate_predictor
 from advisor.sharing import SHARED_MODES, Arrangement, Concurrent, Mps, Serial
 from advisor.sharing.groups import (
     check_count,
     instance_sets,
     one_at_a_time,
+    running_together,
     together,
     without_idle_limits,
 )
+from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
-from advisor.workload.reading import DAY_S, LEAST_STEP_S
+from advisor.workload.reading import DAY_S, LEAST_STEP_S, MOST_CORES
 
 # Standard deviation of the log of an estimated step over the measured one: of 71 workloads from an
 # H200 to an H100 and back, and of those that others timed on GPUs of four other architectures.
@@ -538,3 +550,100 @@ class Predictor:
             law = self._law(profiles, sharing)
             drawn = power_together(profiles, steps, self.gpu, power, law)
         return with_power_doubt(drawn, profiles)
+
+
+@dataclass(frozen=True, slots=True)
+class CalibratedPredictor:
+    """Predicts as `predictor` does, for the host on which `calibration` was made.
+
+    A profile that recorded the speed of its host is converted to this host, with as many cores busy
+    as jobs run at once. The slowdown of a job is relative to the job alone on this host.
+    """
+
+    predictor: Predictor
+    calibration: Calibration
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        """As `advisor.prediction.predictor.Predictor.predict`."""
+        busy = 1 if sharing.mode == "serial" else len(profiles)
+        here = profiles_on_calibrated(profiles, self.calibration, busy)
+        return self.predictor.predict(here, sharing)
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """As `advisor.prediction.predictor.Predictor.surrogate`, with all of the jobs at work."""
+        here = profiles_on_calibrated(profiles, self.calibration, len(profiles))
+        return self.predictor.surrogate(here)
+
+
+def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
+    """`predictor` with the measured host speed and GPU constants instead of the fitted ones."""
+    known = predictor.on_known_cores()
+    gpu, model = known.gpu, known.model
+    own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
+    if calibration.contexts is not None:
+        gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
+    known = replace(known, gpu=gpu, model=model.with_own(gpu, own))
+    return CalibratedPredictor(known, calibration)
+
+
+# Smaller factors on host work are within a host's own fluctuation.
+_FELT = 1.001
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCores:
+    """Predicts as `predictor` does, on a host with `cores` cores for all jobs.
+
+    Contention for the host's caches and memory bandwidth is not modelled.
+
+    Raises:
+        InvalidInput: The number of cores is below 1 or implausibly high.
+    """
+
+    predictor: Predicts
+    cores: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.cores <= MOST_CORES:
+            raise InvalidInput(f"a host has 1 to {MOST_CORES} cores, got {self.cores}")
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        """The prediction of `predictor`, slowed where jobs at once need more cores than there are.
+
+        A job's slowdown is relative to the job alone on these cores.
+        """
+        free = self.predictor.predict(profiles, sharing)
+        alone = [stretch_on([each], [each.step_s], self.cores) for each in profiles]
+        shared = self._stretches(profiles, free, sharing)
+        if max(*alone, *shared) < _FELT:
+            return free
+        slower = [on_host(each, by) for each, by in zip(profiles, shared, strict=True)]
+        found = self.predictor.predict(slower, sharing)
+        against = [on_host(each, by) for each, by in zip(profiles, alone, strict=True)]
+        jobs = tuple(map(_against, found.jobs, slower, against))
+        return replace(
+            found,
+            jobs=jobs,
+            weighted_speedup=1.0 if sharing.mode == "serial" else sum(1 / j.slowdown for j in jobs),
+            host_stretch=max(shared),
+        )
+
+    def _stretches(
+        self, profiles: Sequence[Profile], free: MixPrediction, sharing: Arrangement
+    ) -> list[float]:
+        """Factor by which the host work of each job gets longer."""
+        found = [1.0] * len(profiles)
+        for run in running_together(sharing, len(profiles)):
+            steps_s = [free.jobs[at].step_s.p50 for at in run]
+            stretch = stretch_on([profiles[at] for at in run], steps_s, self.cores)
+            for at in run:
+                found[at] = stretch
+        return found
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """Surrogate for enough cores; what it finds is predicted again for the cores there are."""
+        return self.predictor.surrogate(profiles)
+
+
+def _against(job: JobPrediction, shared: Profile, alone: Profile) -> JobPrediction:
+    return replace(job, slowdown=job.slowdown * shared.step_s / alone.step_s)

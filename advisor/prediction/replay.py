@@ -26,9 +26,8 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction import engine_file as replay_loops
 from advisor.prediction.engine_layout import NEVER
-from advisor.prediction.kernels import limit_exponent, sm_pace
 from advisor.prediction.prediction import all_known
-from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
+from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
 from advisor.sharing import Arrangement, Concurrent, PartitionSharing
 from advisor.sharing.groups import together
 from advisor.workload.catalogue import how_to_measure

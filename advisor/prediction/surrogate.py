@@ -17,9 +17,8 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_mix, one_thread
 from advisor.prediction.features import counter
-from advisor.prediction.kernels import limit_exponent, sm_pace
 from advisor.prediction.replay import Physics
-from advisor.prediction.trace import Floats, ReplayTrace, replay_trace
+from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 from advisor.workload.reading import MOST_LOG, check_scaled

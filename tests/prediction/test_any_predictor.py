@@ -13,9 +13,8 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.own_runs import PacedPredictor
 from advisor.plan.candidates import CappedPredictor
-from advisor.prediction.calibrated import SharedCores, calibrated_predictor
 from advisor.prediction.model import OwnPace, OwnStep, load_model
-from advisor.prediction.predictor import Predictor
+from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.prediction.replay import recorded
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import load_profiles, model_path

@@ -14,11 +14,16 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.learn.fit import fit_utilisation
 from advisor.learn.observations import shared_runs
-from advisor.prediction.capacity import capacity_steps, columns, seen_by_driver
+from advisor.prediction.capacity import (
+    busy_slowdown,
+    capacity_steps,
+    columns,
+    seen_by_driver,
+    slowdown_on,
+)
 from advisor.prediction.correction import widened
-from advisor.prediction.kernels import busy_slowdown, slowdown_on
+from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
-from advisor.prediction.other_gpu import on_partition
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.minimal_profile import MinimalProfile

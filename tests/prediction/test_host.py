@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.observations import shared_runs
-from advisor.prediction.calibrated import SharedCores, calibrated_predictor
-from advisor.prediction.host import core_seconds, on_host, on_like_core, stretch_on
-from advisor.prediction.predictor import Predictor
-from advisor.prediction.trace import at_pace
+from advisor.prediction.host import at_pace, core_seconds, on_host, on_like_core, stretch_on
+from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
 from advisor.workload.kernel_trace import HostSide
 from tests import shelf, synthetic

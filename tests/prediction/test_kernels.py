@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu, rates_of
 from advisor.hardware.partition import partition_of, whole_gpu
-from advisor.prediction.kernels import measured_exponent, slowdowns, sm_pace
-from advisor.prediction.other_gpu import RatedGpu, longer_step, scaled_us
-from advisor.prediction.trace import replay_trace
+from advisor.prediction.mig_instances import longer_step
+from advisor.prediction.other_gpu import RatedGpu, scaled_us
+from advisor.prediction.trace import measured_exponent, replay_trace, slowdowns, sm_pace
 from advisor.workload.catalogue import workload
 from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import Window

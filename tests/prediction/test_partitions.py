@@ -14,9 +14,8 @@ from advisor.errors import NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import partition_of, whole_gpu
 from advisor.prediction.memory import pools
-from advisor.prediction.mig_instances import placed
+from advisor.prediction.mig_instances import on_partition, placed, step_on
 from advisor.prediction.model import load_model
-from advisor.prediction.other_gpu import on_partition, step_on
 from advisor.prediction.prediction import LEVELS
 from advisor.prediction.predictor import Predictor, step_intervals
 from advisor.sharing import parse_sharing

@@ -10,13 +10,13 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
+from advisor.prediction.host import at_pace
 from advisor.prediction.model import load_model
 from advisor.prediction.replay import Effort, TimeSlicing, replay_mps, replay_naive
 from advisor.prediction.trace import (
     QUEUED_GAP_S,
     ReplayTrace,
     WaitingStep,
-    at_pace,
     demand,
     replay_trace,
     waits_for,

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
 from advisor.learn.surrogate_fit import with_surrogate
+from advisor.prediction.mix_steps import surrogate_predictor
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.predictor import step_intervals
-from advisor.prediction.surrogate_predictor import surrogate_predictor
 from advisor.sharing import Mps, Naive
 from advisor.workload.reading import MODEL_FILE
 from tests import shelf
