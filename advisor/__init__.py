@@ -1,7 +1,7 @@
 """Predict how training jobs will share a GPU.
 
-What is exported here is imported when it is first used, so that measuring, which imports this
-package too, needs none of what advice needs.
+Names exported here are imported when they are first used, so that measuring, which imports this
+package too, needs none of the modules of advice.
 """
 
 import sys
@@ -9,15 +9,14 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-# As in `typing`, which takes longer to import than all this: until `advisor.__main__` runs, an
-# interrupt ends in a traceback.
+# `typing` has the same, but takes longer to import than all this: until `advisor.__main__` runs,
+# an interrupt ends in a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from advisor.api import Advisor
+    from advisor.api import Advisor, predict, recommend
     from advisor.errors import AdvisorError
     from advisor.plan.values import Forecast, Plan, Recommendation
     from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-    from advisor.shortcuts import predict, recommend
     from advisor.workload.job import Job, read_jobs
     from advisor.workload.minimal_profile import MinimalProfile
     from advisor.workload.profile import Profile
@@ -55,18 +54,14 @@ _HOME = {
     "Profile": "advisor.workload.profile",
     "Recommendation": "advisor.plan.values",
     "load_profile": "advisor.workload.store",
-    "predict": "advisor.shortcuts",
+    "predict": "advisor.api",
     "read_jobs": "advisor.workload.job",
-    "recommend": "advisor.shortcuts",
+    "recommend": "advisor.api",
 }
 
 
 def step() -> None:
-    """Say that a training step has ended, where no optimizer of torch does; else do nothing.
-
-    For a script that `advisor profile -- python train.py` or `advisor validate` starts, whose steps
-    would not be found.
-    """
+    """Count a training step that ended without a torch optimizer; outside `advisor` do nothing."""
     hook = sys.modules.get("advisor.measure.hook")
     if hook is not None:
         hook.step_ended()

@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 
-# As a shell has it for a command that Ctrl-C ended.
+# A shell gives this code to a command that Ctrl-C ended.
 _INTERRUPTED = 128 + signal.SIGINT
 
 # Objects from one search for garbage in cycles to the next. A process that answers once makes

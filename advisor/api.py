@@ -2,24 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from advisor.arguments import (
-    JobLike,
-    JobsLike,
-    check_fleet,
-    check_ranking,
-    listed,
-    number_meant,
-    of_kind,
-    sharing_meant,
-)
 from advisor.errors import InvalidInput
+from advisor.hardware import DEFAULT_GPU
+from advisor.hardware.gpus import gpu_meant
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast, Recommendation
 from advisor.sharing import Sharing
-from advisor.sources import Sources
+from advisor.sources import (
+    JobLike,
+    JobsLike,
+    Sources,
+    check_level,
+    check_number,
+    listed,
+    of_kind,
+    read_sharing,
+)
 from advisor.workload.job import Job
 
 if TYPE_CHECKING:
@@ -50,12 +51,12 @@ class Advisor(Sources):
         conditions: Conditions = UNCONDITIONAL,
         level: "Level" = "p50",
     ) -> Recommendation:
-        """The ways in which `jobs` can share the GPU, best first.
+        """Rank the ways in which `jobs` can share the GPU, best first.
 
         Args:
             jobs: As `JobsLike` says.
             objective: What the best plan is best at.
-            conditions: What machine and user allow in addition to what the jobs say.
+            conditions: Limits of machine and user in addition to those of the jobs.
             level: Which point of a cost's interval plans are ranked by: ``"p50"``, the median, or
                 ``"p95"``, the upper end.
 
@@ -67,13 +68,10 @@ class Advisor(Sources):
         from advisor.launch.commands import with_commands
         from advisor.plan.reasons import variants_of
 
-        found = self.jobs(jobs)
-        advised = self._ranked(found, objective, conditions, level)
-        variants, refused = variants_of(found, self.card.key, self.profiles)
-        return replace(
-            with_commands(advised), standing=self.standing(found), variants=variants,
-            refused_variants=refused,
-        )  # fmt: skip
+        members = self.jobs(jobs)
+        advised = with_commands(self._ranked(members, objective, conditions, level, rough=False))
+        variants, refused = variants_of(members, self.card.key, self.profiles)
+        return replace(advised, variants=variants, refused_variants=refused)
 
     def recommend_roughly(
         self,
@@ -83,14 +81,12 @@ class Advisor(Sources):
         conditions: Conditions = UNCONDITIONAL,
         level: "Level" = "p50",
     ) -> Recommendation:
-        """As `recommend`, from a search that stops early, as of `Question.rough`.
+        """Rank as `recommend` does, by a search that stops early, as of `Question.rough`.
 
         To look at while the whole search goes on, which needs the same predictions: without
         commands and variants.
         """
-        found = self.jobs(jobs)
-        advised = self._ranked(found, objective, conditions, level, rough=True)
-        return replace(advised, standing=self.standing(found))
+        return self._ranked(self.jobs(jobs), objective, conditions, level, rough=True)
 
     def _ranked(
         self,
@@ -99,18 +95,19 @@ class Advisor(Sources):
         conditions: Conditions,
         level: "Level",
         *,
-        rough: bool = False,
+        rough: bool,
     ) -> Recommendation:
         from advisor.plan.ranking import ranked
 
         check_objective(objective)
-        check_ranking(conditions, level)
+        _check_ranking(conditions, level)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-        return ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
+        answer = ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
+        return replace(answer, standing=self.standing(jobs))
 
     def recommend_fleet(self, jobs: JobsLike, terms: "FleetTerms") -> "FleetPlan":
-        """The best plan that is found in time for many jobs, or for several equal GPUs.
+        """Return the best plan found in time for many jobs, or for several equal GPUs.
 
         Raises:
             InvalidInput: A job is wrong, or protected.
@@ -120,20 +117,20 @@ class Advisor(Sources):
         from advisor.plan.objectives import FleetTerms
 
         of_kind("terms", terms, FleetTerms, "advisor.plan.objectives.FleetTerms(gpus=2)")
-        asked = self.jobs(jobs, terms.gpus)
-        found = plan_fleet(asked, self.card, self.predictor, terms)
-        return replace(found, standing=self.standing(asked))
+        members = self.jobs(jobs, terms.gpus)
+        plan = plan_fleet(members, self.card, self.predictor, terms)
+        return replace(plan, standing=self.standing(members))
 
     def recommend_copies(
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50"
     ) -> "Copies":
-        """How many copies of `job` fit on the GPU, and how many pay; see `copies_that_pay`."""
+        """Count the copies of `job` that fit, and those worthwhile; see `copies_that_pay`."""
         from advisor.plan.copies import copies_that_pay
 
-        check_ranking(conditions, level)
-        asked = self.one_job(job)
-        found = copies_that_pay(asked, self.card, self.predictor, conditions, level)
-        return replace(found, standing=self.standing([asked]))
+        _check_ranking(conditions, level)
+        one = self.one_job(job)
+        copies = copies_that_pay(one, self.card, self.predictor, conditions, level)
+        return replace(copies, standing=self.standing([one]))
 
     def trials(
         self,
@@ -145,7 +142,7 @@ class Advisor(Sources):
         conditions: Conditions = UNCONDITIONAL,
         level: "Level" = "p50",
     ) -> "Trials":
-        """How many trials of a hyper-parameter search to run at once; see `trials_that_pay`.
+        """Count the trials of a hyper-parameter search to run at once; see `trials_that_pay`.
 
         Raises:
             InvalidInput: A number is wrong, or the length of a trial is not known.
@@ -154,7 +151,7 @@ class Advisor(Sources):
         from advisor.plan.copies import trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
-            number_meant(what, number)
+            check_number(what, number)
         copies = self.recommend_copies(job, conditions, level)
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
@@ -175,22 +172,22 @@ class Advisor(Sources):
 
         profiles = self.at_measured_batches(names)
         slices = listed("on", on, "slices")
-        found = slices_for_job(profiles, self.card, self.predictor, slices)
-        return replace(found, standing=self.standing([Job(each) for each in profiles]))
+        largest = slices_for_job(profiles, self.card, self.predictor, slices)
+        return replace(largest, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
         self, running: "Running", offered: JobsLike, limits: "AdmissionLimits"
     ) -> "Additions":
-        """Which of the jobs `offered` may join the running ones; see `additions`."""
+        """Return the jobs among `offered` that may join the running ones; see `additions`."""
         from advisor.plan.admission import Running, additions
 
         of_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
-        asked = self.jobs(offered)
-        found = additions(running, asked, self.card, self.predictor, limits)
-        return replace(found, standing=self.standing([*running.jobs, *asked]))
+        waiting = self.jobs(offered)
+        answer = additions(running, waiting, self.card, self.predictor, limits)
+        return replace(answer, standing=self.standing([*running.jobs, *waiting]))
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
-        """Forecast for `jobs` under one `sharing`; jobs and errors as for `recommend`.
+        """Forecast `jobs` under one `sharing`; jobs and errors as for `recommend`.
 
         A mix that does not fit is forecast too: its `oom_probability` is near 1.
         """
@@ -202,7 +199,7 @@ class Advisor(Sources):
         jobs: JobsLike,
         objective: ObjectiveName = "makespan",
     ) -> "Comparison":
-        """What changes for `jobs` from the first of `plans` to the second, and why.
+        """Compare the first of `plans` with the second for `jobs`: what changes, and why.
 
         Args:
             plans: Ways of sharing as `predict` takes them, or plans read from files. The power cap
@@ -221,17 +218,17 @@ class Advisor(Sources):
 
         def forecast(plan: "str | Sharing | SavedPlan", cap_w: float | None) -> Forecast:
             if isinstance(plan, SavedPlan):
-                return self._forecast(asked, plan.sharing, plan.power_cap_w or cap_w)
-            return self._forecast(asked, plan, cap_w)
+                return self._forecast(members, plan.sharing, plan.power_cap_w or cap_w)
+            return self._forecast(members, plan, cap_w)
 
         check_objective(objective)
         if len(pair := listed("plans", plans, "two ways to share")) != 2:
             raise InvalidInput(f"two plans are compared, as ('naive', 'mps'); got {len(pair)}")
-        (first, second), asked = pair, self.jobs(jobs)
+        (first, second), members = pair, self.jobs(jobs)
         first_cap_w = None if first == second else self.power_cap_w
-        found = forecast(first, first_cap_w), forecast(second, self.power_cap_w)
-        serial = self._forecast(asked, best_turns(asked, objective), None)
-        return compare(asked, self.card, found, objective, serial)
+        forecasts = forecast(first, first_cap_w), forecast(second, self.power_cap_w)
+        serial = self._forecast(members, best_turns(members, objective), None)
+        return compare(members, self.card, forecasts, objective, serial)
 
     def simulate(
         self,
@@ -243,8 +240,7 @@ class Advisor(Sources):
     ) -> "OverTime":
         """Simulate `arrivals` on the GPUs of `fleet`, each shared by `sharing`.
 
-        What `sharing` says of job 1 applies to whichever job is in the first place of a GPU, and so
-        on.
+        The first job of `sharing` is the one in the first place of a GPU, and so on.
 
         Args:
             arrivals: At least one, of jobs that were measured on these GPUs.
@@ -258,16 +254,19 @@ class Advisor(Sources):
             NothingFits: A job fits on no GPU, or the GPU does not offer these instances.
         """
         from advisor.plan.forecast import over_time
+        from advisor.simulation.simulate import Fleet
 
-        check_fleet(fleet, self.card.key)
-        number_meant("at_once", at_once)
+        of_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
+        if gpu_meant(fleet.gpu).key != self.card.key:
+            raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
+        check_number("at_once", at_once)
         arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
-        found = over_time(arrivals, sharing_meant(sharing), self.predictor, fleet, at_once)
+        answer = over_time(arrivals, read_sharing(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
-        return replace(found, standing=self.standing(distinct))
+        return replace(answer, standing=self.standing(distinct))
 
-    def first_kernels(self, found: "Simulation") -> "tuple[ReplayedKernel, ...]":
-        """The kernels that the first jobs of a simulation run, by replay.
+    def first_kernels(self, simulation: "Simulation") -> "tuple[ReplayedKernel, ...]":
+        """Replay the kernels that the first jobs of a simulation run.
 
         Raises:
             InvalidInput: The jobs share neither by time slices nor by MPS, or a profile has no
@@ -275,11 +274,37 @@ class Advisor(Sources):
         """
         from advisor.prediction.replay import recorded
 
-        return recorded(*found.first_mix, self.card, self.model.of(self.card).physics)
+        return recorded(*simulation.first_mix, self.card, self.model.of(self.card).physics)
 
     def _forecast(self, jobs: JobsLike, sharing: str | Sharing, cap_w: float | None) -> Forecast:
         from advisor.plan.forecast import Mixes, forecast
 
         predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
-        found = forecast(Mixes(asked := self.jobs(jobs), predictor), sharing_meant(sharing))
-        return replace(found, standing=self.standing(asked))
+        members = self.jobs(jobs)
+        answer = forecast(Mixes(members, predictor), read_sharing(sharing))
+        return replace(answer, standing=self.standing(members))
+
+
+def _check_ranking(conditions: object, level: object) -> None:
+    of_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
+    check_level(level)
+
+
+def recommend(
+    jobs: JobsLike,
+    gpu: str = DEFAULT_GPU,
+    objective: ObjectiveName = "makespan",
+    *,
+    conditions: Conditions = UNCONDITIONAL,
+    level: "Level" = "p50",
+    **sources: Any,
+) -> Recommendation:
+    """Answer one question; an `Advisor` that is kept answers further ones sooner."""
+    return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
+
+
+def predict(
+    jobs: JobsLike, sharing: str | Sharing, gpu: str = DEFAULT_GPU, **sources: Any
+) -> Forecast:
+    """Forecast `jobs` under one sharing, as ``Advisor(gpu, **sources).predict(jobs, sharing)``."""
+    return Advisor(gpu, **sources).predict(jobs, sharing)

@@ -1,27 +1,21 @@
 """The data that advice is based on: profiles, the fitted model, and the machine it is for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import as_file, files
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from advisor.arguments import (
-    JobLike,
-    JobsLike,
-    jobs_meant,
-    listed,
-    number_meant,
-    of_kind,
-    path_meant,
-)
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.prediction import LEVELS
+from advisor.sharing import Sharing, parse_sharing
 from advisor.workload.calibration import Present
-from advisor.workload.job import Job
+from advisor.workload.job import Arrival, Job, job_set, parse_jobs
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.store import model_path
 
@@ -49,11 +43,11 @@ class Sources:
         calibration: File of a calibration; `NO_CALIBRATION`: none; None: the user's own of that
             GPU, if there is one.
         power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
-        host_cores: Number of host cores for all jobs together; None: that of the machine at hand,
-            if advice is for it, else as many as the jobs need.
-        present: The machine at hand, to find stale profiles; None: the machine that was calibrated.
-        check_host: Measures the speed of the host at hand if it was not calibrated; None: advice is
-            not for it, and profiles stay as on the hosts on which they were measured.
+        host_cores: Number of host cores for all jobs together; None: that of this machine, if
+            advice is for it, else as many as the jobs need.
+        present: This machine, to find stale profiles; None: the machine that was calibrated.
+        check_host: Measures the speed of this host if it was not calibrated; None: advice is not
+            for it, and profiles stay as on the hosts on which they were measured.
 
     Raises:
         InvalidInput: There is no such GPU, the name may mean several, or a number or path is none.
@@ -72,10 +66,14 @@ class Sources:
     def __post_init__(self) -> None:
         of_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
         gpu_meant(self.gpu)
-        number_meant("power_cap_w", self.power_cap_w)
-        number_meant("host_cores", self.host_cores, counts=True)
+        check_number("power_cap_w", self.power_cap_w)
+        check_number("host_cores", self.host_cores, counts=True)
         for name in ("profiles", "models", "calibration"):
-            object.__setattr__(self, name, path_meant(name, getattr(self, name)))
+            path = getattr(self, name)
+            if isinstance(path, str):
+                object.__setattr__(self, name, Path(path))
+            elif path is not None and not isinstance(path, Path):
+                raise InvalidInput(f"{name} is a path, e.g. 'mine'; got {_shown(path)}")
 
     @property
     def card(self) -> Gpu:
@@ -112,11 +110,11 @@ class Sources:
         """
         from advisor.prediction.find_profile import profile_finder
 
-        found = profile_finder(self.card, self.profiles, self.calibration)
+        finder = profile_finder(self.card, self.profiles, self.calibration)
 
         def find(name: str) -> Profile:
             of_kind("a profile", name, str, "its name")
-            return found(name)
+            return finder(name)
 
         return find
 
@@ -141,7 +139,7 @@ class Sources:
         return self.predictor_under(self.power_cap_w)
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
-        """As `predictor`, under another power cap; None: the GPU's own limit."""
+        """Return `predictor` under another power cap; None: the GPU's own limit."""
         from advisor.plan.candidates import CappedPredictor
         from advisor.plan.forecast import MixCache
 
@@ -151,46 +149,46 @@ class Sources:
 
     @cached_property
     def _uncapped(self) -> Predicts:
-        """As `predictor`, under the GPU's own limit; predictions under caps are derived from it."""
+        """`predictor` under the GPU's own limit; predictions under caps are derived from it."""
         from advisor.learn.own_runs import PacedPredictor
         from advisor.plan.forecast import MixCache
         from advisor.prediction.predictor import SharedCores
 
-        here = self.machine.predictor(self.uncalibrated)
-        at_hand = None if self.present is None else self.present.host_cores
-        cores = self.host_cores or at_hand
-        shared = here if cores is None else SharedCores(here, cores)
-        return MixCache(PacedPredictor(shared, self.own_paces) if self.own_paces else shared)
+        predictor = self.machine.predictor(self.uncalibrated)
+        present_cores = None if self.present is None else self.present.host_cores
+        if (cores := self.host_cores or present_cores) is not None:
+            predictor = SharedCores(predictor, cores)
+        return MixCache(PacedPredictor(predictor, self.own_paces) if self.own_paces else predictor)
 
     @property
     def own_paces(self) -> "Mapping[str, OwnPace]":
-        """What the user's own runs on this GPU say of the pace of jobs, by name."""
+        """Paces of jobs, by name, that the user's own runs on this GPU showed."""
         return self.model.own_paces.get(self.card.key, {})
 
     def standing(self, jobs: Sequence[Job]) -> "Standing":
-        """What advice for `jobs` is based on."""
+        """Return the evidence that advice for `jobs` is based on."""
         from advisor.prediction.model import pace_of
 
         profiles = {job.name: job.profile for job in jobs}
-        known = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
-        paced = tuple((name, found) for name, found in known if found is not None)
+        paces = [(name, pace_of(each, self.own_paces)) for name, each in profiles.items()]
+        paced = tuple((name, pace) for name, pace in paces if pace is not None)
         return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
-        """The same sources under another power cap; both share what was read and predicted.
+        """Return the same sources under another power cap; both share what was read and predicted.
 
         Raises:
             InvalidInput: A file is malformed.
         """
-        found = replace(self, power_cap_w=cap_w)
+        capped = replace(self, power_cap_w=cap_w)
         shared = ("model", "machine", "find_profile", "_uncapped")
-        vars(found).update({name: getattr(self, name) for name in shared})
-        return found
+        vars(capped).update({name: getattr(self, name) for name in shared})
+        return capped
 
     def chosen_jobs(
         self, names: Sequence[str] | None = None, file: Path | None = None, gpus: int = 1
     ) -> tuple[Job, ...]:
-        """The jobs with these names, or in a file; without either, the bundled ones.
+        """Return the jobs with these names, or in a file; without either, the bundled ones.
 
         Args:
             names: ``"NAME[:COPIES][@EPOCHS]"``; NAME may be a profile file's path.
@@ -212,27 +210,26 @@ class Sources:
             return read_jobs(path, self.find_profile)
 
     def running(self, names: Sequence[str], sharing: str) -> "Running":
-        """The running jobs called `names`, which share the GPU by `sharing`.
+        """Return the running jobs called `names`, which share the GPU by `sharing`.
 
         Raises:
             InvalidInput: A name is wrong, none is given, or these jobs cannot share like this.
         """
         from advisor.plan.admission import Running
-        from advisor.sharing import parse_sharing
 
-        return Running(jobs=self._named(names), sharing=parse_sharing(sharing))
+        return Running(jobs=self.jobs(names) if names else (), sharing=parse_sharing(sharing))
 
     def running_now(
         self, names: Sequence[str], live: "LiveGpu"
     ) -> "tuple[Running | None, tuple[str, ...]]":
-        """The running jobs called `names`, which share a GPU as its driver says.
+        """Return the running jobs called `names`, which share a GPU as its driver reports.
 
         Args:
             names: A job for each process that runs there.
             live: The GPU as it is now.
 
         Returns:
-            None where nothing runs; and of each file that holds no profile the reason.
+            None where nothing runs; and for each file that holds no profile the reason.
 
         Raises:
             InvalidInput: The GPU is of another model, or the names do not match what runs there.
@@ -240,42 +237,132 @@ class Sources:
         from advisor.plan.admission import held_alone_mib, running_now
         from advisor.workload.store import sound_profiles
 
-        key, named = self.card.key, self._named(names)
+        key, jobs = self.card.key, self.jobs(names) if names else ()
         if live.catalogue_key != key:
             raise InvalidInput(
                 f"GPU {live.index} here is {with_article(live.product)}, and the profiles are of "
                 f"{key}. Say --gpu {live.catalogue_key or 'KEY'}, or another --device."
             )
-        known, refused = sound_profiles(key, self.profiles)
-        return running_now(live, named, held_alone_mib(known.values())), refused
+        profiles, refused = sound_profiles(key, self.profiles)
+        return running_now(live, jobs, held_alone_mib(profiles.values())), refused
 
-    def _named(self, names: Sequence[str]) -> tuple[Job, ...]:
-        return self.jobs(names) if names else ()
-
-    def at_measured_batches(self, asked: str | Sequence[str]) -> tuple[Profile, ...]:
-        """Profiles of one job at each batch size measured; errors as of `find_profile`.
+    def at_measured_batches(self, names: str | Sequence[str]) -> tuple[Profile, ...]:
+        """Return profiles of one job at each batch size measured; errors as of `find_profile`.
 
         Args:
-            asked: The job's name, with or without a batch size; or names or files of its profiles.
+            names: The job's name, with or without a batch size; or names or files of its profiles.
         """
         from advisor.prediction.find_profile import names_of_batches
 
-        names = [asked] if isinstance(asked, str) else listed("jobs", asked, "names")
+        names = [names] if isinstance(names, str) else listed("jobs", names, "names")
         if not names:
             raise InvalidInput("no job is given. Name one, with or without a batch size")
-        for each in names:
-            of_kind("a job at its batch sizes", each, str, "its name")
+        for name in names:
+            of_kind("a job at its batch sizes", name, str, "its name")
         if len(names) == 1 and not names[0].endswith(".json"):
             names = list(names_of_batches(names[0], self.card, self.profiles)) or names
-        return tuple(self.find_profile(each) for each in names)
+        return tuple(self.find_profile(name) for name in names)
 
-    def jobs(self, asked: JobsLike, gpus: int = 1) -> tuple[Job, ...]:
-        """The jobs that `asked` stands for, on so many GPUs; errors as of `jobs_meant`."""
-        return jobs_meant(asked, self.find_profile, self.card.key, gpus)
+    def jobs(self, jobs: "JobsLike", gpus: int = 1) -> tuple[Job, ...]:
+        """Return the jobs that `jobs` stand for, on `gpus` equal GPUs; a profile is one epoch.
 
-    def one_job(self, asked: JobLike) -> Job:
-        """The one job that `asked` stands for; errors as of `jobs_meant`, or it says how many."""
-        found = self.jobs([asked])
-        if len(found) > 1:
-            raise InvalidInput(f"{asked}: one job is asked about. Write it without :COPIES")
-        return found[0]
+        Raises:
+            InvalidInput: They are no list, or one is no job; a name, count or file is wrong; or a
+                profile is of another GPU.
+        """
+        load, key = cache(self.find_profile), self.card.key
+        members: list[Job] = []
+        for each in listed("jobs", jobs, "names"):
+            match each:
+                case Job():
+                    members.append(each)
+                case Profile():
+                    members.append(Job(each))
+                case str():
+                    members += parse_jobs([each], load, gpus)
+                case _:
+                    raise InvalidInput(f"a job is a name, a Profile or a Job; got {_shown(each)}")
+        if strangers := {job.profile.gpu for job in members} - {key}:
+            raise InvalidInput(
+                f"profiles of {', '.join(sorted(strangers))} cannot be used on {key}. Name the "
+                f"jobs, and they are estimated; measure them on {with_article(key)}; or ask about "
+                f"the other GPU."
+            )
+        return job_set(members, gpus)
+
+    def one_job(self, job: "JobLike") -> Job:
+        """Return the one job that `job` stands for; errors as of `jobs`, or for several copies."""
+        jobs = self.jobs([job])
+        if len(jobs) > 1:
+            raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
+        return jobs[0]
+
+
+JobLike = str | Profile | Job
+"""A job: ``"NAME[:COPIES][@EPOCHS]"``, or a profile file's path; or what these stand for."""
+
+JobsLike = Iterable[JobLike]
+
+
+def read_sharing(value: str | Sharing) -> Sharing:
+    """Return the sharing that `value` is, or is the notation of.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
+    if isinstance(value, str):
+        return parse_sharing(value)
+    of_kind("a way to share", value, Sharing, "'mps=50,50'")
+    return value
+
+
+def listed(what: str, values: Any, of: str) -> list[Any]:
+    """Return `values` as a list; messages call it `what`, and its members `of`.
+
+    Raises:
+        InvalidInput: It is no list, or a word that would be taken letter by letter.
+    """
+    if isinstance(values, str | Profile | Job | Arrival) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} are a list of {of}, as [{_shown(values)}]")
+    return list(values)
+
+
+def of_kind(what: str, value: object, kind: Any, example: str) -> None:
+    """Check that `value` is of that `kind`; messages call it `what`, and show the `example`.
+
+    Raises:
+        InvalidInput: It is of another kind.
+    """
+    if not isinstance(value, kind):
+        raise InvalidInput(f"{what} is written as {example}; got {_shown(value)}")
+
+
+def check_number(what: str, value: object, *, counts: bool = False) -> None:
+    """Check that `value` is a number or None; if it `counts`, a whole number of at least 1.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    if value is None or (isinstance(value, int) and value >= 1):
+        return
+    if counts or not isinstance(value, Real):
+        kind = "whole number of at least 1" if counts else "number"
+        raise InvalidInput(f"{what} is a {kind}; got {_shown(value)}")
+
+
+def check_level(level: object) -> None:
+    """Check that `level` is a point of an interval.
+
+    Raises:
+        InvalidInput: It is none.
+    """
+    if level not in LEVELS:
+        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {_shown(level)}")
+
+
+def _shown(value: object) -> str:
+    """Return `value` for a message: a job by its name, and nothing at length."""
+    if isinstance(value, Profile | Job):
+        return value.name
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
