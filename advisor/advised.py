@@ -264,14 +264,14 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         AdvisorError: A run failed.
         KeyboardInterrupt: It was interrupted; nothing that it started is left.
     """
-    from advisor.measure.process import INTERRUPTED, scratch_folder, supervised
+    from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 
     with scratch_folder() as folder:
         file = folder / "plans.json"
         write_whole(file, plans_text(gpu, plans))
         store.parent.mkdir(parents=True, exist_ok=True)
         words = [str(file), "--device", device, "--out", str(store)]
-        code = supervised("advisor.measure.shared_run:run_list", words)
+        code = supervise("advisor.measure.shared_run:run_list", words)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
@@ -328,10 +328,10 @@ _SOME_GPU = "UUID-OF-THE-GPU"
 
 
 def _uuid(device: str) -> str | None:
-    from advisor.measure.device import device_at_hand
+    from advisor.measure.device import find_device
 
     try:
-        return device_at_hand(device).uuid
+        return find_device(device).uuid
     except GpuUnavailable:
         return _SOME_GPU
 

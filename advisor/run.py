@@ -28,11 +28,20 @@ from advisor.hardware.host_cores import allowed_cores
 from advisor.launch.plan_file import SavedPlan
 from advisor.launch.run_script import PreparedRun, RunTerms, step_range
 from advisor.launch.shell import undo_script
-from advisor.measure.device import Device, Meter, Origin, device_at_hand, refuse_busy
-from advisor.measure.hook import hooked
-from advisor.measure.process import lock_gpu, sweep, sweep_folders, sweep_locks
+from advisor.measure.device import Device, Meter, Origin, find_device, refuse_busy
+from advisor.measure.hook import hook_variables
+from advisor.measure.process import (
+    left_in,
+    left_states,
+    lock_gpu,
+    processes_of,
+    state_home,
+    state_lines,
+    sweep,
+    sweep_folders,
+    sweep_locks,
+)
 from advisor.measure.script import blank
-from advisor.measure.state_files import left_in, left_states, processes_of, state_home, state_lines
 from advisor.measure.watched_run import Expected, RunView, WatchedRun, events_in, script_lives, tail
 from advisor.sharing.groups import restricted, running_together
 from advisor.workload.plan_document import StepRange
@@ -91,7 +100,7 @@ def rehearse(prepared: PreparedRun, terms: RunTerms) -> str:
         InvalidInput: The device here is another than the plan's, or has too few cores.
     """
     try:
-        device = device_at_hand(terms.device, on_mig=prepared.plan.on_mig)
+        device = find_device(terms.device, on_mig=prepared.plan.on_mig)
     except GpuUnavailable:  # the plan may be for another machine
         return prepared.script("cuda", terms.steps, masked=True)
     prepared.refuse_unfit(device.kind, device.key, allowed_cores(terms.cores))
@@ -107,7 +116,7 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
         AdvisorError: The folder cannot be written.
     """
     sweep()
-    device = device_at_hand(terms.device, on_mig=prepared.plan.on_mig)
+    device = find_device(terms.device, on_mig=prepared.plan.on_mig)
     prepared.refuse_unfit(device.kind, device.key, allowed_cores(terms.cores))
     script = prepared.script(device.kind, terms.steps)
     environment = prepared.secrets()
@@ -147,7 +156,7 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
 def _environment(folder: Path, terms: RunTerms, device: Device) -> dict[str, str]:
     """The caller's variables, and those by which the script and its jobs write into `folder`."""
     own = {name: value for name, value in os.environ.items() if name not in _OWN}
-    own |= hooked(folder / "hook", {"count": True}, os.environ.get("PYTHONPATH"))
+    own |= hook_variables(folder / "hook", {"count": True}, os.environ.get("PYTHONPATH"))
     return own | {
         "GPU": device.uuid or "cpu",
         "ADVISOR_RUN": str(folder),
@@ -201,7 +210,7 @@ def watch(folder: Path, terms: WatchTerms, expected: Expected | None = None) -> 
         KeyboardInterrupt: It was interrupted, and the run has ended.
     """
     about = _about(folder)
-    device = device_at_hand(about["device"], on_mig=True)
+    device = find_device(about["device"], on_mig=True)
     run = WatchedRun(folder, about["steps"], Meter(device), expected)
     interrupted = False
     while True:

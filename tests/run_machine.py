@@ -13,7 +13,7 @@ from advisor.launch.launch_plan import launch_plan
 from advisor.launch.plan_file import plan_document
 from advisor.launch.run_script import PreparedRun, RunTerms
 from advisor.measure.device import Device
-from advisor.measure.state_files import left_states, processes_of
+from advisor.measure.process import left_states, processes_of
 from advisor.run import WatchTerms
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
@@ -96,7 +96,7 @@ def put_on_path(monkeypatch, folder):
     server = machine.install(folder)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     found = Device("cuda", uuid, H200.key, "NVIDIA H200", "580")
-    monkeypatch.setattr(runner, "device_at_hand", lambda *_, **__: found)
+    monkeypatch.setattr(runner, "find_device", lambda *_, **__: found)
     monkeypatch.setattr(runner, "refuse_busy", lambda _: None)
     monkeypatch.setattr(runner, "Meter", lambda _: None)
     return machine, server

@@ -41,20 +41,20 @@ def asked_gpu(context: typer.Context, word: str) -> str:
 
 def _named(word: str) -> str:
     from advisor.hardware.gpus import gpu_meant
-    from advisor.measure.device import gpu_at_hand
+    from advisor.measure.device import first_gpu
 
     try:
         return gpu_meant(word).key
     except UnknownName:
-        gpu_at_hand()  # which keeps what the driver says of one that is not listed
+        first_gpu()  # which keeps what the driver says of one that is not listed
         return gpu_meant(word).key
 
 
 def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
     """The key of the likeliest GPU, and the reason; no reason for the default."""
-    from advisor.measure.device import gpu_at_hand
+    from advisor.measure.device import first_gpu
 
-    here = gpu_at_hand()
+    here = first_gpu()
     if here is not None:
         return here, "the GPU at hand"
     words = given.get("jobs") or given.get("names") or [given.get("job") or ""]

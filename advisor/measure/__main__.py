@@ -6,7 +6,7 @@ VERB is profile, campaign, calibrate, doctor or runs. A supervisor ends all that
 import sys
 from collections.abc import Sequence
 
-from advisor.measure.process import run_inner, supervised
+from advisor.measure.process import run_inner, supervise
 
 _VERBS = {
     "profile": "advisor.measure.profile_command:run_profile",
@@ -31,8 +31,8 @@ def main(argv: Sequence[str]) -> int:
         return 2
     own = words[: words.index("--")] if "--" in words else words  # a script's words follow
     if verb == "profile" and "--from-numbers" in own:
-        return supervised("advisor.measure.profile_command:run_from_numbers", words)
-    return supervised(_VERBS[verb], words)
+        return supervise("advisor.measure.profile_command:run_from_numbers", words)
+    return supervise(_VERBS[verb], words)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from advisor.measure.device import (
     Origin,
     claimed,
     command_line,
-    device_at_hand,
+    find_device,
     host_cpu,
+    memory_record,
     power_readings_w,
     refuse_other,
 )
@@ -33,8 +34,8 @@ from advisor.measure.gpu_side import (
     switching,
 )
 from advisor.measure.mps import MpsSession, mps_session_on
-from advisor.measure.process import INTERRUPTED, say, scratch_folder, supervised
-from advisor.measure.tenants import memory_record, tenants_on, warm_up
+from advisor.measure.process import INTERRUPTED, say, scratch_folder, supervise
+from advisor.measure.tenants import tenants_on, warm_up
 from advisor.measure.worker import TenantHandle, TenantSetup, installed_version
 from advisor.sharing import Concurrent, Mps, Naive
 from advisor.workload.calibration import (
@@ -127,7 +128,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
         AdvisorError: A process that was started died.
     """
     asked = _parser().parse_args(argv)
-    device = device_at_hand(asked.device)
+    device = find_device(asked.device)
     refuse_other(device, asked.gpu)
     cores = allowed_cores(asked.cores)
     if device.kind == "cuda" and len(cores) < 2:
@@ -302,7 +303,7 @@ def host_now(gpu: str) -> Calibration:
         raise AdvisorError("torch is not installed, and the check is half dispatch into it")
     with scratch_folder() as folder:
         file = folder / "checks.json"
-        code = supervised("advisor.measure.calibrate:run_host_check", [str(file)])
+        code = supervise("advisor.measure.calibrate:run_host_check", [str(file)])
         if code == INTERRUPTED:
             raise KeyboardInterrupt
         if code:
@@ -327,7 +328,7 @@ def run_host_check(argv: Sequence[str]) -> int:
     try:
         with scratch_folder() as folder:
             leave_to_tenants([taken], ours)
-            warm_up(folder, "torch_server")
+            warm_up(folder, torch_only=True)
             with tenants_on([TenantSetup("cpu", (core,), {}) for core in taken], folder) as tenants:
                 checks = host_checks(tenants, _LONGEST_S)
     except AdvisorError as error:

@@ -25,7 +25,7 @@ from advisor.measure.campaign_runner import (
     stop_all,
     task_name,
 )
-from advisor.measure.device import command_line, device_at_hand, devices_in
+from advisor.measure.device import command_line, devices_in, find_device
 from advisor.measure.draw import Campaign, counts, drawn_plans, idle_twin, read_campaign, write_list
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
@@ -402,7 +402,7 @@ def _runners(
 
 
 def _refuse_other(device: str, key: str) -> None:
-    found = device_at_hand(device)
+    found = find_device(device)
     if found.key != key:
         raise InvalidInput(
             f"the plan is for {key}, and device {device} is {found.key} ({found.name}). Choose "

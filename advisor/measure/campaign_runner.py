@@ -22,9 +22,9 @@ from time import monotonic
 from typing import Any, Protocol
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
-from advisor.measure.device import Origin, device_at_hand
+from advisor.measure.device import Origin, find_device
 from advisor.measure.draw import idle_twin
-from advisor.measure.process import INTERRUPTED, say, started_inner, sweep
+from advisor.measure.process import INTERRUPTED, say, start_inner, sweep
 from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import Measurable
@@ -78,7 +78,7 @@ def serve(argv: Sequence[str]) -> int:
 
 
 def _serve(connection: Connection, settings: RunnerSettings) -> None:
-    device = device_at_hand(settings.device)
+    device = find_device(settings.device)
     os.sched_setaffinity(0, settings.cores)
     with bench_on(device, settings.cores, settings.timing, settings.command) as bench:
         alone = _alone_on(bench, settings)
@@ -169,7 +169,7 @@ class LocalRunner:
     def begun(self) -> Answer:
         """Start the process; its first answer."""
         ours, its = Pipe()
-        self._process, self._lifeline = started_inner(
+        self._process, self._lifeline = start_inner(
             "advisor.measure.campaign_runner:serve", [str(its.fileno())], keep=[its.fileno()]
         )
         its.close()  # or its death would not close the pipe

@@ -1,4 +1,4 @@
-"""The device that a run asked for: which it is, that no other process uses it, and its meters."""
+"""The device of a run: its model, its lock, its meters, and the provenance of what it measures."""
 
 import ast
 import platform
@@ -19,7 +19,7 @@ from advisor.hardware.gpus import gpu_meant
 from advisor.hardware.mps import mps_processes
 from advisor.measure.process import gpu_lock, wait_until
 from advisor.workload.calibration import Present
-from advisor.workload.profile import Provenance
+from advisor.workload.profile import Memory, Provenance
 from advisor.workload.spec import Script
 
 _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
@@ -44,34 +44,34 @@ class Device:
     driver: str | None
 
 
-def device_at_hand(asked: str, *, on_mig: bool = False) -> Device:
-    """The device that `asked` names: ``"cpu"``, an index or a UUID.
+def find_device(name: str, *, on_mig: bool = False) -> Device:
+    """Return the device that a user calls `name`: ``"cpu"``, an index or a UUID.
 
     Args:
-        asked: As a user writes it.
+        name: The word of the user.
         on_mig: Whether it is to be cut into MIG instances.
 
     Raises:
         GpuUnavailable: There is no such GPU, or it is in MIG mode and is not to be.
         InvalidInput: The catalogue does not list it, and its driver does not describe it.
     """
-    if asked == "cpu":
+    if name == "cpu":
         return Device("cpu", None, "cpu", host_cpu(), None)
     from advisor.hardware.live_gpu import live_gpu
 
-    found = live_gpu(asked)
-    if found.mig_enabled and not on_mig:
+    live = live_gpu(name)
+    if live.mig_enabled and not on_mig:
         raise GpuUnavailable(
-            f"GPU {asked} is in MIG mode, in which jobs do not share it as measured here. Switch "
+            f"GPU {name} is in MIG mode, in which jobs do not share it as measured here. Switch "
             f"MIG off (nvidia-smi -mig 0), or use another --device."
         )
-    if found.catalogue_key is None:
+    if live.catalogue_key is None:
         raise InvalidInput(
-            f"GPU {asked} is {with_article(found.product)}, which the catalogue lacks, and its "
-            f"driver does not say what is needed of it. Update the driver; GPUs older than Volta "
-            f"cannot be answered for."
+            f"GPU {name} is {with_article(live.product)}, which the catalogue lacks, and its "
+            f"driver does not report enough of it. Update the driver; GPUs older than Volta are "
+            f"not supported."
         )
-    return Device("cuda", found.uuid, found.catalogue_key, found.product, found.driver)
+    return Device("cuda", live.uuid, live.catalogue_key, live.product, live.driver)
 
 
 def devices_in(text: str) -> tuple[str, ...]:
@@ -80,7 +80,12 @@ def devices_in(text: str) -> tuple[str, ...]:
     Raises:
         InvalidInput: `text` is not a list of devices, or names a GPU twice.
     """
-    devices = tuple(each for part in text.split(",") for each in _device_range(part.strip()))
+    devices: list[str] = []
+    for part in map(str.strip, text.split(",")):
+        if match := _DEVICES.fullmatch(part):
+            devices += map(str, range(int(match[1]), int(match[2]) + 1))
+        else:
+            devices.append(part)
     if "" in devices or not devices:
         raise InvalidInput(f"--devices {text!r}: write devices as 0-7, 0,2 or cpu")
     if "cpu" in devices:
@@ -88,17 +93,11 @@ def devices_in(text: str) -> tuple[str, ...]:
             raise InvalidInput(f"--devices {text}: either GPUs or cpu, not both")
     elif len(set(devices)) < len(devices):
         raise InvalidInput(f"--devices {text}: a GPU is listed twice")
-    return devices
-
-
-def _device_range(part: str) -> tuple[str, ...]:
-    if match := _DEVICES.fullmatch(part):
-        return tuple(map(str, range(int(match[1]), int(match[2]) + 1)))
-    return (part,)
+    return tuple(devices)
 
 
 def refuse_other(device: Device, key: str | None) -> None:
-    """Check that `device` is of the GPU model `key`, if one was asked for.
+    """Check that `device` is of the GPU model `key`, unless that is None.
 
     Raises:
         InvalidInput: It is another model, or there is no such model.
@@ -135,20 +134,28 @@ def claimed(device: Device, command: str) -> Iterator[None]:
 
 
 def refuse_busy(uuid: str) -> None:
-    """Check that nobody uses the GPU `uuid`, and no MPS daemon may serve it.
+    """Check that no process uses the GPU `uuid`, and no MPS daemon may serve it.
 
     Raises:
-        GpuUnavailable: Somebody does; the message says whose it is.
+        GpuUnavailable: One does; the message names it.
     """
+    from advisor.hardware.live_gpu import live_gpu
+
     refuse_strangers(uuid)
-    _refuse_users(uuid)
+    # A run that has just ended may still be leaving.
+    if not wait_until(lambda: not live_gpu(uuid).processes, 5):
+        pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
+        raise GpuUnavailable(
+            f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
+            f"for it, or use another --device."
+        )
 
 
 def refuse_strangers(uuid: str) -> None:
     """Check that no MPS daemon or server runs that may serve the GPU `uuid`.
 
     Raises:
-        GpuUnavailable: One does; the message says whose it is and how to end it.
+        GpuUnavailable: One does; the message names its owner and how to end it.
     """
     for stranger in mps_processes():
         if stranger.serves(uuid):
@@ -159,29 +166,17 @@ def refuse_strangers(uuid: str) -> None:
             )
 
 
-def _refuse_users(uuid: str) -> None:
-    from advisor.hardware.live_gpu import live_gpu
-
-    # A run that has just ended may still be leaving.
-    if not wait_until(lambda: not live_gpu(uuid).processes, 5):
-        pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
-        raise GpuUnavailable(
-            f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
-            f"for it, or use another --device."
-        )
-
-
 def power_readings_w(device: Device, readings: int, pause_s: float) -> list[float]:
     """Power of a claimed device, read several times; empty if it is not metered."""
     if device.uuid is None:
         return []
     from advisor.hardware.live_gpu import power_w_now
 
-    found = []
+    powers_w = []
     for _ in range(readings):
-        found.append(power_w_now(device.uuid))
+        powers_w.append(power_w_now(device.uuid))
         sleep(pause_s)
-    return [each for each in found if each is not None]
+    return [power_w for power_w in powers_w if power_w is not None]
 
 
 class Meter:
@@ -229,15 +224,39 @@ class Meter:
         return process_memory_mib(self._uuid)
 
 
-def gpu_at_hand() -> str | None:
-    """The key of this machine's first GPU that can be answered for; None without one."""
+def memory_record(
+    reported: Mapping[str, float | None], on_device_mib: float | None
+) -> Memory | None:
+    """The record of a tenant's memory; None if neither it nor the driver reports any.
+
+    Args:
+        reported: From `advisor.measure.tenant_verbs.memory`; its values are None for a program
+            that does not report them.
+        on_device_mib: Memory of its process from the driver; None if the driver reports none.
+    """
+    if reported["reserved_mib"] is None:
+        if on_device_mib is None:
+            return None
+        return Memory(allocated_mib=None, reserved_mib=None, device_mib=on_device_mib)
+    # A driver that reports less than torch holds counts something else (seen for MPS clients before
+    # Volta): then its figure is not used.
+    trusted = on_device_mib is not None and on_device_mib >= reported["reserved_mib"]
+    return Memory(
+        allocated_mib=reported["allocated_mib"],
+        reserved_mib=reported["reserved_mib"],
+        device_mib=on_device_mib if trusted else None,
+    )
+
+
+def first_gpu() -> str | None:
+    """The key of this machine's first GPU that is supported; None without one."""
     keys = (each.catalogue_key for each in _gpus_here())
     return next((key for key in keys if key is not None), None)
 
 
 def present_machine(gpu: str) -> Present | None:
     """This machine, if its driver shows a GPU of the model `gpu`; else None."""
-    drivers = [each.driver for each in _gpus_here() if each.catalogue_key == gpu]
+    drivers = [live.driver for live in _gpus_here() if live.catalogue_key == gpu]
     if not drivers:
         return None
     from advisor.hardware.host_cores import allowed_cores
@@ -252,7 +271,7 @@ def present_machine(gpu: str) -> Present | None:
 
 
 def _gpus_here() -> list[LiveGpu]:
-    """The GPUs of this machine that answer; none without a driver."""
+    """The GPUs of this machine that answer; empty without a driver."""
     from advisor.hardware.live_gpu import live_gpus
 
     try:
@@ -312,45 +331,32 @@ class Origin:
 
 @cache
 def recipes() -> str:
-    """The first digits of a digest of the code that defines what is trained, and on which data.
+    """The first digits of a digest of the code of networks, optimizers and data.
 
-    It covers networks, optimizers and data only, without comments and docstrings, so that it
-    changes only when a step may change.
+    Comments and docstrings are left out, so that it changes only when a step may change.
     """
     digest = sha256()
-    for path in (_ZOO / name for name in _TRAINED):
-        digest.update(path.name.encode() + _without_docstrings(path).encode())
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    for name in _TRAINED:
+        tree = ast.parse((_ZOO / name).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, documented) and ast.get_docstring(node):
+                node.body[0] = ast.Pass()
+        digest.update(name.encode() + ast.unparse(tree).encode())
     return digest.hexdigest()[:12]
 
 
 def recipe_of_script(script: Script) -> str | None:
-    """As `recipes`, of the file that a script runs; None if its command names none."""
+    """The first digits of a digest of the file that a script runs; None if it names no file."""
     path = None if script.file is None else Path(script.folder, script.file)
     if path is None or not path.is_file():
         return None
     return sha256(path.read_bytes()).hexdigest()[:12]
 
 
-def _without_docstrings(path: Path) -> str:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            node.body[0] = ast.Pass()
-    return ast.unparse(tree)
-
-
 def command_line(verb: str, argv: Sequence[str]) -> str:
     """The command as typed, with only the last part of each path, and no value of a variable."""
     ours = argv.index("--") if "--" in argv else len(argv)
     words = [*(_VARIABLE.sub(r"\1...", word) for word in argv[:ours]), *argv[ours:]]
-    return " ".join(
-        [
-            "python",
-            "-m",
-            "advisor.measure",
-            verb,
-            *(Path(word).name if "/" in word else word for word in words),
-        ]
-    )
+    names = (Path(word).name if "/" in word else word for word in words)
+    return " ".join(["python -m advisor.measure", verb, *names])

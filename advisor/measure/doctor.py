@@ -20,8 +20,15 @@ from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.mps import CONTROL
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.host_health import HostHealth, host_health
-from advisor.measure.process import left_folders, left_locks, mps_within, scripts_within
-from advisor.measure.state_files import left_in, left_states, processes_of
+from advisor.measure.process import (
+    left_folders,
+    left_in,
+    left_locks,
+    left_states,
+    mps_within,
+    processes_of,
+    scripts_within,
+)
 
 Severity = Literal["blocks", "spoils", "note"]
 """What is asked cannot be done; it can, and its figures are off; or it is good to know."""

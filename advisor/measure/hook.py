@@ -466,7 +466,9 @@ class ScriptHook:
 _MEASURE = Path(__file__).resolve().parent
 
 
-def hooked(folder: Path, settings: Mapping[str, object], pythonpath: str | None) -> dict[str, str]:
+def hook_variables(
+    folder: Path, settings: Mapping[str, object], pythonpath: str | None
+) -> dict[str, str]:
     """Variables by which a script's hook attaches to torch, after making its folder.
 
     Args:

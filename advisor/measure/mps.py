@@ -1,4 +1,4 @@
-"""The MPS control daemon of one GPU: started, asked for its clients, and ended."""
+"""The MPS daemon of one device, proved on or off, and a GPU that looks like one of less memory."""
 
 import os
 import shutil
@@ -7,40 +7,38 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.hardware.gpus import gpu
 from advisor.hardware.mps import CONTROL, client_variables, mps_processes
 from advisor.measure.device import Device
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_mps_within, mps_within, wait_until
-from advisor.measure.worker import TenantSetup, without_mps
-from advisor.sharing import Concurrent
+from advisor.measure.tenants import tenants_on
+from advisor.measure.worker import Ended, TenantSetup, TenantState, Verb, without_mps
+from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
 
 
 class MpsDaemon:
-    """A control daemon for one GPU, between `start` and `stop`.
+    """A control daemon for one GPU, between `start` and `stop`; it ends with this process.
 
     Args:
         folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
         uuid: The GPU. Clients must name it by its UUID too, since the daemon numbers its GPUs
-            afresh.
-        mark: Variables by which it is known as somebody's. With them it outlives this process, and
-            one with the same folder takes it over; without, it ends with this process.
+            from 0.
     """
 
-    def __init__(self, folder: Path, uuid: str, mark: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, uuid: str) -> None:
         self.pipes = folder / "mps"
         self._logs = folder / "mps-log"
         self._uuid = uuid
-        self._mark = mark
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
-        if self._process is not None:
-            return self._process.poll() is None
-        return self._mark is not None and bool(mps_within(self.pipes))
+        return self._process is not None and self._process.poll() is None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -66,34 +64,29 @@ class MpsDaemon:
         shutil.rmtree(self.pipes, ignore_errors=True)  # a daemon that was killed left its pipes
         self.pipes.mkdir(parents=True)
         self._logs.mkdir(exist_ok=True)
-        self._process = self._launched()
+        with (self._logs / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                tied_to_parent([CONTROL, "-f"]),
+                env=without_mps(os.environ) | self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
         wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
         if not self.running or self._answer("get_server_list") is None:
-            last = self._log_tail()
+            logs = [self._logs / "output", self._logs / "control.log"]
+            texts = [log.read_text(errors="replace") for log in logs if log.is_file()]
+            lines = [line.strip() for text in texts for line in text.splitlines()[-3:]]
+            last = " / ".join(filter(None, lines)) or "its logs are empty"
             self.stop()
             raise GpuUnavailable(
                 f"the MPS daemon does not start: {last}. Fix that, or choose naive sharing."
             )
 
-    def _launched(self) -> "subprocess.Popen[bytes]":
-        command = [CONTROL, "-f"]
-        with (self._logs / "output").open("wb") as output:
-            return subprocess.Popen(
-                tied_to_parent(command) if self._mark is None else command,
-                env=self._whole_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=self._mark is not None,
-            )
-
-    def servers(self) -> frozenset[int]:
-        """The pids of its servers; it starts one for the first client."""
-        return frozenset(_pids(self._answer("get_server_list")))
-
     def clients(self) -> frozenset[int]:
         """The pids that the daemon's servers list as their clients."""
-        lists = [_pids(self._answer(f"get_client_list {server}")) for server in self.servers()]
+        servers = _pids(self._answer("get_server_list"))
+        lists = [_pids(self._answer(f"get_client_list {server}")) for server in servers]
         return frozenset(pid for each in lists for pid in each)
 
     def stop(self) -> None:
@@ -101,18 +94,17 @@ class MpsDaemon:
 
         Its clients must have ended before.
         """
-        if not self.running and self._process is None:
+        if self._process is None:
             return
         for request in ("quit", "quit -t 1"):
             if self.running and self._answer(request) is not None:
                 wait_until(lambda: not self.running, 5)
-        if self._process is not None:
-            if self.running:
-                self._process.terminate()
-                if not wait_until(lambda: not self.running, 2):
-                    self._process.kill()
-            self._process.wait()
-            self._process = None
+        if self.running:
+            self._process.terminate()
+            if not wait_until(lambda: not self.running, 2):
+                self._process.kill()
+        self._process.wait()
+        self._process = None
         if not wait_until(lambda: not mps_within(self.pipes), 3):
             end_mps_within(self.pipes)
 
@@ -122,7 +114,7 @@ class MpsDaemon:
             reported = subprocess.run(
                 [CONTROL],
                 input=request + "\n",
-                env=self._whole_environment(),
+                env=without_mps(os.environ) | self.environment,
                 capture_output=True,
                 text=True,
                 timeout=10,
@@ -131,34 +123,6 @@ class MpsDaemon:
         except (subprocess.TimeoutExpired, OSError):
             return None
         return reported.stdout if reported.returncode == 0 else None
-
-    def _whole_environment(self) -> dict[str, str]:
-        return without_mps(os.environ) | self.environment | dict(self._mark or {})
-
-    def _log_tail(self) -> str:
-        logs = [self._logs / "output", self._logs / "control.log"]
-        lines = [
-            line.strip()
-            for log in logs
-            if log.is_file()
-            for line in log.read_text(errors="replace").splitlines()[-3:]
-        ]
-        return " / ".join(filter(None, lines)) or "its logs are empty"
-
-
-def prove_absent(uuid: str) -> None:
-    """Check that MPS is off on the GPU `uuid`.
-
-    Raises:
-        AdvisorError: A daemon or server still runs after some seconds.
-    """
-
-    def serving() -> list[int]:
-        return [each.pid for each in mps_processes() if each.serves(uuid)]
-
-    if not wait_until(lambda: not serving(), 5):
-        pids = ", ".join(map(str, serving()))
-        raise AdvisorError(f"MPS should be off and processes {pids} still run. End them.")
 
 
 def _pids(answer: str | None) -> list[int]:
@@ -186,8 +150,15 @@ class MpsSession:
                 self._daemon.start()
             return
         self._daemon.stop()
-        if self.device.uuid is not None:
-            prove_absent(self.device.uuid)
+        if (uuid := self.device.uuid) is None:
+            return
+
+        def serving() -> list[int]:
+            return [each.pid for each in mps_processes() if each.serves(uuid)]
+
+        if not wait_until(lambda: not serving(), 5):
+            pids = ", ".join(map(str, serving()))
+            raise AdvisorError(f"MPS should be off and processes {pids} still run. End them.")
 
     def setups(
         self,
@@ -202,9 +173,9 @@ class MpsSession:
             cores: Of each tenant, shape (tenants,).
             workloads: What each trains; None: nothing of the user's own.
         """
-        found = tenant_environments(sharing, len(cores), self.folder, self.device.uuid)
+        environments = tenant_environments(sharing, len(cores), self.folder, self.device.uuid)
         scripts = repeat(None) if workloads is None else (each.script for each in workloads)
-        return tuple(map(TenantSetup, repeat(self.device.kind), cores, found, scripts))
+        return tuple(map(TenantSetup, repeat(self.device.kind), cores, environments, scripts))
 
     def proved_clients(self, sharing: Concurrent, pids: Sequence[int]) -> int:
         """How many tenants MPS serves: all of them, or none if it is off.
@@ -243,7 +214,7 @@ def tenant_environments(
     """The variables to set for each tenant, in addition to the caller's without its MPS settings.
 
     A tenant that shares naively gets an empty folder as its pipe directory, so it finds no daemon,
-    not even one that another user starts meanwhile at the default path.
+    not even one that another user starts at the default path.
     """
     if uuid is None:
         return ({},) * tenants
@@ -257,3 +228,106 @@ def tenant_environments(
 
 def _no_pipes(folder: Path) -> Path:
     return folder / "no-mps"
+
+
+_MIB = 2**20
+
+# Torch asks the driver for blocks above 10 MiB exactly, in multiples of 2 MiB; smaller ones come
+# out of 20 MiB. So filling stops this near the target.
+_NEAR_MIB = 20
+
+# More than an MPS server holds (66 MiB on an H200), less than any tenant's context (740 MiB).
+_LEAST_TENANT_MIB = 300
+
+# The first block nearly reaches the target; the driver's page tables for it take a little more.
+_MOST_BLOCKS = 4
+
+
+@contextmanager
+def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[float | None]:
+    """While the block runs, the GPU has as much free as a card of `capacity_mib` would have.
+
+    The driver's own memory is assumed to be the same on both. An MPS server that already runs
+    counts as the tenants' memory, like one that starts with them.
+
+    Args:
+        session: Without a live tenant.
+        capacity_mib: Size of the smaller card as its driver would report it; None: the GPU stays
+            as it is.
+
+    Yields:
+        The memory then free for tenants and MPS server, MiB; None if nothing was held.
+
+    Raises:
+        InvalidInput: The GPU itself has less, or the device is a CPU.
+        AdvisorError: The process that holds the memory ended, or another process uses the GPU.
+    """
+    if capacity_mib is None:
+        yield None
+        return
+    uuid = session.device.uuid
+    if uuid is None:
+        raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
+    from advisor.hardware.live_gpu import reserved_mib
+
+    served_mib = _served_mib(uuid)
+    reserve_mib = gpu(session.device.key).reserved_mib
+    if reserve_mib is None:
+        reserve_mib = reserved_mib(uuid) or 0
+    leave_mib = capacity_mib - reserve_mib - served_mib
+    setups = session.setups(Naive(), [tuple(sorted(os.sched_getaffinity(0)))])
+    with tenants_on(setups, session.folder, filler_verbs) as (filler,):
+        answer = filler.ask("leave_free", free_mib=leave_mib)
+        if isinstance(answer, Ended):
+            raise AdvisorError(
+                f"the process that fills the GPU to look like {capacity_mib} MiB ended: "
+                f"{answer.detail}. Run it again."
+            )
+        yield answer["free_mib"] + served_mib
+
+
+def _served_mib(uuid: str) -> float:
+    """Memory of the MPS server, MiB, after the tenants of the previous run have left."""
+    from advisor.hardware.live_gpu import process_memory_mib
+
+    def in_use_mib() -> float:
+        return sum(process_memory_mib(uuid).values())
+
+    if not wait_until(lambda: in_use_mib() < _LEAST_TENANT_MIB, 10):
+        raise AdvisorError(
+            f"{in_use_mib():.0f} MiB of the GPU are in use before any tenant runs. Find the "
+            f"process with nvidia-smi, and end it."
+        )
+    return in_use_mib()
+
+
+def filler_verbs() -> Mapping[str, Verb]:
+    """`leave_free`."""
+    return {"leave_free": leave_free}
+
+
+def leave_free(state: TenantState, free_mib: float) -> dict[str, Any]:
+    """Hold so much device memory that `free_mib` remain free.
+
+    Returns:
+        ``free_mib``: what actually remains.
+
+    Raises:
+        InvalidInput: Less is free already.
+    """
+    import torch
+
+    blocks = state.notes.setdefault("blocks", [])
+
+    def left_mib() -> float:
+        return float(torch.cuda.mem_get_info()[0]) / _MIB
+
+    if left_mib() < free_mib - _NEAR_MIB:
+        raise InvalidInput(
+            f"this GPU has {left_mib():.0f} MiB free and should look as if it had "
+            f"{free_mib:.0f}. Choose a smaller capacity_mib."
+        )
+    while len(blocks) < _MOST_BLOCKS and (excess := left_mib() - free_mib) >= _NEAR_MIB:
+        whole_mib = int(excess) // 2 * 2
+        blocks.append(torch.empty(whole_mib * _MIB, dtype=torch.uint8, device=state.device))
+    return {"free_mib": left_mib()}

@@ -10,10 +10,10 @@ from typing import Any, Literal
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import Activity
 from advisor.hardware.gpus import gpu
-from advisor.measure.device import Device, Meter
+from advisor.measure.device import Device, Meter, memory_record
 from advisor.measure.mps import MpsSession
 from advisor.measure.process import say
-from advisor.measure.tenants import ask_all, memory_record, tenants_on
+from advisor.measure.tenants import ask_all, tenants_on
 from advisor.measure.trace import TracedStep, kernel_trace, phases_without_waits, step_from
 from advisor.measure.windows import (
     Schedule,

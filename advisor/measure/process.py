@@ -1,7 +1,7 @@
-"""The lock of a run on its GPU, so that no two runs measure each other.
+"""Processes of a run, and the folders, locks and state files by which they are owned.
 
-The kernel releases a lock when its owner dies, so the next run can tell a dead owner's lock file
-from a live one's.
+The kernel releases a lock when its owner dies. So the next run removes what a killed run left, and
+nothing of a live one.
 """
 
 import fcntl
@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -29,9 +30,9 @@ from advisor.workload.reading import present_folder, reason_of
 
 _LONGEST_LINE = 300
 _LONGEST_UNFINISHED = 65_536
-# What the interpreter says last of an exception that nobody caught; a rank's number may precede it.
+# What the interpreter prints last of an exception that was not caught; a rank may precede it.
 _RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception|Interrupt): \S.*")
-# Said by what started a program that failed, of itself.
+# A launcher prints these of itself, after a program that it started has failed.
 _OF_LAUNCHERS = re.compile(r"subprocess\.CalledProcessError|.*ChildFailedError")
 
 
@@ -41,60 +42,83 @@ def ended_lines(printed: bytes) -> tuple[list[bytes], bytes]:
     return lines, rest[-_LONGEST_UNFINISHED:]
 
 
-def shown_lines(text: str) -> list[str]:
-    """The lines of `text` that hold anything, without what a progress bar wrote over."""
-    lines = (line.rstrip().rpartition("\r")[2].strip() for line in text.split("\n"))
-    return [line for line in lines if line]
+def error_line(text: str) -> str:
+    """The line of a program's output `text` that best explains its end; empty without any.
 
-
-def telling_line(text: str) -> str:
-    """The line that tells most of how a program ended that printed `text`; empty without any.
-
-    That of the last exception, else the last one that speaks of an error, else the last.
+    That of the last exception, else the last one that contains "error", else the last. Lines that a
+    progress bar wrote over are left out.
     """
-    lines = shown_lines(text)
+    shown = (line.rstrip().rpartition("\r")[2].strip() for line in text.split("\n"))
+    lines = [line for line in shown if line]
     own = [line for line in lines if not _OF_LAUNCHERS.match(line)]
     raised = [line for line in own if _RAISED.fullmatch(line)]
     errors = raised or [line for line in own if "rror" in line] or lines
     return errors[-1][:_LONGEST_LINE] if errors else ""
 
 
+def wait_until(true: Callable[[], object], seconds: float) -> bool:
+    """Whether `true()` holds within `seconds`."""
+    until = monotonic() + seconds
+    while not true():
+        if monotonic() > until:
+            return False
+        sleep(0.02)
+    return True
+
+
+def say(line: str) -> None:
+    """Print a line of progress on stderr; a closed terminal does not stop the run."""
+    with suppress(OSError):
+        print(clean(line, keep="\n"), file=sys.stderr, flush=True)
+
+
 MARK = "ADVISOR_SCRIPT"
 """The variable that names the folder made for a script."""
 
 
+def processes_of(*beginnings: str) -> list[int]:
+    r"""The processes with a variable that begins like one of these, ``NAME=VALUE``, ``\0`` its end.
+
+    Processes of other users are left out.
+    """
+    wanted = tuple(each.encode() for each in beginnings)
+    pids = []
+    for folder in _process_folders():
+        with suppress(OSError):  # it has just ended, or is another user's
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            if any((each + b"\0").startswith(wanted) for each in variables):
+                pids.append(int(folder.name))
+    return pids
+
+
+def _process_folders() -> list[Path]:
+    return [path for path in Path("/proc").iterdir() if path.name.isdecimal()]
+
+
 def scripts_within(folder: Path) -> tuple[int, ...]:
     """Pids of the living processes of scripts whose folders lie in `folder`, or are it."""
-    whole = f"{MARK}={folder}".encode()
-    found = []
-    for path in Path("/proc").iterdir():
-        if path.name.isdecimal() and int(path.name) != os.getpid():
-            with suppress(OSError):  # it has just ended, or is another user's
-                variables = (path / "environ").read_bytes().split(b"\0")
-                if any(each == whole or each.startswith(whole + b"/") for each in variables):
-                    found.append(int(path.name))
-    return tuple(found)
-
-
-def cpu_s_of(pid: int) -> float:
-    """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
+    pids = processes_of(f"{MARK}={folder}\0", f"{MARK}={folder}/")
+    return tuple(pid for pid in pids if pid != os.getpid())
 
 
 def session_members(leader: int) -> list[int]:
     """The pids of all living processes in the session of `leader` (proc(5): stat, field 6)."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
+    pids = []
+    for folder in _process_folders():
         with suppress(OSError):
             state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
             if int(session) == leader and state not in "ZX":
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids
+
+
+def mps_within(folder: Path) -> tuple[int, ...]:
+    """The pids of MPS daemons and servers whose pipes lie in `folder`."""
+    return tuple(
+        each.pid
+        for each in mps_processes()
+        if each.pipe_directory and Path(each.pipe_directory).is_relative_to(folder)
+    )
 
 
 def end_mps_within(folder: Path) -> None:
@@ -107,33 +131,22 @@ def end_scripts_within(folder: Path) -> None:
     _end_all(lambda: scripts_within(folder))
 
 
-def _end_all(found: Callable[[], Sequence[int]]) -> None:
-    """End the processes that `found` finds, by request and else by force."""
+def _end_all(living: Callable[[], Sequence[int]]) -> None:
+    """End the processes that `living` returns, by request and else by force."""
     for how in (signal.SIGTERM, signal.SIGKILL):
-        for pid in found():
+        for pid in living():
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
-        if wait_until(lambda: not found(), seconds=3):
+        if wait_until(lambda: not living(), seconds=3):
             return
 
 
-def mps_within(folder: Path) -> tuple[int, ...]:
-    """The pids of MPS daemons and servers whose pipes lie in `folder`."""
-    return tuple(
-        each.pid
-        for each in mps_processes()
-        if each.pipe_directory and Path(each.pipe_directory).is_relative_to(folder)
-    )
-
-
-def wait_until(true: Callable[[], object], seconds: float) -> bool:
-    """Whether `true()` holds within `seconds`."""
-    until = monotonic() + seconds
-    while not true():
-        if monotonic() > until:
-            return False
-        sleep(0.02)
-    return True
+def cpu_s_of(pid: int) -> float:
+    """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 FOLDER_PREFIX = "advisor-run-"
@@ -171,33 +184,9 @@ def scratch_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def sweep_folders() -> tuple[Path, ...]:
-    """Remove the folders of killed owners, and end the scripts and MPS daemons they left.
-
-    Returns:
-        Those folders.
-    """
-    found = []
-    for folder in left_folders():
-        with suppress(OSError):
-            end_scripts_within(folder)
-            end_mps_within(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            found.append(folder)
-    return tuple(found)
-
-
-def left_folders() -> Iterator[Path]:
-    """The folders of killed owners, each locked until the next is asked for."""
-    for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
-        with suppress(OSError), _locked(folder):
-            if not _is_new(folder):
-                yield folder
-
-
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Raises `OSError` if another process holds the lock, or `folder` is not ours."""
+    """Hold a lock; raises `OSError` if another process holds it, or `folder` is not ours."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -206,9 +195,29 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_new(folder: Path) -> bool:
-    """Whether its owner may be about to lock it."""
-    return not any(folder.iterdir()) and time() - folder.stat().st_mtime < _NEW_FOLDER_S
+def left_folders() -> Iterator[Path]:
+    """The folders of killed owners, each locked until the next is asked for."""
+    for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
+        with suppress(OSError), _locked(folder):
+            # The owner of a new and empty folder may be about to lock it.
+            if any(folder.iterdir()) or time() - folder.stat().st_mtime >= _NEW_FOLDER_S:
+                yield folder
+
+
+def sweep_folders() -> tuple[Path, ...]:
+    """Remove the folders of killed owners, and end the scripts and MPS daemons they left.
+
+    Returns:
+        Those folders.
+    """
+    removed = []
+    for folder in left_folders():
+        with suppress(OSError):
+            end_scripts_within(folder)
+            end_mps_within(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+    return tuple(removed)
 
 
 @contextmanager
@@ -237,11 +246,15 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
     Raises:
         GpuUnavailable: Another run holds the lock; the message names it.
     """
-    path = _lock_path(uuid)
+    path = temporary_base() / f"advisor-{uuid}.lock"
     descriptor = _locked_lock(path)
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # a uid without a name, as in some containers
+        user = str(os.getuid())
     owner = {
         "pid": os.getpid(),
-        "user": _user(),
+        "user": user,
         "command": command,
         "since": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017
     }
@@ -251,27 +264,10 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
 
 
 def unlock_gpu(path: Path, descriptor: int) -> None:
-    """Give back what `lock_gpu` returned."""
+    """Release what `lock_gpu` returned."""
     # Before unlocking: afterwards the file might already be another run's.
     path.unlink(missing_ok=True)
     os.close(descriptor)
-
-
-def _lock_path(uuid: str) -> Path:
-    return temporary_base() / f"advisor-{uuid}.lock"
-
-
-def sweep_locks() -> tuple[Path, ...]:
-    """Remove the lock files of runs that were killed.
-
-    Returns:
-        Those files.
-    """
-    found = []
-    for path in left_locks():
-        path.unlink(missing_ok=True)
-        found.append(path)
-    return tuple(found)
 
 
 def left_locks() -> Iterator[Path]:
@@ -285,6 +281,25 @@ def left_locks() -> Iterator[Path]:
                 os.close(descriptor)
 
 
+def sweep_locks() -> tuple[Path, ...]:
+    """Remove the lock files of runs that were killed.
+
+    Returns:
+        Those files.
+    """
+    removed = []
+    for path in left_locks():
+        path.unlink(missing_ok=True)
+        removed.append(path)
+    return tuple(removed)
+
+
+def sweep() -> None:
+    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
+    sweep_folders()
+    sweep_locks()
+
+
 def _locked_lock(path: Path, *, create: bool = True) -> int:
     """A descriptor of the lock file at `path`, locked."""
     until = monotonic() + 0.5
@@ -292,11 +307,20 @@ def _locked_lock(path: Path, *, create: bool = True) -> int:
         while (descriptor := locked_file(path, os.O_CREAT if create else 0, 0o644)) is None:
             with suppress(FileNotFoundError):
                 if path.stat().st_size > 0 or monotonic() > until:
-                    raise _owned(path)
+                    raise _in_use(path)
             sleep(0.01)  # another process looks whether it was left, or has just made it
     except PermissionError:
-        raise _owned(path) from None
+        raise _in_use(path) from None
     return descriptor
+
+
+def _in_use(path: Path) -> GpuUnavailable:
+    try:
+        owner = json.loads(path.read_text())
+        by = "{user}, process {pid} since {since}: {command}".format(**owner)
+    except (OSError, ValueError, TypeError, KeyError):
+        by = "another run, whose owner is not recorded"
+    return GpuUnavailable(f"{path}: this GPU is in use by {by}. Wait for it, or use another GPU.")
 
 
 def locked_file(path: Path, flags: int, mode: int) -> int | None:
@@ -304,7 +328,7 @@ def locked_file(path: Path, flags: int, mode: int) -> int | None:
 
     Args:
         path: A regular file.
-        flags: Of open(2), beside those for reading and writing.
+        flags: Of open(2), in addition to those for reading and writing.
         mode: Of a new file.
 
     Raises:
@@ -324,26 +348,53 @@ def locked_file(path: Path, flags: int, mode: int) -> int | None:
         os.close(descriptor)
 
 
-def _owned(path: Path) -> GpuUnavailable:
+# Lines of a state file that inform, and name no change; see `advisor.launch.shell_state`.
+_INFORMS = ("boot", "gpu", "script", "run", "job")
+
+
+def state_home() -> Path:
+    """The user's folder for states, by the XDG base directory specification."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "advisor"
+
+
+def left_states() -> Iterator[Path]:
+    """The state files of this machine whose scripts were killed before they undid all."""
+    for path in sorted((state_home() / "gpus").glob(f"{socket.gethostname()}-*")):
+        with suppress(OSError):
+            descriptor = locked_file(path, 0, 0o600)
+            if descriptor is not None:
+                os.close(descriptor)
+                if left_in(path):
+                    yield path
+
+
+def left_in(path: Path) -> list[str]:
+    """The changes in a state file that are not undone; none if the machine has restarted since."""
+    left: dict[str, None] = {}
+    for line in state_lines(path):
+        kind, _, rest = line.partition(" ")
+        if kind == "boot" and rest != boot_id():
+            return []
+        if kind == "undone":
+            left.pop(rest, None)
+        elif kind not in _INFORMS:
+            left[line] = None
+    return list(left)
+
+
+def state_lines(path: Path) -> list[str]:
+    """All lines of a state file; none if it is gone."""
     try:
-        owner = json.loads(path.read_text())
-        by = "{user}, process {pid} since {since}: {command}".format(**owner)
-    except (OSError, ValueError, TypeError, KeyError):
-        by = "another run, which has not said whose it is"
-    return GpuUnavailable(f"{path}: this GPU is in use by {by}. Wait for it, or use another GPU.")
+        return path.read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
-def _user() -> str:
-    try:
-        return getuser()
-    except (KeyError, OSError):  # a uid without a name, as in some containers
-        return str(os.getuid())
-
-
-def sweep() -> None:
-    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
-    sweep_folders()
-    sweep_locks()
+def boot_id() -> str:
+    """The kernel's name for this start of the machine; empty if the kernel has none."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -358,7 +409,7 @@ _TEARDOWN_S = 90.0
 _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
-def supervised(entry: str, argv: Sequence[str]) -> int:
+def supervise(entry: str, argv: Sequence[str]) -> int:
     """Run ``entry(argv)`` in an inner process that cleans up, and return its exit code.
 
     Args:
@@ -367,13 +418,17 @@ def supervised(entry: str, argv: Sequence[str]) -> int:
         argv: The words of the command line after its name.
     """
     sweep()
-    inner, ours = started_inner(entry, argv, start_new_session=True)
+    inner, ours = start_inner(entry, argv, start_new_session=True)
     try:
         _interrupt_on_signals()
         code = inner.wait()
     except KeyboardInterrupt:
         os.close(ours)
-        code = _after_teardown(inner)
+        try:
+            code = inner.wait(_TEARDOWN_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(inner.pid, signal.SIGKILL)
+            code = inner.wait()
     finally:
         sweep()
     if code < 0:
@@ -383,13 +438,13 @@ def supervised(entry: str, argv: Sequence[str]) -> int:
     return code
 
 
-def started_inner(
+def start_inner(
     entry: str, argv: Sequence[str], *, start_new_session: bool = False, keep: Sequence[int] = ()
 ) -> "tuple[subprocess.Popen[bytes], int]":
-    """Start a process that runs ``entry(argv)``; it, and our descriptor of its lifeline.
+    """Start a process that runs ``entry(argv)``; return it and our descriptor of its lifeline.
 
     Args:
-        entry: As for `supervised`.
+        entry: As for `supervise`.
         argv: The words passed to it.
         start_new_session: Whether it leaves this process's session, so that a terminal's Ctrl-C
             does not reach it.
@@ -407,14 +462,6 @@ def started_inner(
     return inner, ours
 
 
-def _after_teardown(inner: "subprocess.Popen[bytes]") -> int:
-    try:
-        return inner.wait(_TEARDOWN_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(inner.pid, signal.SIGKILL)
-        return inner.wait()
-
-
 def run_inner(entry: str, argv: Sequence[str]) -> int:
     """Run ``entry(argv)`` in the inner process, interrupted when the lifeline closes."""
     _interrupt_on_signals()
@@ -430,12 +477,6 @@ def run_inner(entry: str, argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         say("interrupted: everything that was started has been ended")
         return INTERRUPTED
-
-
-def say(line: str) -> None:
-    """Print a line of progress on stderr; a closed terminal does not stop the run."""
-    with suppress(OSError):
-        print(clean(line, keep="\n"), file=sys.stderr, flush=True)
 
 
 def _interrupt_on_signals() -> None:

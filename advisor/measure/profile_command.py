@@ -18,7 +18,7 @@ from advisor.measure.device import (
     Origin,
     claimed,
     command_line,
-    device_at_hand,
+    find_device,
     power_readings_w,
     refuse_other,
 )
@@ -236,7 +236,7 @@ def run_profile(argv: Sequence[str]) -> int:
     words, command = split_command(argv)
     asked = profile_parser().parse_args(words)
     asked.workloads += script_workload(asked, command) or timm_workloads(asked)
-    device = device_at_hand(asked.device)
+    device = find_device(asked.device)
     refuse_other(device, asked.gpu)
     out = writable_folder(asked.out or user_folder("profiles") / device.key)
     batch = _Batch(asked, out)

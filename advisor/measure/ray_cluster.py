@@ -24,7 +24,7 @@ from advisor.measure.campaign_runner import (
     result_of,
     stop_all,
 )
-from advisor.measure.device import device_at_hand, devices_in
+from advisor.measure.device import devices_in, find_device
 from advisor.measure.process import sweep
 
 # A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
@@ -64,7 +64,7 @@ class Actor:
 
         context = ray.get_runtime_context()
         device = next(iter(context.get_accelerator_ids().get("GPU", ())), "cpu")
-        key = device_at_hand(device).key
+        key = find_device(device).key
         return GpuOnNode(context.get_node_id(), device, key, allowed_cores())
 
     def start(self, settings: RunnerSettings) -> Answer:

@@ -16,7 +16,6 @@ from errno import EDQUOT, ENOSPC
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from tempfile import mkdtemp
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import IO, Any
@@ -27,10 +26,10 @@ from advisor.measure.process import (
     MARK,
     cpu_s_of,
     end_scripts_within,
+    error_line,
     session_members,
-    telling_line,
 )
-from advisor.measure.worker import TenantHandle, TenantSetup, lacks_memory, without_mps
+from advisor.measure.worker import TenantSetup, lacks_memory, without_mps
 from advisor.workload.reading import MOST_COUNT, is_folder, reason_of
 from advisor.workload.spec import Script
 
@@ -254,7 +253,7 @@ class StartedScript:
         how = f"ended with exit status {code}"
         if code is not None and code < 0:
             how = f"was killed by {signal.Signals(-code).name}"
-        line = self.telling_line()
+        line = self.error_line()
         return f"{how}; it said: {line}" if line else f"{how}, and printed nothing"
 
     @property
@@ -262,9 +261,9 @@ class StartedScript:
         """Whether it has ended, with exit status 0."""
         return self._process.poll() == 0
 
-    def telling_line(self) -> str:
+    def error_line(self) -> str:
         """Of what it printed last, the line that tells most; empty if there is none."""
-        return clean(telling_line(self._last_words()))
+        return clean(error_line(self._last_words()))
 
     def _last_words(self) -> str:
         with self.log.open("rb") as log:
@@ -316,38 +315,6 @@ class StartedScript:
         while session_members(self.pid) and monotonic() < deadline:
             self._process.poll()  # or it would stay as a zombie
             sleep(0.02)
-
-
-class ScriptTenant(TenantHandle):
-    """A program of the user's as a tenant, started by the request to load.
-
-    Args:
-        setup: Where it runs.
-        script: What is started.
-        folder: In which it gets a folder of its own; a short path.
-    """
-
-    def __init__(self, setup: TenantSetup, script: Script, folder: Path) -> None:
-        super().__init__(setup)
-        self._script = script
-        self._folder = Path(mkdtemp(prefix="s", dir=folder))
-        self._started: StartedScript | None = None
-
-    @property
-    def _running(self) -> StartedScript:
-        if self._started is None:
-            raise AdvisorError(f"{self._script.command[0]} was not started")
-        return self._started
-
-    def pin(self, cores: tuple[int, ...]) -> None:
-        super().pin(cores)
-        if self._started is not None:
-            self._started.pin(cores)
-
-    def end_by(self, deadline: float) -> None:
-        if self._started is not None:
-            self._started.end_by(deadline)
-            self._started = None
 
 
 def _refuse_missing(script: Script) -> None:

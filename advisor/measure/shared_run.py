@@ -14,8 +14,22 @@ from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware.gpu_state import NOT_METERED, Activity
 from advisor.hardware.host_cores import allowed_cores, cores_of_each, leave_to_tenants, spare_cores
 from advisor.hardware.mps import CONTROL
-from advisor.measure.device import Device, Meter, Origin, claimed, command_line, device_at_hand
-from advisor.measure.mps import MpsDaemon, MpsSession, mps_session_on, tenant_environments
+from advisor.measure.device import (
+    Device,
+    Meter,
+    Origin,
+    claimed,
+    command_line,
+    find_device,
+    memory_record,
+)
+from advisor.measure.mps import (
+    MpsDaemon,
+    MpsSession,
+    memory_filled,
+    mps_session_on,
+    tenant_environments,
+)
 from advisor.measure.process import FOLDER_PREFIX, say, scratch_folder, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
 from advisor.measure.run_list import (
@@ -27,14 +41,7 @@ from advisor.measure.run_list import (
     mixes_of,
     read_plans,
 )
-from advisor.measure.tenants import (
-    GRACE_S,
-    ask_all,
-    memory_filled,
-    memory_record,
-    tenants_on,
-    warm_up,
-)
+from advisor.measure.tenants import GRACE_S, ask_all, tenants_on, warm_up
 from advisor.measure.windows import Schedule, Timing, schedule, sleep_until, step_s_of, windows_of
 from advisor.measure.worker import Answer, Ended, TenantHandle
 from advisor.workload.profile import Provenance, Window
@@ -543,7 +550,7 @@ def run_list(argv: Sequence[str]) -> int:
     """Run the plans that the command line `argv` names; the exit code."""
     asked = _parser().parse_args(argv)
     timing = Timing(asked.settle, asked.window, asked.windows)
-    device = device_at_hand(asked.device)
+    device = find_device(asked.device)
     writable(asked.out)
     plans = read_plans(asked.plans, device.key)
     wanted = [mix for plan in plans for mix in mixes_of(plan)]

@@ -1,15 +1,19 @@
-"""Tenant processes as seen from the process that starts them: requests are sent, answers received.
+"""Tenants as seen from the process that starts them: requests are sent, answers received.
 
     with tenants_on(setups, folder) as tenants:
         answers = ask_all(tenants, "load", [{"workload": each} for each in workloads])
 
-A tenant that dies or runs out of memory does not raise: it has `ended`, and answers `Ended` to
-every further request.
+A tenant is a process of ours, a script whose steps a hook finds, or a program that prints its pace.
+If it dies or runs out of memory, it does not raise: it has `ended`, and answers `Ended` to every
+further request.
 """
 
+import json
 import multiprocessing
 import os
+import re
 import signal
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -17,14 +21,17 @@ from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from time import monotonic
+from tempfile import mkdtemp
+from threading import Thread
+from time import monotonic, sleep, time
 from typing import Any
 
+import numpy as np
+
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.hardware.gpus import gpu
-from advisor.measure.mps import MpsSession
-from advisor.measure.process import wait_until
-from advisor.measure.script_steps import SteppingScript, WatchedScript
+from advisor.measure.hook import hook_variables
+from advisor.measure.process import ended_lines
+from advisor.measure.script import StartedScript
 from advisor.measure.tenant_verbs import training_verbs
 from advisor.measure.worker import (
     LOAD_S,
@@ -32,12 +39,13 @@ from advisor.measure.worker import (
     Ended,
     TenantHandle,
     TenantSetup,
-    TenantState,
     Verb,
     serve,
 )
-from advisor.sharing import Naive
-from advisor.workload.profile import Memory
+from advisor.workload.spec import Script
+
+Verbs = Callable[[], Mapping[str, Verb]]
+"""An importable function that returns the requests that a tenant answers."""
 
 # How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
@@ -46,10 +54,83 @@ GRACE_S = 120.0
 _POLITE_S = 3.0
 
 
+@contextmanager
+def tenants_on(
+    setups: Sequence[TenantSetup], folder: Path, verbs: Verbs = training_verbs
+) -> Iterator[tuple[TenantHandle, ...]]:
+    """New tenants, one for each of `setups`, ready for requests; all ended when the block ends.
+
+    Args:
+        setups: Where each runs.
+        folder: Where they and the fork server keep temporary files; a short path.
+        verbs: Returns the requests they answer.
+    """
+    tenants: list[TenantHandle] = []
+    try:
+        if any(setup.script is None for setup in setups):
+            warm_up(folder)
+        for setup in setups:
+            if setup.script is None:
+                tenants.append(TenantProcess(setup, verbs))
+            else:
+                kind = SteppingScript if setup.script.by_steps else WatchedScript
+                tenants.append(kind(setup, setup.script, folder, verbs))
+        for tenant in tenants:
+            if isinstance(tenant, TenantProcess):
+                tenant.wait_until_ready()
+        yield tuple(tenants)
+    finally:
+        for tenant in tenants:
+            tenant.send("stop")
+        deadline = monotonic() + _POLITE_S
+        for tenant in tenants:
+            tenant.end_by(deadline)
+
+
+def ask_all(
+    tenants: Sequence[TenantHandle],
+    verb: str,
+    arguments: Sequence[Mapping[str, Any]],
+    timeout_s: float = LOAD_S,
+) -> tuple[Answer, ...]:
+    """Send every tenant a request at once, then wait for all answers, in the tenants' order."""
+    for tenant, named in zip(tenants, arguments, strict=True):
+        tenant.send(verb, **named)
+    deadline = monotonic() + timeout_s
+    return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
+
+
+@cache
+def _context() -> ForkServerContext:
+    return multiprocessing.get_context("forkserver")
+
+
+def warm_up(folder: Path, *, torch_only: bool = False) -> None:
+    """Start the fork server if it does not run; it imports while the caller goes on.
+
+    Args:
+        folder: Where this process, the server and all tenants keep temporary files from now on,
+            a socket of the server's among them; to be removed when all tenants have ended.
+        torch_only: Whether the zoo is left out, which tenants that check the host do not need.
+    """
+    _context().set_forkserver_preload(["advisor.measure.fork_server"])
+    # The default is a folder in /tmp that would stay if this process were killed.
+    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
+    added = {"TMPDIR": str(folder)} | ({"ADVISOR_TORCH_ONLY": "1"} if torch_only else {})
+    inherited = {name: os.environ[name] for name in added if name in os.environ}
+    os.environ.update(added)
+    try:
+        forkserver.ensure_running()
+    finally:
+        for name in added:
+            del os.environ[name]
+        os.environ.update(inherited)
+
+
 class TenantProcess(TenantHandle):
     """A process of ours, that trains what the zoo builds."""
 
-    def __init__(self, setup: TenantSetup, verbs: Callable[[], Mapping[str, Verb]]) -> None:
+    def __init__(self, setup: TenantSetup, verbs: Verbs) -> None:
         super().__init__(setup)
         ours, its = _context().Pipe()
         self._connection: Connection = ours
@@ -76,20 +157,19 @@ class TenantProcess(TenantHandle):
         if not wait([self._connection, self._process.sentinel], timeout_s):
             self._process.kill()
             return self._end("died", f"gave no answer within {timeout_s:.0f} s and was killed")
-        try:
+        answer = None
+        with suppress(EOFError, ConnectionResetError):
             answer = self._connection.recv() if self._connection.poll() else None
-        except (EOFError, ConnectionResetError):
-            answer = None
-        said = self._parsed(answer)
-        return self._end("died", self._how_it_died()) if said is None else said
-
-    def _how_it_died(self) -> str:
+        parsed = self._parsed(answer)
+        if parsed is not None:
+            return parsed
         self._process.join(5)
         code = self._process.exitcode
+        how = f"ended with exit status {code}"
         if code is not None and code < 0:
             with suppress(ValueError):
-                return f"killed by {signal.Signals(-code).name}"
-        return f"ended with exit status {code}"
+                how = f"killed by {signal.Signals(-code).name}"
+        return self._end("died", how)
 
     def end_by(self, deadline: float) -> None:
         self._process.join(max(0.0, deadline - monotonic()))
@@ -100,218 +180,360 @@ class TenantProcess(TenantHandle):
         self._connection.close()
 
 
-@contextmanager
-def tenants_on(
-    setups: Sequence[TenantSetup],
-    folder: Path,
-    verbs: Callable[[], Mapping[str, Verb]] = training_verbs,
-) -> Iterator[tuple[TenantHandle, ...]]:
-    """New tenants, one for each of `setups`, ready for requests; all ended when the block ends.
+class ScriptTenant(TenantHandle):
+    """A program of the user's as a tenant, started by the request to load.
 
     Args:
-        setups: Where each runs.
-        folder: Where they and the fork server keep temporary files.
-        verbs: An importable function that returns the requests they answer.
+        setup: Where it runs.
+        script: The program.
+        folder: In which it gets a folder of its own; a short path.
+        verbs: Returns the requests that a hook or a thread in it answers.
     """
-    tenants: list[TenantHandle] = []
-    try:
-        if any(setup.script is None for setup in setups):
-            warm_up(folder)
-        for setup in setups:
-            tenants.append(_tenant(setup, folder, verbs))  # noqa: PERF401 - each is ended below
-        for tenant in tenants:
-            if isinstance(tenant, TenantProcess):
-                tenant.wait_until_ready()
-        yield tuple(tenants)
-    finally:
-        end_all(tenants)
+
+    def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
+        super().__init__(setup)
+        self._script = script
+        self._folder = Path(mkdtemp(prefix="s", dir=folder))
+        self._verbs = f"{verbs.__module__}:{verbs.__qualname__}"
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._started: StartedScript | None = None
+
+    def _start(
+        self, settings: Mapping[str, object], added: Mapping[str, str], *, piped: bool
+    ) -> StartedScript:
+        """Start it with a hook that connects to this tenant."""
+        address = str(self._folder / "socket")
+        self._listener.bind(address)
+        self._listener.listen()
+        settings = {"address": address, "verbs": self._verbs, **settings}
+        own = self._script.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        variables = hook_variables(self._folder / "hook", settings, own)
+        self._started = StartedScript(
+            self._script, self.setup, self._folder, {**added, **variables}, piped=piped
+        )
+        self.pid = self._started.pid
+        return self._started
+
+    @property
+    def _running(self) -> StartedScript:
+        if self._started is None:
+            raise AdvisorError(f"{self._script.command[0]} was not started")
+        return self._started
+
+    def pin(self, cores: tuple[int, ...]) -> None:
+        super().pin(cores)
+        if self._started is not None:
+            self._started.pin(cores)
+
+    def end_by(self, deadline: float) -> None:
+        self._listener.close()
+        if self._started is not None:
+            self._started.end_by(deadline)
+            self._started = None
 
 
-def _tenant(
-    setup: TenantSetup, folder: Path, verbs: Callable[[], Mapping[str, Verb]]
-) -> TenantHandle:
-    if setup.script is None:
-        return TenantProcess(setup, verbs)
-    kind = SteppingScript if setup.script.by_steps else WatchedScript
-    return kind(setup, setup.script, folder, verbs)
+_NOT_BY_STEPS = "give the pattern of the pace that it prints: --throughput REGEX"
+_NO_STEPS = (
+    f"Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once "
+    f"a step, or {_NOT_BY_STEPS}"
+)
+_NO_TORCH = (
+    f"No Python of it imported torch where that can be seen: python -I and -E, sudo and containers "
+    f"hide it. If it does not use torch, {_NOT_BY_STEPS}"
+)
+_NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
+_TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
+
+# How often we check whether the hook could not be set.
+_LOOK_S = 1.0
 
 
-def ask_all(
-    tenants: Sequence[TenantHandle],
-    verb: str,
-    arguments: Sequence[Mapping[str, Any]],
-    timeout_s: float = LOAD_S,
-) -> tuple[Answer, ...]:
-    """Send every tenant a request at once, then wait for all answers, in the tenants' order."""
-    for tenant, each in zip(tenants, arguments, strict=True):
-        tenant.send(verb, **each)
-    deadline = monotonic() + timeout_s
-    return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
+class SteppingScript(ScriptTenant):
+    """A script whose steps a hook in its process finds; it connects with its first step."""
 
+    def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
+        super().__init__(setup, script, folder, verbs)
+        self._connection: Connection | None = None
+        self._unsent: bytes | None = None
 
-def end_all(tenants: Sequence[TenantHandle]) -> None:
-    """End all tenants: they are asked to stop, and those that do not are ended by force."""
-    for tenant in tenants:
-        tenant.send("stop")
-    deadline = monotonic() + _POLITE_S
-    for tenant in tenants:
-        tenant.end_by(deadline)
+    def send(self, verb: str, **arguments: Any) -> None:
+        if verb == "stop":
+            self._interrupt()
+        if self.ended is not None or verb == "stop":
+            return
+        if self._started is None:
+            self._start({"folder": str(self._folder)}, {}, piped=False)
+            arguments.pop("workload")
+        message = json.dumps({"verb": verb, "arguments": arguments}).encode()
+        if self._connection is None:
+            self._unsent = message
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._connection.send_bytes(message)
 
+    def receive(self, timeout_s: float) -> Answer:
+        if self.ended is not None:
+            return self.ended
+        until = monotonic() + timeout_s
+        while True:
+            sources: list[Any] = [self._listener, self._running.exited]
+            if self._connection is not None:
+                sources.append(self._connection)
+            ready = wait(sources, min(_LOOK_S, max(0.0, until - monotonic())))
+            if not ready:
+                if monotonic() >= until or self._hook_failed:
+                    return self._late(timeout_s)
+            elif self._listener in ready:
+                self._accept()
+            else:
+                return self._answer()
 
-@cache
-def _context() -> ForkServerContext:
-    return multiprocessing.get_context("forkserver")
-
-
-def warm_up(folder: Path, preload: str = "fork_server") -> None:
-    """Start the fork server if it does not run; it imports while the caller goes on.
-
-    Args:
-        folder: Where this process, the server and all tenants keep temporary files from now on,
-            a socket of the server's among them; to be removed when all tenants have ended.
-        preload: The module beside this one that it imports.
-    """
-    _context().set_forkserver_preload([f"{__package__}.{preload}"])
-    # The default is a folder in /tmp that would stay if this process were killed.
-    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
-    inherited = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = str(folder)
-    try:
-        forkserver.ensure_running()
-    finally:
-        del os.environ["TMPDIR"]
-        if inherited is not None:
-            os.environ["TMPDIR"] = inherited
-
-
-def memory_record(
-    reported: Mapping[str, float | None], on_device_mib: float | None
-) -> Memory | None:
-    """The record of a tenant's memory; None where neither it nor the driver says.
-
-    Args:
-        reported: From `advisor.measure.tenant_verbs.memory`; None where a program of the
-            user's does not say.
-        on_device_mib: Memory of its process from the driver; None if the driver does not say.
-    """
-    if reported["reserved_mib"] is None:
-        if on_device_mib is None:
-            return None
-        return Memory(allocated_mib=None, reserved_mib=None, device_mib=on_device_mib)
-    # A driver that reports less than torch holds counts something else (seen for MPS clients before
-    # Volta): then its figure is not used.
-    trusted = on_device_mib is not None and on_device_mib >= reported["reserved_mib"]
-    return Memory(
-        allocated_mib=reported["allocated_mib"],
-        reserved_mib=reported["reserved_mib"],
-        device_mib=on_device_mib if trusted else None,
-    )
-
-
-_MIB = 2**20
-
-# Torch asks the driver for blocks above 10 MiB exactly, in multiples of 2 MiB; smaller ones come
-# out of 20 MiB. So filling stops this near the target.
-_NEAR_MIB = 20
-
-# More than an MPS server holds (66 MiB on an H200), less than any tenant's context (740 MiB).
-_LEAST_TENANT_MIB = 300
-
-# The first block nearly reaches the target; the driver's page tables for it take a little more.
-_MOST_BLOCKS = 4
-
-
-@contextmanager
-def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[float | None]:
-    """While the block runs, the GPU has as much free as a card of `capacity_mib` would have.
-
-    The driver's own memory is assumed to be the same on both. An MPS server that already runs
-    counts as the tenants' memory, like one that starts with them.
-
-    Args:
-        session: Without a live tenant.
-        capacity_mib: Size of the smaller card as its driver would report it; None: the GPU stays
-            as it is.
-
-    Yields:
-        The memory then free for tenants and MPS server, MiB; None if nothing was held.
-
-    Raises:
-        InvalidInput: The GPU itself has less, or the device is a CPU.
-        AdvisorError: The process that holds the memory ended, or another process uses the GPU.
-    """
-    if capacity_mib is None:
-        yield None
-        return
-    uuid = session.device.uuid
-    if uuid is None:
-        raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
-    served_mib = _served_mib(uuid)
-    leave_mib = capacity_mib - reserve_mib(session.device.key, uuid) - served_mib
-    setups = session.setups(Naive(), [tuple(sorted(os.sched_getaffinity(0)))])
-    with tenants_on(setups, session.folder, filler_verbs) as (filler,):
-        answer = filler.ask("leave_free", free_mib=leave_mib)
-        if isinstance(answer, Ended):
-            raise AdvisorError(
-                f"the process that fills the GPU to look like {capacity_mib} MiB ended: "
-                f"{answer.detail}. Run it again."
+    def _accept(self) -> None:
+        accepted, _ = self._listener.accept()
+        connection = Connection(accepted.detach())
+        try:
+            pid = json.loads(connection.recv_bytes())["pid"]
+        except (EOFError, OSError):  # it has just ended, and its end will be seen
+            connection.close()
+            return
+        if self._connection is not None:
+            connection.close()
+            raise InvalidInput(
+                f"{self._named} trains in several processes ({self.pid}, {pid}), and advisor "
+                f"measures one, on one GPU. Start a single rank, e.g. --nproc_per_node 1."
             )
-        yield answer["free_mib"] + served_mib
+        self._connection, self.pid = connection, pid
+        if self._unsent is not None:
+            connection.send_bytes(self._unsent)
+
+    def _answer(self) -> Answer:
+        """The answer of its hook, or how it ended."""
+        message = None
+        if self._connection is not None:
+            with suppress(EOFError, OSError):
+                message = json.loads(self._connection.recv_bytes())
+        answer = self._parsed(message)
+        if answer is None:
+            return self._died()
+        if not isinstance(answer, Ended) and "versions" in answer:
+            self.versions = answer["versions"]
+            if answer["device"] != self.setup.device:
+                raise InvalidInput(
+                    f"{self._named} trains on the {'CPU' if answer['device'] == 'cpu' else 'GPU'}, "
+                    f"and was to be measured on the other. Move its model to the device, or give "
+                    f"another --device."
+                )
+        return answer
+
+    def _died(self) -> Ended:
+        how = self._running.how_it_ended()
+        if self._running.out_of_memory:
+            return self._end("out-of-memory", self._running.error_line())
+        if self._connection is None:
+            unexplained = self._running.succeeded or self._hook_failed
+            remedy = f". {self._no_steps}" if unexplained else ""
+            return self._end("died", f"{self._named} trained no step and {how}{remedy}")
+        remedy = f". {_TOO_SHORT}" if self._running.succeeded else ""
+        return self._end("died", f"{self._named} {how}{remedy}")
+
+    def _late(self, timeout_s: float) -> Ended:
+        line = self._running.error_line()
+        self.end_by(monotonic())
+        if self._hook_failed:
+            why = f"cannot be seen to step. {self._no_steps}"
+        elif self._connection is None:
+            printed = f"; it printed: {line}" if line else ""
+            why = f"took no step within {timeout_s:.0f} s{printed}. {self._no_steps}"
+        else:
+            why = f"took no step for {timeout_s:.0f} s and was ended"
+        return self._end("died", f"{self._named} {why}")
+
+    @property
+    def _hook_failed(self) -> bool:
+        """Whether the hook could not be set in a Python of the script, nor in another."""
+        return self._connection is None and (self._folder / "hook" / "error").is_file()
+
+    @property
+    def _no_steps(self) -> str:
+        """Why no step may have been seen."""
+        hook = self._folder / "hook"
+        if self._hook_failed:
+            return f"The hook could not be set: {(hook / 'error').read_text()}. {_NOT_SEEN}"
+        return _NO_STEPS if (hook / "attached").exists() else _NO_TORCH
+
+    @property
+    def _named(self) -> str:
+        return self._script.file or self._script.command[0]
+
+    def _interrupt(self) -> None:
+        if self._connection is not None:
+            self._connection.close()  # its hook, while it waits, takes this for Ctrl-C, too
+        if self._started is not None:
+            self._started.interrupt()
+
+    def end_by(self, deadline: float) -> None:
+        self._interrupt()
+        super().end_by(deadline)
 
 
-def reserve_mib(key: str, uuid: str) -> int:
-    """Memory that the driver reserves on a GPU: as catalogued, else as it says itself."""
-    from advisor.hardware.live_gpu import reserved_mib
+# Figures of its pace before it counts as under way: the first contains its start.
+_FIRST_FIGURES = 3
 
-    known = gpu(key).reserved_mib
-    return (reserved_mib(uuid) or 0) if known is None else known
+_WATCH_S = 0.05
+_CHUNK_BYTES = 2**16
 
-
-def _served_mib(uuid: str) -> float:
-    """Memory of the MPS server, after the tenants of the previous run have left."""
-    from advisor.hardware.live_gpu import process_memory_mib
-
-    def in_use_mib() -> float:
-        return sum(process_memory_mib(uuid).values())
-
-    if not wait_until(lambda: in_use_mib() < _LEAST_TENANT_MIB, 10):
-        raise AdvisorError(
-            f"{in_use_mib():.0f} MiB of the GPU are in use before any tenant runs. See who uses "
-            f"it: nvidia-smi."
-        )
-    return in_use_mib()
+# A process that has hung up takes less to have ended.
+_ENDING_S = 5.0
 
 
-def filler_verbs() -> Mapping[str, Verb]:
-    """`leave_free`."""
-    return {"leave_free": leave_free}
+class WatchedScript(ScriptTenant):
+    """A program that runs from the request to load on, whether or not others are ready.
 
-
-def leave_free(state: TenantState, free_mib: float) -> dict[str, Any]:
-    """Hold so much device memory that `free_mib` remain free.
-
-    Returns:
-        ``free_mib``: what actually remains.
-
-    Raises:
-        InvalidInput: Less is free already.
+    It answers ``run`` and ``train`` from what it printed. Other requests go to the threads in its
+    processes: the answer is the first that holds anything.
     """
-    import torch
 
-    blocks = state.notes.setdefault("blocks", [])
-    if _free_mib() < free_mib - _NEAR_MIB:
-        raise InvalidInput(
-            f"this GPU has {_free_mib():.0f} MiB free and should look as if it had "
-            f"{free_mib:.0f}. Choose a smaller capacity_mib."
+    def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
+        super().__init__(setup, script, folder, verbs)
+        self._inside: list[Connection] = []
+        self._began_at = 0.0
+        self._began_cpu_s = 0.0
+        self._batch = 1
+        # When each figure came, seconds of the wall clock, and examples a second until then.
+        self._figures: list[tuple[float, float]] = []
+        self._request: tuple[str, dict[str, Any]] = ("", {})
+
+    def send(self, verb: str, **arguments: Any) -> None:
+        self._request = (verb, arguments)
+        if verb == "stop" and self._started is not None:
+            self._started.interrupt()
+        if self.ended is not None or verb == "stop":
+            return
+        if self._started is None:
+            self._batch = arguments["workload"].batch
+            self._began_at = time()
+            # Unbuffered, so that a figure is seen when it is printed.
+            started = self._start({"aside": True}, {"PYTHONUNBUFFERED": "1"}, piped=True)
+            Thread(target=self._read, args=(started,), daemon=True).start()
+        self._began_cpu_s = self._running.cpu_s()
+
+    def _read(self, started: StartedScript) -> None:
+        """Keep each figure of its pace, until its output ends."""
+        pattern = re.compile((self._script.throughput or "").encode())
+        assert started.output is not None
+        held = b""
+        with suppress(OSError, ValueError), started.log.open("ab", buffering=0) as log:
+            while chunk := os.read(started.output.fileno(), _CHUNK_BYTES):
+                log.write(chunk)
+                lines, held = ended_lines(held + chunk)
+                for line in lines:
+                    self._note(pattern.search(line))
+        self._note(pattern.search(held))
+
+    def _note(self, figure: "re.Match[bytes] | None") -> None:
+        if figure is not None:
+            with suppress(ValueError):
+                self._figures.append((time(), max(1e-9, float(figure[1]))))
+
+    def receive(self, timeout_s: float) -> Answer:
+        if self.ended is not None:
+            return self.ended
+        verb, arguments = self._request
+        match verb:
+            case "load":
+                return self._under_way(timeout_s)
+            case "check_host":
+                return {"check_s": None}
+            case "run" | "train":
+                until = monotonic() + timeout_s
+                return self._ran(arguments["start_at"], arguments["stop_at"], until)
+            case _:
+                return self._answered_inside(verb, arguments, monotonic() + timeout_s)
+
+    def _under_way(self, timeout_s: float) -> Answer:
+        until = monotonic() + timeout_s
+        while len(self._figures) < _FIRST_FIGURES and monotonic() < until:
+            if wait([self._running.exited], _WATCH_S):
+                sleep(_WATCH_S)  # for its last lines
+                break
+        if len(self._figures) >= _FIRST_FIGURES:
+            return {
+                "pid": self.pid,
+                "sms": None,
+                "warm_step_s": self._batch / self._figures[-1][1],
+                "memory": self._memory(),
+            }
+        if (ended := self._gone()) is not None:
+            return ended
+        line = self._running.error_line()
+        self.end_by(monotonic())
+        return self._end(
+            "died",
+            f"{self._script.command[0]} printed {len(self._figures)} figures that match "
+            f"{self._script.throughput!r} within {timeout_s:.0f} s, and {_FIRST_FIGURES} are "
+            f"needed; it printed last: {line}",
         )
-    while len(blocks) < _MOST_BLOCKS and (excess := _free_mib() - free_mib) >= _NEAR_MIB:
-        whole_mib = int(excess) // 2 * 2
-        blocks.append(torch.empty(whole_mib * _MIB, dtype=torch.uint8, device=state.device))
-    return {"free_mib": _free_mib()}
 
+    def _ran(self, start_at: float, stop_at: float, until: float) -> Answer:
+        """Its steps between two moments, once it has printed the figure that covers the end."""
+        sleep(max(0.0, stop_at - time()))
+        while self._figures[-1][0] < stop_at:
+            if (ended := self._gone()) is not None:
+                return ended
+            if monotonic() > until:
+                silent_s = time() - self._figures[-1][0]
+                self.end_by(monotonic())
+                silence = f"printed no figure of its pace for {silent_s:.0f} s"
+                return self._end("died", f"{self._script.command[0]} {silence}")
+            sleep(_WATCH_S)
+        return {
+            "completed_at": self._completed_at(start_at, stop_at),
+            "cpu_s": self._running.cpu_s() - self._began_cpu_s,
+            "memory": self._memory(),
+        }
 
-def _free_mib() -> float:
-    """Free device memory as the driver reports it, MiB."""
-    import torch
+    def _completed_at(self, start_at: float, stop_at: float) -> list[float]:
+        """When steps ended between two moments, at the pace of the figure that came next."""
+        figures = tuple(self._figures)  # the thread adds more
+        moments = np.array([self._began_at, *(moment for moment, _ in figures)])
+        rates = np.array([rate for _, rate in figures]) / self._batch
+        done = np.concatenate([[0.0], np.cumsum(np.diff(moments) * rates)])
+        first, last = np.interp([start_at, stop_at], moments, done)
+        steps = np.arange(1.0, max(1.0, last - first) + 1.0)
+        ends = np.interp(first + steps, done, moments, right=float(moments[-1]))
+        return [float(each) for each in np.maximum(ends, start_at + 1e-9)]
 
-    return float(torch.cuda.mem_get_info()[0]) / _MIB
+    def _answered_inside(self, verb: str, arguments: dict[str, Any], until: float) -> Answer:
+        """The first answer of its processes; empty if none has one in time."""
+        while wait([self._listener], 0):
+            self._inside.append(Connection(self._listener.accept()[0].detach()))
+        request = json.dumps({"verb": verb, "arguments": arguments}).encode()
+        for connection in self._inside:
+            message = None
+            try:
+                connection.send_bytes(request)
+                if connection in wait([connection, self._running.exited], until - monotonic()):
+                    message = json.loads(connection.recv_bytes())
+            except (OSError, EOFError):  # that process is ending, and the program perhaps with it
+                wait([self._running.exited], _ENDING_S)
+            if answer := self._parsed(message):
+                return answer
+        return self._gone() or {}
+
+    def _gone(self) -> Ended | None:
+        """How it ended, if it has."""
+        if not wait([self._running.exited], 0):
+            return None
+        how = f"{self._script.command[0]} {self._running.how_it_ended()}"
+        return self._end("out-of-memory" if self._running.out_of_memory else "died", how)
+
+    def _memory(self) -> dict[str, float | None]:
+        """Its resident memory on a CPU; on a GPU only the driver has a figure."""
+        held = self._running.resident_mib() if self.setup.device == "cpu" else None
+        return {"allocated_mib": held, "reserved_mib": held}
+
+    def end_by(self, deadline: float) -> None:
+        for connection in self._inside:
+            connection.close()
+        self._inside = []
+        super().end_by(deadline)

@@ -21,12 +21,10 @@ from time import monotonic
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.measure.device import Meter, Origin
-from advisor.measure.process import ended_lines, telling_line
+from advisor.measure.device import Meter, Origin, memory_record
+from advisor.measure.process import ended_lines, error_line, processes_of
 from advisor.measure.script import ReportedProgress, progress_in
-from advisor.measure.state_files import processes_of
 from advisor.measure.strict_record import record
-from advisor.measure.tenants import memory_record
 from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
@@ -435,12 +433,12 @@ class WatchedRun:
             return "stopped", ""
         said = tail(self.log(number))
         if lacks_memory(said):
-            return "out-of-memory", telling_line(said)
+            return "out-of-memory", error_line(said)
         how = f"exit status {status}"
         if status > 128:
             with suppress(ValueError):
                 how = f"killed by {Signals(status - 128).name}"
-        return "died", ": ".join(filter(None, [how, telling_line(said)]))
+        return "died", ": ".join(filter(None, [how, error_line(said)]))
 
     def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
         """Return a record of each group in which every job counted its steps long enough.

@@ -12,7 +12,7 @@ from advisor.api import Advisor
 from advisor.errors import AdvisorError
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, known_gpus
-from advisor.measure.device import gpu_at_hand
+from advisor.measure.device import first_gpu
 from advisor.page.answer import PageQuestion, advisor_of
 from advisor.page.link import (
     LinkedQuestion,
@@ -419,7 +419,7 @@ def _asked_jobs(
 
 def _chosen_gpu(linked: str | None) -> str:
     """The key of one; at first the `linked` one, else that of this machine, else the usual one."""
-    at_hand = gpu_at_hand()
+    at_hand = first_gpu()
     choices = gpu_choices(at_hand)
     keys = list(choices)
     likely = next(each for each in (linked, at_hand, DEFAULT_GPU, *keys) if each in choices)

@@ -35,12 +35,12 @@ def _ready_first_answer() -> None:
     """Predict what a page asks that nobody has typed into: its answer is remembered."""
     from advisor.errors import AdvisorError
     from advisor.hardware import DEFAULT_GPU
-    from advisor.measure.device import gpu_at_hand
+    from advisor.measure.device import first_gpu
     from advisor.page.answer import advisor_of
 
     # The page says what is wrong, where it shows; and a server that ends takes no more work.
     with suppress(AdvisorError, RuntimeError):
-        advisor = advisor_of(gpu_at_hand() or DEFAULT_GPU, None)
+        advisor = advisor_of(first_gpu() or DEFAULT_GPU, None)
         advisor.recommend(advisor.chosen_jobs())
 
 

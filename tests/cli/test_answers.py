@@ -212,7 +212,7 @@ def test_without_a_gpu_it_is_the_jobs_or_the_one_in_this_machine(advisor, own, m
     said = advisor("predict", "mine", "--sharing", "serial", "--json")
     assert json.loads(said.out)["gpu"] == "a100-40gb"
     assert "a100-40gb" in said.err
-    monkeypatch.setattr("advisor.measure.device.gpu_at_hand", lambda: "a30-24gb")
+    monkeypatch.setattr("advisor.measure.device.first_gpu", lambda: "a30-24gb")
     assert "a30-24gb" in advisor("predict", BERT, "--sharing", "serial").err
 
 

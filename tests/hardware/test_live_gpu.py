@@ -19,7 +19,7 @@ from advisor.hardware.live_gpu import (
 )
 from advisor.hardware.mig import place
 from advisor.hardware.mps import mps_processes
-from advisor.measure.device import device_at_hand
+from advisor.measure.device import find_device
 from advisor.sharing import Instance
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
 
@@ -219,7 +219,7 @@ def test_its_kinds_of_mig_instances_are_the_drivers(at_hand, install):
 def test_a_gpu_older_than_volta_is_refused(at_hand, install):
     install(FakeLibrary(card(capability=(6, 1))))
     with pytest.raises(InvalidInput, match="older than Volta"):
-        device_at_hand("0")
+        find_device("0")
     assert not at_hand.exists()
 
 

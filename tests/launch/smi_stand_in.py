@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass, field
 
 from advisor.hardware.gpus import gpu
-from advisor.measure.state_files import processes_of
+from advisor.measure.process import processes_of
 from tests.hardware.mig_twin import is_valid, rows_of
 
 _CLIENT = """\

@@ -12,9 +12,8 @@ import pytest
 
 from advisor.measure import process as scratch_folders
 from advisor.measure.doctor import leftover_findings
-from advisor.measure.process import FOLDER_PREFIX
+from advisor.measure.process import FOLDER_PREFIX, boot_id
 from advisor.measure.process import MARK as SCRIPT_MARK
-from advisor.measure.state_files import boot_id
 from advisor.run import undo_left
 from tests.waiting import PATIENCE_S
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure.hook import ScriptHook, hooked
+from advisor.measure.hook import ScriptHook, hook_variables
 from advisor.measure.script import made_beside, unlinked
 
 
@@ -72,7 +72,7 @@ def typing_names(file):
 
 
 def test_the_hook_in_a_script_needs_nothing_that_came_after_python_3_10(tmp_path):
-    hooked(tmp_path / "hook", {}, None)
+    hook_variables(tmp_path / "hook", {}, None)
     words = [sys.executable, "-I", "-c", WITHOUT, str(tmp_path / "hook")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.process import scripts_within, session_members, telling_line
+from advisor.measure.process import error_line, scripts_within, session_members
 from advisor.measure.tenants import ask_all, tenants_on
 from advisor.measure.windows import profiling_verbs
 from advisor.measure.worker import Ended, TenantSetup, without_mps
@@ -283,4 +283,4 @@ For debugging consider passing CUDA_LAUNCH_BLOCKING=1; kernel errors may come la
     ],
 )  # fmt: skip
 def test_the_line_that_says_why_a_program_failed_is_shown(printed, line):
-    assert telling_line(printed).startswith(line)
+    assert error_line(printed).startswith(line)
