@@ -1,24 +1,49 @@
-"""Compares real runs of advice with predictions from profiles alone."""
+"""Runs the best plans for real, or reads runs made elsewhere, and compares them with predictions.
 
-from collections.abc import Mapping, Sequence
+Runs go to the user's folder of profiles, where fitting reads them.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from json import dumps
+from pathlib import Path
+from shlex import join
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from advisor.errors import InvalidInput, OutsideInterval
+from advisor.api import Advisor
+from advisor.errors import (
+    AdvisorError,
+    GpuUnavailable,
+    InvalidInput,
+    NothingFits,
+    OutsideInterval,
+    counted,
+    with_article,
+)
 from advisor.hardware.gpus import Gpu
-from advisor.learn.scores import JobComparison, RunComparison, compare, profiles_of, sharing_of
+from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
+from advisor.measure.run_list import PlannedRun, mixes_of
+from advisor.measure.shared_run import PlannedProcess, planned_processes
 from advisor.plan.rules import FitsMemory
+from advisor.plan.values import Recommendation
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import at_own_pace
 from advisor.prediction.prediction import Interval
+from advisor.prediction.predictor import Predictor
 from advisor.report.scores import percent
+from advisor.sharing import Mode
+from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
+from advisor.workload.reading import is_file, read_json, user_folder
 from advisor.workload.run import Run
+from advisor.workload.store import read_runs, runs_by_owner, shipped_folder
+from advisor.workload.writing import append_run, writable, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-    from advisor.api import Advisor
 
     pass
 
@@ -45,10 +70,212 @@ class Validation:
     estimated: Mapping[str, str] = field(default_factory=dict)
 
 
+def validate_advice(
+    recommendation: Recommendation,
+    advisor: Advisor,
+    top: int,
+    device: str = "0",
+    store: Path | None = None,
+) -> Validation:
+    """Run the `top` best plans that can be run and compare them with their predictions.
+
+    The predictions are those by which plans were ranked, for the host as known beforehand. The
+    speed of the cores during a run is recorded for the next fit, and changes nothing here, since no
+    advice can know it.
+
+    Args:
+        recommendation: The answer of `advisor`.
+        advisor: Its predictor is compared.
+        top: How many plans to run at most.
+        device: GPU index or UUID.
+        store: A folder laid out as ``profiles/``, to which the runs are added; None: the user's
+            data folder. `advisor fit` finds them in either.
+
+    Raises:
+        NothingFits: No plan can be run.
+        GpuUnavailable: No GPU, no permission, or another process holds it.
+        InvalidInput: The runs cannot go to `store`.
+    """
+    gpu = recommendation.gpu
+    stamp = f"validation-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    plans, left_out = choose(recommendation, top, stamp)
+    file = store_file(gpu.key, store)
+    writable(file)  # before minutes of running
+    runs = run_plans(gpu.key, plans, device, file)
+    profiles = {job.name: job.profile for job in recommendation.jobs}
+    comparisons = compared_as_ranked(runs, profiles, advisor)
+    return Validation(gpu, runs, comparisons, left_out, estimated=_estimated(profiles))
+
+
+def choose(
+    recommendation: Recommendation, top: int, stamp: str
+) -> tuple[tuple[PlannedRun, ...], tuple[str, ...]]:
+    """Choose the `top` best plans that can be run.
+
+    Args:
+        recommendation: Plans, best first.
+        top: How many to run at most.
+        stamp: Begins every run's id; unique to this validation.
+
+    Returns:
+        The plans, best first; and better or equally good ones that nothing here can run, in words.
+
+    Raises:
+        NothingFits: No plan can be run.
+    """
+    workloads = tuple(job.profile.workload for job in recommendation.jobs)
+    plans: list[PlannedRun] = []
+    left_out = []
+    for plan in recommendation.plans:
+        if len(plans) == top:
+            break
+        sharing = str(plan.sharing)
+        if plan.sharing.mode != "serial" and together(plan.sharing) is None:
+            phased = plan.sharing.mode == "phases"
+            why = "its groups are runs" if phased else "nothing here makes MIG instances"
+            left_out.append(f"plan {plan.rank}, {sharing}: {why}")
+            continue
+        name = f"{stamp}-plan{plan.rank}"
+        plans.append(
+            PlannedRun(id=name, sharing=sharing, purpose="validation", workloads=workloads)
+        )
+    if not plans:
+        raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
+    return tuple(plans), tuple(left_out)
+
+
+def _estimated(profiles: Mapping[str, Profile]) -> dict[str, str]:
+    sources = ((name, each.estimated_from) for name, each in sorted(profiles.items()))
+    return {name: key for name, key in sources if key is not None}
+
+
+def store_file(gpu: str, store: Path | None = None) -> Path:
+    """Return the file of validation runs, where `advisor fit` finds them.
+
+    Args:
+        gpu: Catalogue key.
+        store: A folder laid out as ``profiles/``; None: the user's data folder.
+    """
+    return (store or user_folder("profiles")) / gpu / "runs" / "validation.jsonl"
+
+
+def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -> tuple[Run, ...]:
+    """Run `plans` on the GPU, each recorded in the JSON Lines file `store` as it finishes.
+
+    Progress and problems are printed on stderr.
+
+    Raises:
+        GpuUnavailable: No GPU, no permission, or another process holds it.
+        InvalidInput: The plans cannot be run on that device.
+        AdvisorError: A run failed.
+        KeyboardInterrupt: It was interrupted; nothing that it started is left.
+    """
+    from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
+
+    listed = {"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}
+    with scratch_folder() as folder:
+        file = folder / "plans.json"
+        write_whole(file, dumps(listed, indent=1))
+        store.parent.mkdir(parents=True, exist_ok=True)
+        words = [str(file), "--device", device, "--out", str(store)]
+        code = supervise("advisor.measure.shared_run:run_list", words)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        kinds = {kind.exit_code: kind for kind in (InvalidInput, GpuUnavailable)}
+        raise kinds.get(code, AdvisorError)("the plans did not run; the line before says why")
+    wanted = {mix.id for plan in plans for mix in mixes_of(plan)}
+    return tuple(run for run in read_runs(store) if run.id in wanted)
+
+
+_SOME_GPU = "UUID-OF-THE-GPU"
+
+
+def dry_run(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
+    """Return every process that running `plans` would start; starts nothing and needs no GPU.
+
+    Without a GPU, cores and UUID are placeholders.
+    """
+    from advisor.hardware.host_cores import allowed_cores
+    from advisor.measure.device import find_device
+
+    try:
+        uuid = find_device(device).uuid
+    except GpuUnavailable:
+        uuid = _SOME_GPU
+    for plan in plans:
+        needed = sum(workload.cores for workload in plan.workloads)
+        cores = tuple(range(needed + 1)) if uuid == _SOME_GPU else allowed_cores()
+        yield from planned_processes(plan, uuid, cores)
+
+
+def process_text(process: PlannedProcess) -> str:
+    """Return `process` on a few lines, as ``advisor validate --dry-run`` prints it."""
+    cores = ",".join(map(str, process.cores)) or "any"
+    lines = [process.role, f"  cores: {cores}"]
+    lines += [f"  {name}={value}" for name, value in process.environment.items()]
+    lines.append(f"  $ {join(process.command)}" if process.command else "  forked, no command")
+    return "\n".join(lines)
+
+
+def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:
+    """Compare the runs in `file`, maybe from another machine, with their predictions.
+
+    The predictions are for the cores that each run had, whose speed it records; this machine's
+    calibration is not used.
+
+    Args:
+        file: JSON Lines, as ``python -m advisor.measure runs`` writes it.
+        advisor: For the GPU that the runs were made on.
+        store: As for `validate_advice`.
+
+    Raises:
+        InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
+    """
+    runs, gpu = read_runs(file), advisor.card
+    if not runs:
+        raise InvalidInput(
+            f"{file}: it holds no runs. `python -m advisor.measure runs` writes them."
+        )
+    names = {tenant.workload.name for run in runs for tenant in run.tenants}
+    profiles = {name: advisor.find_profile(name) for name in sorted(names)}
+    predictor = advisor.uncalibrated.on_known_cores()
+    comparisons = compared(runs, profiles, predictor, gpu)
+    kept = store_file(gpu.key, store)
+    if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
+        keep(runs, kept)
+    fits = FitsMemory(gpu)
+    misfits = [run for run in runs if any(t.outcome == "out-of-memory" for t in run.tenants)]
+    foreseen = tuple(
+        run.id
+        for run in misfits
+        if fits.broken(predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)))
+    )
+    host = "Predicted for the cores that each run had, where it says how fast they were."
+    return Validation(
+        gpu, runs, comparisons, host=host, foreseen=foreseen, estimated=_estimated(profiles)
+    )
+
+
+def keep(runs: Sequence[Run], store: Path) -> int:
+    """Append those of `runs` that the file `store` lacks, and return their number.
+
+    If another run there has its id, a run is kept under its id and date.
+    """
+    stored = read_runs(store) if is_file(store) else ()
+    ids = {run.id for run in stored}
+    contents = {(run.provenance, run.tenants) for run in stored}
+    new = [run for run in runs if (run.provenance, run.tenants) not in contents]
+    for run in new:
+        taken = run.id in ids
+        append_run(store, replace(run, id=f"{run.id}-{run.provenance.date}") if taken else run)
+    return len(new)
+
+
 def compared(
     runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predicts, gpu: Gpu
 ) -> tuple[RunComparison, ...]:
-    """Each of `runs` predicted from its tenants' profiles, compared with the measurement.
+    """Predict each of `runs` from its tenants' profiles, and compare it with the measurement.
 
     Profiles are converted to the cores that the run had, if it recorded their speed.
 
@@ -70,36 +297,24 @@ def compared(
     )
 
 
-def foreseen_misfits(
-    runs: Sequence[Run], profiles: Mapping[str, Profile], predictor: Predicts, gpu: Gpu
-) -> tuple[str, ...]:
-    """Ids of those of `runs` that ran out of memory, and were predicted not to fit."""
-    fits = FitsMemory(gpu)
-    misfits = [run for run in runs if any(t.outcome == "out-of-memory" for t in run.tenants)]
-    return tuple(
-        run.id
-        for run in misfits
-        if fits.broken(predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)))
-    )
-
-
 def compared_as_ranked(
-    runs: Sequence[Run], profiles: Mapping[str, Profile], advisor: "Advisor"
+    runs: Sequence[Run], profiles: Mapping[str, Profile], advisor: Advisor
 ) -> tuple[RunComparison, ...]:
-    """Each of `runs` compared with what `advisor` ranks plans by, here and now; else as `compared`.
+    """Compare each of `runs` with the prediction by which `advisor` ranks plans, here and now.
 
-    Jobs alone are those on its machine's host, since it reckons throughput so.
+    Jobs alone are those on its machine's host, because it computes throughput from them.
     """
-    return tuple(_as_ranked(run, profiles, advisor) for run in runs if run.shows_pace)
-
-
-def _as_ranked(run: Run, profiles: Mapping[str, Profile], advisor: "Advisor") -> RunComparison:
-    measured = profiles_of(run, profiles, "raw")
-    paced = [at_own_pace(each, advisor.own_paces) for each in measured]
-    here = advisor.machine.profiles_here(paced, len(measured))
-    found = compare(run, measured, advisor.predictor, advisor.card, {})
-    jobs = zip(found.jobs, here, strict=True)
-    return RunComparison(run, tuple(replace(job, alone_s=each.step_s) for job, each in jobs))
+    comparisons = []
+    for run in runs:
+        if run.shows_pace:
+            measured = profiles_of(run, profiles, "raw")
+            paced = [at_own_pace(each, advisor.own_paces) for each in measured]
+            here = advisor.machine.profiles_here(paced, len(measured))
+            jobs = compare(run, measured, advisor.predictor, advisor.card, {}).jobs
+            pairs = zip(jobs, here, strict=True)
+            alone = tuple(replace(job, alone_s=profile.step_s) for job, profile in pairs)
+            comparisons.append(RunComparison(run, alone))
+    return tuple(comparisons)
 
 
 def check(validation: Validation) -> None:
@@ -131,7 +346,7 @@ def check(validation: Validation) -> None:
 
 
 def validation_table(validation: Validation) -> "Table":
-    """What ``advisor validate`` prints: for each run its throughput, then each job's step."""
+    """Return the table of ``advisor validate``: for each run its throughput, then each step."""
     from rich.box import SIMPLE
 
     from advisor.report.format import FittedTable
@@ -146,41 +361,36 @@ def validation_table(validation: Validation) -> "Table":
     )
     for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
         table.add_column(heading, justify="right" if heading else "left")
-    for each in validation.comparisons:
-        table.add_row(*_throughput_cells(each), style="bold")
-        for job in each.jobs:
-            predicted, interval, measured, error = step_cells(job.predicted_s, job.measured_s)
+    for run in validation.comparisons:
+        if len(run.jobs) == 1:
+            table.add_row("serial", style="bold")
+        else:
+            predicted, measured = run.predicted_speedup, run.measured_speedup
+            cells = f"{predicted:.2f}x", "", f"{measured:.2f}x", percent(predicted / measured - 1)
+            table.add_row(run.run.sharing, *cells, style="bold")
+        for job in run.jobs:
+            middle, interval, step = _step_cells(job.predicted_s, job.measured_s)
             mark = "" if job.inside else "outside"
-            table.add_row(f"  {job.job}", predicted, interval, f"{measured} ms", error, mark)
+            table.add_row(f"  {job.job}", middle, interval, f"{step} ms", percent(job.error), mark)
         table.add_section()
     return table
 
 
-def _throughput_cells(run: RunComparison) -> tuple[str, ...]:
-    if len(run.jobs) == 1:
-        return ("serial",)
-    predicted, measured = run.predicted_speedup, run.measured_speedup
-    error = percent(predicted / measured - 1)
-    return (run.run.sharing, f"{predicted:.2f}x", "", f"{measured:.2f}x", error)
+def _step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, str, str]:
+    """A predicted step, its interval and the measured step in milliseconds."""
+    return _ms(predicted_s.p50), _interval_ms(predicted_s), _ms(measured_s)
 
 
-def step_cells(predicted_s: Interval, measured_s: float) -> tuple[str, ...]:
-    """Cells of a step: predicted, its interval, measured, and the error."""
-    return (
-        _ms(predicted_s.p50),
-        _interval_ms(predicted_s),
-        _ms(measured_s),
-        percent(predicted_s.p50 / measured_s - 1),
-    )
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:,.2f}"
 
 
-def sharing_word(comparison: RunComparison) -> str:
-    """How the run shared; a job alone is how a serial plan runs."""
-    return "serial" if len(comparison.jobs) == 1 else comparison.run.sharing
+def _interval_ms(step_s: Interval) -> str:
+    return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"
 
 
 def validation_document(validation: Validation) -> dict[str, Any]:
-    """What ``advisor validate --json`` prints."""
+    """Return the document of ``advisor validate --json``."""
     return {
         "schema": 1,
         "gpu": validation.gpu.key,
@@ -190,12 +400,23 @@ def validation_document(validation: Validation) -> dict[str, Any]:
         "runs": [
             {
                 "id": each.run.id,
-                "sharing": sharing_word(each),
+                "sharing": "serial" if len(each.jobs) == 1 else each.run.sharing,
                 "weighted_speedup": {
                     "predicted": each.predicted_speedup,
                     "measured": each.measured_speedup,
                 },
-                "jobs": [_job_document(job) for job in each.jobs],
+                "jobs": [
+                    {
+                        "job": job.job,
+                        "step_s": asdict(job.predicted_s),
+                        "measured_step_s": job.measured_s,
+                        "error": job.error,
+                        "inside": job.inside,
+                        "memory_mib": job.memory_mib,
+                        "measured_memory_mib": job.measured_memory_mib,
+                    }
+                    for job in each.jobs
+                ],
             }
             for each in validation.comparisons
         ],
@@ -203,21 +424,117 @@ def validation_document(validation: Validation) -> dict[str, Any]:
     }
 
 
-def _job_document(job: JobComparison) -> dict[str, Any]:
-    return {
-        "job": job.job,
-        "step_s": asdict(job.predicted_s),
-        "measured_step_s": job.measured_s,
-        "error": job.error,
-        "inside": job.inside,
-        "memory_mib": job.memory_mib,
-        "measured_memory_mib": job.measured_memory_mib,
-    }
+@dataclass(frozen=True, slots=True)
+class MeasuredRuns:
+    """Real runs whose tenants are all among some jobs, with their predictions.
+
+    Attributes:
+        shipped: Runs that came with the advisor, from which its model learnt.
+        own: The user's own runs.
+        same: Number of these runs that have exactly these jobs and copies.
+        noise: By mode: median share by which a step differs between two runs of the same jobs with
+            fresh processes; modes without repeats are absent.
+    """
+
+    shipped: tuple[RunComparison, ...]
+    own: tuple[RunComparison, ...]
+    same: int
+    noise: Mapping[Mode, float]
+
+    @property
+    def runs(self) -> tuple[RunComparison, ...]:
+        """All of them, the user's own last."""
+        return *self.shipped, *self.own
 
 
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:,.2f}"
+def runs_of_jobs(
+    profiles: Sequence[Profile], predictor: Predictor, given: Path | None = None
+) -> MeasuredRuns:
+    """Find the runs in which some of the jobs of `profiles`, and no others, share the GPU.
+
+    Each is predicted for the cores that it had, by `compared`.
+
+    Args:
+        profiles: A profile for each job, copies as often as there are.
+        predictor: Of the GPU that they were measured on.
+        given: Folder of profiles; None: the shipped ones and the user's own.
+
+    Raises:
+        InvalidInput: A file of runs, or the noise file in their folder, is malformed.
+    """
+    by_name = {each.name: each for each in profiles}
+    gpu = predictor.gpu
+
+    def tenants(run: Run) -> Counter[str]:
+        return Counter(tenant.workload.name for tenant in run.tenants)
+
+    def shared(run: Run) -> bool:
+        # One alone on the whole GPU was not shared, and is what profiles are made of.
+        ours = set(tenants(run)) <= by_name.keys()
+        return ours and run.shows_pace and sharing_of(run).mode != "serial"
+
+    shipped, own = (
+        compared([run for run in runs if shared(run)], by_name, predictor, gpu)
+        for runs in runs_by_owner(gpu.key, given)
+    )
+    copies = Counter(each.name for each in profiles)
+    same = sum(tenants(each.run) == copies for each in (*shipped, *own))
+    path = shipped_folder("profiles", given) / gpu.key / "runs" / "noise.json"
+    noise: dict[Mode, float] = {}
+    try:
+        if is_file(path):
+            noise = {mode: float(share) for mode, share in read_json(path).items()}
+    except (TypeError, AttributeError, ValueError):
+        raise InvalidInput(
+            f"{path}: expected a share for each mode. Write it again: `make report`."
+        ) from None
+    return MeasuredRuns(shipped, own, same, noise)
 
 
-def _interval_ms(step_s: Interval) -> str:
-    return f"{_ms(step_s.p05)} to {_ms(step_s.p95)}"
+def runs_of_jobs_text(measured: MeasuredRuns, gpu: str) -> str:
+    """Describe the runs, how good their predictions are, and how good they could be at all."""
+    if not (runs := measured.runs):
+        return (
+            f"No run in which just these jobs share {with_article(gpu)} was measured. `advisor "
+            f"validate` runs the best plans and compares them with their predictions."
+        )
+    jobs = [job for run in runs for job in run.jobs]
+    inside = sum(job.inside for job in jobs)
+    own = f", {len(measured.own)} of them your own (diamonds)" if measured.own else ""
+    sentences = [
+        f"{counted(len(runs), 'run')} of some of these jobs{own}; "
+        f"{measured.same or 'none'} of all of them together. Of {counted(len(jobs), 'step')} "
+        f"{inside} lie in their 90 % intervals, which the thin lines are; the median is "
+        f"{percent(median(abs(job.error) for job in jobs))} off."
+    ]
+    if measured.noise:
+        sentences.append(
+            "The grey band is the median difference between two runs of the same jobs with fresh "
+            "processes: nothing can be predicted better."
+        )
+    if measured.shipped:
+        sentences.append(
+            "The model learnt from the shipped runs: of jobs that it never saw, errors are larger, "
+            "as README says."
+        )
+    return " ".join(sentences)
+
+
+def runs_of_jobs_rows(measured: MeasuredRuns) -> list[dict[str, Any]]:
+    """Return a row for each tenant of each run; errors are in per cent of the measured step."""
+    rows: list[dict[str, Any]] = []
+    for runs, whose in ((measured.shipped, "shipped"), (measured.own, "your own")):
+        for run, job in [(each, job) for each in runs for job in each.jobs]:
+            mode, predicted_s = sharing_of(run.run).mode, job.predicted_s
+            middle, interval, step = _step_cells(predicted_s, job.measured_s)
+            noise = measured.noise.get(mode)
+            rows.append({
+                "mode": mode, "job": job.job, "whose": whose,
+                "low": 100 * (predicted_s.p05 / job.measured_s - 1),
+                "error": 100 * job.error,
+                "high": 100 * (predicted_s.p95 / job.measured_s - 1),
+                "noise": None if noise is None else 100 * noise,
+                "run": f"{run.run.id}: {run.run.sharing}",
+                "hint": f"{middle} ms predicted ({interval}), {step} ms measured",
+            })  # fmt: skip
+    return rows

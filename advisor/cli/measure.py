@@ -266,8 +266,7 @@ def validate(
     What is measured is set beside what was predicted. Exits with 5 where a measured step lies
     outside its interval.
     """
-    from advisor.advised import validate_file
-    from advisor.validate import check, validation_document, validation_table
+    from advisor.validate import check, validate_file, validation_document, validation_table
 
     _check(given_in(context))
     log = mlflow_log(mlflow)
@@ -290,8 +289,8 @@ def _ran(
     advised: "Recommendation", advisor: "Advisor", tried: Tried, out: Path | None
 ) -> "Validation":
     """The best plans that were `tried`, run here and compared with their predictions."""
-    from advisor.advised import validate_advice
     from advisor.report.forecast import host_note
+    from advisor.validate import validate_advice
 
     ran = validate_advice(advised, advisor, tried.top, tried.device, out)
     return replace(ran, host=host_note(advised.standing))
@@ -304,11 +303,12 @@ def _check(given: Given) -> None:
 
 
 def _print_processes(advised: "Recommendation", tried: Tried) -> None:
-    from advisor.advised import choose, rehearsed, spelt
     from advisor.report.forecast import with_estimates_named
+    from advisor.validate import choose, dry_run, process_text
 
     if advised.standing.estimated_from is not None:
         aside(with_estimates_named(advised.standing, ""))
 
-    for process in rehearsed(choose(advised, tried.top, "dry-run").plans, tried.device):
-        show_text(spelt(process))
+    plans, _ = choose(advised, tried.top, "dry-run")
+    for process in dry_run(plans, tried.device):
+        show_text(process_text(process))

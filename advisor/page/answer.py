@@ -10,7 +10,6 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from advisor.advised import MeasuredRuns, runs_of_jobs
 from advisor.api import Advisor
 from advisor.measure.device import present_machine
 from advisor.page.link import WantedJob, on_the_page
@@ -26,6 +25,7 @@ from advisor.prediction.prediction import Level
 from advisor.report.charts import plans_chart
 from advisor.report.recommendation import metric_cards, paragraphs
 from advisor.simulation.simulate import Fleet, Simulation
+from advisor.validate import MeasuredRuns, runs_of_jobs
 from advisor.workload.job import Arrival, Job
 
 

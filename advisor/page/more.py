@@ -10,7 +10,6 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from advisor.advised import runs_of_jobs_rows, runs_of_jobs_text
 from advisor.errors import AdvisorError
 from advisor.hardware.gpu_state import LiveGpu
 from advisor.hardware.live_gpu import live_gpus
@@ -74,6 +73,7 @@ from advisor.report.simulation import (
 from advisor.sharing import parse_sharing
 from advisor.simulation import Policy
 from advisor.simulation.simulate import Fleet
+from advisor.validate import runs_of_jobs_rows, runs_of_jobs_text
 from advisor.workload.job import Job
 
 _PLAN = "the best plan found"

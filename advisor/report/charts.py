@@ -352,7 +352,7 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
     """Predicted and measured steps by mode and job; the band is the noise of the mode.
 
     Args:
-        rows: As `advisor.advised` makes them, at least one.
+        rows: As `advisor.validate` makes them, at least one.
         jobs: All that are asked about, in order.
     """
     modes = sorted({row["mode"] for row in rows})

@@ -8,7 +8,7 @@ import pytest
 from advisor.learn.regret import panels
 from research.choices import followed, recommended, recommended_section
 from research.steps import other_hosts, other_hosts_sentence, other_hosts_text
-from tests.validate.test_regret import PAIR, evaluation, ran
+from tests.learn.test_regret import PAIR, evaluation, ran
 
 NAMES = [profile.name for profile in PAIR]
 ADVICE = [ran("naive", 1.6), ran("mps", 1.2), ran("mps=50,50", 1.25)]

@@ -33,8 +33,8 @@ from research.scripts import HOSTS, script_scores, scripts_table
 from research.splits import splits_text
 from research.targets import Target
 from tests import synthetic
-from tests.validate.campaign import PROFILES, campaign
-from tests.validate.whole_jobs import whole
+from tests.learn.campaign import PROFILES, campaign
+from tests.learn.whole_jobs import whole
 
 H200 = gpu(GPU)
 FOLDER = ROOT / "profiles"

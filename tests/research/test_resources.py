@@ -19,8 +19,8 @@ from research.whole_jobs import (
     whole_jobs_section,
 )
 from tests import synthetic
+from tests.learn.whole_jobs import LONG, SHORT, whole
 from tests.plan.stand_in import StandIn
-from tests.validate.whole_jobs import LONG, SHORT, whole
 
 H200 = gpu("h200-141gb")
 NAMES = ("resnet50-imagenet64-bs128", "bert-base-finetune-bs16", "mlp-toy-bs128")

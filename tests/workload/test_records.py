@@ -18,7 +18,7 @@ from advisor.workload.spec import Workload
 from advisor.workload.store import read_profile, read_runs
 from advisor.workload.writing import append_run, profile_text, run_line
 from tests import synthetic
-from tests.validate.whole_jobs import LONG, SHORT, whole
+from tests.learn.whole_jobs import LONG, SHORT, whole
 
 PROFILE = replace(synthetic.profile(), host_s=0.01)
 RUN = synthetic.run([PROFILE])

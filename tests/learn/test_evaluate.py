@@ -16,7 +16,7 @@ from advisor.learn.scores import JobComparison, RunComparison, coverage_of, nois
 from advisor.prediction.prediction import Interval
 from advisor.report.scores import evaluation_document
 from tests import synthetic
-from tests.validate.campaign import NAMES, PROFILES, advised_campaign, campaign
+from tests.learn.campaign import NAMES, PROFILES, advised_campaign, campaign
 
 H200 = gpu("h200-141gb")
 

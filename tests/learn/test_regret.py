@@ -21,8 +21,8 @@ from advisor.prediction.prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from tests import synthetic
 from tests.fitted import fit
-from tests.validate.campaign import PROFILES as CAMPAIGN
-from tests.validate.campaign import advised_campaign, campaign
+from tests.learn.campaign import PROFILES as CAMPAIGN
+from tests.learn.campaign import advised_campaign, campaign
 
 PAIR = [
     synthetic.profile("resnet50-imagenet64-bs128"),

@@ -7,13 +7,23 @@ import pytest
 from rich.console import Console
 
 from advisor import Advisor, recommend
-from advisor.advised import choose, keep, run_plans, store_file, validate_file
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.measure.run_list import PlannedRun
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Mps, Naive, Serial
-from advisor.validate import Validation, check, compared, compared_as_ranked, validation_table
+from advisor.validate import (
+    Validation,
+    check,
+    choose,
+    compared,
+    compared_as_ranked,
+    keep,
+    run_plans,
+    store_file,
+    validate_file,
+    validation_table,
+)
 from advisor.workload.catalogue import workload
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
@@ -113,14 +123,14 @@ def advised(shelved):
 
 
 def test_the_best_plans_that_can_be_run_are_chosen_in_their_order(advised):
-    chosen = choose(advised, 3, "v")
+    chosen, _ = choose(advised, 3, "v")
     runnable = [
         str(plan.sharing)
         for plan in advised.plans
         if isinstance(plan.sharing, Serial | Naive | Mps)
     ]
-    assert [plan.sharing for plan in chosen.plans] == runnable[:3]
-    assert {plan.purpose for plan in chosen.plans} == {"validation"}
+    assert [plan.sharing for plan in chosen] == runnable[:3]
+    assert {plan.purpose for plan in chosen} == {"validation"}
 
 
 def test_plans_are_really_run_and_recorded_where_fit_finds_them(tmp_path):
