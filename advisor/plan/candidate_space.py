@@ -41,7 +41,7 @@ from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place
 from advisor.simulation.events import MIG_MODE_S, repartition_s
 from advisor.workload.job import Job
 
-MOST_ASKED = 3
+MOST_EXACT = 3
 """Of at most so many jobs the predictor itself may be asked for every set in every partition."""
 
 
@@ -63,7 +63,7 @@ class Space:
         self.rules = rules(question.gpu, question.conditions)
         profiles = [job.profile for job in self.sets.jobs]
         margin = question.conditions.memory_margin
-        few = ask and len(jobs) <= MOST_ASKED and len(self.sets.counts) <= 2**MOST_ASKED
+        few = ask and len(jobs) <= MOST_EXACT and len(self.sets.counts) <= 2**MOST_EXACT
         surrogate = None if few else question.predictor.surrogate(profiles)
         self.exact = surrogate is None
         if surrogate is not None:

@@ -219,50 +219,29 @@ MOST_STATES = 256
 FORECAST, FORECAST_ASKED = 3, 12
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
-    """Candidates to forecast, and what was not looked at.
+def proposed(
+    jobs: Sequence[Job], question: Question
+) -> tuple[list[Candidate], list[LeftOut], bool | None]:
+    """Find the best few plans on MIG instances and in phases; and what is left out, and why.
 
-    Attributes:
-        asked: Whether the predictor itself was asked about every set of jobs, not its surrogate;
-            None: no set was looked at.
+    The third value is whether the predictor itself predicted every set of jobs, not its surrogate;
+    None: no set was looked at.
     """
-
-    candidates: tuple[Candidate, ...]
-    left_out: tuple[LeftOut, ...]
-    asked: bool | None = None
-
-
-def unsearched(jobs: Sequence[Job]) -> tuple[LeftOut, ...]:
-    """Kinds of plans for `jobs` that are never searched; for two jobs there are none."""
-    if len(jobs) < 3:
-        return ()
-    why = "limits are equal within a phase, and there are none on instances"
-    return (LeftOut("unequal limits in phases and limits on MIG instances", why),)
-
-
-def affordable(jobs: Sequence[Job]) -> bool:
-    """Whether every subset of `jobs` can be looked at; copies of a job count as one kind."""
-    first = [jobs.index(job) for job in jobs]
-    return prod(1 + first.count(at) for at in set(first)) <= MOST_STATES
-
-
-def proposed(jobs: Sequence[Job], question: Question) -> Proposed:
-    """The best few plans on MIG instances and in phases."""
     if len(jobs) == 1:
-        return Proposed((), ())
-    if not affordable(jobs):
+        return [], [], None
+    first = [jobs.index(job) for job in jobs]  # copies of a job count as one kind
+    if prod(1 + first.count(at) for at in set(first)) > MOST_STATES:
         why = f"{len(jobs)} jobs make too many sets to look at each"
-        return Proposed((), (LeftOut("MIG, and phases", why),))
+        return [], [LeftOut("MIG, and phases", why)], None
     solver = Solver(jobs, question, ask=True)
-    asked = solver.space.exact
-    found = solver.whole()[:FORECAST] if asked else []
+    exact = solver.space.exact
+    plans = solver.whole()[:FORECAST] if exact else []
     apart = list(islice(solver.one_job_each(), FORECAST))
-    most = FORECAST_ASKED if asked else FORECAST
-    found += [*apart, *islice(filter(_cut_up, solver.on_instances()), most)]
-    found += filter(_cut_up, solver.in_phases(FORECAST))
+    most = FORECAST_ASKED if exact else FORECAST
+    plans += [*apart, *islice(filter(_cut_up, solver.on_instances()), most)]
+    plans += filter(_cut_up, solver.in_phases(FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
-    return Proposed(tuple(each.candidate for each in found), tuple(left_out), asked)
+    return [each.candidate for each in plans], left_out, exact
 
 
 def _cut_up(plan: Proposal) -> bool:

@@ -31,7 +31,7 @@ PAYS = 0.02
 fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %)."""
 
 PATIENCE = 2
-"""If neither one more copy nor so many more pay, none more is looked at."""
+"""If neither one more copy nor this many more are worthwhile, the search ends."""
 
 # Sums of the equal limits of all copies that are tried, in per cent.
 _LIMIT_SUMS = (100, 200)
@@ -39,7 +39,7 @@ _LIMIT_SUMS = (100, 200)
 
 @dataclass(frozen=True, slots=True)
 class CopiesRow:
-    """What a given number of copies achieves.
+    """The performance of a given number of copies.
 
     Attributes:
         prediction: Prediction under the way to share that gives most throughput.
@@ -55,11 +55,11 @@ class CopiesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """What 1 to n copies of a job on one GPU achieve.
+    """The performance of 1 to n copies of a job on one GPU.
 
     Attributes:
-        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies would not pay,
-            or up to the most that one question may ask about.
+        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies would not be
+            worthwhile, or up to `MAX_JOBS`.
         fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
             `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
         limited_by: Why no more fit.
@@ -79,7 +79,7 @@ class Copies:
 
     @property
     def at_best(self) -> CopiesRow:
-        """The row of the number of copies that pays."""
+        """The row of the number of copies that is worthwhile."""
         return self.rows[self.pay - 1]
 
 
@@ -90,9 +90,9 @@ def copies_that_pay(
     conditions: Conditions = UNCONDITIONAL,
     level: Level = "p50",
 ) -> Copies:
-    """How many copies of `job` fit on `gpu` at once, and how many pay.
+    """Count the copies of `job` that fit on `gpu` at once, and those that are worthwhile.
 
-    `level` says by which point of a step's interval copies are judged: ``"p50"``, the median, or
+    `level` is the point of a step's interval by which copies are judged: ``"p50"``, the median, or
     ``"p95"``, the upper end.
 
     Raises:
@@ -102,25 +102,24 @@ def copies_that_pay(
     first = table.best(1)
     if isinstance(first, str):
         raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
-    rows, pay = [CopiesRow(1, first, table.throughput(first), None)], 1
+    rows, pay = [CopiesRow(1, first, throughput(first, level), None)], 1
     fit, limited_by = table.most()
-    while len(rows) < min(fit, pay + PATIENCE, MAX_JOBS):
-        found = table.after(rows)
-        if isinstance(found, str):  # memory is not all that a rule looks at
-            fit, limited_by = len(rows), found
+    while (copies := len(rows) + 1) <= min(fit, pay + PATIENCE, MAX_JOBS):
+        mix = table.best(copies)
+        if isinstance(mix, str):  # memory is not all that a rule looks at
+            fit, limited_by = len(rows), mix
             break
-        rows.append(found)
-        while pay < len(rows) and _best_of_more(rows, pay) > (1 + PAYS) * rows[pay - 1].throughput:
+        work = throughput(mix, level)
+        rows.append(CopiesRow(copies, mix, work, work / rows[-1].throughput - 1))
+        while pay < copies and (
+            max(row.throughput for row in rows[pay : pay + PATIENCE])
+            > (1 + PAYS) * rows[pay - 1].throughput
+        ):
             pay += 1
     return Copies(
         gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
         mps_clients=mps_clients(gpu, conditions.cuda),
     )  # fmt: skip
-
-
-def _best_of_more(rows: Sequence[CopiesRow], copies: int) -> float:
-    """The most throughput of `rows` with up to `PATIENCE` copies more than `copies`."""
-    return max(row.throughput for row in rows[copies : copies + PATIENCE])
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +132,18 @@ class _CopiesTable:
     conditions: Conditions
     level: Level
 
-    def throughput(self, mix: MixPrediction) -> float:
-        return throughput(mix, self.level)
-
-    def after(self, rows: Sequence[CopiesRow]) -> CopiesRow | str:
-        """The row of one copy more than the last of `rows`; else why none is allowed."""
-        found = self.best(len(rows) + 1)
-        if isinstance(found, str):
-            return found
-        done = self.throughput(found)
-        return CopiesRow(len(rows) + 1, found, done, done / rows[-1].throughput - 1)
-
     def most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""
-        if (why := self._problem(MAX_JOBS)) is None:
-            return self._extrapolated()
+        why = self._problem(MAX_JOBS)
+        if why is None:  # extrapolate the memory of the most copies that are predicted
+            mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
+            each_mib = mix.jobs[0].memory_interval_mib.p95
+            room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
+            fits = max(MAX_JOBS, int(room_mib // each_mib))
+            return fits, (
+                f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
+                f"{room_mib:,.0f} MiB"
+            )
         fits, too_many = 1, MAX_JOBS
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
@@ -157,49 +153,31 @@ class _CopiesTable:
                 fits = middle
         return fits, why
 
-    def _extrapolated(self) -> tuple[int, str]:
-        """As `most`, of more copies than are predicted."""
-        mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
-        each_mib = mix.jobs[0].memory_interval_mib.p95
-        room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
-        fits = max(MAX_JOBS, int(room_mib // each_mib))
-        return fits, (
-            f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
-            f"{room_mib:,.0f} MiB"
-        )
-
     def best(self, copies: int) -> MixPrediction | str:
         """Prediction under the way to share with most throughput; else why none is allowed."""
-        asked = [self._asked(copies, sharing) for sharing in _ways(copies)]
-        answers = [each for each in asked if isinstance(each, MixPrediction)]
-        problems = [each for each in asked if isinstance(each, str)]
-        return max(answers, key=self.throughput) if answers else problems[0]
+        ways: list[PartitionSharing] = [Serial()]
+        if copies > 1:
+            limits = [round(total / copies) for total in _LIMIT_SUMS]
+            equal = [Mps((float(limit),) * copies) for limit in limits if limit <= 100]
+            ways = [Naive(), Mps(), *equal]
+        answers = [self._predicted(copies, sharing) for sharing in ways]
+        mixes = [each for each in answers if isinstance(each, MixPrediction)]
+        problems = [each for each in answers if isinstance(each, str)]
+        return max(mixes, key=lambda mix: throughput(mix, self.level)) if mixes else problems[0]
 
     def _problem(self, copies: int) -> str | None:
         """Why `copies` copies cannot run at once, limits aside; None where they can."""
-        first = self._asked(copies, Naive())
-        if not isinstance(first, str) or not isinstance(self._asked(copies, Mps()), str):
+        naive = self._predicted(copies, Naive())
+        if not isinstance(naive, str) or not isinstance(self._predicted(copies, Mps()), str):
             return None
-        return first
+        return naive
 
-    def _asked(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
-        jobs: Sequence[Job] = [self.job] * copies
+    def _predicted(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
+        jobs = [self.job] * copies
         if problem := first_broken(rules(self.gpu, self.conditions), jobs, sharing):
             return problem
-        answer = self.predictor.predict([each.profile for each in jobs], sharing)
-        fits = FitsMemory(self.gpu, self.conditions.memory_margin)
-        return fits.broken(answer) or answer
-
-
-def _ways(copies: int) -> Iterator[PartitionSharing]:
-    if copies == 1:
-        yield Serial()
-        return
-    yield from (Naive(), Mps())
-    for total in _LIMIT_SUMS:
-        limit = round(total / copies)
-        if limit <= 100:
-            yield Mps((float(limit),) * copies)
+        mix = self.predictor.predict([each.profile for each in jobs], sharing)
+        return FitsMemory(self.gpu, self.conditions.memory_margin).broken(mix) or mix
 
 
 MAX_TRIALS = 100_000
@@ -209,11 +187,8 @@ MAX_TRIALS = 100_000
 class Study:
     """A whole search, from the first step of its first trials to the last step of its last.
 
-    Building models takes additional time.
-
     Attributes:
-        trials: Number of trials.
-        rounds: Rounds in which they run; the last may have fewer trials than the others.
+        rounds: Rounds in which trials run; the last may have fewer trials than the others.
         wall_s: Seconds with `Trials.at_once` trials at once; fewer share the GPU in the last round.
         one_by_one_s: Seconds with one trial after another.
     """
@@ -226,14 +201,14 @@ class Study:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """How many trials to run at once, and how.
+    """Number of trials to run at once, and how.
 
     Attributes:
-        copies: What 1, 2, ... trials at once achieve.
+        copies: The performance of 1, 2, ... trials at once.
         steps: Training steps of one trial.
         start_s: Seconds in which the process of a trial starts, before its first step.
-        at_once: Number of processes to run: as many as pay. For a search of known length, the
-            fewest of these that end it within `PAYS` of the soonest.
+        at_once: Number of processes to run: as many as are worthwhile. For a search of known
+            length, the fewest of these that end it within `PAYS` of the soonest.
         study: The whole search; None where its number of trials is not known.
     """
 
@@ -253,16 +228,16 @@ class Trials:
         return self.copies.rows[self.at_once - 1]
 
     def trial_s(self, row: CopiesRow) -> Interval:
-        """Seconds that one of the trials of `row` trains for."""
+        """Return the seconds that one of the trials of `row` trains for."""
         return row.prediction.jobs[0].step_s.scaled(self.steps)
 
     def per_hour(self, row: CopiesRow) -> Interval:
-        """Trials that start and end in an hour, run as `row` says."""
-        return _per_hour(row.copies, self.trial_s(row).later(self.start_s))
+        """Return the number of trials that start and end in an hour, run as in `row`."""
+        return _rate(3600 * row.copies, self.trial_s(row).later(self.start_s))
 
     def trained_per_hour(self, row: CopiesRow) -> Interval:
-        """As `per_hour`, of processes that are started already."""
-        return _per_hour(row.copies, self.trial_s(row))
+        """Return the trials an hour of processes that are started already."""
+        return _rate(3600 * row.copies, self.trial_s(row))
 
 
 def trials_that_pay(
@@ -272,10 +247,10 @@ def trials_that_pay(
     count: int | None = None,
     start_s: float = 0.0,
 ) -> Trials:
-    """How many trials to run at once, given what `copies` of one trial achieve.
+    """Choose how many trials to run at once, given `copies` of one trial.
 
     Args:
-        copies: What copies of the job achieve on a GPU.
+        copies: The performance of copies of the job on a GPU.
         predictor: The predictor of `copies`.
         steps: Training steps of a trial; None: those of the job.
         count: Number of trials; None: the search is open-ended.
@@ -284,51 +259,35 @@ def trials_that_pay(
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.
     """
-    length = _length(copies, steps)
-    if not 0 <= start_s <= DAY_S:
-        raise InvalidInput(f"a process starts in 0 s to a day, got {start_s:g} s")
-    if count is None:
-        return Trials(
-            copies=copies, steps=length, start_s=start_s, at_once=copies.pay, study=None
-        )  # fmt: skip
-    if not 1 <= count <= MAX_TRIALS or count % 1:
-        raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
-    walls = [
-        _wall_s(copies, row, predictor, length, count).later(start_s * ceil(count / row.copies))
-        for row in copies.rows[: min(copies.pay, count)]
-    ]
-    at_once = _fewest_that_pay(walls)
-    study = Study(
-        trials=count, rounds=ceil(count / at_once), wall_s=walls[at_once - 1],
-        one_by_one_s=walls[0],
-    )  # fmt: skip
-    return Trials(copies=copies, steps=length, start_s=start_s, at_once=at_once, study=study)
-
-
-def _fewest_that_pay(walls_s: Sequence[Interval]) -> int:
-    """The fewest trials at once with which a study ends about as soon as it can.
-
-    Args:
-        walls_s: Seconds of the study with 1, 2, ... trials at once.
-    """
-    soonest_s = min(each.p50 for each in walls_s)
-    return 1 + next(at for at, each in enumerate(walls_s) if each.p50 <= (1 + PAYS) * soonest_s)
-
-
-def _per_hour(copies: int, each_s: Interval) -> Interval:
-    ends = (each_s.p95, each_s.p50, each_s.p05)
-    return Interval(*(3600 * copies / each for each in ends))
-
-
-def _length(copies: Copies, steps: float | None) -> float:
-    if steps is None and (steps := copies.job.work_steps) is None:
+    steps = copies.job.work_steps if steps is None else steps
+    if steps is None:
         raise InvalidInput(
             f"{copies.job.name}: how long a trial is, is not known: its profile does not say how "
             f"many examples a pass has. Say --steps."
         )
     if not (isfinite(steps) and steps >= 1):
         raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")
-    return steps
+    if not 0 <= start_s <= DAY_S:
+        raise InvalidInput(f"a process starts in 0 s to a day, got {start_s:g} s")
+    study, at_once = None, copies.pay
+    if count is not None:
+        if not 1 <= count <= MAX_TRIALS or count % 1:
+            raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
+        walls_s = [
+            _wall_s(copies, row, predictor, steps, count).later(start_s * ceil(count / row.copies))
+            for row in copies.rows[: min(copies.pay, count)]
+        ]
+        enough_s = (1 + PAYS) * min(each.p50 for each in walls_s)
+        at_once = 1 + next(at for at, each in enumerate(walls_s) if each.p50 <= enough_s)
+        study = Study(
+            trials=count, rounds=ceil(count / at_once), wall_s=walls_s[at_once - 1],
+            one_by_one_s=walls_s[0],
+        )  # fmt: skip
+    return Trials(copies=copies, steps=steps, start_s=start_s, at_once=at_once, study=study)
+
+
+def _rate(work: float, takes_s: Interval) -> Interval:
+    return Interval(*(work / each for each in (takes_s.p95, takes_s.p50, takes_s.p05)))
 
 
 def _wall_s(
@@ -357,7 +316,7 @@ class SliceBatch:
 
     Attributes:
         name: Name of the MIG profile, or `WHOLE`.
-        instances: How many such instances the GPU holds.
+        instances: Number of such instances on the GPU.
         largest: The largest batch size that fits even at the upper end of its memory; None where
             not even the smallest one does.
         open_ended: Whether a larger batch size, beyond what can be estimated, may fit.
@@ -407,7 +366,11 @@ def slices_for_job(
         NothingFits: The GPU has no MIG, and a slice of it is asked about.
     """
     measured = tuple(sorted(each.workload.batch for each in profiles))
-    slices = tuple(_on_slice(profiles, measured, gpu, predictor, kind) for kind in _kinds(gpu, on))
+    kinds: list[MigProfile | None] = [None] if not on or WHOLE in on else []  # the whole GPU
+    names = [name for name in on if name != WHOLE]
+    if names or not on:
+        kinds = [*mig_kinds(gpu, names), *kinds]
+    slices = tuple(_on_slice(profiles, measured, gpu, predictor, kind) for kind in kinds)
     name = batch_name(profiles[0].name)
     return SlicesForJob(
         gpu=gpu,
@@ -429,14 +392,6 @@ def mig_kinds(gpu: Gpu, names: Sequence[str] = ()) -> list[MigProfile]:
     return sorted(named, key=lambda each: (each.memory_mib, each.compute_slices))
 
 
-def _kinds(gpu: Gpu, on: Sequence[str]) -> list[MigProfile | None]:
-    """Return the kinds of slices asked about; None stands for the whole GPU."""
-    if not on:
-        return [*mig_kinds(gpu), None]
-    names = [name for name in on if name != WHOLE]
-    return [*(mig_kinds(gpu, names) if names else []), *([None] if WHOLE in on else [])]
-
-
 def _on_slice(
     profiles: Sequence[Profile],
     measured: Sequence[int],
@@ -451,7 +406,7 @@ def _on_slice(
         return predictor.predict([at_batch(tuple(profiles), batch)], sharing)
 
     def holds(batch: int) -> bool:
-        """Check that a batch fits without giving up a cache, at the upper end of what it takes."""
+        """Check that a batch fits at the upper end of its memory, without giving up a cache."""
         alone = mix(batch)
         within = alone.jobs[0].memory_interval_mib.p95 <= alone.memory_capacity_mib
         return within and fits_memory.broken(alone) is None
@@ -499,14 +454,14 @@ class SliceSpeed:
 def slice_speeds(
     profiles: Sequence[Profile], gpu: Gpu, predictor: Predicts
 ) -> tuple[SliceSpeed, ...]:
-    """Each of `profiles` on each kind of instance, smallest first, then on the whole GPU.
+    """Compute the speed of each profile on each kind of instance, smallest first, and on the GPU.
 
     Raises:
         NothingFits: The GPU has no MIG, or a job is too big for it.
     """
     if not gpu.mig:
         raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time slices or MPS.")
-    return tuple(found for profile in profiles for found in _speeds(profile, gpu, predictor))
+    return tuple(each for profile in profiles for each in _speeds(profile, gpu, predictor))
 
 
 def _speeds(profile: Profile, gpu: Gpu, predictor: Predicts) -> Iterator[SliceSpeed]:
@@ -518,10 +473,6 @@ def _speeds(profile: Profile, gpu: Gpu, predictor: Predicts) -> Iterator[SliceSp
     most = max(each.compute_slices for each in gpu.mig)
     for kind in mig_kinds(gpu):
         part = predictor.predict([profile], Mig((Instance(kind.name, None),)))
-        speed = None if fits.broken(part) else _speed(full_s, part.jobs[0].step_s)
+        speed = None if fits.broken(part) else _rate(full_s.p50, part.jobs[0].step_s)
         yield SliceSpeed(profile.name, kind.name, kind.compute_slices / most, speed)
-    yield SliceSpeed(profile.name, WHOLE, 1.0, _speed(full_s, full_s))
-
-
-def _speed(full_s: Interval, part_s: Interval) -> Interval:
-    return Interval(*(full_s.p50 / each for each in (part_s.p95, part_s.p50, part_s.p05)))
+    yield SliceSpeed(profile.name, WHOLE, 1.0, _rate(full_s.p50, full_s))

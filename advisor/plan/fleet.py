@@ -23,11 +23,11 @@ from advisor.plan.group_pool import MOST_TOGETHER, GroupPool
 from advisor.plan.job_sets import Kinds, Members, kinds
 from advisor.plan.objectives import OBJECTIVES, FleetTerms, Objective, rankable_by
 from advisor.plan.placement import (
+    CoverBounds,
     FleetGroup,
     PlacedGroup,
     Problem,
     arranged,
-    bound,
     packed,
     quick_plans,
     roughly_arranged,
@@ -211,11 +211,12 @@ class FleetSolver:
         if self._pool.every_member_set(_EVERY_MEMBER_SET) is None:
             return False
         groups = self._pool.groups
-        found = packed(groups, self._problem, self._left_s(), self._incumbent.plan)
-        self._incumbent.offer(found.plan)
-        self._known_bound = found.bound
-        if not found.in_time and self._in_time():
-            self._known_bound = max(found.bound, bound(groups, self._problem, self._left_s()))
+        packing = packed(groups, self._problem, self._left_s(), self._incumbent.plan)
+        self._incumbent.offer(packing.plan)
+        self._known_bound = packing.bound
+        if not packing.in_time and self._in_time():
+            covers = CoverBounds(groups, self._problem, self._left_s())
+            self._known_bound = max(packing.bound, self._problem.objective.bound(covers))
         return True
 
     def _most_promising(self) -> list[Members]:

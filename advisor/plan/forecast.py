@@ -1,4 +1,7 @@
-"""Predictions for subsets of some jobs, each made once; and forecasts until the last job ends."""
+"""Predictions for subsets of some jobs, each made once; and forecasts until the last job ends.
+
+Jobs start together, or arrive over time. The calibration of a machine corrects the predictor.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,42 +43,38 @@ class Mixes:
         self._predictor = predictor
         profiles = [job.profile for job in self.jobs]
         self._kind = [profiles.index(profile) for profile in profiles]  # the same for copies
-        self._known: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
-
-    @property
-    def everyone(self) -> tuple[int, ...]:
-        return tuple(range(len(self.jobs)))
+        self._mixes: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
 
     def copies(self) -> list[list[int]]:
-        """Positions of the jobs, grouped into those with equal profile and length."""
+        """Group the positions of the jobs into those with equal profile and length."""
         kinds = [(kind, job.work_steps) for kind, job in zip(self._kind, self.jobs, strict=True)]
         return [[at for at, other in enumerate(kinds) if other == kind]
                 for kind in dict.fromkeys(kinds)]  # fmt: skip
 
     def surrogate(self) -> SurrogatePredictor | None:
-        """Surrogate model for all jobs together; None where the predictor has none."""
+        """Return the surrogate model for all jobs together; None if the predictor has none."""
         return self._predictor.surrogate([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
-        """Prediction while all jobs run, or in phases all of a group; checks the number of jobs."""
+        """Predict while all jobs run, or in phases all of a group; check the number of jobs."""
         whole = without_phases(sharing)
         if whole is not None:
-            return self._ask(self.everyone, whole)
+            return self._predict(tuple(range(len(self.jobs))), whole)
         check_count(sharing, len(self.jobs))
         in_order = [tuple(sorted(job - 1 for job in group.jobs))
                     for group in groups(sharing, len(self.jobs))]  # fmt: skip
         return in_phases(sharing, in_order, [self.part(sharing, group) for group in in_order])
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
-        """Prediction while only the jobs at the positions `running` run."""
-        return self._ask(running, restricted(sharing, running))
+        """Predict while only the jobs at the positions `running` run."""
+        return self._predict(running, restricted(sharing, running))
 
-    def _ask(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
+    def _predict(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
         key = tuple(self._kind[job] for job in running), sharing
-        if key not in self._known:
+        if key not in self._mixes:
             profiles = [self.jobs[job].profile for job in running]
-            self._known[key] = self._predictor.predict(profiles, sharing)
-        return self._known[key]
+            self._mixes[key] = self._predictor.predict(profiles, sharing)
+        return self._mixes[key]
 
 
 class MixCache:
@@ -93,10 +92,10 @@ class MixCache:
 
 
 class CachingPredictor(MixCache):
-    """A `MixCache` that predicts jobs on a whole GPU in one order, whichever is asked for.
+    """A `MixCache` that predicts jobs on a whole GPU in one order, that of their first use.
 
-    That order is the one in which the profiles were first seen. Replay depends slightly on the
-    order of the jobs, and a plan must be reported with the numbers with which it was found.
+    Replay depends slightly on the order of the jobs, and a plan must be reported with the numbers
+    with which it was found.
     """
 
     def __init__(self, predictor: Predicts) -> None:
@@ -111,25 +110,20 @@ class CachingPredictor(MixCache):
         order = sorted(range(len(profiles)), key=places.__getitem__)
         if order == list(range(len(profiles))) or sharing.instances:
             return super().predict(profiles, sharing)
-        found = super().predict([profiles[at] for at in order], restricted(sharing, order))
-        jobs = dict(zip(order, found.jobs, strict=True))
-        return replace(found, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
+        mix = super().predict([profiles[at] for at in order], restricted(sharing, order))
+        jobs = dict(zip(order, mix.jobs, strict=True))
+        return replace(mix, sharing=sharing, jobs=tuple(jobs[at] for at in sorted(jobs)))
 
 
 def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
-    """Forecast for all jobs under `sharing`, from start to end, whether they fit or not."""
-    work = all_known(job.work_steps for job in mixes.jobs)
-    found = Forecast(
+    """Forecast all jobs under `sharing`, from start to end, whether they fit or not."""
+    result = Forecast(
         prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
         speedup_vs_serial=None, deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
     )  # fmt: skip
-    return found if work is None else _until_the_end(found, mixes, sharing, work)
-
-
-def _until_the_end(
-    found: Forecast, mixes: Mixes, sharing: Sharing, work: Sequence[float]
-) -> Forecast:
-    """`found` with what follows from simulating the jobs, of `work` steps each, to their end."""
+    work = all_known(job.work_steps for job in mixes.jobs)
+    if work is None:
+        return result
 
     def mix(placed: PlacedJobs) -> MixPrediction:
         return mixes.part(sharing, tuple(each.job for each in placed))
@@ -143,7 +137,7 @@ def _until_the_end(
     makespan_s = around([each.makespan_s for each in histories])
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
     return replace(
-        found,
+        result,
         makespan_interval_s=makespan_s,
         energy_j=energy_j(histories, lambda placed: mix(placed).power_w, idle_w),
         speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
@@ -152,7 +146,7 @@ def _until_the_end(
 
 
 def serial_s(mixes: Mixes) -> float:
-    """Seconds of all jobs one after another; every job's length must be known."""
+    """Return the seconds of all jobs one after another; every job's length must be known."""
     return sum(
         (job.work_steps or 0.0) * answer.step_s.p50
         for job, answer in zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
@@ -160,7 +154,7 @@ def serial_s(mixes: Mixes) -> float:
 
 
 HostCheckNow = Callable[[], Calibration]
-"""Checks the host at hand; raises an `AdvisorError` or an `OSError` where it cannot."""
+"""Checks this machine's host; raises an `AdvisorError` or an `OSError` if it cannot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,37 +176,34 @@ class Machine:
     unchecked: str | None = None
 
     def predictor(self, plain: Predictor) -> Predicts:
-        """The predictor `plain`, corrected for this machine."""
+        """Correct the predictor `plain` for this machine."""
         return plain if self.calibration is None else calibrated_predictor(plain, self.calibration)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
-        """What a recommendation for `jobs` on this machine is based on."""
+        """Return the basis of a recommendation for `jobs` on this machine."""
         profiles = [job.profile for job in jobs]
         calibrated = None
         if self.calibration is not None:
-            known = [slowdown_of(each, self.calibration, len(jobs)) for each in profiles]
-            slowdowns = [each for each in known if each is not None]
-            file = None if self.file is None else str(self.file)
-            calibrated = Calibrated(file, median(slowdowns) if slowdowns else None)
+            slowdowns = [slowdown_of(each, self.calibration, len(jobs)) for each in profiles]
+            measured_slowdowns = [each for each in slowdowns if each is not None]
+            calibrated = Calibrated(
+                None if self.file is None else str(self.file),
+                median(measured_slowdowns) if measured_slowdowns else None,
+            )
         unsteady, estimated = unsteady_profiles(profiles), estimated_profiles(profiles)
         if self.present is None:
             return Standing(calibrated, unsteady=unsteady, estimated=estimated)
         measured = [each for each in profiles if each.estimated_from is None]
-        stale = stale_profiles(measured, self.present, host_known=self._host_known)
+        # The calibration may be of another host: machines often share home folders.
+        here = self.calibration and self.calibration.provenance.host_cpu == self.present.host_cpu
+        stale = stale_profiles(measured, self.present, host_known=bool(here))
         return Standing(calibrated, stale, self.unchecked, unsteady, estimated)
 
     def profiles_here(self, profiles: Sequence[Profile], busy: int) -> tuple[Profile, ...]:
-        """`profiles` at the speed of this machine's host with `busy` cores at work, if known."""
+        """Correct `profiles` for this machine's host with `busy` cores at work, if known."""
         if self.calibration is None:
             return tuple(profiles)
         return profiles_on_calibrated(profiles, self.calibration, busy)
-
-    @property
-    def _host_known(self) -> bool:
-        """Whether the calibration may be of the present host: machines often share home folders."""
-        if self.calibration is None or self.present is None:
-            return False
-        return self.calibration.provenance.host_cpu == self.present.host_cpu
 
 
 def machine(
@@ -223,44 +214,37 @@ def machine(
 ) -> Machine:
     """Find the calibration for advice on `gpu`.
 
-    A calibration file that is named is used. Otherwise the user's own is, if it is of the host at
-    hand. Where there is none, `check_host` measures how fast the host is now.
+    The order is: the file `calibration`, the user's own file if it is of this host, and a check of
+    how fast the host is now.
 
     Args:
         gpu: Catalogue key.
         calibration: File of a calibration; `NO_CALIBRATION`: use none; None: the user's own, if
             there is one.
-        present: Hardware and software of the machine at hand; None: those of the calibrated
-            machine.
-        check_host: Checks the host at hand; None: advice is not for this machine.
+        present: Hardware and software of this machine; None: those of the calibrated machine.
+        check_host: Checks this machine's host; None: advice is for another machine.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.
     """
     if calibration == NO_CALIBRATION:
         return Machine(None, None, present)
-    found, unchecked = load_calibration(gpu, calibration), None
-    if check_host is not None and calibration is None and not _of_this_host(found, present):
-        try:
-            return Machine(None, check_host(), present)
-        except (AdvisorError, OSError) as error:
-            unchecked = str(error)
-    if found is None:
+    stored, unchecked = load_calibration(gpu, calibration), None
+    if check_host is not None and calibration is None:
+        here = None if present is None else present.host_cpu
+        if stored is None or here not in (None, stored[1].provenance.host_cpu):
+            try:
+                return Machine(None, check_host(), present)
+            except (AdvisorError, OSError) as error:
+                unchecked = str(error)
+    if stored is None:
         return Machine(None, None, present, unchecked)
-    return Machine(*found, present or present_of(found[1].provenance), unchecked)
-
-
-def _of_this_host(found: tuple[Path, Calibration] | None, present: Present | None) -> bool:
-    """Whether the calibration `found` may be of the present host: homes are often shared."""
-    if found is None:
-        return False
-    here = None if present is None else present.host_cpu
-    return here in (None, found[1].provenance.host_cpu)
+    return Machine(*stored, present or present_of(stored[1].provenance), unchecked)
 
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """A simulation, and what it is based on besides profiles and model."""
+    """A simulation, and its basis apart from profiles and model."""
 
     simulation: Simulation
     standing: Standing = field(default_factory=Standing)
@@ -273,7 +257,7 @@ def over_time(
     fleet: Fleet,
     at_once: int | None,
 ) -> OverTime:
-    """Simulate `arrivals`; arguments and errors as of `advisor.api.Advisor.simulate`."""
+    """Simulate `arrivals`; for arguments and errors see `advisor.api.Advisor.simulate`."""
     if not all(isinstance(each, Arrival) for each in arrivals):
         raise InvalidInput("arrivals are a list of Arrival(Job(...), arrival_s)")
     if not arrivals:

@@ -53,20 +53,19 @@ class Kinds:
         return tuple(job for job, count in pairs for _ in range(count))
 
     def of(self, members: Members) -> tuple[Job, ...]:
-        """The jobs of `members`, in the same order."""
+        """Return the jobs of `members`, in the same order."""
         return tuple(self.jobs[kind] for kind in members)
 
     def allows(self, members: Members) -> bool:
-        """Whether there are enough jobs of each kind for `members`."""
+        """Check that there are enough jobs of each kind for `members`."""
         return all(count <= len(self.positions[kind]) for kind, count in Counter(members).items())
 
 
 def kinds(jobs: Sequence[Job]) -> Kinds:
-    """`jobs` by kind, in the order of the first of each."""
+    """Group `jobs` into kinds, in the order of the first of each."""
     first = [jobs.index(job) for job in jobs]  # a profile is long: comparing is less than hashing
-    places = [tuple(at for at, other in enumerate(first) if other == each) for each in first]
-    one_each = [at for at, other in enumerate(first) if other == at]
-    return Kinds(tuple(jobs[at] for at in one_each), tuple(places[at] for at in one_each))
+    places = {at: tuple(i for i, other in enumerate(first) if other == at) for at in first}
+    return Kinds(tuple(jobs[at] for at in places), tuple(places.values()))
 
 
 @dataclass(frozen=True)
@@ -129,12 +128,12 @@ class Sets:
         return [*self.first_pairs.tolist(), len(self.pairs[0])]
 
     def inside(self, state: int) -> tuple[Indices, Indices]:
-        """The sets within `state`, and the states that they leave."""
+        """Return the sets within `state`, and the states that they leave."""
         own = slice(*self._ends[state : state + 2])
         return self.pairs[1][own], self.pairs[2][own]
 
     def parts(self, chosen: Indices, kept: NDArray[np.bool_]) -> Indices:
-        """The sets that remain of `chosen` when only some of their jobs are left, shape (chosen,).
+        """Return the sets that remain of `chosen`, shape (chosen,), when only jobs `kept` are left.
 
         Args:
             chosen: Indices of sets, shape (chosen,).
@@ -162,7 +161,7 @@ class Sets:
         return [tuple(sorted(seen[each] for each in tenants)) for tenants in self.tenants]
 
     def largest(self, values: Floats) -> Floats:
-        """Largest of the `values` of the kinds that each set has, shape (sets,)."""
+        """Return the largest of the `values` of the kinds that each set has, shape (sets,)."""
         return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
     @cached_property
@@ -173,10 +172,11 @@ class Sets:
 
 
 def sets_of(jobs: Sequence[Job]) -> Sets:
-    """All subsets of `jobs`, the empty one first."""
-    found = kinds(jobs)
-    rows = list(product(*(range(copies + 1) for copies in found.counts)))
-    return Sets(jobs=found.jobs, positions=found.positions, counts=np.array(rows, dtype=np.intp))
+    """Return all subsets of `jobs`, the empty one first."""
+    distinct = kinds(jobs)
+    rows = list(product(*(range(copies + 1) for copies in distinct.counts)))
+    counts = np.array(rows, dtype=np.intp)
+    return Sets(jobs=distinct.jobs, positions=distinct.positions, counts=counts)
 
 
 # Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7. Those that
@@ -188,7 +188,7 @@ _LEAST_SUM = 90
 
 
 def worth_trying(limit: float, jobs: int) -> bool:
-    """Whether `jobs` jobs with one `limit`, in per cent, may use all SMs or nearly all."""
+    """Check whether `jobs` jobs with one `limit`, in per cent, may use all SMs or nearly all."""
     return limit * jobs >= _LEAST_SUM
 
 
@@ -199,7 +199,7 @@ class PartitionKind(NamedTuple):
     slices: int | None = None
 
     def shared(self, jobs: int, sharing: Concurrent) -> Arrangement:
-        """`jobs` jobs that share it by `sharing`, and nothing else on the GPU."""
+        """Return the sharing of `jobs` jobs that share it by `sharing`, with nothing else on the GPU."""
         if self.profile is None:
             return sharing
         numbers = tuple(range(1, jobs + 1))
@@ -218,15 +218,15 @@ class Option(NamedTuple):
     limit: float | None = None
 
     def of(self, jobs: int) -> Concurrent:
-        """How `jobs` jobs share it."""
+        """Return how `jobs` jobs share it."""
         return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
 
 
 def options(partition: PartitionKind) -> list[Option]:
-    """The ways to share `partition` that are tried; limits only on the whole GPU."""
-    found = [Option(partition, Naive()), Option(partition, Mps())]
+    """Return the ways to share `partition` that are tried; limits only on the whole GPU."""
     limits = EQUAL_GRID if partition == WHOLE_GPU else ()
-    return found + [Option(partition, Mps(), float(limit)) for limit in limits]
+    limited = [Option(partition, Mps(), float(limit)) for limit in limits]
+    return [Option(partition, Naive()), Option(partition, Mps()), *limited]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,19 +260,19 @@ class PredictorSource:
     awake_w: float
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """Answers under each of `options` for every set of `sets`; the empty set fits."""
+        """Answer under each of `options` for every set of `sets`; the empty set fits."""
         return [self._answers(each, sets) for each in options]
 
     def _answers(self, option: Option, sets: Sets) -> Answers:
         steps_s = np.ones(sets.counts.shape)
         added_w = np.zeros(sets.counts.shape)
         fits = np.ones(len(sets.counts), dtype=bool)
-        if option.limit is not None and not worth_trying(option.limit, int(sets.sizes.max())):
+        part, most = option.partition.slices is not None, int(sets.sizes.max())
+        if option.limit is not None and not worth_trying(option.limit, most):
             fits[1:] = False
             return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
-        part, everyone = option.partition.slices is not None, int(sets.sizes.max())
         for chosen, tenants in enumerate(sets.tenants[1:], start=1):
-            if part and len(tenants) == everyone > 1:  # they would leave the rest of it idle
+            if part and len(tenants) == most > 1:  # they would leave the rest of it idle
                 fits[chosen] = False
                 continue
             sharing = option.partition.shared(len(tenants), option.of(len(tenants)))
@@ -285,7 +285,7 @@ class PredictorSource:
         return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
 
     def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
-        """Each job's part of the added watts, by its share of the energy; if unknown, equal."""
+        """Power of a job by its share of the energy; if unknown, equal for all jobs."""
         if mix.power_w is None:
             return float("nan")
         if job.energy_step_j is None:
@@ -296,7 +296,7 @@ class PredictorSource:
 
 @dataclass(frozen=True, slots=True)
 class SurrogateSource:
-    """As `PredictorSource`, by the surrogate model: medians only, and fast.
+    """Asks the surrogate model about each set: medians only, and fast.
 
     Attributes:
         margin: Share of each memory that jobs must leave free.
@@ -310,36 +310,24 @@ class SurrogateSource:
         return self.surrogate.model.of(self.surrogate.gpu).power.awake_w
 
     def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """As `PredictorSource.answers`; all options are computed at once, since sets may be few."""
-        tenancies = [self._tenancy(each) for each in options]
+        """Answer as `PredictorSource.answers`, all options at once, since sets may be few."""
+        gpu = self.surrogate.gpu
+        tenancies = [Tenancy(partition_of(gpu, *each.partition), each.sharing, each.limit)
+                     for each in options]  # fmt: skip
         fits = [self.surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, self.margin)
                 for each in tenancies]  # fmt: skip
         for fit in fits:
             fit[0] = True  # the empty set
         # If a set fits, so does each of its subsets.
         crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
-        answered = self.surrogate.steps(crowds)
-        return [
-            self._answers(tenancy, sets, fit, steps_s)
-            for tenancy, fit, steps_s in zip(tenancies, fits, answered, strict=True)
-        ]
-
-    def _answers(
-        self, tenancy: Tenancy, sets: Sets, fits: NDArray[np.bool_], answered: Floats
-    ) -> Answers:
-        """Answers from the steps of the jobs in the sets that fit, shape (fitting sets, places)."""
-        steps_s, asked, places = np.ones(sets.counts.shape), np.flatnonzero(fits), sets.places[fits]
-        rows, columns = np.nonzero(places >= 0)
-        steps_s[asked[rows], places[rows, columns]] = answered[rows, columns]
-        return Answers(
-            steps_s=steps_s,
-            fits=fits,
-            added_w=np.where(sets.counts > 0, self.surrogate.added_w(tenancy, steps_s), 0.0),
-        )
-
-    def _tenancy(self, option: Option) -> Tenancy:
-        held = partition_of(self.surrogate.gpu, *option.partition)
-        return Tenancy(held, option.sharing, option.limit)
+        answers = []
+        for tenancy, fit, own_s in zip(tenancies, fits, self.surrogate.steps(crowds), strict=True):
+            steps_s, places = np.ones(sets.counts.shape), sets.places[fit]
+            rows, columns = np.nonzero(places >= 0)
+            steps_s[np.flatnonzero(fit)[rows], places[rows, columns]] = own_s[rows, columns]
+            added_w = np.where(sets.counts > 0, self.surrogate.added_w(tenancy, steps_s), 0.0)
+            answers.append(Answers(steps_s=steps_s, fits=fit, added_w=added_w))
+        return answers
 
 
 Source = PredictorSource | SurrogateSource
@@ -347,7 +335,7 @@ Source = PredictorSource | SurrogateSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """What comes of every set under one option, if its jobs start at once.
+    """The outcome of every set under one option, if its jobs start at once.
 
     Attributes:
         allowed: Whether memory and rules allow the set, shape (sets,).
@@ -364,47 +352,43 @@ class Outcomes:
     added_j: Floats
 
     def last_s(self, sets: Sets) -> Floats:
-        """Seconds until the last job of each set ends, shape (sets,)."""
+        """Return the seconds until the last job of each set ends, shape (sets,)."""
         return sets.largest(self.ends_s)
 
     def summed_ends_s(self, sets: Sets) -> Floats:
-        """Sum of the ends of all jobs of each set, shape (sets,)."""
+        """Return the sum of the ends of all jobs of each set, shape (sets,)."""
         return np.asarray((sets.counts * self.ends_s).sum(axis=1))
 
 
 def outcomes(
     options: Sequence[Option], sets: Sets, source: Source, forbidding: Sequence[Rule]
 ) -> dict[Option, Outcomes]:
-    """What comes of every set of `sets` under each of `options`."""
-    answers = zip(options, source.answers(options, sets), strict=True)
-    return {option: _outcomes(option, sets, found, forbidding) for option, found in answers}
-
-
-def _outcomes(option: Option, sets: Sets, found: Answers, forbidding: Sequence[Rule]) -> Outcomes:
-    there = sets.counts > 0
-    ends_s, added_j = _until_the_end(found, sets)
+    """Compute the outcome of every set of `sets` under each of `options`."""
     alone_s = np.array([job.profile.step_s for job in sets.jobs])
-    return Outcomes(
-        allowed=found.fits & _allowed(option, sets, forbidding),
-        slowdowns=np.where(there, found.steps_s / alone_s, 1.0),
-        ends_s=ends_s,
-        added_j=added_j,
-    )
+    result = {}
+    for option, answers in zip(options, source.answers(options, sets), strict=True):
+        ends_s, added_j = _until_the_end(answers, sets)
+        result[option] = Outcomes(
+            allowed=answers.fits & _allowed(option, sets, forbidding),
+            slowdowns=np.where(sets.counts > 0, answers.steps_s / alone_s, 1.0),
+            ends_s=ends_s,
+            added_j=added_j,
+        )
+    return result
 
 
-def _until_the_end(found: Answers, sets: Sets) -> tuple[Floats, Floats]:
+def _until_the_end(answers: Answers, sets: Sets) -> tuple[Floats, Floats]:
     """When each job ends, the rest speeding up as others end; and joules added until then."""
     work = np.array([job.work_steps or np.nan for job in sets.jobs])
-    there = sets.counts > 0
-    unknown = (there & np.isnan(work)).any(axis=1)
-    ends_s = np.where(there & unknown[:, None], np.nan, 0.0)
+    present = sets.counts > 0
+    unknown = (present & np.isnan(work)).any(axis=1)
+    ends_s = np.where(present & unknown[:, None], np.nan, 0.0)
     added_j = np.where(unknown, np.nan, 0.0)
-    power_w = (found.added_w * sets.counts).sum(axis=1)
-    for stretch in array_stretches(
-        np.where(there & ~unknown[:, None], work, 0.0),
-        lambda at, running: found.steps_s[sets.parts(at, running)],
+    power_w = (answers.added_w * sets.counts).sum(axis=1)
+    for at, running, seconds in array_stretches(
+        np.where(present & ~unknown[:, None], work, 0.0),
+        lambda at, running: answers.steps_s[sets.parts(at, running)],
     ):
-        at, running, seconds = stretch
         ends_s[at] += np.where(running, seconds[:, None], 0.0)
         added_j[at] += seconds * power_w[sets.parts(at, running)]
     return ends_s, added_j
@@ -418,10 +402,10 @@ def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[
         sharing = option.partition.shared(len(jobs), option.of(len(jobs)))
         return first_broken(forbidding, jobs, sharing) is None
 
-    known: dict[ConstraintKey, bool] = {(): True}
     if allows(sets.tenants[-1]):
-        known = dict.fromkeys(sets.constraint_keys, True)
+        return np.ones(len(sets.counts), dtype=bool)
+    allowed: dict[ConstraintKey, bool] = {(): True}
     for key, tenants in zip(sets.constraint_keys, sets.tenants, strict=True):
-        if key not in known:
-            known[key] = allows(tenants)
-    return np.array([known[key] for key in sets.constraint_keys])
+        if key not in allowed:
+            allowed[key] = allows(tenants)
+    return np.array([allowed[key] for key in sets.constraint_keys])

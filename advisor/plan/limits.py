@@ -1,7 +1,9 @@
 """The best MPS limits: thousands of vectors are estimated, and the best of them predicted.
 
-The surrogate model estimates how each vector fares. Of up to `MOST_ASKED` jobs, the most promising
-vectors are predicted one after another, and each prediction corrects the estimates of the others.
+The surrogate model estimates the steps under each vector. Estimates of similar limits have similar
+errors, so of up to `MOST_EXACT` jobs the most promising vectors are predicted one after another,
+and each prediction corrects the estimates of the others: by one Gaussian process for each job, of
+the log of predicted over estimated steps.
 
 Of more jobs, the best estimates and a few vectors that are always tried are replayed for a short
 time, and the best of these are predicted. Without surrogate model, traces or counters, only those
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.plan import ObjectiveName
-from advisor.plan.candidate_space import MOST_ASKED
+from advisor.plan.candidate_space import MOST_EXACT
 from advisor.plan.forecast import Mixes
 from advisor.plan.job_sets import EQUAL_GRID, worth_trying
 from advisor.plan.objectives import OBJECTIVES, Objective
@@ -71,26 +73,31 @@ _LIMITS_OF_OTHERS = (57.0, 43.0, 28.0, 14.0)
 
 
 def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
-    """MPS with the limits that are always tried for these jobs."""
+    """Return MPS with the limits that are always tried for these jobs."""
     degree = len(profiles)
     equal = {round(100 / degree), *(each for each in EQUAL_GRID if worth_trying(each, degree))}
     vectors = [(float(each),) * degree for each in sorted(equal)]
-    vectors += [_proportional(profiles, total) for total in PROPORTIONAL_SUMS]
+    demands = [_demand(profile) for profile in profiles]
+    for total in PROPORTIONAL_SUMS:
+        shares = [round(total * demand / sum(demands)) for demand in demands]
+        vectors.append(tuple(float(min(_LARGEST, max(_SMALLEST, share))) for share in shares))
     return [Mps(vector) for vector in dict.fromkeys(vectors)]
 
 
+def _demand(profile: Profile) -> float:
+    """Mean share of the SMs that a job uses alone; its busy share without that counter."""
+    counters = profile.counters
+    if counters is not None and counters.sm_active:
+        return counters.sm_active
+    return profile.busy_share or 1.0
+
+
 def protecting_limits(jobs: Sequence[Job]) -> list[Mps]:
-    """MPS with limits for all but the protected jobs; none where all or no jobs are protected."""
+    """Return MPS with limits for all but the protected jobs; none if all or no jobs are protected."""
     protected = [job.protect is not None for job in jobs]
     if len(set(protected)) < 2:
         return []
     return [Mps(tuple(100.0 if own else limit for own in protected)) for limit in _LIMITS_OF_OTHERS]
-
-
-def _proportional(profiles: Sequence[Profile], total: int) -> tuple[float, ...]:
-    demands = [_demand(profile) for profile in profiles]
-    shares = [total * demand / sum(demands) for demand in demands]
-    return tuple(float(min(_LARGEST, max(_SMALLEST, round(share)))) for share in shares)
 
 
 def _demand(profile: Profile) -> float:
@@ -114,7 +121,7 @@ def promising(
     cost: Callable[[Floats], Floats],
     tries: tuple[Sequence[int], int],
 ) -> list[int]:
-    """Indices of the `vectors` that were tried, the best first.
+    """Return indices of the `vectors` that were tried, the best first.
 
     Args:
         vectors: Limits of the jobs in per cent, shape (vectors, jobs).
@@ -147,10 +154,7 @@ def _learnt(places: Floats, tried: Sequence[int], known: Floats) -> Floats:
 
 
 def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
-    """`sharings` without those that leave every job the same SMs as an earlier one.
-
-    Nor those that leave every job all SMs, as MPS without limits does.
-    """
+    """Drop those of `sharings` that leave every job the same SMs as an earlier one, or all SMs."""
     first: dict[tuple[float, ...], Mps] = {}
     for each in sharings:
         first.setdefault(tuple(limit_shares(each.limits, gpu.sms)), each)
@@ -158,7 +162,7 @@ def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
 
 
 def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Index of the first of each group of equal vectors, and the group of each vector."""
+    """Return the index of the first of each group of equal vectors, and the group of each vector."""
     rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
     _, kept, which = np.unique(
         rows.view(f"V{vectors.shape[1]}").ravel(), return_index=True, return_inverse=True
@@ -167,9 +171,9 @@ def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
-    """Vectors for copies of one job, of at most two different limits of `grid`: more are no use.
+    """Return vectors for copies of one job, of at most two different limits of `grid`.
 
-    Which copy has which limit does not matter.
+    Which copy has which limit does not matter, and more different limits are of no use.
     """
     return [(each,) * copies for each in grid] + [
         (low,) * few + (high,) * (copies - few)
@@ -179,53 +183,44 @@ def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
 
 
 def count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
-    """Number of vectors that `of_copies` makes of `grid`."""
+    """Count the vectors that `of_copies` makes of `grid`."""
     return prod(len(grid) + (len(each) - 1) * comb(len(grid), 2) for each in places)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLimits:
-    """The vectors of limits that are worth a forecast.
+def best_limits(
+    mixes: Mixes, objective: ObjectiveName, level: Level = "p50"
+) -> tuple[list[Mps], int]:
+    """Return MPS with the limits that are best by `objective` at `level`.
 
-    Attributes:
-        sharings: MPS with these limits.
-        compared: Number of vectors that were compared to find them.
+    The second value is the number of vectors that were compared.
     """
-
-    sharings: tuple[Mps, ...]
-    compared: int
-
-
-def best_limits(mixes: Mixes, objective: ObjectiveName, level: Level = "p50") -> FoundLimits:
-    """MPS with the limits that are best by `objective`, judged at `level`."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     search = _search(mixes, objective, usual)
     if search is None:
-        return FoundLimits(tuple(usual), len(usual))
-    if len(mixes.jobs) <= MOST_ASKED:
+        return usual, len(usual)
+    if len(mixes.jobs) <= MOST_EXACT:
         return search.tuned(usual, level)
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
-    sharings = different(
-        [*usual, *(Mps(tuple(map(float, row))) for row in best)], search.surrogate.answers.gpu
+    gpu = search.surrogate.answers.gpu
+    sharings = different([*usual, *map(_mps, best)], gpu)
+    costs = search.costs(
+        np.array([each.limits for each in sharings]), search.surrogate.replayed(sharings)
     )
-    ordered = search.replayed(sharings)
+    ordered = [sharings[at] for at in np.argsort(costs, kind="stable")]
     names = [job.name for job in mixes.jobs]
     # The rough answer's as well: a short replay may pass over it, and nothing worse may follow it.
-    found = different(
-        [*kept(ordered, names, most), search.estimated()], search.surrogate.answers.gpu
-    )
-    return FoundLimits(tuple(found), len(vectors) + len(usual))
+    found = different([*kept(ordered, names, most), search.estimated()], gpu)
+    return found, len(vectors) + len(usual)
 
 
-def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> FoundLimits:
-    """As `best_limits`, by the estimates of the surrogate model alone: one at most."""
+def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> tuple[list[Mps], int]:
+    """Choose limits as `best_limits`, by the surrogate model alone: one vector at most."""
     search = _search(mixes, objective, limit_vectors([job.profile for job in mixes.jobs]))
     if search is None:
-        return FoundLimits((), 0)
-    found = different([search.estimated()], search.surrogate.answers.gpu)
-    return FoundLimits(tuple(found), len(search.combined()))
+        return [], 0
+    return different([search.estimated()], search.surrogate.answers.gpu), len(search.combined())
 
 
 def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_LimitSearch | None":
@@ -241,26 +236,30 @@ def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_L
 
 
 def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
-    """The first of `ordered`, and others that can be predicted in the time that there is.
+    """Keep the first of `ordered`, and others that can be predicted in the time that there is.
 
     The best that is the same for all comes next, since a short replay tells equal limits apart
     better than it tells them from unequal ones.
     """
     same = [each for each in ordered if len(set(each.limits)) == 1]
-    found: list[Mps] = []
+    chosen: list[Mps] = []
     left = _MOST_REPLAYS
     for each in dict.fromkeys((ordered[0], *same[:1], *ordered)):
         kinds = len(set(zip(names, each.limits, strict=True)))
         replays = 1 if len(set(each.limits)) == 1 else 3 * kinds
-        if not found or (len(found) < most and replays <= left):
-            found.append(each)
+        if not chosen or (len(chosen) < most and replays <= left):
+            chosen.append(each)
             left -= replays
-    return found
+    return chosen
+
+
+def _mps(row: Floats) -> Mps:
+    return Mps(tuple(map(float, row)))
 
 
 @dataclass(frozen=True, slots=True)
 class _LimitSearch:
-    """The search for limits of the jobs of `mixes`, with what it knows of them."""
+    """The search for limits of the jobs of `mixes`."""
 
     mixes: Mixes
     surrogate: SurrogatePredictor
@@ -283,18 +282,17 @@ class _LimitSearch:
     def estimated(self) -> Mps:
         """The best of `combined` by the surrogate model alone."""
         vectors = self.combined()
-        best = vectors[np.argmin(self.costs(vectors))]
-        return Mps(tuple(map(float, best)))
+        return _mps(vectors[np.argmin(self.costs(vectors))])
 
-    def tuned(self, usual: Sequence[Mps], level: Level) -> FoundLimits:
-        """The best vectors, found by predicting the most promising one after another."""
+    def tuned(self, usual: Sequence[Mps], level: Level) -> tuple[list[Mps], int]:
+        """The best vectors, and the number compared; the most promising are predicted in turn."""
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
         every = self.combined()
         best = every[np.argsort(self.costs(every), kind="stable")[:_PROMISING]]
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
-        sharings = [Mps(tuple(map(float, row))) for row in vectors]
+        sharings = list(map(_mps, vectors))
         estimated_s = self.surrogate.limited(vectors)
 
         def predicted_s(at: int) -> list[float]:
@@ -306,36 +304,29 @@ class _LimitSearch:
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
         unlike = different([sharings[at] for at in ordered], self.surrogate.answers.gpu)
-        return FoundLimits(tuple(unlike[:_OF_FEW]), len(every) + len(same) + len(usual))
+        return unlike[:_OF_FEW], len(every) + len(same) + len(usual)
 
     def compared(self) -> tuple[Floats, Floats]:
-        """The vectors to compare, shape (vectors, jobs), and the cost of each."""
+        """The vectors to compare, shape (vectors, jobs), and the cost of each.
+
+        To those of `combined` come the best few, each limit in turn at every value of `LIMIT_GRID`.
+        """
         coarse = self.combined()
         costs = self.costs(coarse)
         if len(self.mixes.copies()) == 1:
             return coarse, costs
-        fine = self._varied(coarse[np.argsort(costs, kind="stable")])
-        kept, _ = distinct(np.concatenate([coarse, fine]))
-        fine = fine[kept[kept >= len(coarse)] - len(coarse)]
-        return np.concatenate([coarse, fine]), np.concatenate([costs, self.costs(fine)])
-
-    def _varied(self, ordered: Floats) -> Floats:
-        """The best few of `ordered`, each limit in turn replaced by every value of `LIMIT_GRID`."""
+        ordered = coarse[np.argsort(costs, kind="stable")]
         jobs, grid = ordered.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
         best = ordered[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]
         varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
         for job in range(jobs):
             varied[:, job, :, job] = grid
-        rows = varied.reshape(-1, jobs)
+        fine = varied.reshape(-1, jobs)
         for copies in self.mixes.copies():  # which of them has which limit says nothing
-            rows[:, copies] = np.sort(rows[:, copies], axis=1)
-        return rows
-
-    def replayed(self, sharings: Sequence[Mps]) -> list[Mps]:
-        """`sharings`, the best by a short replay of all jobs first."""
-        vectors = np.array([each.limits for each in sharings])
-        costs = self.costs(vectors, self.surrogate.replayed(sharings))
-        return [sharings[at] for at in np.argsort(costs, kind="stable")]
+            fine[:, copies] = np.sort(fine[:, copies], axis=1)
+        kept, _ = distinct(np.concatenate([coarse, fine]))
+        fine = fine[kept[kept >= len(coarse)] - len(coarse)]
+        return np.concatenate([coarse, fine]), np.concatenate([costs, self.costs(fine)])
 
     def costs(
         self, vectors: Floats, together_s: Floats | None = None, estimated_s: Floats | None = None
@@ -344,10 +335,9 @@ class _LimitSearch:
 
         Args:
             vectors: Shape (vectors, jobs).
-            together_s: Seconds of a step while all jobs run, same shape, where known better than
+            together_s: Seconds of a step while all jobs run, same shape, if known better than
                 estimated.
-            estimated_s: Estimated seconds of a step, as `SurrogatePredictor.limited` answers; None:
-                ask it.
+            estimated_s: The answer of `SurrogatePredictor.limited`; None: call it.
         """
         estimated_s = self.surrogate.limited(vectors) if estimated_s is None else estimated_s
         steps_s = estimated_s if together_s is None else together_s
@@ -370,12 +360,9 @@ class _LimitSearch:
         def steps_s(at: Indices, running: NDArray[np.bool_]) -> Floats:
             if running.all():
                 return together_s[at]
-            return self._steps(vectors[at], running) * longer[at]
+            rows = np.where(running, vectors[at], 0.0)
+            kept, which = distinct(rows)  # once for vectors that differ only for ended jobs
+            left_s = self.surrogate.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)
+            return left_s[which] * longer[at]
 
         return array_ends_s(np.broadcast_to(work, vectors.shape), steps_s)
-
-    def _steps(self, vectors: Floats, running: NDArray[np.bool_]) -> Floats:
-        """As `SurrogatePredictor.limited`, once for vectors that differ only for ended jobs."""
-        rows = np.where(running, vectors, 0.0)
-        kept, which = distinct(rows)
-        return self.surrogate.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)[which]

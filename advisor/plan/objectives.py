@@ -1,11 +1,11 @@
-"""What an objective answers: to the searches on one GPU and on several, and to reports."""
+"""Objectives: the cost of a plan, of thousands of candidates, and of plans for many GPUs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum, isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.job_sets import Outcomes, Sets
 from advisor.plan.placement import (
+    LATEST,
+    CoverBounds,
     FleetGroup,
+    PackingModel,
     PlacedGroup,
     Problem,
     job_ends_s,
@@ -24,20 +27,12 @@ from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
-from advisor.sharing import Sharing
 from advisor.sharing.groups import running_together
 from advisor.workload.job import Job
-
-if TYPE_CHECKING:
-    from advisor.plan.placement import CoverBounds, PackingModel
-
-    pass
-
 
 Arrays = tuple[Floats, Floats]
 Sums = tuple[float, float]
 EndsOf = Callable[[], Floats]
-
 LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
 POWER_MISSING = "needs the power of every job, which was not measured"
 
@@ -56,7 +51,7 @@ class GroupScores:
     Attributes:
         jobs: Number of jobs.
         time_s: Seconds until the last job ends.
-        cost: The summed number of `Objective.of_group`.
+        cost: The number of `Objective.of_group` that is summed.
         worst: The number of `Objective.of_group` of which the largest counts.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
@@ -94,22 +89,21 @@ class Turn(NamedTuple):
 class Objective(ABC):
     """What makes one plan better than another, always as a cost: the lower, the better.
 
-    `cost` is exact: it is what plans are ranked by. The other methods answer for thousands of
-    candidates at once, so that a search finds those that are worth an exact forecast: `of_limits`
-    for vectors of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow
-    each other, `of_group`, `after` and `of_phases` for groups of jobs one after another, and those
-    from `fleet_cost` on for groups on several GPUs, by default of a plan that costs its makespan.
+    Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
+    at once, so that a search finds those that are worth an exact forecast: `of_limits` for vectors
+    of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow each other,
+    `of_group`, `after` and `of_phases` for groups one after another, and those from `fleet_cost` on
+    for groups on several GPUs. The defaults are those of a plan that costs its makespan.
 
     Attributes:
         unit: Unit of `cost`.
-        choice: What the best plan is best at, for a list to choose from.
-        measure: What `cost` measures, in words.
+        choice: The goal in words, for a list to choose from.
+        measure: The quantity `cost` in words.
         explained: How to read a `cost` that has no unit; empty where it has one.
-        instead: Objectives to rank by where this cost is not known, each with the reason; the first
-            that is known is taken, and the last always is.
+        instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
+            last one always can be computed.
         uses_deadlines: Whether deadlines affect the cost.
-        then: The objective that decides between plans whose costs are equal within our error; None:
-            only their costs do.
+        then: The objective that decides between plans whose costs are tied; None: none does.
         per_job: Whether `of_phases` divides by the number of jobs.
         order_matters: Whether the order in which groups run counts, not only how long they take.
         in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
@@ -143,20 +137,14 @@ class Objective(ABC):
 
     @abstractmethod
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
-        """What the best plan achieves, in words.
-
-        Args:
-            cost: Cost of the plan.
-            shown: The same with its unit.
-            gain: How many times better than serial, e.g. ``"1.3x"``.
-        """
+        """Describe a plan of this `cost`, `shown` with its unit; `gain` over serial like "1.3x"."""
 
     def turn(self, job: Job) -> float:
-        """By what jobs come one after another so that this costs least, the least first."""
+        """Return a key: one after another, jobs of increasing keys cost least."""
         return 0.0
 
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
-        """Cost of each vector of limits, shape (vectors,); only the order of the costs matters.
+        """Compute the cost of each vector of limits, shape (vectors,); only their order matters.
 
         Args:
             slowdowns: Slowdown of each job while all run, shape (vectors, jobs).
@@ -166,63 +154,61 @@ class Objective(ABC):
         return np.asarray(ends_s().max(axis=1))
 
     def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
-        """Two scores of each set of jobs in a partition, each of shape (sets,).
+        """Compute two scores of each set of jobs in a partition, each of shape (sets,).
 
-        A plan counts the largest of the first over its partitions, and the sum of the second. By
-        default both follow from when the jobs of the set end.
+        A plan counts the largest of the first over its partitions, and the sum of the second.
         """
         return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
     def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
-        """Cost and tie-breaker of a plan, from the largest and the summed score of `of_sets`.
+        """Compute a plan's cost and tie-breaker from the largest and the summed score of `of_sets`.
 
         Both grow with `most` and with `total`, so lower bounds of these bound the cost.
         """
         return most, total
 
     def of_group(self, most: float, total: float, awake: Awake) -> Sums:
-        """A group's part in the cost of phases: one number to add, one whose largest counts."""
+        """Compute a group's part in the cost of phases: a number to sum, and one for a maximum."""
         return total, 0.0
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
-        """The two numbers of `of_group` for the groups `before`, followed by `group`."""
-        cost, worst = before
-        return cost + group.cost, max(worst, group.worst)
+        """Compute the two numbers of `of_group` for the groups `before`, followed by `group`."""
+        return before[0] + group.cost, max(before[1], group.worst)
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
-        """Cost of groups that run one after another, from the numbers of `after`."""
+        """Compute the cost of groups that run one after another from the numbers of `after`."""
         return cost / jobs if self.per_job else cost
 
     def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
-        """Cost of `plan`, the lower the better."""
+        """Compute the cost of `plan`."""
         return makespan_s(plan)
 
     def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
-        """Estimated part of a group in the cost; `waiting`: share of its GPU's jobs behind it."""
+        """Estimate a group's part in the cost; `waiting`: share of its GPU's jobs behind it."""
         if self.order_matters:
             waits_s = waiting * sum(problem.counts) / problem.gpus * group.runs_s
             return sum(group.ends_s) + waits_s
         return group.runs_s
 
     def least_cost(self, problem: Problem, places: int) -> float | None:
-        """Lower bound on plans that run at most `places` jobs at once; None: not known.
+        """Bound from below the cost of plans with at most `places` jobs at once; None: not known.
 
-        By construction of the predictor no job is faster than alone, so each job occupies one place
-        for at least its time alone.
+        The predictor makes no job faster than alone, so each occupies one place for at least its
+        time alone.
         """
         each_s = problem.of_every_job(problem.least_s)
         return max(*each_s, sum(each_s) / places)
 
-    def bound(self, bounds: "CoverBounds") -> float:
-        """Lower bound on plans of the groups of `bounds`; 0 where nothing is known."""
+    def bound(self, bounds: CoverBounds) -> float:
+        """Bound from below the cost of plans of the groups of `bounds`; 0: not known."""
         return bounds.least_sum([each.runs_s for each in bounds.groups]) / bounds.problem.gpus
 
-    def minimised(self, model: "PackingModel") -> Any:
-        """The expression over the variables of `model` that is minimised."""
+    def minimised(self, model: PackingModel) -> Any:
+        """Return the expression over the variables of `model` that is minimised."""
         return model.end
 
-    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
-        """Least cost of a plan of `jobs` for which `minimised` has the value `wanted`."""
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        """Return the least cost of a plan of `jobs` where `minimised` has the value `wanted`."""
         return wanted * model.unit_s
 
 
@@ -282,13 +268,13 @@ class MeanCompletion(Objective):
         each_s = problem.of_every_job(problem.least_s)
         return soonest_s(each_s, places) / len(each_s)
 
-    def bound(self, bounds: "CoverBounds") -> float:
+    def bound(self, bounds: CoverBounds) -> float:
         return bounds.mean_completion_s()
 
-    def minimised(self, model: "PackingModel") -> Any:
+    def minimised(self, model: PackingModel) -> Any:
         return model.sum_of_ends()
 
-    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
         return wanted * model.unit_s / jobs
 
 
@@ -339,10 +325,9 @@ class Deadlines(Objective):
         return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
-        cost, worst = before
-        start_s = cost + turn.pause_s
+        start_s = before[0] + turn.pause_s
         late = max(((start_s + end) / due for end, due in group.due), default=0.0)
-        return start_s + group.time_s, max(worst, late)
+        return start_s + group.time_s, max(before[1], late)
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         return worst
@@ -354,14 +339,14 @@ class Deadlines(Objective):
         of_kinds = zip(problem.least_s, problem.counts, strict=True)
         return float(sum(n for kind, (s, n) in enumerate(of_kinds) if problem.late(kind, s)))
 
-    def bound(self, bounds: "CoverBounds") -> float:
+    def bound(self, bounds: CoverBounds) -> float:
         return 0.0
 
-    def minimised(self, model: "PackingModel") -> Any:
-        return (model.latest + 1) * model.late_jobs() + model.end
+    def minimised(self, model: PackingModel) -> Any:
+        return (LATEST + 1) * model.late_jobs() + model.end
 
-    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
-        return wanted // (model.latest + 1)
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
+        return wanted // (LATEST + 1)
 
 
 class Throughput(Objective):
@@ -395,11 +380,11 @@ class Throughput(Objective):
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
 
     def of_group(self, most: float, total: float, awake: Awake) -> Sums:
-        return _time(total, awake.jobs), 0.0
+        return (awake.jobs / -total if total < 0 else np.inf), 0.0
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
-    """Work per time of the jobs of `mix`, that of serial being 1, judged at `level`."""
+    """Compute the work per time of the jobs of `mix`, that of serial being 1, at `level`."""
     return 1 / _throughput_cost(mix).at(level)
 
 
@@ -407,27 +392,16 @@ def _throughput_cost(mix: MixPrediction) -> Interval:
     if mix.sharing.mode == "serial" and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
     at_levels = [[job.slowdown_at(level) for job in mix.jobs] for level in LEVELS]
-    if mix.sharing.mode == "phases":
-        at_levels = [_with_waiting(mix.sharing, each) for each in at_levels]
+    if mix.sharing.mode == "phases":  # jobs wait for other groups; all take equally long alone
+        groups = running_together(mix.sharing, len(mix.jobs))
+        for slowed in at_levels:
+            takes = [len(group) / sum(1 / slowed[job] for job in group) for group in groups]
+            for group, own in zip(groups, takes, strict=True):
+                for job in group:
+                    slowed[job] *= sum(takes) / own
     # In turn, each job has its whole speed for its part of the time.
     turns = len(mix.jobs) if mix.sharing.mode == "serial" else 1
-    return around([turns / sum(1 / slowed for slowed in each) for each in at_levels])
-
-
-def _with_waiting(phases: Sharing, running: Sequence[float]) -> list[float]:
-    """Slowdowns that count waiting for other groups, if all jobs take equally long alone."""
-    waiting = list(running)
-    groups = running_together(phases, len(running))
-    takes = [len(group) / sum(1 / running[job] for job in group) for group in groups]
-    for group, each in zip(groups, takes, strict=True):
-        for job in group:
-            waiting[job] *= sum(takes) / each
-    return waiting
-
-
-def _time(total: float, jobs: int) -> float:
-    """Time for one unit of each job, where `total` is minus the sum of their speeds."""
-    return jobs / -total if total < 0 else np.inf
+    return around([turns / sum(1 / each for each in slowed) for slowed in at_levels])
 
 
 class Energy(Objective):
@@ -469,56 +443,49 @@ class Energy(Objective):
     def least_cost(self, problem: Problem, places: int) -> float | None:
         return None
 
-    def bound(self, bounds: "CoverBounds") -> float:
+    def bound(self, bounds: CoverBounds) -> float:
         return bounds.least_sum([each.energy_j or 0.0 for each in bounds.groups])
 
-    def minimised(self, model: "PackingModel") -> Any:
+    def minimised(self, model: PackingModel) -> Any:
         return model.joules()
 
-    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float:
+    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
         return wanted * model.part_j
 
 
 OBJECTIVES: dict[ObjectiveName, Objective] = {
-    each.name: each
-    for each in (
-        Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines(),
-    )
-}  # fmt: skip
+    each.name: each for each in (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
+}
 
 
 def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:
-    """Cost of `forecast` by `objective`, the lower the better; None where it cannot be computed."""
+    """Compute the cost of `forecast` by `objective`; None where that is impossible."""
     return OBJECTIVES[objective].cost(forecast)
 
 
 def known_cost(forecast: Forecast, objective: ObjectiveName) -> Interval:
-    """Cost of `forecast` by an objective that all ranked plans have.
-
-    Raises:
-        ValueError: The cost cannot be computed, so no plan was ranked by it.
-    """
-    if (found := cost(forecast, objective)) is None:
+    """Compute the cost of `forecast` by the objective that plans were ranked by."""
+    if (price := cost(forecast, objective)) is None:
         raise ValueError(f"a plan that was ranked has a cost, but {forecast.sharing} has none")
-    return found
+    return price
 
 
 def rankable_by(
     forecasts: Sequence[Forecast], objective: ObjectiveName
 ) -> tuple[ObjectiveName, str | None]:
-    """The objective that all `forecasts` have; and why, if it is not the one asked for."""
+    """Choose the objective that ranks all `forecasts`; and say why, if it is not `objective`."""
 
-    def known(asked: ObjectiveName) -> bool:
-        return all(cost(each, asked) is not None for each in forecasts)
+    def ranks_all(name: ObjectiveName) -> bool:
+        return all(cost(each, name) is not None for each in forecasts)
 
-    if known(objective):
+    if ranks_all(objective):
         return objective, None
-    instead, why = next(each for each in OBJECTIVES[objective].instead if known(each[0]))
+    instead, why = next(each for each in OBJECTIVES[objective].instead if ranks_all(each[0]))
     return instead, f"{objective} {why}"
 
 
 def tied(one: Interval, other: Interval) -> bool:
-    """Whether two costs are equal within our error: a median lies in the other's interval."""
+    """Check whether two costs are equal within our error: a median lies in the other's interval."""
     return one.contains(other.p50) or other.contains(one.p50)
 
 
@@ -532,7 +499,7 @@ class FleetTerms:
         level: Which point of an interval counts for times and joules: the median or the upper end.
 
     Raises:
-        InvalidInput: There is no GPU, no time, or power caps are asked for that save no energy.
+        InvalidInput: `gpus` or `limit_s` is not positive, or power caps save no energy.
     """
 
     objective: ObjectiveName = "makespan"

@@ -48,7 +48,7 @@ class FleetGroup:
         return max(self.ends_s)
 
     def after_s(self, before: "FleetGroup") -> float:
-        """Seconds between the end of `before` and its own start on the same GPU."""
+        """Return the seconds between the end of `before` and its own start on the same GPU."""
         if not self.in_seconds:
             return 0.0
         return _between_s(before.sharing, len(before.members), self.sharing, len(self.members))
@@ -72,30 +72,26 @@ class PlacedGroup:
     gpu: int
     start_s: float
 
-    @property
-    def ends_s(self) -> Iterator[float]:
-        """When each job ends, in the order of the group's members."""
-        return (self.start_s + end_s for end_s in self.group.ends_s)
-
 
 def makespan_s(plan: Sequence[PlacedGroup]) -> float:
-    """When the last job ends."""
+    """Return when the last job ends."""
     return max(each.start_s + each.group.runs_s for each in plan)
 
 
 def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
-    """Kind and end of each job of `plan`."""
+    """Yield kind and end of each job of `plan`."""
     for each in plan:
-        yield from zip(each.group.members, each.ends_s, strict=True)
+        for kind, end_s in zip(each.group.members, each.group.ends_s, strict=True):
+            yield kind, each.start_s + end_s
 
 
 def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
-    """`groups` in this order, each placed on the GPU that is free first."""
+    """Place each of `groups`, in this order, on the GPU that is free first."""
     return _placed([(None, group) for group in groups], gpus)
 
 
 def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
-    """Each of `queues` placed on a GPU of its own, one group after another."""
+    """Place each of `queues` on a GPU of its own, one group after another."""
     pairs = [(gpu, group) for gpu, queue in enumerate(queues) for group in queue]
     return _placed(pairs, len(queues))
 
@@ -161,25 +157,25 @@ class Problem:
     idle_power_w: float | None
 
     def late(self, kind: int, end_s: float) -> bool:
-        """Whether a job of `kind` that ends at `end_s` misses its deadline."""
+        """Check whether a job of `kind` that ends at `end_s` misses its deadline."""
         deadline_s = self.deadlines_s[kind]
         return deadline_s is not None and end_s > deadline_s
 
     def of_every_job(self, of_kinds: Sequence[float]) -> list[float]:
-        """`of_kinds` repeated once for every job of each kind."""
+        """Repeat each of `of_kinds` for every job of its kind."""
         pairs = zip(of_kinds, self.counts, strict=True)
         return [each for each, count in pairs for _ in range(count)]
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
-        """Cost of `plan`, the lower the better."""
+        """Compute the cost of `plan`, the lower the better."""
         return self.objective.fleet_cost(plan, self)
 
     def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float]:
-        """Cost, then makespan: of plans of equal cost, the one that ends first is better."""
+        """Return cost and makespan: of plans of equal cost, the one that ends first is better."""
         return self.cost(plan), makespan_s(plan)
 
     def weight(self, group: FleetGroup, waiting: float = WAITING) -> float:
-        """Estimated part of `group` in the cost; `waiting`: share of its GPU's jobs behind it."""
+        """Estimate a group's part in the cost; `waiting`: share of its GPU's jobs behind it."""
         return self.objective.group_weight(group, self, waiting)
 
 
@@ -188,7 +184,7 @@ _DUST = 1e-9
 
 
 def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """The best plan of `groups` that is soon found."""
+    """Arrange `groups` in the best plan that takes little time to find."""
     best = roughly_arranged(groups, problem)
     if problem.objective.order_matters:
         return best
@@ -196,38 +192,36 @@ def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGrou
 
 
 def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """As `arranged`, faster: the best of dealing them out in a few orders."""
-    plans = (dealt(order, problem.gpus) for order in _orders(groups, problem))
-    return min(plans, key=problem.rank)
+    """Deal `groups` out in a few orders, and return the best plan: faster than `arranged`."""
 
-
-def _orders(groups: Sequence[FleetGroup], problem: Problem) -> Iterator[list[FleetGroup]]:
     def due_s(group: FleetGroup) -> float:
         return min(problem.deadlines_s[kind] or inf for kind in group.members)
 
-    yield sorted(groups, key=lambda each: -each.runs_s)
-    if not problem.objective.order_matters:
-        return
-    yield sorted(groups, key=lambda each: each.runs_s / len(each.members))
-    yield sorted(groups, key=lambda each: min(problem.alone_s[kind] for kind in each.members))
-    if problem.objective.uses_deadlines:
-        yield sorted(groups, key=lambda each: (due_s(each), each.runs_s))
+    orders = [sorted(groups, key=lambda each: -each.runs_s)]
+    if problem.objective.order_matters:
+        orders.append(sorted(groups, key=lambda each: each.runs_s / len(each.members)))
+        orders.append(
+            sorted(groups, key=lambda each: min(problem.alone_s[kind] for kind in each.members))
+        )
+        if problem.objective.uses_deadlines:
+            orders.append(sorted(groups, key=lambda each: (due_s(each), each.runs_s)))
+    return min((dealt(order, problem.gpus) for order in orders), key=problem.rank)
 
 
 def replaced(
     plan: Sequence[PlacedGroup], old: Sequence[FleetGroup], new: Sequence[FleetGroup], gpus: int
 ) -> tuple[PlacedGroup, ...] | None:
-    """`plan` with `new` groups at the places of `old` ones, longest for longest.
+    """Replace the `old` groups of `plan` by `new` ones, longest for longest.
 
     Groups in excess go to the GPU that has least to do. None where `plan` lacks an old group.
     """
     left, places = list(plan), []
     for group in sorted(old, key=lambda each: -each.runs_s):
-        found = next((each for each in left if each.group is group), None)
-        if found is None:
+        place = next((each for each in left if each.group is group), None)
+        if place is None:
             return None
-        left.remove(found)
-        places.append(found)
+        left.remove(place)
+        places.append(place)
     coming = sorted(new, key=lambda each: -each.runs_s)
     left += [PlacedGroup(group, each.gpu, each.start_s)
              for group, each in zip(coming, places, strict=False)]  # fmt: skip
@@ -240,7 +234,7 @@ def replaced(
 
 
 def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
-    """`plan` with groups moved or swapped from the GPU that ends last, while that helps."""
+    """Move or swap groups of `plan` from the GPU that ends last, while that helps."""
     groups = [each.group for each in plan]
     runs_s = np.array([each.runs_s for each in groups])
     where = np.array([each.gpu for each in plan])
@@ -273,7 +267,7 @@ def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
 
 
 def soonest_s(takes_s: Sequence[float], places: int) -> float:
-    """Least sum of the ends of jobs that run one at a time on `places` places: shortest first."""
+    """Compute the least sum of the ends of jobs, one at a time on each place: shortest first."""
     free_s = [0.0] * places
     ends_s = 0.0
     for each_s in sorted(takes_s):
@@ -281,17 +275,19 @@ def soonest_s(takes_s: Sequence[float], places: int) -> float:
     return ends_s
 
 
-# CP-SAT takes integers. Units of time in the longest plan; parts of the joules of an idle GPU in
-# one unit of time. All values are rounded down, so that the least cost found is a lower bound.
-_RESOLUTION, _IDLE_PARTS = 2**16, 1_000
-_LEAST_IDLE_W = 1.0
+LATEST = 2**16
+"""Upper bound of the end of every job, in the units of time of a `PackingModel`."""
+
+# CP-SAT takes integers. Parts of the joules of an idle GPU in one unit of time. All values are
+# rounded down, so that the least cost found is a lower bound.
+_IDLE_PARTS, _LEAST_IDLE_W = 1_000, 1.0
 
 
 class _Piece(NamedTuple):
     """A group that a plan may contain; `start` is 0 where it does not."""
 
     group: FleetGroup
-    there: Any
+    used: Any
     start: Any
 
 
@@ -304,42 +300,51 @@ class PackingModel:
     problem: Problem
 
     def ask(self, hint: Sequence[PlacedGroup]) -> None:
-        """Add what a plan is, what is minimised, and the `hint` to start from."""
-        self._each_job_once()
-        self._no_more_at_once_than_gpus()
+        """Add the constraints, what is minimised, and the `hint` to start from."""
+        for kind, count in enumerate(self.problem.counts):
+            runs = [
+                piece.group.members.count(kind) * piece.used
+                for piece in self._pieces
+                if kind in piece.group.members
+            ]
+            self.model.add(sum(runs) == count)
+        intervals = []
+        for group, used, start in self._pieces:
+            size = self._units(group.runs_s)
+            intervals.append(self.model.new_optional_fixed_size_interval_var(start, size, used, ""))
+        self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
         self.model.minimize(self.problem.objective.minimised(self))
-        self._begin_at(hint)
+        planned = list(hint)
+        for group, used, start in self._pieces:
+            hinted = next((each for each in planned if each.group is group), None)
+            if hinted is not None:
+                planned.remove(hinted)
+            self.model.add_hint(used, hinted is not None)
+            self.model.add_hint(start, 0 if hinted is None else self._units(hinted.start_s))
 
     def taken(self, value: Callable[[Any], int]) -> list[FleetGroup]:
-        """The groups of the plan found, in the order of their starts."""
-        there = [piece for piece in self._pieces if value(piece.there)]
-        there.sort(key=lambda each: value(each.start))
-        return [piece.group for piece in there]
-
-    def cost_of(self, wanted: float) -> float:
-        """Cost of a plan, from the minimised value `wanted`."""
-        jobs = sum(self.problem.counts)
-        return max(0.0, self.problem.objective.packed_cost(wanted, self, jobs))
+        """Return the groups of the solver's plan, in the order of their starts."""
+        pieces = [piece for piece in self._pieces if value(piece.used)]
+        return [piece.group for piece in sorted(pieces, key=lambda each: value(each.start))]
 
     @cached_property
     def unit_s(self) -> float:
-        """Seconds of a unit of time, such that `latest` bounds every plan without idle gaps."""
+        """Seconds of a unit of time, such that `LATEST` bounds every plan without idle gaps."""
         longest_s = [0.0] * len(self.problem.counts)
         for group in self.groups:
             for kind in group.members:
                 longest_s[kind] = max(longest_s[kind], group.runs_s)
         every = zip(longest_s, self.problem.counts, strict=True)
-        return sum(s * count for s, count in every) / _RESOLUTION
+        return sum(s * count for s, count in every) / LATEST
 
     @property
-    def latest(self) -> int:
-        """Upper bound of the end of every job, in units."""
-        return _RESOLUTION
+    def _idle_w(self) -> float:
+        return max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
 
     @property
     def part_j(self) -> float:
-        idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
-        return idle_w * self.unit_s / _IDLE_PARTS
+        """Joules of a unit of `joules`."""
+        return self._idle_w * self.unit_s / _IDLE_PARTS
 
     def _units(self, seconds: float) -> int:
         return floor(seconds / self.unit_s)
@@ -347,93 +352,60 @@ class PackingModel:
     @cached_property
     def _pieces(self) -> list[_Piece]:
         """Every group as often as its jobs allow; of copies, each starts after the one before."""
-        found = []
+        pieces = []
         for group in self.groups:
             needed = Counter(group.members).items()
-            most = min(self.problem.counts[kind] // count for kind, count in needed)
-            copies = [self._piece(group) for _ in range(most)]
+            copies = []
+            for _ in range(min(self.problem.counts[kind] // count for kind, count in needed)):
+                used = self.model.new_bool_var("")
+                start = self.model.new_int_var(0, LATEST, "")
+                self.model.add(start <= LATEST * used)
+                copies.append(_Piece(group, used, start))
             for one, other in pairwise(copies):
-                self.model.add_implication(other.there, one.there)
-                self.model.add(one.start <= other.start).only_enforce_if(other.there)
-            found += copies
-        return found
-
-    def _piece(self, group: FleetGroup) -> _Piece:
-        there = self.model.new_bool_var("")
-        start = self.model.new_int_var(0, self.latest, "")
-        self.model.add(start <= self.latest * there)
-        return _Piece(group, there, start)
-
-    def _each_job_once(self) -> None:
-        for kind, count in enumerate(self.problem.counts):
-            runs = [
-                piece.group.members.count(kind) * piece.there
-                for piece in self._pieces
-                if kind in piece.group.members
-            ]
-            self.model.add(sum(runs) == count)
-
-    def _no_more_at_once_than_gpus(self) -> None:
-        intervals = []
-        for group, there, start in self._pieces:
-            size = self._units(group.runs_s)
-            intervals.append(
-                self.model.new_optional_fixed_size_interval_var(start, size, there, "")
-            )
-        self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
+                self.model.add_implication(other.used, one.used)
+                self.model.add(one.start <= other.start).only_enforce_if(other.used)
+            pieces += copies
+        return pieces
 
     @cached_property
     def end(self) -> Any:
         """End of the last job."""
-        end = self.model.new_int_var(0, self.latest, "")
+        end = self.model.new_int_var(0, LATEST, "")
         runs = []
-        for group, there, start in self._pieces:
+        for group, used, start in self._pieces:
             takes = self._units(group.runs_s)
-            self.model.add(start + takes * there <= end)
-            runs.append(takes * there)
+            self.model.add(start + takes * used <= end)
+            runs.append(takes * used)
         self.model.add(sum(runs) <= self.problem.gpus * end)  # follows; the solver sees it late
         return end
 
     def sum_of_ends(self) -> Any:
-        """Sum of the ends of all jobs."""
+        """Sum the ends of all jobs."""
         return sum(
-            len(group.members) * start + sum(map(self._units, group.ends_s)) * there
-            for group, there, start in self._pieces
+            len(group.members) * start + sum(map(self._units, group.ends_s)) * used
+            for group, used, start in self._pieces
         )
 
     def late_jobs(self) -> Any:
-        """Number of jobs that miss their deadlines."""
-        return sum(self._missed())
-
-    def _missed(self) -> Iterator[Any]:
-        """Whether each job with a deadline misses it, for every piece that it may be in."""
-        for group, there, start in self._pieces:
+        """Count the jobs that miss their deadlines."""
+        late = []
+        for group, used, start in self._pieces:
             for kind, end_s in zip(group.members, group.ends_s, strict=True):
                 deadline_s = self.problem.deadlines_s[kind]
                 if deadline_s is not None:
-                    missed = self.model.new_bool_var("")
-                    due = min(self.latest, self._units(deadline_s) + 1)
-                    ends = start + self._units(end_s) * there
-                    self.model.add(ends <= due + self.latest * missed)
-                    yield missed
+                    late.append(missed := self.model.new_bool_var(""))
+                    due = min(LATEST, self._units(deadline_s) + 1)
+                    ends = start + self._units(end_s) * used
+                    self.model.add(ends <= due + LATEST * missed)
+        return sum(late)
 
     def joules(self) -> Any:
-        """Energy of all GPUs until the last job ends."""
-        idle_w = max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
+        """Compute the energy of all GPUs until the last job ends, in units of `part_j`."""
         beyond_idle = [
-            floor(((group.energy_j or 0.0) - idle_w * group.runs_s) / self.part_j) * there
-            for group, there, _ in self._pieces
+            floor(((group.energy_j or 0.0) - self._idle_w * group.runs_s) / self.part_j) * used
+            for group, used, _ in self._pieces
         ]
         return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self.end
-
-    def _begin_at(self, hint: Sequence[PlacedGroup]) -> None:
-        planned = list(hint)
-        for group, there, start in self._pieces:
-            found = next((each for each in planned if each.group is group), None)
-            if found is not None:
-                planned.remove(found)
-            self.model.add_hint(there, found is not None)
-            self.model.add_hint(start, 0 if found is None else self._units(found.start_s))
 
 
 # With more than one worker the plan found would depend on the number of cores.
@@ -445,17 +417,15 @@ _EFFORT, _COVER_EFFORT = 1.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The best plan found of some groups, and a lower bound of the others.
+    """The best plan of some groups that the search reached.
 
     Attributes:
-        cost: Cost of `plan`, as of `Problem.cost`.
-        bound: Lower bound of all plans of these groups.
-        in_time: Whether the search ended before its time was up; then `cost` equals `bound`, up to
-            rounding.
+        bound: Lower bound of the cost of all plans of these groups.
+        in_time: Whether the search ended before its time was up; then the cost of `plan` equals
+            `bound`, up to rounding.
     """
 
     plan: tuple[PlacedGroup, ...]
-    cost: float
     bound: float
     in_time: bool
 
@@ -463,10 +433,9 @@ class Packing:
 def packed(
     groups: Sequence[FleetGroup], problem: Problem, limit_s: float, hint: Sequence[PlacedGroup]
 ) -> Packing:
-    """The best plan of `groups` that runs each job once.
+    """Search the best plan of `groups` that runs each job once, from the plan `hint`.
 
-    A plan may take a group as often as there are jobs for it. `hint` is a plan to start from, which
-    is returned where no better one is found in time.
+    A plan may take a group as often as there are jobs for it.
     """
     from ortools.sat.python import cp_model
 
@@ -478,10 +447,11 @@ def packed(
     solver = _solver(max(0.0, began_s + limit_s - monotonic()), _EFFORT)
     status = solver.solve(search.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        found = dealt(search.taken(solver.value), problem.gpus)
-        best = min(found, best, key=problem.rank)
-    cost, least = problem.cost(best), search.cost_of(solver.best_objective_bound)
-    return Packing(best, cost, min(cost, least), status == cp_model.OPTIMAL)
+        plan = dealt(search.taken(solver.value), problem.gpus)
+        best = min(plan, best, key=problem.rank)
+    least = problem.objective.packed_cost(solver.best_objective_bound, search, sum(problem.counts))
+    bound = min(problem.cost(best), max(0.0, least))
+    return Packing(best, bound, status == cp_model.OPTIMAL)
 
 
 def _solver(limit_s: float, effort: float) -> Any:
@@ -502,19 +472,13 @@ _PARTS = 10**6
 _WAITING = (0.25, 0.5, 1.0)
 
 
-class Cover(NamedTuple):
-    """Groups that together make up all jobs; no others weigh less than `bound`."""
-
-    groups: list[FleetGroup]
-    bound: float
-
-
 def cover(
     groups: Sequence[FleetGroup], weights: Sequence[float], problem: Problem, limit_s: float
-) -> Cover | None:
-    """Groups of little weight that make up all jobs; None where time was too short.
+) -> tuple[list[FleetGroup], float] | None:
+    """Choose groups of little weight that make up all jobs, and bound the weight from below.
 
     Each of `groups`, with its weight in `weights`, may be taken as often as there are jobs for it.
+    None where time was too short.
     """
     from ortools.sat.python import cp_model
 
@@ -532,22 +496,17 @@ def cover(
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
     chosen = [each for each, n in zip(groups, taken, strict=True) for _ in range(solver.value(n))]
-    return Cover(chosen, part * solver.best_objective_bound)
+    return chosen, part * solver.best_objective_bound
 
 
 def quick_plans(
     groups: Sequence[FleetGroup], problem: Problem, limit_s: float
 ) -> Iterator[tuple[PlacedGroup, ...]]:
-    """Promising plans, of groups of little weight."""
+    """Yield promising plans, of groups of little weight."""
     for share in _WAITING if problem.objective.order_matters else (0.0,):
         weights = [problem.weight(each, share) for each in groups]
-        if found := cover(groups, weights, problem, limit_s):
-            yield arranged(found.groups, problem)
-
-
-def bound(groups: Sequence[FleetGroup], problem: Problem, limit_s: float) -> float:
-    """Lower bound of all plans of `groups`; 0 where nothing is known, or time was too short."""
-    return problem.objective.bound(CoverBounds(groups, problem, limit_s))
+        if covered := cover(groups, weights, problem, limit_s):
+            yield arranged(covered[0], problem)
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,44 +518,37 @@ class CoverBounds:
     limit_s: float
 
     def least_sum(self, weights: Sequence[float]) -> float:
-        found = cover(self.groups, weights, self.problem, self.limit_s)
-        return 0.0 if found is None else max(0.0, found.bound)
+        """Bound from below the summed `weights` of groups that make up all jobs."""
+        covered = cover(self.groups, weights, self.problem, self.limit_s)
+        return 0.0 if covered is None else max(0.0, covered[1])
 
     def mean_completion_s(self) -> float:
-        """Lower bound of the mean end of a job.
+        """Bound from below the mean end of a job.
 
         Each job is given a share of the time that its group holds a GPU, equal in all groups, such
         that the shares of no group exceed its time. Jobs in later groups wait for the shares of
         those before. Two jobs on one GPU wait for at least the smaller share, unless they are in
         one group. Shortest first makes the sum of these waits least.
         """
-        shares_s = _shares_s(self.groups, self.problem)
-        if shares_s is None:
+        from scipy.optimize import linprog
+
+        counts = self.problem.counts
+        members = np.array(
+            [[each.members.count(kind) for kind in range(len(counts))] for each in self.groups]
+        )
+        takes_s = np.array([each.runs_s for each in self.groups])
+        solution = linprog(-np.array(counts), A_ub=members, b_ub=takes_s, bounds=(0, None))
+        if not solution.success:
             return 0.0
+        shares_s = [float(each) for each in solution.x]
         weights = []
         for each in self.groups:
             ordered = sorted(shares_s[kind] for kind in each.members)
             within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
             weights.append(sum(each.ends_s) - within_s)
-        found = cover(self.groups, weights, self.problem, self.limit_s)
-        if found is None:
+        covered = cover(self.groups, weights, self.problem, self.limit_s)
+        if covered is None:
             return 0.0
-        return (_waits_s(shares_s, self.problem) + found.bound) / sum(self.problem.counts)
-
-
-def _shares_s(groups: Sequence[FleetGroup], problem: Problem) -> list[float] | None:
-    """The shares with the largest sum, of a job of each kind, shape (kinds,)."""
-    import numpy as np
-    from scipy.optimize import linprog
-
-    kinds = range(len(problem.counts))
-    members = np.array([[each.members.count(kind) for kind in kinds] for each in groups])
-    takes_s = np.array([each.runs_s for each in groups])
-    found = linprog(-np.array(problem.counts), A_ub=members, b_ub=takes_s, bounds=(0, None))
-    return [float(each) for each in found.x] if found.success else None
-
-
-def _waits_s(shares_s: Sequence[float], problem: Problem) -> float:
-    """Sum of the starts of all jobs, if each runs alone for its share, shortest first."""
-    every = problem.of_every_job(shares_s)
-    return soonest_s(every, problem.gpus) - sum(every)
+        every_s = self.problem.of_every_job(shares_s)
+        waits_s = soonest_s(every_s, self.problem.gpus) - sum(every_s)
+        return (waits_s + covered[1]) / sum(counts)

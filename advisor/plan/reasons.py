@@ -1,4 +1,4 @@
-"""Which resource limits a plan, why it has its rank, and what changes from one to another."""
+"""The resource that limits a plan, its reasons in words, and changes from one plan to another."""
 
 import re
 from collections import Counter
@@ -52,15 +52,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """Which resources limit the jobs of one plan.
+    """The resources that limit the jobs of one plan.
 
     Attributes:
         host_shares: Share of each job's predicted step that its host path takes, 0..1, shape
             (jobs,); None where the host path was not measured.
         gpu_shares: Share of each job's predicted step in which the GPU works for it, likewise.
         alone: Positions of the jobs that have the GPU to themselves while they run.
-        uses: How much of each of the GPU's resources is in use, the fullest first; resources that
-            were not measured are missing.
+        uses: Use of each of the GPU's measured resources, the fullest first.
         memory: Share of the GPU's memory that the jobs hold.
         cut: What gives the jobs SMs of their own: MIG instances, or MPS limits; None: nothing.
     """
@@ -85,14 +84,14 @@ class Binding:
 
     @property
     def of_gpu(self) -> Limit | None:
-        """What limits the jobs that do not wait for their hosts; None where nothing is full."""
+        """The resource that limits the jobs not bound by their hosts; None: none is full."""
         if self.cut == "own instances":
             return self.cut
         full = [use.resource for use in self.uses if use.fullness >= 1]
         return full[0] if full else self.cut
 
     def limit_of(self, job: int) -> Limit | None:
-        """What limits the job at the position `job`."""
+        """Return the resource that limits the job at the position `job`."""
         if job in self.by_host:
             return "host path"
         if job in self.alone:
@@ -100,7 +99,7 @@ class Binding:
         return self.of_gpu
 
     def use_of(self, job: int) -> float | None:
-        """Share in use of what limits the job at `job`, 0..1; None where that has no measure."""
+        """Return the share in use of what limits a job, 0..1; None where that has no measure."""
         limit = self.limit_of(job)
         if limit == "host path":
             return self.host_shares[job]
@@ -110,33 +109,29 @@ class Binding:
 
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
-    """Which resources limit `jobs` on `gpu`; `mix` is their prediction, in the same order."""
+    """Find the resources that limit `jobs` on `gpu`; `mix` is their prediction."""
     cut = _cut(mix.sharing, len(jobs))
     runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
     profiles = [job.profile for job in jobs]
+
+    def of_steps(parts_s: Sequence[float | None]) -> tuple[float | None, ...]:
+        """Seconds of a part of each step alone, as shares of the predicted step.
+
+        The GPU causes the slowdown of a step. A slower host lengthens the host path and the steps
+        that wait for it by the same factor.
+        """
+        return tuple(
+            None if part_s is None else min(1.0, part_s / profile.step_s / answer.slowdown)
+            for part_s, profile, answer in zip(parts_s, profiles, mix.jobs, strict=True)
+        )
+
     return Binding(
-        host_shares=_of_steps(
-            [each.host_s and each.host_s * mix.host_stretch for each in profiles], profiles, mix
-        ),
-        gpu_shares=_of_steps([each.gpu_s for each in profiles], profiles, mix),
+        host_shares=of_steps([each.host_s and each.host_s * mix.host_stretch for each in profiles]),
+        gpu_shares=of_steps([each.gpu_s for each in profiles]),
         alone=frozenset(run[0] for run in runs if len(run) == 1),
         uses=_uses(jobs, gpu, mix),
         memory=mix.memory_total_mib / mix.memory_capacity_mib,
         cut=cut,
-    )
-
-
-def _of_steps(
-    parts_s: Sequence[float | None], profiles: Sequence[Profile], mix: MixPrediction
-) -> tuple[float | None, ...]:
-    """Seconds of one part of each job's step, measured alone, as shares of the predicted step.
-
-    The slowdown of a step is the GPU's doing. A slower host lengthens the host path and the steps
-    that wait for it by the same factor.
-    """
-    return tuple(
-        None if part_s is None else min(1.0, part_s / profile.step_s / answer.slowdown)
-        for part_s, profile, answer in zip(parts_s, profiles, mix.jobs, strict=True)
     )
 
 
@@ -147,13 +142,13 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
         for part in partitions(mix.sharing, len(jobs))
     )
     watts = mix.power_cap_w or gpu.power_limit_w
-    found: dict[Resource, float | None] = {
+    shares: dict[Resource, float | None] = {
         "GPU time": mix.gract if turns or mix.smact is None else None,
         "SMs": None if turns else mix.smact,
         "DRAM bandwidth": _dram(jobs, mix),
         "power": mix.power_w.p50 / watts if mix.power_w and watts else None,
     }
-    uses = [Use(each, min(1.0, share)) for each, share in found.items() if share is not None]
+    uses = [Use(each, min(1.0, share)) for each, share in shares.items() if share is not None]
     return tuple(sorted(uses, key=lambda use: -use.fullness))
 
 
@@ -207,59 +202,51 @@ class HostBound:
 def host_bound(
     jobs: Sequence[Job], bound: Binding, variants: Sequence[Profile]
 ) -> tuple[HostBound, ...]:
-    """The jobs that their hosts hold far below the pace of the GPU; of equal jobs one.
+    """Find the jobs that their hosts hold far below the pace of the GPU; of equal jobs one.
 
-    `bound` says what limits the jobs under a plan. Faster profiles of the same work are looked for
-    among `variants`.
+    `bound` holds the limits of the jobs under a plan. `variants` may hold faster profiles.
     """
-    found: dict[str, HostBound] = {}
+    held: dict[str, HostBound] = {}
     for at in bound.by_host:
         profile, host_share = jobs[at].profile, bound.host_shares[at]
         gpu_share = profile.busy_share
-        if host_share is None or gpu_share is None or gpu_share >= _FAR or profile.name in found:
+        if host_share is None or gpu_share is None or gpu_share >= _FAR or profile.name in held:
             continue
-        work, least_s = profile.workload, _FASTER * profile.step_s
-        faster = [v for v in variants if v.step_s < least_s and same_work(v.workload, work)]
+        work, least_s = _work(profile.workload), _FASTER * profile.step_s
+        faster = [each for each in variants if each.step_s < least_s
+                  and _work(each.workload) == work]  # fmt: skip
         best = min(faster, key=lambda each: each.step_s, default=None)
-        found[profile.name] = HostBound(
+        held[profile.name] = HostBound(
             job=profile.name, host_share=host_share, gpu_share=gpu_share, step_s=profile.step_s,
             variant=best.name if best else None, variant_step_s=best.step_s if best else None,
         )  # fmt: skip
-    return tuple(found.values())
+    return tuple(held.values())
 
 
 def variants_of(
     jobs: Iterable[Job], gpu: str, profiles: Path | None = None
 ) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
-    """Profiles of the same work as one of `jobs`, with another loader or execution.
+    """Load profiles of the same work as one of `jobs`, with another loader or execution.
 
-    They are recognised by names that end in ``-compiled``, ``-graph`` or ``-loaderN``.
+    Their names end in ``-compiled``, ``-graph`` or ``-loaderN``.
 
     Returns:
         The profiles, and why files of such a name hold none.
     """
     names = {job.name for job in jobs}
     stems = {_WAYS.sub("", name) for name in names}
-    found, refused = [], []
+    variants, refused = [], []
     for name, path in profile_paths(gpu, profiles).items():
         if name not in names and _WAYS.sub("", name) in stems:
             try:
-                found.append(load_profile(str(path), gpu, profiles))
+                variants.append(load_profile(str(path), gpu, profiles))
             except InvalidInput as error:
                 refused.append(str(error))
-    return tuple(found), tuple(refused)
-
-
-def same_work(one: Workload, other: Workload) -> bool:
-    """Whether both do the same work, be it in another execution or by another loader."""
-    return _work(one) == _work(other)
+    return tuple(variants), tuple(refused)
 
 
 def _work(workload: Workload) -> Workload:
-    """A key that is equal for workloads of the same work; loading input is part of the work.
-
-    Of a script nothing is known but its name.
-    """
+    """A key that is equal for equal work; loading input is part of it. A script has but its name."""
     loads = int(bool(workload.loader_workers))
     key = replace(
         workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None
@@ -278,7 +265,7 @@ class Difference:
     """One number under two plans.
 
     Attributes:
-        alike: Whether both err alike but for what one alone has, as a power cap.
+        alike: Whether both have the same error but for what one alone has, as a power cap.
     """
 
     first: Interval
@@ -314,8 +301,7 @@ class JobChange:
     Attributes:
         number: From 1, in the order in which the jobs were asked for.
         step_s: Step while all jobs of its group run.
-        ends_s: Seconds until the job ends, waiting included; None where a job's length is not
-            known.
+        ends_s: Seconds until the job ends, waiting included; None: a length is unknown.
         energy_step_j: The job's share of the GPU's energy for a step, split as in
             `advisor.prediction.power`; None: power was not measured.
         oom_probability: Chance that it runs out of memory, 0..1.
@@ -338,13 +324,12 @@ class Comparison:
     """Two plans for the same jobs on one GPU; each pair holds the first plan, then the second.
 
     Attributes:
-        objective: The objective compared by; another than asked for where that cannot be computed.
-        note: Why `objective` differs from the one asked for; None where it does not.
-        alike: Whether both plans share alike, so that one errs where the other does: they differ
-            in a power cap alone.
+        objective: The objective compared by: another than asked for if that cannot be computed;
+            then `note` gives the reason.
+        alike: Whether both plans have the same error, because they differ in a power cap alone.
         cost: Value of the objective, the lower the better.
         power_w: Power of the whole GPU; None where it was not measured.
-        bindings: Which resources limit the jobs.
+        bindings: The resources that limit the jobs.
         forbidden: Why the plan is not allowed; None where it is.
         serial: All jobs one after another; None where one of the plans is that, or it is not known.
     """
@@ -369,7 +354,7 @@ def compare(
     objective: ObjectiveName = "makespan",
     serial: Forecast | None = None,
 ) -> Comparison:
-    """What changes for `jobs` on `gpu` from the first of `plans` to the second.
+    """Compare the second of `plans` for `jobs` on `gpu` with the first.
 
     `serial` is one after another, which both are compared with too; None: they are not.
     """
@@ -377,49 +362,42 @@ def compare(
     compared_by, note = rankable_by(plans, objective)
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
-    costs = [known_cost(each, compared_by) for each in plans]
     alike = first.sharing == second.sharing
+
+    def difference(one: Interval | None, other: Interval | None) -> Difference | None:
+        return None if one is None or other is None else Difference(one, other, alike)
+
+    def forbidden(plan: Forecast) -> str | None:
+        broken = first_broken(rules(gpu, UNCONDITIONAL), jobs, plan.sharing)
+        return broken or FitsMemory(gpu).broken(plan.prediction)
+
+    changes = []
+    for at, (one, other) in enumerate(zip(first.jobs, second.jobs, strict=True)):
+        ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
+        changes.append(JobChange(
+            number=at + 1,
+            job=one.job,
+            step_s=Difference(one.step_s, other.step_s, alike),
+            ends_s=difference(ends, later),
+            memory_mib=Difference(one.memory_interval_mib, other.memory_interval_mib, alike),
+            energy_step_j=difference(one.energy_step_j, other.energy_step_j),
+            slowdown=(one.slowdown, other.slowdown),
+            oom_probability=(one.oom_probability, other.oom_probability),
+            limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
+        ))  # fmt: skip
     return Comparison(
         gpu=gpu,
         objective=compared_by,
         note=note,
         alike=alike,
         plans=plans,
-        cost=Difference(costs[0], costs[1], alike),
-        jobs=tuple(_change(at, plans, bindings, alike) for at in range(len(jobs))),
-        power_w=_difference(first.power_w, second.power_w, alike),
+        cost=Difference(*(known_cost(each, compared_by) for each in plans), alike),
+        jobs=tuple(changes),
+        power_w=difference(first.power_w, second.power_w),
         bindings=bindings,
-        forbidden=(_forbidden(jobs, gpu, plans[0]), _forbidden(jobs, gpu, plans[1])),
+        forbidden=(forbidden(plans[0]), forbidden(plans[1])),
         serial=None if in_turn else serial,
     )
-
-
-def _change(
-    at: int, plans: tuple[Forecast, Forecast], bindings: tuple[Binding, Binding], alike: bool
-) -> JobChange:
-    first, second = (each.prediction.jobs[at] for each in plans)
-    ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
-    return JobChange(
-        number=at + 1,
-        job=first.job,
-        step_s=Difference(first.step_s, second.step_s, alike),
-        ends_s=_difference(ends, later, alike),
-        memory_mib=Difference(first.memory_interval_mib, second.memory_interval_mib, alike),
-        energy_step_j=_difference(first.energy_step_j, second.energy_step_j, alike),
-        slowdown=(first.slowdown, second.slowdown),
-        oom_probability=(first.oom_probability, second.oom_probability),
-        limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
-    )
-
-
-def _difference(first: Interval | None, second: Interval | None, alike: bool) -> Difference | None:
-    return None if first is None or second is None else Difference(first, second, alike)
-
-
-def _forbidden(jobs: Sequence[Job], gpu: Gpu, plan: Forecast) -> str | None:
-    """The rule that `plan` breaks; machine and user are assumed to allow everything."""
-    broken = first_broken(rules(gpu, UNCONDITIONAL), jobs, plan.sharing)
-    return broken or FitsMemory(gpu).broken(plan.prediction)
 
 
 _FULL_MEMORY = 0.9
@@ -437,7 +415,7 @@ def why(
     late: Sequence[str] = (),
     starved: Sequence[tuple[str, float]] = (),
 ) -> str:
-    """What limits a plan, how it compares, and what was ruled out, in one line."""
+    """Describe in one line what limits a plan, how it compares, and what was ruled out."""
     parts = [limit_in_words(mix, bound), gap]
     if starved:
         parts.append(slowed(starved))
@@ -453,13 +431,13 @@ def why(
 def gap_in_words(
     cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
 ) -> str:
-    """How the cost of a plan compares with that of the best, or of the runner-up.
+    """Compare the cost of a plan with that of the best, or of the best with the runner-up.
 
     Args:
         cost: Cost of the plan, by the objective that plans are ranked by.
         best: Cost of the best plan; `cost` itself where this is the best.
         runner_up: Cost of the next plan, used for the best; None: there is no other.
-        level: Which point of a cost's interval counts.
+        level: The point of a cost's interval that counts.
     """
     if cost is not best:
         return compared(cost, best, "the best", level)
@@ -469,37 +447,37 @@ def gap_in_words(
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:
-    """Which jobs are slowed, and how much, e.g. ``"bert is slowed 20x"``; of copies the worst."""
+    """Name the jobs that are slowed, e.g. ``"bert is slowed 20x"``; of copies the worst."""
     most: Mapping[str, float] = {
         name: max(times for other, times in starved if other == name) for name, _ in starved
     }
     return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
 
 
-def searched(jobs: int, passed_over: int, *, asked: bool | None) -> str | None:
-    """How the plans were found, in words; None where there was nothing to search.
+def searched(jobs: int, passed_over: int, *, exact: bool | None) -> str | None:
+    """Describe how the plans were searched; None where there was nothing to search.
 
     Args:
         jobs: Number of jobs.
         passed_over: Vectors of limits that were estimated and not predicted.
-        asked: Whether the predictor itself was asked about every set of jobs, not its surrogate;
-            None: no set was looked at.
+        exact: Whether the predictor itself predicted every set of jobs, not its surrogate; None: no
+            set was looked at.
     """
-    found = []
-    if asked:
-        found.append("every set of jobs was predicted, at once, in phases and on MIG instances")
-    elif asked is not None:
-        found.append("the surrogate model chose the few phases and MIG layouts that were predicted")
+    parts = []
+    if exact:
+        parts.append("every set of jobs was predicted, at once, in phases and on MIG instances")
+    elif exact is not None:
+        parts.append("the surrogate model chose the few phases and MIG layouts that were predicted")
     if passed_over:
-        found.append(
+        parts.append(
             f"{passed_over:,} limits were compared by the surrogate model, and the best of them "
             "predicted"
         )
-    return "; ".join(found) or None if jobs > 1 else None
+    return "; ".join(parts) or None if jobs > 1 else None
 
 
 def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
-    """The resource that limits the plan, and how full the others are, in words."""
+    """Describe the resource that limits the plan, and how full the others are."""
     parts = [_limit(mix, bound)]
     if bound.by_host and bound.limit != "host path":
         parts.append(f"the host holds back {named([mix.jobs[job].job for job in bound.by_host])}")
@@ -515,7 +493,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
 
 
 def named(jobs: Sequence[str]) -> str:
-    """Names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
+    """Join names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
     return ", ".join(
         name if count == 1 else f"{name} x{count}" for name, count in Counter(jobs).items()
     )
@@ -547,7 +525,7 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
 
 
 def compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
-    """By how much the cost exceeds `other`, or `other` exceeds it, in words."""
+    """Describe by how much the cost exceeds `other`, or `other` exceeds it."""
     own, its = cost.at(level), other.at(level)
     behind = own / its - 1 if own > its else 1 - its / own
     if abs(behind) < SEEN:

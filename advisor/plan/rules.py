@@ -29,9 +29,6 @@ MAX_OOM_PROBABILITY = 0.05
 EXACT_JOBS = 8
 """More jobs than this on one GPU are split into groups."""
 
-_VERSION = re.compile(r"(\d{1,3})\.(\d{1,3})")
-
-
 Rule = Callable[[Sequence[Job], Sharing], str | None]
 """Why jobs, in their order, may not share like this on some machine; None where they may."""
 
@@ -56,18 +53,15 @@ def _isolated_means_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     Compute instances share memory and faults, as jobs on one GPU instance do.
     """
     for memory in memories(sharing, len(jobs)):
-        mates = [jobs[number - 1] for part in memory for number in part.jobs]
-        for job in mates:
-            if job.isolated and len(mates) > 1:
+        together = [jobs[number - 1] for part in memory for number in part.jobs]
+        for job in together:
+            if job.isolated and len(together) > 1:
                 return f"{job.name} is to be isolated: it takes a MIG instance of its own"
     return None
 
 
 def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """A job that exchanges gradients with other GPUs stays off MIG: NCCL does not run there.
-
-    NVIDIA MIG User Guide, Application Considerations.
-    """
+    """NCCL does not run on MIG (NVIDIA MIG User Guide, Application Considerations)."""
     for part in partitions(sharing, len(jobs)):
         for number in part.jobs:
             if (job := jobs[number - 1]).data_parallel and part.instance is not None:
@@ -99,18 +93,14 @@ def _most_mps_clients(gpu: Gpu, most: int) -> Rule:
 
 
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
-    """The most clients that an MPS server on `gpu` can have.
+    """Return the most clients that an MPS server on `gpu` can have under this CUDA version.
 
-    NVIDIA MPS documentation: 48 up to CUDA 13.0, 60 from 13.1 on; 48 is assumed for an unknown
-    version.
-
-    Raises:
-        InvalidInput: `cuda` is no version.
+    NVIDIA MPS documentation: 48 up to CUDA 13.0 and for unknown versions, 60 from 13.1 on.
     """
     if cuda is None:
         return gpu.max_mps_clients
-    if not (match := _VERSION.match(cuda)):
-        raise InvalidInput(f"{cuda!r} is no version of CUDA. `nvidia-smi` shows it, e.g. 13.0")
+    if not (match := re.match(r"(\d{1,3})\.(\d{1,3})", cuda)):
+        raise InvalidInput(f"expected a CUDA version such as 13.0, got {cuda!r}. Run nvidia-smi.")
     newer = (int(match[1]), int(match[2])) >= (13, 1)
     return max(gpu.max_mps_clients, 60) if newer else gpu.max_mps_clients
 
@@ -128,7 +118,6 @@ class FitsMemory:
     """The jobs fit in memory, up to a small risk of running out.
 
     Attributes:
-        gpu: Whose memory it is.
         margin: Share of each memory, the GPU's or an instance's, that the sum of the jobs' upper
             ends must leave free, 0..1; 0: only the risk counts.
     """
@@ -140,7 +129,7 @@ class FitsMemory:
         _check_margin(self.margin)
 
     def broken(self, mix: MixPrediction) -> str | None:
-        """Why the jobs of `mix` do not fit in memory; None where they do."""
+        """Return why the jobs of `mix` do not fit in memory; None if they do."""
         if mix.oom_probability > MAX_OOM_PROBABILITY:
             return (
                 f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
@@ -160,16 +149,13 @@ class FitsMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What machine and user allow.
+    """Permissions of machine and user.
 
     Attributes:
         root: Whether there is root, which MIG and power caps need.
         cuda: CUDA version of the driver, e.g. ``"13.0"``; None: not known.
-        memory_margin: As of `FitsMemory`.
+        memory_margin: See `FitsMemory`.
         power_caps: Whether a plan may choose a power cap.
-
-    Raises:
-        InvalidInput: The margin is not a share.
     """
 
     root: bool = True
@@ -186,7 +172,7 @@ UNCONDITIONAL = Conditions()
 
 
 def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
-    """All rules for plans on `gpu`; `FitsMemory` is checked after predicting."""
+    """Return all rules for plans on `gpu`; `FitsMemory` is checked after predicting."""
     always = (
         _one_user_under_mps,
         _most_mps_clients(gpu, mps_clients(gpu, conditions.cuda)),
@@ -197,37 +183,29 @@ def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
 
 
 def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """The reason of the first of `rules` that forbids `sharing`; None where none does."""
+    """Return the reason of the first of `rules` that forbids `sharing`; None if none does."""
     return next((why for rule in rules if (why := rule(jobs, sharing))), None)
 
 
 def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bool:
-    """Whether `mix` slows a protected job by more than that job allows."""
+    """Check whether `mix` slows a protected job by more than that job allows."""
     return any(
-        job.protect is not None and found.slowdown_at(level) > 1 + job.protect
-        for job, found in zip(jobs, mix.jobs, strict=True)
+        job.protect is not None and answer.slowdown_at(level) > 1 + job.protect
+        for job, answer in zip(jobs, mix.jobs, strict=True)
     )
 
 
 def refuse_protected(jobs: Sequence[Job]) -> None:
-    """Refuse protected jobs, for questions that do not consider protection.
-
-    Raises:
-        InvalidInput: A job is protected.
-    """
-    if named := [job.name for job in jobs if job.protect is not None]:
+    """Refuse protected jobs with `InvalidInput`, for questions that do not consider protection."""
+    if protected := [job.name for job in jobs if job.protect is not None]:
         raise InvalidInput(
-            f"{named[0]} is to be protected, which is for {EXACT_JOBS} jobs at most that start "
+            f"{protected[0]} is to be protected, which is for {EXACT_JOBS} jobs at most that start "
             f"together on one GPU. Ask for those, or leave the protection out."
         )
 
 
 def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> None:
-    """Check that every job fits on `gpu` alone.
-
-    Raises:
-        NothingFits: A job does not.
-    """
+    """Check that every job fits on `gpu` alone, or raise `NothingFits`."""
     for job in serial.jobs:
         if job.oom_probability > MAX_OOM_PROBABILITY:
             needed, capacity = job.memory_interval_mib.p95, serial.memory_capacity_mib

@@ -22,11 +22,10 @@ Precedence = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked about the jobs on one GPU.
+    """A question about the jobs on one GPU.
 
     Attributes:
-        objective: What the best plan is best at.
-        level: Which point of a cost's interval plans are ranked by: the median, or the upper end.
+        level: The point of a cost's interval that plans are ranked by: median or upper end.
         rough: Whether the search stops early: at one after another and at all jobs on the whole
             GPU, with the limits that the surrogate model alone takes for the best.
     """
@@ -46,8 +45,7 @@ class Calibrated:
     Attributes:
         file: Its file; None: the host was checked just now instead.
         host_slowdown: Host time on this machine over host time where the jobs were profiled, with
-            all jobs running: median over the jobs. None where no profile recorded the speed of its
-            host.
+            all jobs running: median over the jobs. None: no profile recorded its host's speed.
     """
 
     file: str | None
@@ -56,16 +54,15 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a recommendation is based on, besides profiles and model.
+    """The basis of a recommendation, apart from profiles and model.
 
     Attributes:
         calibrated: The calibration; None where the machine was neither calibrated nor checked.
         stale: Profiles that were made with other software or hardware than the present, by kind.
         unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
         unsteady: A line for each profile whose windows disagree with each other.
-        estimated: Profiles that were not measured on this GPU or at this batch size, but estimated
-            from others that were.
-        own_paces: Jobs by name, and what the user's own runs say of their pace.
+        estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
+        own_paces: Jobs by name, and their pace in the user's own runs.
         power_cap_w: Power cap in watts of all that was predicted; None: the GPU's own limit, or
             plans that have caps of their own.
     """
@@ -79,7 +76,7 @@ class Standing:
     power_cap_w: float | None = None
 
     @property
-    def doubts(self) -> "tuple[Stale | str, ...]":
+    def doubts(self) -> tuple[Stale | str, ...]:
         """Reasons to doubt the profiles, a line each."""
         return (*self.stale, *self.unsteady)
 
@@ -97,14 +94,12 @@ class Forecast:
     Attributes:
         prediction: Prediction while all jobs run.
         makespan_interval_s: Seconds until the last job ends, if all start at once (serial: in
-            turn); the errors of all jobs are taken to be correlated. None where a job's length is
-            not known.
-        energy_j: Joules of the whole GPU until then; None where a length or the power is not known.
+            turn); the errors of all jobs are taken to be correlated. None: a length is unknown.
+        energy_j: Joules of the whole GPU until then; None: a length or the power is unknown.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
         ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
         deadlines_s: Deadline of each job, in the same order; None where it has none.
-        standing: What it is based on; the plans of a recommendation leave this to the
-            recommendation.
+        standing: Its basis; plans leave this to their recommendation.
     """
 
     prediction: MixPrediction
@@ -124,7 +119,7 @@ class Forecast:
         return None if self.makespan_interval_s is None else self.makespan_interval_s.p50
 
     def late(self, level: Level) -> frozenset[int]:
-        """Positions of the jobs that miss their deadlines; none where ends are not known."""
+        """Return the positions of the jobs that miss their deadlines; none if ends are unknown."""
         due = zip(self.ends_s or (), self.deadlines_s, strict=self.ends_s is not None)
         return frozenset(
             at
@@ -141,8 +136,7 @@ class Plan(Forecast):
         rank: 1 is best.
         ties_best: Whether its cost equals that of the best within our error; true of the best
             itself.
-        late_jobs: Numbers, from 1, of the jobs that miss their deadlines, judged at the level of
-            the question.
+        late_jobs: Numbers, from 1, of the jobs that miss their deadlines at the question's level.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
         why: One line: what limits the plan, how far behind the best it is, and by which rule it
             precedes a plan that is equal within our error.
@@ -172,16 +166,14 @@ class Recommendation:
 
     Attributes:
         objective: The objective asked for.
-        ranked_by: The objective that plans are ranked by; another one where `objective` cannot be
-            computed.
-        note: Why `ranked_by` differs from `objective`; None where it does not.
-        level: Which point of a cost's interval plans are ranked by: the median or the upper end.
+        ranked_by: The objective that plans are ranked by: another one if `objective` cannot be
+            computed; then `note` gives the reason.
+        level: The point of a cost's interval that plans are ranked by: median or upper end.
         serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
             of every gain; also one of `plans`.
         plans: Best first; of plans with limits and of MIG layouts only the best few.
         considered: Number of ways to share that were predicted, estimated or left out.
-        searched: How many were predicted and how many estimated, in words; None: there was nothing
-            to search.
+        searched: How many were predicted and how many estimated, in words; None: no search.
         variants: Profiles of the same work with another loader or execution.
         refused_variants: Why files with the names of such profiles could not be read.
     """
