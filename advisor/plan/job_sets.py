@@ -199,7 +199,7 @@ class PartitionKind(NamedTuple):
     slices: int | None = None
 
     def shared(self, jobs: int, sharing: Concurrent) -> Arrangement:
-        """Return the sharing of `jobs` jobs that share it by `sharing`, with nothing else on the GPU."""
+        """Return the sharing of `jobs` jobs on it by `sharing`, with nothing else on the GPU."""
         if self.profile is None:
             return sharing
         numbers = tuple(range(1, jobs + 1))

@@ -93,19 +93,11 @@ def _demand(profile: Profile) -> float:
 
 
 def protecting_limits(jobs: Sequence[Job]) -> list[Mps]:
-    """Return MPS with limits for all but the protected jobs; none if all or no jobs are protected."""
+    """Return MPS with limits for all but the protected jobs; none if all jobs are equal in that."""
     protected = [job.protect is not None for job in jobs]
     if len(set(protected)) < 2:
         return []
     return [Mps(tuple(100.0 if own else limit for own in protected)) for limit in _LIMITS_OF_OTHERS]
-
-
-def _demand(profile: Profile) -> float:
-    """Mean share of the SMs that a job uses alone; its busy share where no counter tells."""
-    counters = profile.counters
-    if counters is not None and counters.sm_active:
-        return counters.sm_active
-    return profile.busy_share or 1.0
 
 
 # Length scale of the likeness of limits, in octaves: best of 0.5, 1 and 2 for 6 job sets.
@@ -162,7 +154,7 @@ def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
 
 
 def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the index of the first of each group of equal vectors, and the group of each vector."""
+    """Index the first of each group of equal vectors, and the group of each vector."""
     rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
     _, kept, which = np.unique(
         rows.view(f"V{vectors.shape[1]}").ravel(), return_index=True, return_inverse=True

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Forecaster, as_asked, proposed, under_caps
+from advisor.plan.candidates import Candidate, Forecaster, as_asked, proposed, under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
@@ -270,7 +270,7 @@ def _forecast_candidates(
     plain = [as_asked(len(jobs), each) for each in sharings]
     first = begun(forecaster.forecast, plain)  # they are replayed while the others are looked for
     if question.rough:
-        more, exact = [], None
+        more, exact = list[Candidate](), None
         left_out.append(LeftOut("MIG, phases and other limits", "the search stopped early"))
     else:
         more, unsearched, exact = proposed(jobs, question)

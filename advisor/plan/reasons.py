@@ -246,7 +246,7 @@ def variants_of(
 
 
 def _work(workload: Workload) -> Workload:
-    """A key that is equal for equal work; loading input is part of it. A script has but its name."""
+    """A key that is equal for equal work; loading input is part of it. Scripts differ in name."""
     loads = int(bool(workload.loader_workers))
     key = replace(
         workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None
@@ -391,7 +391,9 @@ def compare(
         note=note,
         alike=alike,
         plans=plans,
-        cost=Difference(*(known_cost(each, compared_by) for each in plans), alike),
+        cost=Difference(
+            known_cost(plans[0], compared_by), known_cost(plans[1], compared_by), alike
+        ),
         jobs=tuple(changes),
         power_w=difference(first.power_w, second.power_w),
         bindings=bindings,
@@ -431,7 +433,7 @@ def why(
 def gap_in_words(
     cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
 ) -> str:
-    """Compare the cost of a plan with that of the best, or of the best with the runner-up.
+    """Compare the cost of a plan with that of the best; or of the best with the runner-up.
 
     Args:
         cost: Cost of the plan, by the objective that plans are ranked by.
