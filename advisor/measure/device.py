@@ -285,7 +285,7 @@ _VARIABLE = re.compile(r"^((?:--\w+=)?[A-Za-z_]\w*=).*", re.DOTALL)
 
 _ZOO = Path(__file__).resolve().parents[1] / "zoo"
 _TRAINED = (
-    "diffusion.py", "examples.py", "language.py", "recipes.py", "tables.py", "task.py", "vision.py",
+    "diffusion.py", "language.py", "recipes.py", "tables.py", "task.py", "vision.py",
 )  # fmt: skip
 
 

@@ -336,10 +336,10 @@ class _Batch:
                 self._fail(str(each), error)
 
     def _reading(self, found: Workload) -> Workload:
-        from advisor.zoo.images import found_images
+        from advisor.zoo.images import find_images
 
         folder: Path = self._asked.data
-        return found.reading(folder, found_images(folder).count)
+        return found.reading(folder, find_images(folder).count)
 
     def _fail(self, name: str, error: AdvisorError) -> None:
         if len(self._asked.workloads) > 1:  # the error of a single one is told in the end

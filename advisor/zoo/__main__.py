@@ -18,29 +18,24 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("workload", help="its name, or a JSON object with its fields")
     parser.add_argument("--steps", type=int, help="training steps [until it is ended]")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    asked = parser.parse_args(argv)
-    workload = _workload(asked.workload)
+    words = parser.parse_args(argv)
+    text = words.workload
+    try:
+        workload = Workload(**json.loads(text)) if text[:1] == "{" else workload_named(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{text[:60]}: not a workload: {error}") from None
 
     import torch
 
     from advisor.zoo.task import build
 
-    step = build(workload, asked.device)
-    for _ in range(asked.steps) if asked.steps else itertools.count():
+    step = build(workload, words.device)
+    for _ in range(words.steps) if words.steps else itertools.count():
         step()
-    if asked.device == "cuda":
+    if words.device == "cuda":
         torch.cuda.synchronize()
     step.close()
     return 0
-
-
-def _workload(text: str) -> Workload:
-    if not text.startswith("{"):
-        return workload_named(text)
-    try:
-        return Workload(**json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{text[:60]}: not a workload: {error}") from None
 
 
 if __name__ == "__main__":

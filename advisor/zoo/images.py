@@ -1,15 +1,16 @@
 """Training examples from image files: a folder for each class, or CIFAR-10's binary files.
 
 A worker does what the usual training loops do for an image: read, decode, cut out at random, scale,
-flip, normalise. CIFAR-10's Python version is made of pickles, which run code when they are read, so
-it is refused.
+flip, normalise.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,6 @@ from torch.nn import functional
 
 from advisor.errors import InvalidInput
 from advisor.workload.reading import reason_of
-from advisor.zoo.image_decoding import Decoder, decoder
 
 _IMAGES = (".jpg", ".jpeg", ".png")
 _MOST_FILES = 20_000_000
@@ -33,15 +33,19 @@ _CIFAR_FOLDER, _CIFAR_PICKLES = "cifar-10-batches-bin", "cifar-10-batches-py"
 _PADDING, _LEAST_AREA = 4, 0.08
 
 
+Decoder = Callable[[bytes], Tensor]
+"""Makes of a file's bytes an image of shape (3, height, width), uint8."""
+
+
 @dataclass(frozen=True, slots=True)
-class FoundImages:
-    """What a folder holds: the files of each class, or records of CIFAR-10.
+class ImageFolder:
+    """The images in a folder: the files of each class, or records of CIFAR-10.
 
     Attributes:
         files: Paths, each with the number of its class; of CIFAR-10 its files of records.
-        classes: How many there are.
-        count: Images in all.
-        cifar: Whether the files are of records.
+        classes: Number of classes.
+        count: Number of images.
+        cifar: Whether the files consist of records.
     """
 
     files: tuple[tuple[str, int], ...]
@@ -50,99 +54,95 @@ class FoundImages:
     cifar: bool
 
 
-def found_images(folder: Path) -> FoundImages:
-    """The images in `folder`, or in its folder ``train``.
+def find_images(folder: Path) -> ImageFolder:
+    """Find the images in `folder`, or in its folder ``train``.
 
     Raises:
         InvalidInput: It holds none, or CIFAR-10 as pickles.
     """
     try:
-        for each in (folder, folder / _CIFAR_FOLDER):
-            if records := sorted(each.glob("data_batch_*.bin")):
+        for place in (folder, folder / _CIFAR_FOLDER):
+            if records := sorted(place.glob("data_batch_*.bin")):
                 return _cifar(records)
-        _refuse_pickles(folder)
+        for place in (folder, folder / _CIFAR_PICKLES):
+            if (place / "data_batch_1").is_file():
+                raise InvalidInput(
+                    f"{place}: this is CIFAR-10 as Python pickles, which run code when they are "
+                    f"read. Take the binary version, cifar-10-binary.tar.gz, from the same page."
+                )
         train = folder / "train"
-        found = _by_class(train if train.is_dir() else folder)
+        images = _by_class(train if train.is_dir() else folder)
     except OSError as error:
         raise InvalidInput(f"{folder}: {reason_of(error)}. Check the path.") from None
-    if found is None:
+    if not images.count:
         raise InvalidInput(
             f"{folder}: it has neither a folder of {', '.join(_IMAGES)} files for each class, nor "
             f"CIFAR-10's data_batch_1.bin. Check the path."
         )
-    return found
+    return images
 
 
-def _refuse_pickles(folder: Path) -> None:
-    for each in (folder, folder / _CIFAR_PICKLES):
-        if (each / "data_batch_1").is_file():
-            raise InvalidInput(
-                f"{each}: this is CIFAR-10 as Python pickles, which run code when they are read. "
-                f"Take the binary version, cifar-10-binary.tar.gz, from the same page."
-            )
-
-
-def _cifar(records: Sequence[Path]) -> FoundImages:
+def _cifar(records: Sequence[Path]) -> ImageFolder:
     count = 0
-    for each in records:
-        here, rest = divmod(each.stat().st_size, _CIFAR_RECORD)
-        if rest or not here:
+    for path in records:
+        images, rest = divmod(path.stat().st_size, _CIFAR_RECORD)
+        if rest or not images:
             raise InvalidInput(
-                f"{each}: its size is no multiple of {_CIFAR_RECORD}, a record of CIFAR-10. Fetch "
+                f"{path}: its size is no multiple of {_CIFAR_RECORD}, a record of CIFAR-10. Fetch "
                 f"it again."
             )
-        count += here
-    files = tuple((str(each), 0) for each in records)
-    return FoundImages(files, _CIFAR_CLASSES, count, cifar=True)
+        count += images
+    files = tuple((str(path), 0) for path in records)
+    return ImageFolder(files, _CIFAR_CLASSES, count, cifar=True)
 
 
-def _by_class(folder: Path) -> FoundImages | None:
+def _by_class(folder: Path) -> ImageFolder:
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: no such folder of images. Check the path.")
     names = sorted(each.name for each in os.scandir(folder) if each.is_dir())
     files: list[tuple[str, int]] = []
-    filled = 0
+    classes = 0
     for name in names:
-        here = [
-            (os.path.join(root, file), filled)  # noqa: PTH118 - of millions
+        images = [
+            (os.path.join(root, file), classes)  # noqa: PTH118 - of millions
             for root, _, inside in os.walk(folder / name)
             for file in sorted(inside)
             if file.lower().endswith(_IMAGES)
         ]
-        files += here
-        filled += bool(here)
+        files += images
+        classes += bool(images)
         if len(files) > _MOST_FILES:
             raise InvalidInput(f"{folder}: more than {_MOST_FILES:,} images. Name a part of it.")
-    return FoundImages(tuple(files), filled, len(files), cifar=False) if files else None
+    return ImageFolder(tuple(files), classes, len(files), cifar=False)
 
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Images of `found`, cut out and scaled to `resolution` x `resolution`, with their classes.
+    """Images of `folder`, cut out and scaled to `resolution` x `resolution`, with their classes.
 
     Raises:
-        InvalidInput: More classes were found than the model tells apart.
+        InvalidInput: The folder has more classes than the model.
     """
 
-    found: FoundImages
+    folder: ImageFolder
     resolution: int
     classes: int
 
     def __post_init__(self) -> None:
-        if self.found.classes > self.classes > 1:
+        if self.folder.classes > self.classes > 1:
             raise InvalidInput(
-                f"the images are of {self.found.classes} classes, and the model tells "
+                f"the images are of {self.folder.classes} classes, and the model tells "
                 f"{self.classes} apart. Choose a workload with more, or fewer folders."
             )
 
     def batch(self, count: int) -> tuple[Tensor, ...]:
         images, labels = zip(*(self.one() for _ in range(count)), strict=True)
-        where = torch.get_default_device()
-        return torch.stack(images).to(where), torch.stack(labels).to(where)
+        device = torch.get_default_device()
+        return torch.stack(images).to(device), torch.stack(labels).to(device)
 
     def one(self) -> tuple[Tensor, ...]:
-        number = int(torch.randint(self.found.count, ()))
-        image, label = self._record(number) if self.found.cifar else self._file(number)
+        number = int(torch.randint(self.folder.count, ()))
+        image, label = self._record(number) if self.folder.cifar else self._file(number)
         scaled = image.float().div_(127.5).sub_(1)
         if torch.rand(()) < 0.5:
             scaled = scaled.flip(-1)
@@ -161,26 +161,26 @@ class ImageFiles:
         """All of CIFAR-10, shape (images, record), uint8."""
         parts = [
             torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint8)
-            for path, _ in self.found.files
+            for path, _ in self.folder.files
         ]
         return torch.cat(parts).view(-1, _CIFAR_RECORD)
 
     def _file(self, number: int) -> tuple[Tensor, int]:
-        path, label = self.found.files[number]
+        path, label = self.folder.files[number]
         try:
             content = Path(path).read_bytes()
         except OSError as error:
-            raise InvalidInput(f"{path}: {reason_of(error)}. Remove it, or mend it.") from None
+            raise InvalidInput(f"{path}: {reason_of(error)}. Remove it, or repair it.") from None
         try:
             image = self._decode(content)
         except Exception as error:  # decoders raise what they like
-            said = (str(error) or type(error).__name__).splitlines()[0][:200]
-            raise InvalidInput(f"{path}: it does not decode: {said}. Remove it.") from None
-        return self._scaled(_cut_out(image)), label
+            reason = (str(error) or type(error).__name__).splitlines()[0][:200]
+            raise InvalidInput(f"{path}: it does not decode: {reason}. Remove it.") from None
+        return self._scaled(_random_square(image)), label
 
     @cached_property
     def _decode(self) -> Decoder:
-        return decoder(Path(self.found.files[0][0]))
+        return find_decoder(Path(self.folder.files[0][0]))
 
     def _scaled(self, image: Tensor) -> Tensor:
         if image.shape[-1] == image.shape[-2] == self.resolution:
@@ -192,11 +192,56 @@ class ImageFiles:
         return batch[0]
 
 
-def _cut_out(image: Tensor) -> Tensor:
-    """A square at random, of some share of the image's area."""
+def _random_square(image: Tensor) -> Tensor:
     height, width = image.shape[-2:]
     area = height * width * float(torch.empty(()).uniform_(_LEAST_AREA, 1.0))
     side = max(1, min(height, width, round(area**0.5)))
     top = int(torch.randint(height - side + 1, ()))
     left = int(torch.randint(width - side + 1, ()))
     return image[:, top : top + side, left : left + side]
+
+
+def find_decoder(sample: Path) -> Decoder:
+    """Return what decodes `sample`: torchvision if it does so here, else Pillow.
+
+    Raises:
+        InvalidInput: Neither imports.
+    """
+    try:
+        decode = _torchvision()
+        decode(sample.read_bytes())
+    except (ImportError, RuntimeError, AttributeError):
+        return _pillow()
+    return decode
+
+
+def _torchvision() -> Decoder:
+    from advisor.zoo.vision import import_timm
+
+    import_timm()  # makes torchvision importable with a torch for the CPU
+    from torchvision.io import ImageReadMode, decode_image
+
+    def decode(content: bytes) -> Tensor:
+        buffer = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        image: Tensor = decode_image(buffer, mode=ImageReadMode.RGB)
+        return image
+
+    return decode
+
+
+def _pillow() -> Decoder:
+    import numpy as np
+
+    try:
+        from PIL import Image
+    except ImportError:
+        raise InvalidInput(
+            "images are decoded by torchvision or Pillow, and neither imports: pip install pillow"
+        ) from None
+
+    def decode(content: bytes) -> Tensor:
+        with Image.open(BytesIO(content)) as opened:
+            pixels: Any = np.array(opened.convert("RGB"))
+        return torch.from_numpy(pixels).permute(2, 0, 1)
+
+    return decode

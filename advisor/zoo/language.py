@@ -20,7 +20,7 @@ class Shape:
     """Size of a transformer.
 
     Attributes:
-        positions: The longest sequence it takes.
+        positions: Length of the longest sequence.
         fused: Whether attention and GPT-2's GELU are a kernel each. Otherwise each is the products,
             powers and softmax of which its formula consists, as in Hugging Face's models with
             ``attn_implementation="eager"``, which others have timed.
@@ -64,7 +64,7 @@ class _SelfAttention(nn.Module):
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, *, dropout_p: float, is_causal: bool
 ) -> Tensor:
-    """What `scaled_dot_product_attention` computes, a kernel for each operation."""
+    """Compute `scaled_dot_product_attention` with a kernel for each operation."""
     scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])
     if is_causal:
         seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
@@ -73,7 +73,7 @@ def _attention(
 
 
 class _TanhGelu(nn.Module):
-    """What `nn.GELU(approximate="tanh")` computes, a kernel for each operation."""
+    """`nn.GELU(approximate="tanh")` with a kernel for each operation."""
 
     def forward(self, inner: Tensor) -> Tensor:
         cubic = inner + 0.044715 * torch.pow(inner, 3.0)
@@ -252,7 +252,7 @@ class _Layer(nn.Module):
 
 
 class _BiasedAttention(nn.Module):
-    """Of `asking` to `asked`, both (batch, length, width); the products are not scaled down."""
+    """Attention of `asking` to `memory`, both (batch, length, width), without scaled products."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -262,9 +262,9 @@ class _BiasedAttention(nn.Module):
         self.key_value = _linear(_WIDTH, 2 * inner)
         self.out = _linear(inner, _WIDTH)
 
-    def forward(self, asking: Tensor, asked: Tensor, bias: Tensor | None) -> Tensor:
+    def forward(self, asking: Tensor, memory: Tensor, bias: Tensor | None) -> Tensor:
         query = _heads(self.query(asking))
-        key, value = map(_heads, self.key_value(asked).chunk(2, dim=-1))
+        key, value = map(_heads, self.key_value(memory).chunk(2, dim=-1))
         mixed = functional.scaled_dot_product_attention(
             query,
             key,
@@ -279,7 +279,7 @@ class _BiasedAttention(nn.Module):
 
 
 class _PositionBias(nn.Module):
-    """What each head adds for how far apart two tokens are, shape (1, heads, length, length)."""
+    """Each head's bias for the distance of two tokens, shape (1, heads, length, length)."""
 
     def __init__(self, causal: bool) -> None:
         super().__init__()
@@ -288,7 +288,7 @@ class _PositionBias(nn.Module):
 
     def forward(self, length: int) -> Tensor:
         places = torch.arange(length, device=self.of_bucket.weight.device)
-        ahead = places[None, :] - places[:, None]  # (asking, asked)
+        ahead = places[None, :] - places[:, None]  # (asking, memory)
         bias: Tensor = self.of_bucket(self._bucket(ahead)).permute(2, 0, 1).contiguous()
         bias = bias.unsqueeze(0)
         return bias.masked_fill(ahead > 0, float("-inf")) if self.causal else bias

@@ -17,8 +17,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from advisor.errors import InvalidInput
 from advisor.workload.reading import cache_folder
 from advisor.workload.spec import Precision, Workload
-from advisor.zoo.examples import Examples
-from advisor.zoo.recipes import recipe_of
+from advisor.zoo.recipes import Examples, recipe_of
 from advisor.zoo.tables import GraphConvolution
 
 _RESIDENT_BATCHES = 2
@@ -92,18 +91,8 @@ _TORCH_OWN = tuple(switch.fp32_precision for switch in _SWITCHES)
 _AUTOCAST = {"amp": torch.bfloat16, "fp16": torch.float16}
 
 
-def set_switches(precision: Precision) -> None:
-    """Set torch's process-wide TF32 switches for `precision`.
-
-    All of them are set each time, so that no workload inherits those of the one before.
-    """
-    wanted = ("tf32",) * len(_SWITCHES) if precision == "tf32" else _TORCH_OWN
-    for switch, value in zip(_SWITCHES, wanted, strict=True):
-        switch.fp32_precision = value
-
-
 def autocast(precision: Precision, device: str) -> AbstractContextManager[object]:
-    """The context in which forward pass and loss run, fresh for each step."""
+    """Return a new context for the forward pass and the loss of one step."""
     if precision in _AUTOCAST:
         return torch.autocast(device, dtype=_AUTOCAST[precision])
     return nullcontext()
@@ -116,11 +105,11 @@ _WITH_ADAM = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, GraphConvolution)
 def optimizer_of(
     network: nn.Module, *, fused: bool = False, capturable: bool = False
 ) -> torch.optim.Optimizer:
-    """The optimizer such networks are usually trained with, at torch's defaults for its kind.
+    """Return the optimizer usual for such networks, at torch's defaults for its kind.
 
-    Plain SGD where gradients are sparse; AdamW for transformers, ConvNeXt, U-Nets and graph
-    networks, which their layers tell; SGD with momentum for the rest, convolutional and recurrent
-    networks. Rates are low, since the data is random and a step that diverged to NaN would draw
+    Plain SGD if gradients are sparse; AdamW for transformers, ConvNeXt, U-Nets and graph networks,
+    recognised by their layers; SGD with momentum for the rest, convolutional and recurrent
+    networks. Rates are low, because the data is random and a step that diverged to NaN would draw
     less power.
 
     Args:
@@ -139,23 +128,23 @@ def optimizer_of(
 
 
 def optimizer_for(workload: Workload, network: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer with which `workload` trains `network`.
+    """Return the optimizer with which `workload` trains `network`.
 
     Raises:
         InvalidInput: Sparse gradients can be neither scaled without a wait nor captured.
     """
     fused, captured = workload.precision == "fp16", workload.execution == "graph"
     if sparse(network) and (fused or captured):
-        what = "fp16" if fused else "graph"
+        option = "fp16" if fused else "graph"
         raise InvalidInput(
-            f"{workload.name}: the gradients of {workload.model}'s tables are sparse, which {what} "
-            f"does not take. Leave out -{what}."
+            f"{workload.name}: the gradients of {workload.model}'s tables are sparse, which "
+            f"{option} does not take. Leave out -{option}."
         )
     return optimizer_of(network, fused=fused, capturable=captured)
 
 
 def sparse(network: nn.Module) -> bool:
-    """Whether some gradients of `network` are sparse."""
+    """Return whether some gradients of `network` are sparse."""
     return _has(network, (nn.EmbeddingBag,))
 
 
@@ -281,10 +270,9 @@ class GraphStep(Step):
 
 
 def build(workload: Workload, device: str) -> Step:
-    """The training step of `workload`, randomly initialised, with synthetic input.
+    """Build the training step of `workload`, randomly initialised, with synthetic input.
 
-    Sets torch's process-wide TF32 switches, so a process runs one workload at a time; building the
-    next one sets them anew.
+    Sets torch's process-wide TF32 switches, so a process runs one workload at a time.
 
     Raises:
         UnknownName: There is no such model.
@@ -292,10 +280,13 @@ def build(workload: Workload, device: str) -> Step:
             it in this precision or execution.
         torch.OutOfMemoryError: The device has no room for it.
     """
-    where = torch.device(device)
-    check_device(workload, where)
-    set_switches(workload.precision)
-    return (GraphStep if workload.execution == "graph" else Step)(workload, where)
+    place = torch.device(device)
+    check_device(workload, place)
+    # All switches are set each time, so that no workload inherits those of the one before.
+    values = ("tf32",) * len(_SWITCHES) if workload.precision == "tf32" else _TORCH_OWN
+    for switch, value in zip(_SWITCHES, values, strict=True):
+        switch.fp32_precision = value
+    return (GraphStep if workload.execution == "graph" else Step)(workload, place)
 
 
 # What is captured must have run before, so that nothing is first made while capturing.
@@ -311,20 +302,18 @@ def check_device(workload: Workload, device: torch.device) -> None:
     Raises:
         InvalidInput: `workload` cannot run like this on `device`.
     """
-    if device.type != "cuda":
-        if workload.execution == "graph":
-            _refuse(workload, "CUDA graphs need a GPU", "graph")
-        if workload.precision == "fp16":
-            _refuse(workload, "fp16 with scaled gradients needs a GPU", "fp16")
+    reason = option = ""
+    if device.type != "cuda" and workload.execution == "graph":
+        reason, option = "CUDA graphs need a GPU", "graph"
+    elif device.type != "cuda" and workload.precision == "fp16":
+        reason, option = "fp16 with scaled gradients needs a GPU", "fp16"
     if workload.execution == "compiled":
         if device.type == "cuda" and find_spec("triton") is None:
-            _refuse(workload, "torch.compile needs triton, which is not installed", "compiled")
+            reason, option = "torch.compile needs triton, which is not installed", "compiled"
         if not any(map(which, _COMPILERS)):
-            _refuse(workload, "torch.compile needs a C compiler, and none is found", "compiled")
-
-
-def _refuse(workload: Workload, why: str, option: str) -> None:
-    raise InvalidInput(f"{workload.name}: {why}. Leave out -{option}, or run it elsewhere.")
+            reason, option = "torch.compile needs a C compiler, and finds none", "compiled"
+    if reason:
+        raise InvalidInput(f"{workload.name}: {reason}. Leave out -{option}, or run it elsewhere.")
 
 
 def compiled(network: nn.Module) -> nn.Module:
@@ -333,21 +322,14 @@ def compiled(network: nn.Module) -> nn.Module:
     Compiles in this process alone: a tenant has one core, and its children would outlast nothing.
     """
     import torch._inductor.config as inductor
-
-    inductor.compile_threads = 1
-    _keep_what_is_compiled()
-    return cast("nn.Module", torch.compile(network, dynamic=False, backend=_BACKEND))
-
-
-def _keep_what_is_compiled() -> None:
-    """Set a cache that outlives this run, unless the user has one.
-
-    Torch sets its own default, a temporary folder, as soon as it looks for one.
-    """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
+    inductor.compile_threads = 1
+    # A cache that outlives this run, unless the user has one: torch sets its own default, a
+    # temporary folder, as soon as it looks for one.
     if os.environ.get("TORCHINDUCTOR_CACHE_DIR") in (None, default_cache_dir()):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(cache_folder("inductor"))
+    return cast("nn.Module", torch.compile(network, dynamic=False, backend=_BACKEND))
 
 
 def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:

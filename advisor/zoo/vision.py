@@ -13,48 +13,27 @@ from advisor.workload.spec import Workload
 _SIGNATURE = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
+# Declarations vanish with the object that made them, so it gets a lasting name.
+_declarations: list[torch.library.Library] = []
+
+
 def import_timm() -> ModuleType:
-    """The module timm, also where only torchvision's C++ operators cannot be loaded."""
+    """Import timm, also where only torchvision's C++ operators cannot be loaded."""
     try:
         import torchvision  # noqa: F401 - only to see whether it imports
     except RuntimeError as error:
         if torch.version.cuda is not None or "torchvision::" not in str(error):
             raise
-        _forget_torchvision()
-        _declare_operators()
+        for name in list(sys.modules):
+            if name == "torchvision" or name.startswith("torchvision."):
+                del sys.modules[name]
+        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for operator in ("nms", "qnms"):
+            library.define(operator + _SIGNATURE)  # type: ignore[no-untyped-call]
+        _declarations.append(library)
     import timm
 
     return timm
-
-
-def _forget_torchvision() -> None:
-    for name in list(sys.modules):
-        if name == "torchvision" or name.startswith("torchvision."):
-            del sys.modules[name]
-
-
-# Declarations vanish with the object that made them, so it gets a lasting name.
-_declarations: list[torch.library.Library] = []
-
-
-def _declare_operators() -> None:
-    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
-    for operator in ("nms", "qnms"):
-        library.define(operator + _SIGNATURE)  # type: ignore[no-untyped-call]
-    _declarations.append(library)
-
-
-def check_timm_model(model: str) -> None:
-    """Refuse a model that timm does not have.
-
-    Raises:
-        UnknownName: timm has none of that name.
-    """
-    timm = import_timm()
-    if not timm.is_model(model):
-        raise UnknownName(
-            "timm model", model, timm.list_models(), "`timm.list_models()` lists all."
-        )
 
 
 class KeptStatistics(nn.Module):
@@ -68,19 +47,22 @@ class KeptStatistics(nn.Module):
         logits: Tensor = self.network(images)
         return logits
 
-    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - whatever is asked, it stays so
+    def train(self, mode: bool = True) -> Self:  # noqa: ARG002 - it stays in eval mode
         return self
 
 
 def timm_network(workload: Workload) -> nn.Module:
-    """The classifier, on torch's default device.
+    """Build the classifier on torch's default device.
 
     Raises:
         UnknownName: timm has no such model.
         InvalidInput: timm cannot build it at this resolution.
     """
-    check_timm_model(workload.model)
     timm = import_timm()
+    if not timm.is_model(workload.model):
+        raise UnknownName(
+            "timm model", workload.model, timm.list_models(), "`timm.list_models()` lists all."
+        )
     # Models with learnt positions are built for one size; the others take any.
     fixed = timm.get_pretrained_cfg(workload.model)
     fixed_size = fixed is not None and fixed.fixed_input_size
@@ -110,11 +92,8 @@ class MultiColumn(nn.Module):
         self._streams: list[torch.cuda.Stream] = []
 
     def forward(self, images: Tensor) -> Tensor:
-        logits = self._in_streams(images) if images.is_cuda else self._in_turn(images)
-        return torch.stack(logits).mean(0)
-
-    def _in_turn(self, images: Tensor) -> list[Tensor]:
-        return [column(images) for column in self.columns]
+        columns = self._in_streams(images) if images.is_cuda else [c(images) for c in self.columns]
+        return torch.stack(columns).mean(0)
 
     def _in_streams(self, images: Tensor) -> list[Tensor]:
         """Autograd runs each column's backward pass on the stream of its forward pass."""

@@ -10,7 +10,7 @@ from PIL import Image
 
 from advisor.errors import InvalidInput
 from advisor.workload.catalogue import workload
-from advisor.zoo.images import ImageFiles, found_images
+from advisor.zoo.images import ImageFiles, find_images
 from advisor.zoo.recipes import recipe_of
 from advisor.zoo.task import build
 
@@ -44,20 +44,20 @@ def test_folders_without_the_images_that_a_model_needs_are_refused(folder, tmp_p
     bare = tmp_path_factory.mktemp("bare")
     for place in (bare, bare / "nowhere"):
         with pytest.raises(InvalidInput, match="folder"):
-            found_images(place)
+            find_images(place)
     (bare / "data_batch_1.bin").write_bytes(b"\0" * 3000)
     with pytest.raises(InvalidInput, match="multiple of 3073"):
-        found_images(bare)
+        find_images(bare)
     Image.new("RGB", (8, 8)).save(folder / "empty" / "1.png")
     with pytest.raises(InvalidInput, match="3 classes"):
-        ImageFiles(found_images(folder), 8, 2)
+        ImageFiles(find_images(folder), 8, 2)
 
 
 def test_an_image_is_cut_out_scaled_and_normalised_with_its_class(folder):
     torch.manual_seed(0)
-    found = found_images(folder)
-    assert (found.classes, found.count, found.cifar) == (2, 6, False)
-    images = ImageFiles(found, 24, 10)
+    contents = find_images(folder)
+    assert (contents.classes, contents.count, contents.cifar) == (2, 6, False)
+    images = ImageFiles(contents, 24, 10)
     for _ in range(8):
         image, label = images.one()
         assert image.shape == (3, 24, 24)
@@ -67,9 +67,9 @@ def test_an_image_is_cut_out_scaled_and_normalised_with_its_class(folder):
 
 def test_cifar_has_its_labels_and_pixels(tmp_path):
     torch.manual_seed(0)
-    found = found_images(cifar(tmp_path))
-    assert (found.classes, found.count, found.cifar) == (10, 20, True)
-    images = ImageFiles(found, 32, 10)
+    contents = find_images(cifar(tmp_path))
+    assert (contents.classes, contents.count, contents.cifar) == (10, 20, True)
+    images = ImageFiles(contents, 32, 10)
     for _ in range(5):
         image, label = images.one()
         assert image.shape == (3, 32, 32)
@@ -92,7 +92,7 @@ def test_pickles_are_never_read_and_the_binary_version_is_named(tmp_path, inside
     folder.mkdir(exist_ok=True)
     (folder / "data_batch_1").write_bytes(pickle.dumps(_Fires(tmp_path / "fired")))
     with pytest.raises(InvalidInput, match=r"run code .* cifar-10-binary\.tar\.gz"):
-        found_images(tmp_path)
+        find_images(tmp_path)
     assert not (tmp_path / "fired").exists()
 
 
@@ -102,11 +102,11 @@ def test_a_broken_image_is_named_when_it_is_read(tmp_path, content):
     path = tmp_path / "a" / "1.jpg"
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"1\.jpg: it does not decode"):
-        ImageFiles(found_images(tmp_path), 8, 10).one()
+        ImageFiles(find_images(tmp_path), 8, 10).one()
 
 
 def test_a_workload_trains_on_a_folder_by_its_loader(folder):
-    images = found_images(folder)
+    images = find_images(folder)
     reading = workload("cnn-cifar10-bs4-loader1").reading(folder, images.count)
     assert reading.name == "cnn-cifar10-bs4-loader1-files"
     assert reading.steps_per_epoch == 2

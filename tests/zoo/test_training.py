@@ -10,7 +10,8 @@ import torch
 from advisor.errors import InvalidInput
 from advisor.workload.catalogue import TIMM, workload
 from advisor.zoo import task
-from advisor.zoo.examples import (
+from advisor.zoo.language import TOY, LanguageModel, MaskedLanguageModel
+from advisor.zoo.recipes import (
     Clicks,
     Continuations,
     Frames,
@@ -19,9 +20,8 @@ from advisor.zoo.examples import (
     Sentences,
     Spans,
     Vectors,
+    recipe_of,
 )
-from advisor.zoo.language import TOY, LanguageModel, MaskedLanguageModel
-from advisor.zoo.recipes import recipe_of
 from advisor.zoo.tables import MOLECULES, GraphConvolution, GraphNetwork
 from advisor.zoo.task import build, optimizer_of
 
