@@ -7,10 +7,12 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
-from typing import Annotated, NoReturn, TextIO
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
+from typer.core import TyperCommand
 
 from advisor import __version__
 from advisor.cli.advise import explain, export, predict, simulate
@@ -30,25 +32,67 @@ from advisor.cli.measure import (
 )
 from advisor.cli.output import aside, forget_stdout, ready, show_text, warn
 from advisor.cli.recommend import batch, recommend, trials
-from advisor.cli.removed import refuse_removed
 from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput, OutsideInterval
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 failed; 2 wrong use, or a file that is not valid; 3 nothing fits; "
-    "4 no GPU, no permission, or somebody else holds it; 5 measured outside the predicted "
-    "interval; 130 interrupted."
+    "Exit codes: 0 done; 1 failed; 2 wrong use, or an invalid file; 3 no plan fits; 4 no GPU, no "
+    "permission, or the GPU is in use; 5 measured outside the predicted interval; 130 interrupted."
 )
 _FIRST = "Try this first:  advisor recommend"
 
-# What typer's checks say of a word that is no number, and what to write instead.
+# Typer's messages about a word that is not a number, and ours.
 _PLAINER = {
     "Input should be a valid number, unable to parse string as a number": (
-        "it takes a number alone, without % or a unit; of a share, 0.1 is 10 %"
+        "expected a number without % or a unit; write 0.1 for 10 %"
     ),
     "Input should be a valid integer, unable to parse string as an integer": (
-        "it takes a whole number alone, without a unit"
+        "expected a whole number without a unit"
     ),
 }
+
+_ASK_PREDICT = "Use --objective energy; `advisor predict` prints the joules of a step."
+_OBJECTIVES = {
+    "energy-epoch": _ASK_PREDICT,
+    "energy-example": _ASK_PREDICT,
+    "fairness": "Use --objective throughput; `advisor recommend --protect JOB` keeps a job fast.",
+}
+
+_BATCH_OPTIONS = "Use `advisor predict JOB-bsN --sharing mig=1g.18gb` for the pace at a batch size."
+
+REMOVED: Mapping[str, str] = {
+    **{
+        f"{command} --objective {objective}": instead
+        for command in ("recommend", "explain", "export", "validate")
+        for objective, instead in _OBJECTIVES.items()
+    },
+    "batch --batches": _BATCH_OPTIONS,
+    "batch --details": _BATCH_OPTIONS,
+    "confirm": "Run your own jobs and compare them with predictions: advisor validate JOB.",
+    "status": "Use `advisor run --list`, or `advisor run RUN` to watch a run.",
+    "restore": "Use `advisor doctor --undo`.",
+    "run --resume": "Use `advisor run RUN`.",
+    "estimate-memory": "Profile the workload for a minute instead: advisor profile WORKLOAD.",
+    "profile --from-mlflow": "Describe the job by the numbers that its log and nvidia-smi show: "
+    "advisor profile --from-numbers.",
+    "profile --to-end": "Let the program print its pace: advisor profile --throughput REGEX.",
+    "reproduce": "notebooks/the_studies_reproduced.ipynb shows every row of the studies.",
+    "translate": "Any command translates a profile of another GPU by itself: name the profile or "
+    "its file, and the GPU: advisor predict JOB --gpu GPU.",
+    "watch": "Read its memory and power from nvidia-smi and its step from its log: "
+    "advisor profile --from-numbers.",
+}
+"""What to use instead of a command, or of a command's option (``"profile --to-end"``)."""
+
+
+class _Command(TyperCommand):
+    """A command whose help lists an argument by its placeholder, without a Python type."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for argument in self.get_params(ctx):
+            if argument.param_type_name == "argument" and argument.metavar:
+                vars(argument)["display_type_rich"] = lambda ctx: ""  # noqa: ARG005
+        super().format_options(ctx, formatter)
+
 
 _app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -56,19 +100,16 @@ _app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (recommend, trials, batch, predict, explain, simulate, export):
-    _app.command()(_command)
-for _command in (profile, campaign, calibrate, doctor):
-    _app.command(context_settings=AS_GIVEN)(_command)
 for _command in (
-    validate, run, stop, fit, evaluate, gpus, layouts,
-    workloads, profiles, init, app,
+    recommend, trials, batch, predict, explain, simulate, export, profile, campaign, calibrate,
+    doctor, validate, run, stop, fit, evaluate, gpus, layouts, workloads, profiles, init, app,
 ):  # fmt: skip
-    _app.command()(_command)
+    _passes_words = _command in (profile, campaign, calibrate, doctor)
+    _app.command(cls=_Command, context_settings=AS_GIVEN if _passes_words else None)(_command)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         show_text(f"advisor {__version__}")
         raise typer.Exit
 
@@ -83,10 +124,10 @@ def _advisor(
         ),
     ] = False,
     debug: Annotated[  # noqa: ARG001 - `main` looks for the word
-        bool, typer.Option("--debug", help="Show an error's traceback; may stand anywhere.")
+        bool, typer.Option("--debug", help="Print the traceback of an error.")
     ] = False,
 ) -> None:
-    """Which training jobs should share a GPU, and how?"""
+    """Recommend which training jobs should share a GPU, and how."""
     if context.invoked_subcommand is None:
         show_text(f"{context.get_help()}\n\n{_FIRST}")
 
@@ -104,10 +145,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
-    asked = as_given([word for word in ours if word != "--debug"], words[len(ours) :])
+    passed = as_given([word for word in ours if word != "--debug"], words[len(ours) :])
     try:
-        refuse_removed(ours)
-        code = _app(asked, prog_name="advisor", standalone_mode=False)
+        _refuse_removed(ours)
+        code = _app(passed, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:
         _fail(error, debug)
     except OSError as error:
@@ -115,11 +156,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.filename is not None:
             raise
         forget_stdout()
-        lost = f"stdout: {error.strerror}. The answer is lost: send it elsewhere"
+        lost = f"stdout: {error.strerror}. The answer is lost. Redirect it to another place."
         _fail(AdvisorError(lost), debug)
     except Exception as error:
         _refuse(error, ours)
     sys.exit(code)
+
+
+def _refuse_removed(words: Sequence[str]) -> None:
+    """Refuse a command line that names a removed command, option, or value of an option."""
+    command, *rest = [word for word in words if word != "--debug"] or [""]
+    options = [word.partition("=")[0] for word in rest if word.startswith("--")]
+    values = [f"{option} {value}" for option, value in pairwise(rest)]
+    values += [word.replace("=", " ", 1) for word in rest if word.startswith("--")]
+    keys = [command, *(f"{command} {each}" for each in (*options, *values))]
+    for key in keys:
+        if key in REMOVED:
+            raise InvalidInput(f"`advisor {key}` is no longer there. {REMOVED[key]}")
 
 
 _show_others = warnings.showwarning
@@ -141,27 +194,19 @@ def _show_warning(
 
 
 def _refuse(error: Exception, words: Sequence[str]) -> NoReturn:
-    """Print a usage error of typer's, whose class differs between versions, and exit.
-
-    Args:
-        error: What went wrong.
-        words: Of the command line, without what is passed on as given.
-
-    Raises:
-        Exception: `error` is no usage error.
-    """
+    """Print a usage error of typer's, whose class differs between versions, and exit."""
     if (message := getattr(error, "format_message", None)) is None:
         raise error
-    said = message().replace("Value error, ", "").rstrip().removesuffix(".")
+    text = message().replace("Value error, ", "").rstrip().removesuffix(".")
     for theirs, ours in _PLAINER.items():
-        said = said.replace(theirs, ours)
+        text = text.replace(theirs, ours)
     context = getattr(error, "ctx", None)
     help_of = context.command_path if context is not None else "advisor"
-    end = "" if said.endswith("?") else "."
+    end = "" if text.endswith("?") else "."
     script = next((word for word in words if word.endswith(".py")), None)
-    if script is not None and said.startswith("No such option"):
-        end += f" Those of {script} itself are for `advisor profile -- python {script} ...`."
-    aside(f"error: {said}{end} See `{help_of} -h`.")
+    if script is not None and text.startswith("No such option"):
+        end += f" For options of {script}, run `advisor profile -- python {script} ...`."
+    aside(f"error: {text}{end} See `{help_of} -h`.")
     sys.exit(getattr(error, "exit_code", InvalidInput.exit_code))
 
 

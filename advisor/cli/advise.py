@@ -1,4 +1,4 @@
-"""``advisor export``: writes a plan as a file for the tool that applies it."""
+"""Commands on given plans: ``advisor predict``, ``explain``, ``simulate`` and ``export``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +46,10 @@ if TYPE_CHECKING:
 _Sharing = Annotated[
     str,
     typer.Option(
-        help="serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
-        "the jobs' numbers: mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], "
-        "naive[1,2];mps[3]."
+        metavar="SHARING",
+        help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
+        "the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or "
+        "in turn naive[1,2];mps[3].",
     ),
 ]
 
@@ -63,10 +64,7 @@ def predict(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """Predict what the JOBs do under one way of sharing.
-
-    Their pace, memory and power.
-    """
+    """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.documents import forecast_document
     from advisor.report.forecast import forecast_report
 
@@ -80,7 +78,7 @@ _Plan = Annotated[
     str,
     typer.Argument(
         metavar="PLAN",
-        help="A sharing as `predict` takes it, or a FILE.json that `export` wrote.",
+        help="A sharing, as for `predict --sharing`, or a FILE.json from `export`.",
         show_default=False,
     ),
 ]
@@ -108,18 +106,20 @@ def explain(
 ) -> None:
     """Compare two PLANs for the JOBs.
 
-    What changes for each job, why, and whether that is more than our error.
+    The answer has what changes for each job, why, and whether that exceeds the error of prediction.
 
     For example: advisor explain naive mps=43,57 resnet50-imagenet64-bs128:2
 
-    What a power cap does: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
+    With a power cap: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
     from advisor.launch.plan_file import SavedPlan, plan_named
     from advisor.report.comparison import comparison_document, comparison_report
 
     for word in (pair.first, pair.second):
         if _is_job(word, files.profiles):
-            raise InvalidInput(f"two PLANs come before the JOBs: advisor explain naive mps {word}")
+            raise InvalidInput(
+                f"expected two PLANs before the JOBs: advisor explain naive mps {word}"
+            )
     plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
     if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
         planned = _planned(read, gpu, given_in(context))
@@ -137,9 +137,9 @@ def _planned(read: "Sequence[SavedPlan]", gpu: str, given: Given) -> "SavedPlan"
     from advisor.launch.plan_file import check_gpu_of_plan, of_the_same_jobs
 
     given = given | {"plan": "a plan file"}
-    apart(given, "plan", ("jobs", "job_file"), "a plan file has jobs of its own.")
+    apart(given, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
     if len(read) == 2 and all(each.power_cap_w for each in read):
-        apart(given, "plan", ("power_cap",), "both plans have caps of their own.")
+        apart(given, "plan", ("power_cap",), "both plans have their own caps.")
     planned = of_the_same_jobs(read)
     check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
     return planned
@@ -165,16 +165,21 @@ class Load:
     job_file: JobFile = None
     trace_in: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A CSV of jobs that come over time: arrival_s,job,..."),
+        typer.Option(
+            metavar="FILE", help="Read jobs that arrive over time from this CSV: arrival_s,job,..."
+        ),
     ] = None
     plan: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="A plan that `export --format json` wrote, instead of JOBs."
+            metavar="FILE", help="Read jobs and sharing from this file of `export --format json`."
         ),
     ] = None
     sharing: Annotated[
-        str, typer.Option(help="As `predict` takes it; the next job takes a place that is free.")
+        str,
+        typer.Option(
+            metavar="SHARING", help="As for `predict`; the next job starts in the first free place."
+        ),
     ] = "mps"
 
     def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
@@ -190,18 +195,21 @@ class Load:
 class QueueOptions:
     """Options of the GPUs, and of the queue that feeds them."""
 
-    gpus: Annotated[int, typer.Option(min=1, max=10_000, help="How many equal GPUs.")] = 1
+    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="Use N equal GPUs.")] = 1
     policy: Annotated[
-        Policy, typer.Option(help="Which job starts next; best-fit: the one that should add most.")
+        Policy,
+        typer.Option(help="Start the next job by this rule; best-fit: the job that adds most."),
     ] = "first-come"
     at_once: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Most jobs on a GPU at once; default: all that fit, of a trace 4."
+            metavar="N",
+            min=1,
+            help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
         ),
     ] = None
     price: Annotated[
-        float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="What a GPU's hour costs.")
+        float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="Print costs at this price.")
     ] = None
 
     def fleet(self, gpu: str) -> "Fleet":
@@ -217,11 +225,11 @@ class TraceFile:
     trace: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev there."
+            metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev to this file."
         ),
     ] = None
     kernels: Annotated[
-        bool, typer.Option(help="Add the first kernels of the mix to the trace, replayed.")
+        bool, typer.Option(help="Add the first replayed kernels of the mix to the trace.")
     ] = False
 
     def check(self) -> None:
@@ -254,7 +262,7 @@ def simulate(
 ) -> None:
     """Simulate the JOBs until the last one ends.
 
-    Times, GPU activity, memory, energy and money.
+    The answer has times, GPU activity, memory, energy and costs.
     """
     from advisor.report.simulation import simulation_document, simulation_report
     from advisor.sharing import parse_sharing
@@ -277,11 +285,11 @@ def simulate(
 
 
 def _check_sources(given: Given) -> None:
-    needs(given, "kernels", {"trace": "--trace FILE, where kernels are written"})
-    why = "jobs come from one of these."
+    needs(given, "kernels", {"trace": "--trace FILE"})
+    why = "name jobs in one way only."
     apart(given, "trace_in", ("jobs", "job_file"), why)
     apart(given, "plan", ("jobs", "job_file", "trace_in"), why)
-    apart(given, "plan", ("sharing",), "the plan says how its jobs share.")
+    apart(given, "plan", ("sharing",), "the plan has its own sharing.")
 
 
 def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
@@ -291,13 +299,13 @@ def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
     places = places_named(sharing)
     if queue.at_once is not None and places > queue.at_once:
         raise InvalidInput(
-            f"--sharing {sharing} and --at-once {queue.at_once} do not go together: the first says "
-            f"that {places} jobs run at once."
+            f"--sharing {sharing} and --at-once {queue.at_once} exclude each other: it has "
+            f"{places} jobs at once."
         )
     if "policy" in given and sharing.mode == "phases":
         raise InvalidInput(
-            f"--sharing {sharing} and --policy {queue.policy} do not go together: the first says "
-            f"who starts next."
+            f"--sharing {sharing} and --policy {queue.policy} exclude each other: the sharing "
+            f"orders the jobs."
         )
 
 
@@ -314,7 +322,7 @@ def _plan_to_simulate(
     return advisor, tuple(map(Arrival, planned.jobs)), str(planned.sharing)
 
 
-_WHY = "--objective and --rank choose a plan, and --sharing is one."
+_WHY = "--sharing names the plan, and --objective and --rank choose one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,24 +330,28 @@ class ExportOptions:
     """Options of the format, and of where to write it."""
 
     sharing: Annotated[
-        str | None, typer.Option(help="As `predict` takes it; default: the best plan's.")
+        str | None,
+        typer.Option(metavar="SHARING", help="As for `predict`; default: that of the best plan."),
     ] = None
     rank: Annotated[
         int | None,
-        typer.Option(min=1, help="Which plan of those that `recommend` ranks; default: the best."),
+        typer.Option(metavar="RANK", min=1, help="Write the plan of this rank; default: the best."),
     ] = None
     form: Annotated[
         ExportFormat,
-        typer.Option("--format", help="commands: for a shell; else for the tool of that name."),
+        typer.Option("--format", help="Write for this tool; commands: a shell script."),
     ] = "commands"
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", parser=to_write, help="Where to write it; default: stdout."),
+        typer.Option(metavar="FILE", parser=to_write, help="Write to this file; default: stdout."),
     ] = None
     gpus: Annotated[
         int,
         typer.Option(
-            min=1, max=MOST_GPUS, help="How many equal GPUs there are: commands, slurm or json."
+            metavar="N",
+            min=1,
+            max=MOST_GPUS,
+            help="Plan for N equal GPUs: formats commands, slurm and json.",
         ),
     ] = 1
 
@@ -366,10 +378,10 @@ def export(
     power_cap: PowerCap = None,
     files: Files,
 ) -> None:
-    """Write the plan for the JOBs as a file.
+    """Write a plan for the JOBs as a file that applies it.
 
-    Shell lines, or for MPS, MIG, Slurm, radT, or JSON. On Kubernetes, NVIDIA's GPU operator takes
-    what mig-parted does; for MPS or time-slicing set up NVIDIA's device plugin by hand.
+    On Kubernetes, NVIDIA's GPU operator accepts the mig-parted format; for MPS or time-slicing set
+    up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported as exported_plan
     from advisor.report.forecast import with_estimates_named
@@ -383,7 +395,7 @@ def export(
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
     if exported.gpus > 1:
-        apart(given, "gpus", ("sharing", "rank"), "for several GPUs one plan is found.")
+        apart(given, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
         _export_of_all(advisor, jobs, objective, exported)
         return
     if exported.sharing is None:
@@ -428,7 +440,7 @@ def _export_of_all(
     each = exported.form == "json"
     if each and exported.out is None:
         raise InvalidInput(
-            "--format json writes a plan for each GPU: say by --out FILE.json what they are called."
+            "--format json writes a file for each GPU. Name them by --out FILE.json."
         )
     terms = FleetTerms(objective=objective, gpus=exported.gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
@@ -472,8 +484,8 @@ def _plan_to_export(
         return on.candidate.chosen(jobs), on.forecast.prediction
     else:
         raise InvalidInput(
-            f"--rank is for up to {EXACT_JOBS} jobs: for more, `advisor recommend` finds one plan, "
-            f"and without --rank that is written."
+            f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
+            f"Leave --rank out."
         )
     if (rank or 1) > len(plans):
         raise InvalidInput(

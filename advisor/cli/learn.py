@@ -65,7 +65,7 @@ def _measured(
 _Models = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", parser=to_write, help="Folder of models to write to; default: your own."
+        metavar="DIR", parser=to_write, help="Write the model to this folder; default: your own."
     ),
 ]
 
@@ -74,8 +74,8 @@ _Models = Annotated[
 def fit(measured: MeasuredOptions, out: _Models = None) -> None:
     """Fit the model to every run, yours included.
 
-    One run on a GPU is enough to begin with. Without one of yours the model that came with the
-    advisor stays, unless --profiles or --out ask for another.
+    One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
+    --out to fit to the shipped runs.
     """
     from advisor.hardware.gpus import gpu as known
     from advisor.learn.observations import MeasuredGpu, shared_runs
@@ -103,7 +103,9 @@ def fit(measured: MeasuredOptions, out: _Models = None) -> None:
         )
     _show_runs(card, (alone, shipped, own))
     if paced := model.own_paces.get(card.key):
-        show_text(f"At the pace of your own runs from now on: {', '.join(sorted(paced))}.")
+        show_text(
+            f"Predictions now follow the pace of your own runs of {', '.join(sorted(paced))}."
+        )
     for each in others:
         used = len(shared_runs(each.profiles, each.runs, each.gpu))
         show_text(f"Used on {each.gpu.key}: {used} of {counted(len(each.runs), 'run')}.")
@@ -117,9 +119,8 @@ def _own_runs() -> bool:
 
 
 _NOTHING_OF_YOURS = (
-    "there is nothing of yours to learn from, so the model stays as it is: it was fitted to all "
-    "runs that came with it. Runs of yours are made by `advisor validate JOB...` where the GPU is; "
-    "--out DIR fits to the shipped ones all the same."
+    "you have no runs yet, so the model stays as it is. Measure some where the GPU is: `advisor "
+    "validate JOB...`. Add --out DIR to fit to the shipped runs alone."
 )
 
 
@@ -142,9 +143,9 @@ def _fitted(everyone: "Sequence[MeasuredGpu]") -> "Model":
 
 def _nothing_to_learn(gpu: str) -> str:
     return (
-        f"there is no run on {with_article(gpu)} to learn from yet, so the model stays as it is. "
-        f"It answers for {gpu} meanwhile, with wider ranges where it learnt on other GPUs only. "
-        f"Runs are made by `advisor validate JOB...` where such a GPU is."
+        f"no run on {with_article(gpu)} yet, so the model stays as it is. Answers for {gpu} are "
+        f"estimated, with wider intervals. Measure runs where such a GPU is: `advisor validate "
+        f"JOB...`."
     )
 
 
@@ -162,17 +163,20 @@ def _show_runs(
         f"profiles, {used[1]} of {len(own)} of your own."
     )
     if odd := odd_ones([run.provenance for run in (*shipped, *own)]):
-        show_text(f"Not all alike: {odd}.")
+        show_text(f"The runs differ: {odd}.")
 
 
 _Predictions = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Score these predictions instead, one run a line."),
+    typer.Option(
+        metavar="FILE",
+        help="Score the predictions in this file, one run a line; default: advisor's own.",
+    ),
 ]
 _Export = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", parser=to_write, help="Write what was predicted there, one run a line."
+        metavar="FILE", parser=to_write, help="Write the predictions to this file, one run a line."
     ),
 ]
 
@@ -185,15 +189,14 @@ def evaluate(
     export: _Export = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how good predictions are for new model families.
-
-    For those that the model has never seen.
-    """
+    """Score predictions for model families left out of the fit."""
     from advisor.learn.entries import entries_text
     from advisor.report.scores import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
 
-    apart(given_in(context), "export", ("predictions",), "--export writes our own predictions.")
+    apart(
+        given_in(context), "export", ("predictions",), "--export writes advisor's own predictions."
+    )
     if export:
         writable(export)  # before minutes of evaluating
     evaluation = _evaluation(measured, predictions, only_shipped=export is not None)

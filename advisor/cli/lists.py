@@ -1,4 +1,4 @@
-"""``advisor gpus``, ``workloads``, ``profiles`` and ``layouts``: lists of what there is."""
+"""Commands that list or write: ``gpus``, ``workloads``, ``profiles``, ``layouts`` and ``init``."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -22,23 +22,26 @@ _InUse = Annotated[
     typer.Option(
         "--with",
         metavar="PROFILE[@START]",
-        help="An instance that exists already, e.g. 3g.71gb or 3g.71gb@4; may be repeated.",
+        help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
     ),
 ]
 _Names = Annotated[
     str | None,
-    typer.Option(metavar="NAMES", help="Only these, e.g. 1g.18gb,2g.35gb; default: all."),
+    typer.Option(
+        metavar="NAMES", help="Use only these MIG profiles, e.g. 1g.18gb,2g.35gb; default: all."
+    ),
 ]
 _Branch = Annotated[
     str | None,
     typer.Option(
-        metavar="BRANCH", help="As that driver offers it, e.g. 470; default: the one here."
+        metavar="BRANCH",
+        help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
     ),
 ]
 
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
-    """List the GPU models known, and the GPU at hand."""
+    """List GPU models, and the GPU in this machine."""
     from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
     from advisor.hardware.gpus import known_gpus
     from advisor.hardware.live_gpu import live_gpus
@@ -55,7 +58,9 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
         show_json(gpus_document(known_gpus().values(), profiled_gpus(profiles), found, problem))
         return
     show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
-    show_text(f"\nNo GPU at hand: {problem}" if problem else "\n".join(["", *live_lines(found)]))
+    show_text(
+        f"\nNo GPU in this machine: {problem}" if problem else "\n".join(["", *live_lines(found)])
+    )
 
 
 def workloads(as_json: AsJson = False) -> None:
@@ -70,14 +75,11 @@ def profiles(
     gpu: GpuKey = DEFAULT_GPU,
     folder: Profiles = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Also its fastest step, and when it was measured.")
+        bool, typer.Option("--details", help="Add the fastest step and the date of each.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List what was measured alone on a GPU.
-
-    Each is what a JOB can name.
-    """
+    """List the profiles for a GPU, by which you name a JOB."""
     from advisor.hardware.gpus import gpu as known
     from advisor.report.lists import profiles_document, profiles_table
     from advisor.workload.calibration import unsteady_profiles
@@ -92,13 +94,13 @@ def profiles(
         show(profiles_table(measured, details=details))
     else:
         show_text(
-            f"Nothing was measured on {gpu} yet: `advisor profile WORKLOAD...`. Until then, "
-            f"answers for it are estimated from what was measured elsewhere."
+            f"No profile on {gpu} yet: run `advisor profile WORKLOAD...`. Until then, answers are "
+            f"estimated from profiles on other GPUs."
         )
 
 
 _Every = Annotated[
-    bool, typer.Option("--all", help="Draw all places that the same instances may have.")
+    bool, typer.Option("--all", help="Draw each set of instances in all its places.")
 ]
 
 
@@ -110,10 +112,7 @@ def layouts(
     every: _Every = False,
     as_json: AsJson = False,
 ) -> None:
-    """List and draw how MIG can cut up a GPU.
-
-    Worked out from the places that each kind of instance may take.
-    """
+    """List and draw the MIG layouts of a GPU."""
     from advisor.hardware.mig import (
         instance_named,
         placement_sets,
@@ -158,19 +157,18 @@ _FILES = {
 
 def init(
     kind: Annotated[
-        _Kind, typer.Argument(help="Jobs to share a GPU, runs to measure, or jobs that arrive.")
+        _Kind, typer.Argument(help="jobs for --jobs, a campaign's plan, or a trace of arrivals.")
     ],
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", parser=to_write, help="Where to write it; default: its name, here."
+            metavar="FILE",
+            parser=to_write,
+            help="Write to this file; default: its usual name, here.",
         ),
     ] = None,
 ) -> None:
-    """Write a file of jobs, runs or arrivals to start from.
-
-    Jobs for `--jobs`, a campaign's plan, or a trace, each with every field.
-    """
+    """Write an example file with every field, to start from."""
     from importlib.resources import files
 
     from advisor.workload.reading import is_file

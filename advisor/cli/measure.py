@@ -1,4 +1,4 @@
-"""``advisor run`` and ``stop``: run plans, watch, list and end them."""
+"""Commands that measure, run plans and serve the page; ``profile`` to ``doctor`` pass words on."""
 
 import os
 import sys
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 
 _WITHOUT_GPU = (
-    "Without one: describe the job by what its log and nvidia-smi show, `advisor profile "
-    "--from-numbers --help`, or ask about one like it that was measured, `advisor profiles`."
+    "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
+    "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
 )
 
 _UNCALIBRATED = (
-    "Advice needs no calibration: without one its ranges allow for slower and faster hosts."
+    "Advice needs no calibration: without one, its intervals include slower and faster hosts."
 )
 
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -54,10 +54,7 @@ def as_given(words: list[str], rest: list[str]) -> list[str]:
 
 
 def profile(context: typer.Context) -> None:
-    """Measure workloads, or a script of your own, alone.
-
-    With --mlflow URI, what is measured is logged to MLflow too.
-    """
+    """Measure workloads, or your own script, alone."""
     from advisor.cli.options import profiled_and_logged
     from advisor.measure.__main__ import main
 
@@ -75,7 +72,7 @@ def campaign(context: typer.Context) -> None:
 
 
 def calibrate(context: typer.Context) -> None:
-    """Measure this machine, so that advice is for it."""
+    """Measure what advice needs about this machine."""
     from advisor.measure.__main__ import main
 
     code = main(["calibrate", *context.args])
@@ -85,7 +82,7 @@ def calibrate(context: typer.Context) -> None:
 
 
 def doctor(context: typer.Context) -> None:
-    """Say what on this machine spoils measuring or sharing.
+    """Check this machine for what spoils measuring or sharing.
 
     With --undo, first undo what killed scripts and measurements left.
     """
@@ -101,9 +98,11 @@ def doctor(context: typer.Context) -> None:
 
 
 def app(
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port on localhost.")] = 8501,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.")
+    ] = 8501,
 ) -> None:
-    """Open the page at localhost, until Ctrl-C."""
+    """Serve the page on localhost until Ctrl-C."""
     from advisor.workload.reading import beside_package
 
     server = [sys.executable, "-m", "advisor.page.serve", "run", str(beside_package("app.py"))]
@@ -126,7 +125,7 @@ _Plan = Annotated[
     str | None,
     typer.Argument(
         metavar="PLAN|RUN",
-        help="A JSON file of `export` or `recommend`; or a run, to watch it again.",
+        help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
     ),
 ]
 
@@ -135,41 +134,51 @@ _Plan = Annotated[
 class RunOptions:
     """Options of how a plan is run and watched."""
 
-    apply: Annotated[bool, typer.Option("--apply", help="Start it; default: print the script.")] = (
-        False
-    )
-    list_runs: Annotated[bool, typer.Option("--list", help="List runs instead.")] = False
-    rank: Annotated[int, typer.Option(min=1, help="Which plan of a recommendation.")] = 1
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Start the jobs; default: print the script.")
+    ] = False
+    list_runs: Annotated[bool, typer.Option("--list", help="List the runs and exit.")] = False
+    rank: Annotated[int, typer.Option(metavar="RANK", min=1, help="Run the plan of this rank.")] = 1
     device: Device = "0"
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of each job of the zoo at most.")
+        int | None,
+        typer.Option(metavar="N", min=1, help="End each bundled workload after N steps."),
     ] = None
     cores: Annotated[
-        str | None, typer.Option(help="Host cores for jobs, e.g. 0-15; default: all.")
+        str | None,
+        typer.Option(
+            metavar="CORES", help="Give the jobs these host cores, e.g. 0-15; default: all."
+        ),
     ] = None
     replace_instances: Annotated[
         bool,
-        typer.Option("--replace-instances", help="Remove idle MIG instances in the way."),
+        typer.Option(
+            "--replace-instances",
+            help="Remove idle MIG instances that are in the way until the end.",
+        ),
     ] = False
     deadline: Annotated[
-        float | None, typer.Option(min=0, metavar="SECONDS", help="End the run after so long.")
+        float | None,
+        typer.Option(min=0, metavar="SECONDS", help="End the run after this time; default: never."),
     ] = None
     grace: Annotated[
         float,
-        typer.Option(min=0, metavar="SECONDS", help="Between asking a job to end and killing it."),
+        typer.Option(min=0, metavar="SECONDS", help="Kill a job this long after asking it to end."),
     ] = 30.0
     patience: Annotated[
         float | None,
-        typer.Option(min=0, metavar="SECONDS", help="End a job that does no step for so long."),
+        typer.Option(
+            min=0, metavar="SECONDS", help="End a job without a step for this long; default: never."
+        ),
     ] = None
 
 
 @grouped
 def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow = None) -> None:
-    """Run a PLAN by the script that `export` writes, or watch a RUN again.
+    """Run a PLAN, or watch a RUN again.
 
-    Ctrl-C ends the jobs. They go on if this command is killed or its terminal closes. What was
-    measured is kept for `fit`.
+    `run` starts the script that `export` writes. Ctrl-C ends the jobs. They go on if this command
+    is killed or its terminal closes. `fit` uses the measured steps.
     """
     from advisor.launch.plan_file import saved_plan
     from advisor.launch.run_script import RunTerms, prepare
@@ -179,7 +188,7 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
         show_text("\n".join(listed()) or "no runs")
         return
     if plan is None:
-        raise InvalidInput("name a PLAN or a RUN. `advisor run --list` lists runs.")
+        raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log = mlflow_log(mlflow)
     expected, folder = None, None
     if plan.endswith(".json") or Path(plan).is_file():
@@ -193,7 +202,7 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
         )  # fmt: skip
         if not options.apply:
             show_text(rehearse(prepared, terms), end="")
-            aside("nothing was started: add --apply")
+            aside("no job was started. Add --apply to start.")
             return
         expected = expected_by(saved, advisor)
         folder = start(prepared, terms)
@@ -209,13 +218,15 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
 
 def stop(
     named: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Its name; default: the only one.")
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the run; default: the only one.")
     ] = None,
-    job: Annotated[int | None, typer.Option(min=1, help="End only the job of that number.")] = None,
+    job: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="End only job number N.")
+    ] = None,
 ) -> None:
     """End a run, or one job of it.
 
-    Asks the jobs first; then its MPS daemons, MIG instances and power cap are put back.
+    The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
     """
     from advisor.run import run_named
     from advisor.run import stop as stop_run
@@ -238,14 +249,20 @@ class RunFiles:
 
     runs: Annotated[
         Path | None,
-        typer.Option("--from", metavar="FILE", help="Runs made elsewhere, instead of running."),
+        typer.Option(
+            "--from", metavar="FILE", help="Compare the runs in this file instead of running."
+        ),
     ] = None
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print every process and its environment; run none.")
+        bool, typer.Option("--dry-run", help="Print each process with its environment; run none.")
     ] = False
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", parser=to_write, help="Folder of profiles to add the runs to."),
+        typer.Option(
+            metavar="DIR",
+            parser=to_write,
+            help="Add the runs to this folder of profiles; default: your own.",
+        ),
     ] = None
 
 
@@ -261,10 +278,9 @@ def validate(
     as_json: AsJson = False,
     mlflow: Mlflow = None,
 ) -> None:
-    """Run the best plans for the JOBs, and compare.
+    """Run the best plans and compare them with their predictions.
 
-    What is measured is set beside what was predicted. Exits with 5 where a measured step lies
-    outside its interval.
+    The exit code is 5 if a measured step lies outside its predicted interval.
     """
     from advisor.validate import check, validate_file, validation_document, validation_table
 
@@ -298,8 +314,8 @@ def _ran(
 
 def _check(given: Given) -> None:
     of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
-    apart(given, "runs", of_running, "runs made already are compared, and none is chosen.")
-    apart(given, "dry_run", ("as_json", "out"), "a dry run prints processes and runs none.")
+    apart(given, "runs", of_running, "--from compares existing runs and chooses none.")
+    apart(given, "dry_run", ("as_json", "out"), "a dry run only prints processes.")
 
 
 def _print_processes(advised: "Recommendation", tried: Tried) -> None:

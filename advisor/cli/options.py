@@ -35,7 +35,7 @@ def asked_gpu(context: typer.Context, word: str) -> str:
         return _named(word)
     key, why = _likeliest(context.params)
     if why and not _says_its_gpu(context.params):
-        aside(f"no --gpu given: this is about {key}, {why}")
+        aside(f"no --gpu given: the answer is for {key}, {why}")
     return key
 
 
@@ -56,7 +56,7 @@ def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
 
     here = first_gpu()
     if here is not None:
-        return here, "the GPU at hand"
+        return here, "the GPU in this machine"
     words = given.get("jobs") or given.get("names") or [given.get("job") or ""]
     profiled_on = _profiled_on([*filter(None, words)], given.get("profiles"))
     if len(profiled_on) == 1 and DEFAULT_GPU not in profiled_on:
@@ -143,7 +143,7 @@ def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
     """
     for other in others:
         if one in given and other in given:
-            raise InvalidInput(f"{given[one]} and {given[other]} do not go together: {why}")
+            raise InvalidInput(f"{given[one]} and {given[other]} exclude each other: {why}")
 
 
 def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
@@ -154,24 +154,34 @@ def needs(given: Given, one: str, others: Mapping[str, str]) -> None:
     """
     if one in given and not set(others) & set(given):
         listed = " or ".join(others.values())
-        raise InvalidInput(f"{given[one]} says nothing alone: it needs {listed}.")
+        raise InvalidInput(f"{given[one]} has no effect alone. Add {listed}.")
 
 
 _GPU = (
-    "A GPU that `advisor gpus` lists; default: the one in this machine, else the profiles' own, "
+    "GPU model, as `advisor gpus` lists it; default: the GPU in this machine, else the one "
+    "on which the jobs were profiled, "
     f"else {DEFAULT_GPU}."
 )
 
 Jobs = Annotated[
     list[str] | None,
-    typer.Argument(metavar="JOB", help="NAME[:COPIES][@EPOCHS]; NAME may be a profile's path."),
+    typer.Argument(
+        metavar="JOB", help="NAME[:COPIES][@EPOCHS]; NAME: a profile's name or its file."
+    ),
 ]
 JobFile = Annotated[
-    Path | None, typer.Option("--jobs", metavar="FILE", help="A TOML file of jobs instead.")
+    Path | None, typer.Option("--jobs", metavar="FILE", help="Read the jobs from this TOML file.")
 ]
 GpuKey = Annotated[
     str,
-    typer.Option("--gpu", callback=asked_gpu, envvar="ADVISOR_GPU", show_default=False, help=_GPU),
+    typer.Option(
+        "--gpu",
+        metavar="GPU",
+        callback=asked_gpu,
+        envvar="ADVISOR_GPU",
+        show_default=False,
+        help=_GPU,
+    ),
 ]
 Profiles = Annotated[
     Path | None,
@@ -179,7 +189,7 @@ Profiles = Annotated[
         "--profiles",
         metavar="DIR",
         envvar="ADVISOR_PROFILES",
-        help="Folder of profiles instead of the shipped ones.",
+        help="Read profiles from this folder instead of the shipped ones.",
     ),
 ]
 Models = Annotated[
@@ -188,7 +198,7 @@ Models = Annotated[
         "--models",
         metavar="DIR",
         envvar="ADVISOR_MODELS",
-        help="Folder of models instead of the shipped ones.",
+        help="Read models from this folder instead of the shipped ones.",
     ),
 ]
 Calibration = Annotated[
@@ -196,8 +206,8 @@ Calibration = Annotated[
     typer.Option(
         "--calibration",
         metavar="FILE",
-        help="What `advisor calibrate` wrote; default: your own of that GPU, else the host is "
-        "checked if the GPU is here. The word none: use none, and check nothing.",
+        help="Use this result of `advisor calibrate`; default: your own for that GPU, else a short "
+        "check of the host if it has the GPU. none: skip both.",
     ),
 ]
 HostCores = Annotated[
@@ -206,14 +216,14 @@ HostCores = Annotated[
         "--host-cores",
         metavar="N",
         min=1,
-        help="Cores that all jobs have together; default: this machine's if the GPU is here, else "
-        "enough.",
+        help="Host cores for all jobs together; default: this machine's if it has the GPU, else no "
+        "limit.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 By = Annotated[
     ObjectiveName,
-    typer.Option("--objective", help="What the best plan is best at."),
+    typer.Option("--objective", help="Rank plans by this."),
 ]
 AUTO = "auto"
 
@@ -235,29 +245,36 @@ def _watts(word: str) -> float:
         return float(word)
     except ValueError:
         alone = ", which is for `advisor recommend` alone" if word == AUTO else ""
-        raise InvalidInput(f"--power-cap takes watts, e.g. 400; got {word!r}{alone}") from None
+        raise InvalidInput(f"--power-cap: expected watts, e.g. 400, got {word!r}{alone}") from None
 
 
 PowerCap = Annotated[
     float | None,
     typer.Option(
-        "--power-cap", metavar="W", parser=_watts, help="Watts that the GPU may draw at most."
+        "--power-cap",
+        metavar="WATTS",
+        parser=_watts,
+        help="Cap the GPU's power; default: its own limit.",
     ),
 ]
 CapOrAuto = Annotated[
     str | None,
     typer.Option(
         "--power-cap",
-        metavar="W|auto",
-        help="Watts that the GPU may draw at most; auto: a plan may choose 90, 80, 70 or 60 % of "
-        "the GPU's limit.",
+        metavar="WATTS|auto",
+        help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
+        "default: its own limit.",
     ),
 ]
-Top = Annotated[int, typer.Option("--top", min=1, help="How many plans at most.")]
-Device = Annotated[str, typer.Option("--device", help="The GPU's index or UUID.")]
+Top = Annotated[int, typer.Option("--top", metavar="N", min=1, help="Use at most N plans.")]
+Device = Annotated[
+    str, typer.Option("--device", metavar="INDEX|UUID", help="Use this GPU of the machine.")
+]
 
 
-_EXAMPLES = "no JOB given: these are examples. Name your own: `advisor profiles` lists them."
+_EXAMPLES = (
+    "no JOB given: the answer is for examples. Name your own jobs: `advisor profiles` lists them."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,14 +333,18 @@ def cap_w(word: str | None) -> float | None:
     try:
         return float(word)
     except ValueError:
-        raise InvalidInput(f"--power-cap takes watts, e.g. 400, or {AUTO}; got {word!r}") from None
+        raise InvalidInput(
+            f"--power-cap: expected watts, e.g. 400, or {AUTO}, got {word!r}"
+        ) from None
 
 
 _WORD = "--mlflow"
 
 Mlflow = Annotated[
     str | None,
-    typer.Option(_WORD, metavar="URI", help="Log it to MLflow too: a server, or sqlite:///FILE."),
+    typer.Option(
+        _WORD, metavar="URI", help="Log the result to this MLflow server or sqlite:///FILE, too."
+    ),
 ]
 
 

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 
 Pessimistic = Annotated[
-    bool, typer.Option("--pessimistic", help="Rank by the upper ends of the ranges.")
+    bool, typer.Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
 ]
 MemoryMargin = Annotated[
-    float, typer.Option(metavar="SHARE", help="Share of memory to leave free, e.g. 0.1.")
+    float, typer.Option(metavar="SHARE", help="Leave this share of memory free, e.g. 0.1.")
 ]
 
 
@@ -62,12 +62,18 @@ class Ranking:
     pessimistic: Pessimistic = False
     power_cap: CapOrAuto = None
     root: Annotated[
-        bool, typer.Option("--root/--no-root", help="Whether you may switch MIG on and cut it.")
+        bool,
+        typer.Option(
+            "--root/--no-root",
+            help="Allow plans that need root: to switch MIG on and make instances.",
+        ),
     ] = True
     memory_margin: MemoryMargin = 0.0
     protect: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A job that sharing must not slow by more than --hurt."),
+        typer.Option(
+            metavar="NAME", help="Do not let sharing slow this job by more than --hurt; repeatable."
+        ),
     ] = None
 
     @property
@@ -88,11 +94,13 @@ class Shown:
 
     top: Top = 5
     details: Annotated[
-        bool, typer.Option("--details", help="All that was found, in full, and how.")
+        bool, typer.Option("--details", help="Print all numbers, and how they were found.")
     ] = False
     commands: Annotated[
         int | None,
-        typer.Option(metavar="RANK", min=1, help="Print only the shell commands of this plan."),
+        typer.Option(
+            metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank."
+        ),
     ] = None
 
 
@@ -101,11 +109,13 @@ class Gpus:
     """Options of plans for several GPUs."""
 
     gpus: Annotated[
-        int, typer.Option(min=1, max=MOST_GPUS, help="How many equal GPUs there are.")
+        int, typer.Option(metavar="N", min=1, max=MOST_GPUS, help="Plan for N equal GPUs.")
     ] = 1
     time_limit: Annotated[
         float,
-        typer.Option(metavar="S", help="Seconds that a search for many jobs or GPUs may take."),
+        typer.Option(
+            metavar="SECONDS", help="End the search for many jobs or GPUs after this time."
+        ),
     ] = 8.0
 
 
@@ -115,22 +125,25 @@ class Joining:
 
     running: Annotated[
         str | None,
-        typer.Option(metavar="JOB[:COPIES],...", help="What runs on the GPU: add the JOBs to it."),
+        typer.Option(
+            metavar="JOB[:COPIES],...",
+            help="Add the JOBs to these jobs, which run on the GPU already.",
+        ),
     ] = None
     running_sharing: Annotated[
         str | None,
-        typer.Option(metavar="SHARING", help="How that shares the GPU; default: naive."),
+        typer.Option(metavar="SHARING", help="How the running jobs share the GPU; default: naive."),
     ] = None
     now: Annotated[
-        bool, typer.Option("--now", help="Ask the driver how the GPU is shared at this moment.")
+        bool, typer.Option("--now", help="Ask the driver how the running jobs share the GPU now.")
     ] = False
     device: Device = "0"
     hurt: Annotated[
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="How much longer steps of running or protected jobs may take, as a share: 0.1 "
-            "is 10 %; default: 0.05.",
+            help="Let steps of running or protected jobs become longer by this share at most, e.g. "
+            "0.1 for 10 %; default: 0.05.",
         ),
     ] = None
 
@@ -153,7 +166,7 @@ class Joining:
         found, refused = advisor.running_now(names, live)
         leave_out(*refused)
         if found is None:
-            warn([f"nothing runs on GPU {live.index} now: all of it is free"])
+            warn([f"no job runs on GPU {live.index} now"])
         return found
 
 
@@ -170,14 +183,14 @@ _NEEDS = {
     "device": {"now": "--now", "commands": "--commands", "as_json": "--json"},
 }
 _APART = (
-    ("commands", ("as_json",), "shell lines of one plan are printed alone."),
-    ("auto", tuple(_RUNS), "what may join is asked of so many copies: JOB:4 instead of JOB:auto."),
-    ("auto", _NOT_OF_COPIES, "how many copies pay is asked of one JOB on one GPU."),
-    ("details", ("commands", *_RUNS), "--details is of jobs that start together."),
+    ("commands", ("as_json",), "--commands prints only shell lines."),
+    ("auto", tuple(_RUNS), "--running and --now need a number of copies, e.g. JOB:4."),
+    ("auto", _NOT_OF_COPIES, "JOB:auto finds the number of copies of one JOB on one GPU."),
+    ("details", ("commands", *_RUNS), "--details is for jobs that start together."),
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
-    *((runs, ("gpus", "time_limit"), "jobs join those that run on one GPU.") for runs in _RUNS),
-    *((runs, ("protect",), "what runs is protected already, by --hurt.") for runs in _RUNS),
-    ("protect", ("gpus",), "who shares with whom is not yet said there."),
+    *((runs, ("gpus", "time_limit"), "the running jobs share one GPU.") for runs in _RUNS),
+    *((runs, ("protect",), "--hurt protects the running jobs already.") for runs in _RUNS),
+    ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
 )  # fmt: skip
 
@@ -213,8 +226,8 @@ class RecommendOptions:
         rank, top = self.shown.commands, self.shown.top
         if rank is not None and "top" in self.given and rank > top:
             raise InvalidInput(
-                f"--commands {rank} and --top {top} do not go together: of so few plans none has "
-                f"that rank."
+                f"--commands {rank} and --top {top} exclude each other: the rank exceeds the "
+                f"number of plans."
             )
         given = {
             name: each for name, each in self.given.items()
@@ -225,7 +238,7 @@ class RecommendOptions:
         for one, others, why in _APART:
             apart(given, one, others, why)
         if "now" not in given:
-            apart(given, "running", ("device",), "--device is for --now; --running says what runs.")
+            apart(given, "running", ("device",), "--device is for --now.")
         for one, some in _NEEDS.items():
             needs(given, one, some)
         self._check_hurt()
@@ -247,9 +260,7 @@ class RecommendOptions:
         names = self.ranking.protect or []
         for name in names:
             if name not in {job.name for job in jobs}:
-                raise InvalidInput(
-                    f"--protect {name}: none of the JOBs has that name. Name one of them."
-                )
+                raise InvalidInput(f"--protect {name}: no JOB has that name. Name one of the JOBs.")
         hurt = MOST_HURT if self.joining.hurt is None else self.joining.hurt
         return tuple(replace(job, protect=hurt) if job.name in names else job for job in jobs)
 
@@ -257,37 +268,37 @@ class RecommendOptions:
         """Check the options for a question about copies."""
         copied = f"{self.copied}{_COPIES}"
         if len(self.named.jobs or ()) > 1:
-            raise InvalidInput(f"{copied}: how many copies pay is asked of one JOB, without others")
+            raise InvalidInput(f"{copied}: expected one JOB. Leave the others out.")
         self._check_work(copied)
 
     def check_additions(self) -> None:
         """Check the options for jobs that join running ones."""
         self._check_work("--now" if self.joining.now else "--running")
         for runs in _RUNS:
-            why = "commands are of plans whose jobs start together."
+            why = "commands are for plans whose jobs start together."
             apart(self.given, runs, ("commands",), why)
-            why = "what joins a GPU is judged by how much it slows what runs there."
+            why = "jobs join by how much they slow the running jobs."
             apart(self.given, runs, ("pessimistic",), f"{why} Allow less with --hurt.")
 
     def check_searched_whole(self, exact_jobs: int) -> None:
         """Check the options for jobs on one GPU, of which all plans are searched."""
         if "time_limit" in self.given:
             raise InvalidInput(
-                f"--time-limit is for more than {exact_jobs} jobs, or several --gpus: fewer jobs "
-                f"on one GPU are searched to the end. Leave it out."
+                f"--time-limit is for more than {exact_jobs} jobs or several --gpus: advisor "
+                f"compares all plans of fewer jobs. Leave it out."
             )
 
     def _check_work(self, what: str) -> None:
         """Check that `what` is asked for by throughput and under one power cap."""
         if self.ranking.power_cap == AUTO:
             raise InvalidInput(
-                f"--power-cap {AUTO} and {what} do not go together: plans choose caps for jobs "
-                f"that start together. Give watts."
+                f"--power-cap {AUTO} and {what} exclude each other: plans choose caps for jobs "
+                f"that start together only. Write watts."
             )
         if "objective" in self.given and self.ranking.objective != "throughput":
             raise InvalidInput(
-                f"--objective {self.ranking.objective} and {what} do not go together: copies, and "
-                f"jobs that join others, are chosen by the throughput. Leave --objective out."
+                f"--objective {self.ranking.objective} and {what} exclude each other: advisor "
+                f"chooses copies and additions by throughput. Leave --objective out."
             )
 
 
@@ -305,9 +316,9 @@ def recommend(
 ) -> None:
     """Rank the ways to share GPUs among the JOBs.
 
-    Among the bundled ones where none is named. More than 8 jobs, or several GPUs: the best plan
-    found in time. JOB:auto: how many copies of it fit, and how many pay. --running or --now: what
-    may be added to what runs.
+    Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
+    prints the best plan found within --time-limit. JOB:auto prints how many copies of the JOB are
+    worthwhile. --running and --now print which JOBs may join the running ones.
     """
     from advisor.workload.job import secrets_held
 
@@ -442,13 +453,15 @@ _Names = Annotated[
     list[str],
     typer.Argument(
         metavar="JOB...",
-        help="A job's name, with or without its batch size; or its profiles' names or files, "
-        "one for each batch size.",
+        help="A job's name without its batch size, or the names or files of its profiles, one for "
+        "each batch size.",
     ),
 ]
 _Slices = Annotated[
     str | None,
-    typer.Option(metavar="SLICES", help="MIG profiles, or whole; default: all there are."),
+    typer.Option(
+        metavar="SLICES", help="Use only these MIG profiles, or whole; default: all of the GPU."
+    ),
 ]
 
 
@@ -462,9 +475,9 @@ def batch(
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """The largest batch that each slice of a GPU holds.
+    """Print the largest batch that fits each slice of a GPU.
 
-    Measure the job at two batch sizes or more to learn the largest.
+    The JOB needs profiles at two batch sizes or more.
     """
     from advisor.report.copies import slice_batches_document, slice_batches_report
 
@@ -475,21 +488,24 @@ def batch(
 
 _Job = Annotated[
     str,
-    typer.Argument(help="What a trial trains: NAME, a profile's path, or a measured train.py."),
+    typer.Argument(
+        metavar="JOB",
+        help="The job of one trial: a profile's name or file, or a measured train.py.",
+    ),
 ]
-_Epochs = Annotated[float, typer.Option(metavar="N", help="Passes over the data of a trial.")]
+_Epochs = Annotated[float, typer.Option(metavar="N", help="Train each trial for N epochs.")]
 _Steps = Annotated[
-    float | None, typer.Option(metavar="N", help="Training steps of a trial instead.")
+    float | None, typer.Option(metavar="N", help="Train each trial for N steps instead.")
 ]
 _Count = Annotated[
     int | None,
-    typer.Option(metavar="N", help="Trials of the whole search; default: it goes on."),
+    typer.Option(metavar="N", help="Trials of the whole search; default: no end."),
 ]
 _StartUp = Annotated[
     float,
     typer.Option(
-        "--start-up", metavar="S",
-        help="Seconds that the process of a trial takes to start; 0: it goes on with the next.",
+        "--start-up", metavar="SECONDS",
+        help="Start-up time of a trial's process; 0: one process runs all trials.",
     ),
 ]  # fmt: skip
 
@@ -508,20 +524,21 @@ def trials(
     gpu: GpuKey = DEFAULT_GPU,
     power_cap: PowerCap = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Every number of trials at once that was looked at.")
+        bool,
+        typer.Option("--details", help="Print all numbers of trials at once that were compared."),
     ] = False,
     files: Files,
     as_json: AsJson = False,
 ) -> None:
-    """How many trials of a search fit on a GPU, and pay.
+    """Print how many trials of a search to run at once.
 
-    And how they share it. Each trial is a process of its own.
+    Each trial is a process of its own; the answer includes how they share the GPU.
     """
     from advisor.plan.rules import Conditions
     from advisor.report.copies import trials_document, trials_report
     from advisor.workload.job import Job
 
-    apart(given_in(context), "steps", ("epochs",), "both say how long a trial is.")
+    apart(given_in(context), "steps", ("epochs",), "both set the length of a trial.")
     _check_one_trial(job)
     advisor = files.advisor(gpu, power_cap)
     found = advisor.trials(
@@ -538,6 +555,6 @@ def _check_one_trial(job: str) -> None:
     name = re.split("[:@]", job)[0]
     if name != job and not job.endswith((".json", ".py")):
         raise InvalidInput(
-            f"{job}: JOB is one trial, and how many pay is the answer. Write {name}; --epochs N "
-            f"says how long it trains, --count N how many trials the whole search has."
+            f"{job}: expected the job of one trial. Write {name}. Set its length by --epochs, the "
+            f"number of trials by --count."
         )

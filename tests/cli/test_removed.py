@@ -1,6 +1,6 @@
 import pytest
 
-from advisor.cli.removed import REMOVED
+from advisor.cli import REMOVED
 
 
 @pytest.mark.parametrize("words", REMOVED)
