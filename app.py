@@ -26,9 +26,9 @@ from advisor.page.more import answer_stands, asking, further_questions
 from advisor.page.question import STYLE, Posed, keep_address, linked, posed, refuse
 from advisor.page.views import open_view
 from advisor.plan.values import Plan, Recommendation
-from advisor.report.documents import plan_rows, recommendation_document
-from advisor.report.forecast import ORIGINS, bounds_note, plan_name
+from advisor.report.forecast import ORIGINS, bounds_note, plan_name, plan_rows
 from advisor.report.format import NOT_MEASURED, shortened, words_of
+from advisor.report.recommendation import recommendation_document
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _LONGEST = 36  # letters that fit into the column of plans
@@ -163,7 +163,7 @@ def _at_a_glance(rows: pd.DataFrame) -> pd.DataFrame:
     """Of `rows` what is read beside each other; no column of which nothing was measured."""
     short = rows.drop(columns="why")
     short["plan"] = short["plan"].map(shortened)
-    short["stands on"] = short["stands on"].str.partition(" ")[0].str.rstrip(",")
+    short["based on"] = short["based on"].str.partition(" ")[0].str.rstrip(",")
     return short.loc[:, short.ne(NOT_MEASURED).any()]
 
 

@@ -65,8 +65,7 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict pace, memory and power of the JOBs under one sharing."""
-    from advisor.report.documents import forecast_document
-    from advisor.report.forecast import forecast_report
+    from advisor.report.forecast import forecast_document, forecast_report
 
     advisor = files.advisor(gpu, power_cap)
     found = advisor.predict(named.chosen(advisor), sharing)
@@ -113,7 +112,7 @@ def explain(
     With a power cap: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
     from advisor.launch.plan_file import SavedPlan, plan_named
-    from advisor.report.comparison import comparison_document, comparison_report
+    from advisor.report.plan_tables import comparison_document, comparison_report
 
     for word in (pair.first, pair.second):
         if _is_job(word, files.profiles):

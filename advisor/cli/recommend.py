@@ -377,10 +377,10 @@ def _answer(asked: RecommendOptions) -> _Answer:
 
 def _of_one_gpu(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
     from advisor.launch.commands import with_commands
-    from advisor.report.recommendation import plan_commands, plans_report
+    from advisor.report.plan_tables import plan_commands, plans_report
 
     def document() -> dict[str, Any]:
-        from advisor.report.documents import recommendation_document
+        from advisor.report.recommendation import recommendation_document
 
         return recommendation_document(found, asked.shown.top)
 

@@ -45,22 +45,20 @@ from advisor.report.copies import (
     notes_on_additions,
     trials_advice,
 )
-from advisor.report.drawings import (
+from advisor.report.drawings import row_name
+from advisor.report.fleet import (
     JobOnGpu,
+    fleet_answer,
+    fleet_commands,
+    fleet_document,
+    fleet_gpu_rows,
+    fleet_notes,
     gains_of,
     job_rows_of,
     jobs_of_plan,
     jobs_of_queue,
     lanes_of,
     names_of,
-    row_name,
-)
-from advisor.report.fleet import (
-    fleet_answer,
-    fleet_commands,
-    fleet_document,
-    fleet_gpu_rows,
-    fleet_notes,
 )
 from advisor.report.forecast import with_estimates_named
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows

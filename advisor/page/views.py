@@ -14,12 +14,11 @@ from advisor.plan.reasons import compare
 from advisor.plan.values import Plan, Recommendation
 from advisor.report import charts
 from advisor.report.charts import slowdown_chart
-from advisor.report.comparison import ComparisonSection, side_by_side
-from advisor.report.documents import job_rows
 from advisor.report.drawings import drawing, timeline
-from advisor.report.forecast import basis, caution, plan_kind, plan_name
+from advisor.report.forecast import basis, caution, job_rows, plan_kind, plan_name
 from advisor.report.format import NOT_MEASURED, explained, shortened
 from advisor.report.lists import blocks
+from advisor.report.plan_tables import ComparisonSection, side_by_side
 from advisor.report.simulation import simulation_facts
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
@@ -100,7 +99,7 @@ def two_plans(advised: Recommendation, plan: Plan) -> None:
 
 
 def _part(part: ComparisonSection, names: Sequence[str]) -> None:
-    st.markdown(f"**{part.title}**: {shortened(part.said)}")
+    st.markdown(f"**{part.title}**: {shortened(part.text)}")
     st.table(pd.DataFrame(part.rows, columns=["", *names, "change"]), hide_index=True)
 
 

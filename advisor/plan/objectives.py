@@ -218,7 +218,7 @@ class Makespan(Objective):
     name = "makespan"
     unit = "s"
     choice = "all done soonest"
-    measure = "until all are done"
+    measure = "total time"
 
     def cost(self, forecast: Forecast) -> Interval | None:
         return forecast.makespan_interval_s
@@ -410,7 +410,7 @@ class Energy(Objective):
     name = "energy"
     unit = "J"
     choice = "least energy"
-    measure = "energy until all are done"
+    measure = "total energy"
     instead = (("makespan", POWER_MISSING), ("throughput", LENGTHS_MISSING))
 
     def cost(self, forecast: Forecast) -> Interval | None:

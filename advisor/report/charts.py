@@ -1,4 +1,4 @@
-"""Charts for the page, in altair, from the drawings of the other modules."""
+"""Charts of the page, in altair: plans, the GPU, time, trials, runs and speeds of slices."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -20,18 +20,17 @@ from advisor.report.lists import Block
 from advisor.workload.profile import Profile
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
-"""What layers of charts make."""
+"""A chart of several layers."""
 
 ROW_PX = 32
 _AXIS_PX, _NAME_PX = 75, 30
 FRAME_COLOUR = "#808080"
 SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#0072B2", "#949494", "rgba(128,128,128,0.2)"
 OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
-"""Of a mark that crosses bars and the page: one of its two colours is seen on any ground."""
+"""Style of a mark that crosses bars and the page: one of its colours is visible on each."""
 
-# Okabe and Ito's colours, which people with any colour vision tell apart, in an order in which the
-# first differ most. Their yellow is not seen on white nor their black on a dark page: violet and
-# brown stand in.
+# Okabe and Ito's colours, which people with any colour vision can distinguish; the first differ
+# most. Violet and brown replace their yellow, which is invisible on white, and their black.
 JOB_COLOURS = (
     "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9966FF", "#785028",
 )  # fmt: skip
@@ -39,19 +38,19 @@ _DARK = ("#0072B2", "#785028")
 
 
 def job_colours(jobs: Iterable[str]) -> dict[str, str]:
-    """A colour for each of `jobs`, by name in their order; more than eight share colours."""
+    """Return a colour for each of `jobs`, by name in their order; more than eight share colours."""
     return dict(zip(dict.fromkeys(jobs), cycle(JOB_COLOURS), strict=False))
 
 
 def ink_on(fill: str) -> str:
-    """The colour of words on a box of the colour `fill`, which are to be read on any ground."""
+    """Return the colour of words that are readable on the colour `fill`."""
     if fill == FREE_COLOUR:
         return FRAME_COLOUR
     return "white" if fill in _DARK else "black"
 
 
 def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
-    """The colours of `jobs`, all that are asked about, in their order; `named`: with a legend."""
+    """Return the colours of all `jobs` of the request, in order; `named`: with a legend."""
     colours = job_colours(jobs)
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
     scale = alt.Scale(domain=list(colours), range=list(colours.values()))
@@ -59,7 +58,7 @@ def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
 
 
 def by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
-    """Of rows with a `short_basis`: what real runs stand behind has a colour; others are grey."""
+    """Return the colours by `short_basis`: grey is not confirmed by real runs."""
     sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
     colours = [SURE_COLOUR if confirmed else ESTIMATE_COLOUR for confirmed in sure.values()]
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
@@ -68,7 +67,7 @@ def by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
 
 
 def beside_names_px(jobs: Iterable[str], plot_px: int) -> int:
-    """The height of a chart that has room for a plot of `plot_px`, its axis and names of `jobs`."""
+    """Return the height of a chart with a plot of `plot_px`, its axis and names of `jobs`."""
     return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
 
 
@@ -82,23 +81,23 @@ def chart(rows: list[dict[str, Any]]) -> alt.Chart:
 
 
 def hints(*fields: str) -> list[alt.Tooltip]:
-    """Tooltip of a mark.
+    """Return the tooltip of a mark.
 
-    Channels are made by their classes in all charts: where altair has to find the class for a bare
-    word, it goes through all that it has, which takes longer than drawing the chart.
+    All charts build channels by their classes: for a bare word altair searches all its classes,
+    which takes longer than drawing the chart.
     """
     return [alt.Tooltip(f"{field}:N") for field in fields]
 
 
 def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt.Y:
-    """An axis of rows called `names`; the expression `shown` shortens their labels."""
+    """Return an axis of rows with `names`; the expression `shown` shortens their labels."""
     words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)
     return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
 
 
-def described(drawn: Layered, what: str, parts: Iterable[str]) -> Layered:
-    """`drawn` with a title and a description of its `parts` for people who cannot see it."""
-    described: Layered = drawn.properties(description=f"{what}: {'; '.join(parts)}.")
+def described(drawn: Layered, title: str, parts: Iterable[str]) -> Layered:
+    """Add a description of the `parts` of a chart for people who cannot see it."""
+    described: Layered = drawn.properties(description=f"{title}: {'; '.join(parts)}.")
     return described
 
 
@@ -106,11 +105,11 @@ _CURVE_PX, _CURVE_LABELS_PX = 150, 30
 
 
 def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
-    """Each job's part of the GPU's memory; the thin line is the interval of its end.
+    """Draw each job's part of the GPU's memory; the thin line is the interval of its end.
 
     Args:
         drawn: The plan.
-        until_gib: Where the axis ends; None: where the plan's memory does.
+        until_gib: End of the axis; None: the end of the plan's memory.
     """
     title = f"GiB of the GPU's {drawn.memory_gib:.0f}"
     rows = rows_of(drawn.rows, "row")
@@ -118,14 +117,14 @@ def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
 
 
 def sm_chart(drawn: Drawing) -> Layered:
-    """Which SMs each job may use; in the rows of `memory_chart`, named by the jobs' numbers."""
+    """Draw the SMs that each job may use, in the rows of `memory_chart` by job number."""
     title = f"SMs that it may use, of {drawn.sm_count}"
     rows = rows_of(drawn.rows, "row", "split(datum.label, ' ')[0]")
     return _panel(drawn.sms, rows, title, drawn.sm_count)
 
 
 def trials_chart(found: Trials) -> Layered:
-    """Trials trained in an hour by how many run at once, with intervals; a ring: as advised."""
+    """Draw trials trained in an hour by their number at once; the ring marks the advice."""
     rows = [
         {"copies": row.copies, "low": rate.p05, "middle": rate.p50, "high": rate.p95,
          "sharing": str(row.prediction.sharing), "basis": short_basis(row.prediction),
@@ -150,15 +149,23 @@ def trials_chart(found: Trials) -> Layered:
 
 
 def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) -> Layered:
-    """How MIG cuts up a GPU of so many memory slices; what is free is pale.
+    """Draw MIG instances on a GPU of so many memory slices; free slices are pale.
 
-    What one of `jobs` has alone is of its colour, and what several share, or divide, is grey.
+    An instance of one of `jobs` has its colour; one of several jobs is grey.
     """
+
+    def fill(block: Block) -> str:
+        if block.kind == "free":
+            return FREE_COLOUR
+        if len(block.jobs) != 1:
+            return ESTIMATE_COLOUR
+        return job_colours(jobs)[jobs[block.jobs[0] - 1]]
+
     title = f"memory slices of the GPU, {memory_slices} in all"
     rows = [
-        asdict(each) | {"middle": (each.start + each.end) / 2, "fill": fill, "ink": ink_on(fill)}
+        asdict(each)
+        | {"middle": (each.start + each.end) / 2, "fill": fill(each), "ink": ink_on(fill(each))}
         for each in cut
-        for fill in [_fill(each, jobs)]
     ]
     base = chart(rows).encode(
         y=rows_of(list(dict.fromkeys(each.row for each in cut)), "row"),
@@ -178,20 +185,12 @@ def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) 
     return described(drawn, title, (f"{each.row} {each.label}" for each in cut))
 
 
-def _fill(block: Block, jobs: Sequence[str]) -> str:
-    if block.kind == "free":
-        return FREE_COLOUR
-    if len(block.jobs) != 1:
-        return ESTIMATE_COLOUR
-    return job_colours(jobs)[jobs[block.jobs[0] - 1]]
-
-
 def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
-    """When each job waits (pale), runs and ends; the thin line is where its end may lie.
+    """Draw when each job waits (pale), runs and ends; the thin line is the interval of its end.
 
     Args:
-        line: What is drawn.
-        jobs: Names of all that are asked about, in order: they say who has which colour.
+        line: The rows and spans.
+        jobs: Names of all jobs of the request, in order, which fixes their colours.
     """
     title = f"time, {line.unit}"
 
@@ -215,7 +214,7 @@ def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
 
 
 def curve_chart(line: Timeline, curve: Curve) -> Layered:
-    """One of the curves of `line`, a step for each set of jobs that run."""
+    """Draw one of the curves of `line`, a step for each set of jobs that run."""
     drawn = (
         chart([asdict(each) for each in curve.readings])
         .mark_rect(color=FRAME_COLOUR, opacity=0.6)
@@ -233,11 +232,11 @@ def curve_chart(line: Timeline, curve: Curve) -> Layered:
         )
         .properties(height=_CURVE_PX)
     )
-    said = (
+    parts = (
         f"{each.value:,.1f} from {each.start:.1f} to {each.end:.1f} {line.unit}"
         for each in curve.readings
     )
-    return described(drawn, curve.name, said)
+    return described(drawn, curve.name, parts)
 
 
 def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
@@ -262,15 +261,29 @@ def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
     return described(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))
 
 
-_PLAN_PX = 22  # all plans are to be seen at once
+_PLAN_PX = 22  # so that all plans are visible at once
 
 
 def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
-    """How much better each plan is than one after another, with its interval; `shown` has a ring.
+    """Draw the gain of each plan over one after another, with its interval; `shown` has a ring.
 
     A click on a point selects: the selection ``chosen`` holds the plan's `number`, from 0.
     """
-    rows = [_plan_row(advised, number) for number in range(len(advised.plans))]
+    rows: list[dict[str, Any]] = [
+        {
+            "number": number,
+            "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
+            "sharing": str(plan.sharing),
+            "why": plan.why,
+            "low": better.p05,
+            "middle": better.p50,
+            "high": better.p95,
+            "gain": units.times(better),
+            "basis": short_basis(plan.prediction),
+        }
+        for number, plan in enumerate(advised.plans)
+        for better in [gain(advised, plan)]
+    ]
     title = f"gain over one after another: {OBJECTIVES[advised.ranked_by].choice}"
     ticks = alt.Axis(tickCount=8)
     y = rows_of([row["plan"] for row in rows], "plan")
@@ -296,7 +309,7 @@ def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
 
 
 def slowdown_chart(mix: MixPrediction) -> Layered:
-    """Return a chart of the slowdown of each job of `mix`."""
+    """Draw the slowdown of each job of `mix`."""
     rows = list(_slowdown_rows(mix.jobs))
     title = "times as long as alone"
     base = chart(rows).encode(
@@ -328,32 +341,16 @@ def _slowdown_rows(jobs: Sequence[JobPrediction]) -> Iterator[dict[str, Any]]:
         first += copies
 
 
-def _plan_row(advised: Recommendation, number: int) -> dict[str, Any]:
-    plan = advised.plans[number]
-    better = gain(advised, plan)
-    return {
-        "number": number,
-        "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
-        "sharing": str(plan.sharing),
-        "why": plan.why,
-        "low": better.p05,
-        "middle": better.p50,
-        "high": better.p95,
-        "gain": units.times(better),
-        "basis": short_basis(plan.prediction),
-    }
-
-
 _JOB_PX, _APART_PX = 24, 12
 _SHAPES = alt.Scale(domain=["shipped", "your own"], range=["circle", "diamond"])
 
 
 def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
-    """Predicted and measured steps by mode and job; the band is the noise of the mode.
+    """Draw predicted and measured steps by mode and job; the band is the noise of the mode.
 
     Args:
         rows: As `advisor.validate` makes them, at least one.
-        jobs: All that are asked about, in order.
+        jobs: All of the request, in order.
     """
     modes = sorted({row["mode"] for row in rows})
     named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]
@@ -377,27 +374,34 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
             shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),
         ),
     ).properties(height=beside_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
-    return described(drawn, title, _medians(rows))
-
-
-def _medians(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     errors: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
-    for (mode, job), each in errors.items():
-        yield f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"
+    parts = (
+        f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"
+        for (mode, job), each in errors.items()
+    )
+    return described(drawn, title, parts)
 
 
 _PLOT_PX = 300
-_APART = 0.7
-"""Of the room of an instance, what its jobs' points are spread over."""
+_APART = 0.7  # share of an instance's column over which the points of jobs are spread
 
 
-def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
-    """A point for each job on each kind of instance, with its interval."""
-    jobs = list(dict.fromkeys(each.job for each in found))
-    rows = _rows(found)
-    shares = {_shown(each.where): each.compute_share for each in found if each.job == jobs[0]}
+def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
+    """Draw a point for each job on each kind of instance, with its interval."""
+
+    def place(speed: SliceSpeed) -> str:
+        return "whole GPU" if speed.where == WHOLE else speed.where
+
+    jobs = list(dict.fromkeys(each.job for each in speeds))
+    rows = [
+        {"job": each.job, "where": place(each), "low": each.speed.p05, "middle": each.speed.p50,
+         "high": each.speed.p95, "text": units.times(each.speed)}
+        for each in speeds
+        if each.speed is not None  # it fits
+    ]  # fmt: skip
+    shares = {place(each): each.compute_share for each in speeds if each.job == jobs[0]}
     ticks = [{"where": where, "share": share} for where, share in shares.items()]
     title = "speed, whole GPU = 1"
     x = alt.X("where:N", sort=list(shares), title=None)
@@ -415,35 +419,21 @@ def slice_speed_chart(found: Sequence[SliceSpeed]) -> Layered:
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
     ).properties(height=beside_names_px(jobs, _PLOT_PX))
     return described(
-        drawn, title, (f"{row['job']} on {row['where']} {row['said']}" for row in rows)
+        drawn, title, (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
     )
 
 
-def _rows(found: Sequence[SliceSpeed]) -> list[dict[str, Any]]:
-    """What is drawn of each job on each kind of instance on which it fits."""
-    return [
-        {"job": each.job, "where": _shown(each.where), "low": each.speed.p05,
-         "middle": each.speed.p50, "high": each.speed.p95, "said": units.times(each.speed)}
-        for each in found
-        if each.speed is not None
-    ]  # fmt: skip
-
-
-def _shown(where: str) -> str:
-    return "whole GPU" if where == WHOLE else where
-
-
-def slice_speed_text(found: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
-    """What the chart of `profiles` shows, what it stands on, and which jobs fit where not."""
-    what = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
-    said = [
+def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
+    """Return the meaning and basis of the chart of `profiles`, and which jobs do not fit."""
+    subject = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
+    text = [
         "Speed alone on an instance of each size, over the median on the whole GPU; the grey ticks "
-        "are what the instance has of the compute slices, and the thin lines where nine of ten "
-        f"measurements on the host of the profile should fall. {what} {NOT_CONFIRMED}."
+        "are the instance's share of the compute slices, and the thin lines 90 % intervals on the "
+        f"host of the profile. {subject} {NOT_CONFIRMED}."
     ]
     lacks: dict[str, list[str]] = {}
-    for each in found:
+    for each in speeds:
         if each.speed is None:
             lacks.setdefault(each.job, []).append(each.where)
-    said += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
-    return " ".join(said)
+    text += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
+    return " ".join(text)

@@ -1,7 +1,7 @@
-"""The bars of a drawing of a GPU with its jobs, to scale, for text and charts.
+"""The bars of drawings of a GPU with its jobs, and of its jobs over time, to scale.
 
-Each job has a row; copies side by side share one. One panel shows memory, the other the SMs that a
-job may use, both framed by its MIG instance if it has one.
+Each job has a row; copies next to each other share one. One panel shows memory, the other the SMs
+that a job may use, both framed by its MIG instance if it has one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,7 @@ from typing import Literal, assert_never
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import place, profile_of
 from advisor.hardware.partition import limit_shares
-from advisor.plan.fleet import FleetPlan
-from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction, around
+from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
 from advisor.report.format import words_of
 from advisor.sharing import Arrangement, Hybrid
@@ -24,7 +23,7 @@ from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpot:
-    """A MIG instance: where its memory begins, and where its SMs begin in the order of memory."""
+    """A MIG instance with the starts of its memory and, in the order of memory, of its SMs."""
 
     profile: MigProfile
     start_mib: float
@@ -34,12 +33,12 @@ class InstanceSpot:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Where one job lies.
+    """Place of one job on the GPU.
 
     Attributes:
-        start_mib: Where its memory begins.
+        start_mib: Start of its memory.
         first_sm: The first of the SMs that it may use, which end at `end_sm`.
-        hint: Tooltip: what the job holds.
+        hint: Tooltip: the SMs that the job may use.
         cut: The MIG instance that it is on; None without MIG.
     """
 
@@ -51,16 +50,16 @@ class Spot:
 
 
 def spots_of(mix: MixPrediction, gpu: Gpu) -> list[Spot]:
-    """The spot of each job, in order; in phases, of the jobs of one group after another."""
+    """Return the spot of each job, in order; groups of phases are placed one by one."""
     sets = [list(range(len(mix.jobs)))]
     if mix.sharing.mode == "phases":
         sets = running_together(mix.sharing, len(mix.jobs))
-    found: dict[int, Spot] = {}
+    spots: dict[int, Spot] = {}
     for group in map(sorted, sets):
         sharing = restricted(mix.sharing, group)
         held_mib = [mix.jobs[job].memory_mib for job in group]
-        found |= zip(group, _spots_at_once(sharing, held_mib, gpu), strict=True)
-    return [found[job] for job in sorted(found)]
+        spots |= zip(group, _spots_at_once(sharing, held_mib, gpu), strict=True)
+    return [spots[job] for job in sorted(spots)]
 
 
 def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) -> list[Spot]:
@@ -75,56 +74,51 @@ def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) ->
         case "serial":
             ends, hints = [whole] * jobs, ["all SMs, one job after another"] * jobs
         case "naive":
-            ends, hints = [whole] * jobs, ["all SMs, in turns"] * jobs
+            ends, hints = [whole] * jobs, ["all SMs, time-sliced"] * jobs
         case "mps":
-            ends, hints = [whole] * jobs, ["whatever SMs the others leave free"] * jobs
+            ends, hints = [whole] * jobs, ["all SMs that the others leave free"] * jobs
         case _:
             assert_never(sharing.mode)
-    spans = zip(_memory_starts(sharing, held_mib), ends, hints, strict=True)
-    return [Spot(start_mib, 0.0, end, hint) for start_mib, end, hint in spans]
-
-
-def _memory_starts(sharing: Arrangement, held_mib: Sequence[float]) -> list[float]:
-    """Where each job's memory begins, in MiB; without MIG the order is arbitrary."""
-    starts = [0.0] * len(held_mib)
-    for memory in memories(sharing, len(held_mib)):
+    starts_mib = [0.0] * jobs  # in an arbitrary order
+    for memory in memories(sharing, jobs):
         numbers = [number for part in memory for number in part.jobs]
         before_mib = accumulate((held_mib[number - 1] for number in numbers), initial=0.0)
         for number, start_mib in zip(numbers, before_mib, strict=False):
-            starts[number - 1] = start_mib
-    return starts
+            starts_mib[number - 1] = start_mib
+    spans = zip(starts_mib, ends, hints, strict=True)
+    return [Spot(start_mib, 0.0, end, hint) for start_mib, end, hint in spans]
 
 
 def _spots_on_instances(hybrid: Hybrid, held_mib: Sequence[float], gpu: Gpu) -> list[Spot]:
-    found: dict[int, Spot] = {}
-    for each, cut in zip(hybrid.places, _cuts(hybrid, gpu), strict=True):
-        held = (held_mib[number - 1] for number in each.jobs)
-        starts_mib = dict(zip(each.jobs, accumulate(held, initial=cut.start_mib), strict=False))
+    spots: dict[int, Spot] = {}
+    for instance, cut in zip(hybrid.places, _cuts(hybrid, gpu), strict=True):
+        held = (held_mib[number - 1] for number in instance.jobs)
+        starts_mib = dict(zip(instance.jobs, accumulate(held, initial=cut.start_mib), strict=False))
         left = cut.first_sm
-        for part in each.partitions:
+        for part in instance.partitions:
             name, slices = cut.profile.name, part.slices or cut.profile.compute_slices
             right = left + cut.sms * slices / cut.profile.compute_slices
             whole = name if part.slices is None else f"{part.slices}c of {name}"
-            mates = "" if len(part.jobs) == 1 else f", shared by {len(part.jobs)} jobs"
-            hint = f"the {right - left:.0f} SMs of its {whole}{mates}"
-            found |= {job: Spot(starts_mib[job], left, right, hint, cut) for job in part.jobs}
+            shared = "" if len(part.jobs) == 1 else f", shared by {len(part.jobs)} jobs"
+            hint = f"the {right - left:.0f} SMs of its {whole}{shared}"
+            spots |= {job: Spot(starts_mib[job], left, right, hint, cut) for job in part.jobs}
             left = right
-    return [found[number] for number in sorted(found)]
+    return [spots[number] for number in sorted(spots)]
 
 
 def _cuts(hybrid: Hybrid, gpu: Gpu) -> list[InstanceSpot]:
-    """The instance of each place; where its SMs are unknown, by its share of the memory."""
+    """The instance of each place; unknown SMs follow from its share of the memory."""
     slice_mib = gpu.memory_mib / gpu.memory_slices
     placed = place(gpu, hybrid.instances)
     starts = [each.start or 0 for each in placed]
-    found: dict[int, InstanceSpot] = {}
+    cuts: dict[int, InstanceSpot] = {}
     left = 0.0
     for index in sorted(range(len(starts)), key=starts.__getitem__):
         profile = profile_of(gpu, placed[index].profile)
         sms = profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
-        found[index] = InstanceSpot(profile, starts[index] * slice_mib, left, sms)
+        cuts[index] = InstanceSpot(profile, starts[index] * slice_mib, left, sms)
         left += sms
-    return [found[index] for index in sorted(found)]
+    return [cuts[index] for index in sorted(cuts)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +126,10 @@ class Bar:
     """A bar of memory, SMs or time in the row of one job.
 
     Attributes:
-        row: Names the job and tells copies apart, e.g. ``"2 · resnet26-cifar10-bs128"``, or counts
-            those that it stands for, e.g. ``"2-41 · resnet26-cifar10-bs128 x40"``.
+        row: Number and name of the job, e.g. ``"2 · resnet26-cifar10-bs128"``, or of several
+            copies, e.g. ``"2-41 · resnet26-cifar10-bs128 x40"``.
         job: The job's name, equal for copies.
-        kind: ``"job"``: what the job takes; ``"instance"``: its MIG instance; or what it does in
+        kind: ``"job"``: its share of the GPU; ``"instance"``: its MIG instance; or its state in
             that time.
         start: Left end, in GiB, SMs or a unit of time.
         end: Right end, in the same unit.
@@ -162,7 +156,7 @@ class Drawing:
         rows: One for each job, or for several copies of it, in order, from the top.
         memory: In GiB from 0 to `memory_gib`.
         sms: In SMs from 0 to `sm_count`.
-        caption: What the drawing shows, in a sentence.
+        caption: Meaning of the drawing, in a sentence.
     """
 
     rows: tuple[str, ...]
@@ -174,29 +168,44 @@ class Drawing:
 
     @property
     def used_gib(self) -> float:
-        """The right end of everything that is drawn in the memory panel."""
+        """Right end of the memory panel's bars and intervals."""
         return max(bar.end if bar.end_high is None else bar.end_high for bar in self.memory)
 
 
 def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
-    """The jobs of `mix` in `gpu`, to scale.
+    """Draw the jobs of `mix` in `gpu`, to scale.
 
     Raises:
         NothingFits: A MIG instance has no place on `gpu`.
     """
-    placed = _copies_together(mix.jobs, spots_of(mix, gpu))
+    placed: list[_Placed] = []  # consecutive copies in the same place as one
+    for number, (job, spot) in enumerate(zip(mix.jobs, spots_of(mix, gpu), strict=True), start=1):
+        more = placed[-1].with_copy(job, spot) if placed else None
+        if more is not None:
+            placed[-1] = more
+        else:
+            placed.append(_Placed(number, job, spot))
     return Drawing(
         rows=tuple(each.row for each in placed),
         memory=(*_frames(placed, of_memory=True), *map(_memory_bar, placed)),
-        sms=(*_frames(placed, of_memory=False), *map(_sm_bar, placed)),
+        sms=(
+            *_frames(placed, of_memory=False),
+            *(
+                Bar(
+                    row=each.row, job=each.job.job, kind="job", start=each.spot.first_sm,
+                    end=each.spot.end_sm, hint=each.spot.hint,
+                )
+                for each in placed
+            ),
+        ),
         memory_gib=gpu.memory_mib / units.MIB_PER_GIB,
         sm_count=gpu.sms,
         caption=words_of(mix.sharing).caption,
-    )
+    )  # fmt: skip
 
 
 def row_name(first: int, job: str, copies: int = 1) -> str:
-    """Name of the row of `copies` of `job`, the first of which has the number `first`."""
+    """Return the row's name of `copies` of `job`, the first of which has the number `first`."""
     if copies == 1:
         return f"{first} · {job}"
     return f"{first}-{first + copies - 1} · {job} x{copies}"
@@ -221,33 +230,16 @@ class _Placed:
     def row(self) -> str:
         return row_name(self.first, self.job.job, self.copies)
 
-    @property
-    def side_by_side(self) -> int:
-        """Copies whose memory lies side by side."""
-        return self.copies if self.at_once else 1
-
     def with_copy(self, job: JobPrediction, spot: Spot) -> "_Placed | None":
-        """The same with one more copy; None where `job` is another one, or lies elsewhere."""
-        alike = (job.job, job.memory_interval_mib) == (self.job.job, self.job.memory_interval_mib)
-        if not alike or replace(spot, start_mib=self.spot.start_mib) != self.spot:
+        """The same with one more copy; None if `job` is another one, or is in another place."""
+        equal = (job.job, job.memory_interval_mib) == (self.job.job, self.job.memory_interval_mib)
+        if not equal or replace(spot, start_mib=self.spot.start_mib) != self.spot:
             return None
         after_mib = spot.start_mib - self.spot.start_mib
         at_once = isclose(after_mib, self.copies * job.memory_mib, rel_tol=1e-9)
         if not (at_once or after_mib == 0) or (self.copies > 1 and at_once != self.at_once):
             return None
         return replace(self, copies=self.copies + 1, at_once=at_once)
-
-
-def _copies_together(jobs: Sequence[JobPrediction], spots: Sequence[Spot]) -> list[_Placed]:
-    """The jobs in order, consecutive copies in the same place as one."""
-    found: list[_Placed] = []
-    for number, (job, spot) in enumerate(zip(jobs, spots, strict=True), start=1):
-        more = found[-1].with_copy(job, spot) if found else None
-        if more is not None:
-            found[-1] = more
-        else:
-            found.append(_Placed(number, job, spot))
-    return found
 
 
 def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
@@ -267,7 +259,8 @@ def _frames(placed: Sequence[_Placed], *, of_memory: bool) -> Iterator[Bar]:
 
 def _memory_bar(placed: _Placed) -> Bar:
     job, start_mib, each_mib = placed.job, placed.spot.start_mib, placed.job.memory_interval_mib
-    range_mib = each_mib.scaled(placed.side_by_side)
+    adjacent = placed.copies if placed.at_once else 1  # copies whose memory adds up
+    range_mib = each_mib.scaled(adjacent)
     each = "takes" if placed.copies == 1 else "each takes"
     together = f", together {units.gib(range_mib)}" if placed.at_once else ""
     return Bar(
@@ -275,19 +268,11 @@ def _memory_bar(placed: _Placed) -> Bar:
         job=job.job,
         kind="job",
         start=start_mib / units.MIB_PER_GIB,
-        end=(start_mib + placed.side_by_side * job.memory_mib) / units.MIB_PER_GIB,
+        end=(start_mib + adjacent * job.memory_mib) / units.MIB_PER_GIB,
         end_low=(start_mib + range_mib.p05) / units.MIB_PER_GIB,
         end_high=(start_mib + range_mib.p95) / units.MIB_PER_GIB,
         hint=f"{each} {units.gib(each_mib)}{together}",
     )
-
-
-def _sm_bar(placed: _Placed) -> Bar:
-    spot = placed.spot
-    return Bar(
-        row=placed.row, job=placed.job.job, kind="job", start=spot.first_sm, end=spot.end_sm,
-        hint=spot.hint,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +286,7 @@ class CurveReading:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A quantity of the GPU over time, one reading after another.
+    """A quantity of the GPU over time.
 
     Attributes:
         name: Name with unit, e.g. ``"memory, GiB"``.
@@ -323,7 +308,7 @@ class Timeline:
 
     Attributes:
         unit: Of time, e.g. ``"min"``.
-        rows: A row for each job, or for copies that run alike, from the top.
+        rows: A row for each job, or for copies with equal times, from the top.
         spans: Bars of waiting and running, in `unit`.
         end: Right end of the drawing: the upper end of the makespan.
     """
@@ -336,52 +321,45 @@ class Timeline:
 
 
 def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
-    """Drawing of the jobs of `simulation`, all of which run on one `gpu`."""
-    makespan_s = simulation.makespan_s
-    curves = _curves(simulation, gpu, units.time_unit(makespan_s.p50)[1])
-    return in_rows(tuple(_lived(simulation.jobs)), makespan_s, curves)
-
-
-def in_rows(
-    lived: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval, curves: tuple[Curve, ...] = ()
-) -> Timeline:
-    """Drawing of jobs, each in the row that it comes with."""
-    unit, size_s = units.time_unit(makespan_s.p50)
-    waits = (_waits(row, each, size_s) for row, each in lived if each.wait_s > 0)
-    runs = (_runs(row, each, size_s) for row, each in lived)
-    return Timeline(
-        unit=unit, rows=tuple(row for row, _ in lived), spans=(*waits, *runs), curves=curves,
-        end=makespan_s.p95 / size_s,
-    )  # fmt: skip
-
-
-def _lived(jobs: Sequence[SimulatedJob]) -> Iterator[tuple[str, SimulatedJob]]:
-    """The jobs in order with their rows; copies with equal starts and ends share one."""
-    first = 1
-    for _, alike in groupby(jobs, _fate):
-        copies = list(alike)
-        yield row_name(first, copies[0].job.name, len(copies)), copies[0]
+    """Draw the jobs of `simulation`, all of which run on one `gpu`."""
+    rows, first = [], 1
+    for _, equal in groupby(simulation.jobs, _fate):  # copies share a row
+        copies = list(equal)
+        rows.append((row_name(first, copies[0].job.name, len(copies)), copies[0]))
         first += len(copies)
+    makespan_s = simulation.makespan_s
+    return in_rows(rows, makespan_s, _curves(simulation, gpu, units.time_unit(makespan_s.p50)[1]))
 
 
 def _fate(lived: SimulatedJob) -> tuple[str, float, float, str]:
     return lived.job.name, lived.arrival_s, lived.start_s, units.seconds(lived.end_s)
 
 
-def _runs(row: str, lived: SimulatedJob, size_s: float) -> Bar:
-    return Bar(
-        row=row, job=lived.job.name, kind="runs",
-        start=lived.start_s / size_s, end=lived.end_s.p50 / size_s,
-        end_low=lived.end_s.p05 / size_s, end_high=lived.end_s.p95 / size_s,
-        hint=f"ends after {units.seconds(lived.end_s)}",
+def in_rows(
+    lived: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval, curves: tuple[Curve, ...] = ()
+) -> Timeline:
+    """Draw jobs, each in the named row."""
+    unit, size_s = units.time_unit(makespan_s.p50)
+    waits = (
+        Bar(
+            row=row, job=each.job.name, kind="waits",
+            start=each.arrival_s / size_s, end=each.start_s / size_s,
+            hint=f"waits {units.duration(each.wait_s)}",
+        )
+        for row, each in lived if each.wait_s > 0
     )  # fmt: skip
-
-
-def _waits(row: str, lived: SimulatedJob, size_s: float) -> Bar:
-    return Bar(
-        row=row, job=lived.job.name, kind="waits",
-        start=lived.arrival_s / size_s, end=lived.start_s / size_s,
-        hint=f"waits {units.duration(lived.wait_s)}",
+    runs = (
+        Bar(
+            row=row, job=each.job.name, kind="runs",
+            start=each.start_s / size_s, end=each.end_s.p50 / size_s,
+            end_low=each.end_s.p05 / size_s, end_high=each.end_s.p95 / size_s,
+            hint=f"ends after {units.seconds(each.end_s)}",
+        )
+        for row, each in lived
+    )  # fmt: skip
+    return Timeline(
+        unit=unit, rows=tuple(row for row, _ in lived), spans=(*waits, *runs), curves=curves,
+        end=makespan_s.p95 / size_s,
     )  # fmt: skip
 
 
@@ -397,124 +375,8 @@ def _curves(simulation: Simulation, gpu: Gpu, size_s: float) -> tuple[Curve, ...
     peak_w = max(each.power_w or 0.0 for each in simulation.usage)
     peak_gib = max(each.memory_mib for each in simulation.usage) / units.MIB_PER_GIB
     return (
-        curve("GPU busy, %", 100.0, lambda use: _percent(use.gract)),
-        curve("SMs busy, %", 100.0, lambda use: _percent(use.smact)),
+        curve("GPU busy, %", 100.0, lambda use: None if use.gract is None else 100 * use.gract),
+        curve("SMs busy, %", 100.0, lambda use: None if use.smact is None else 100 * use.smact),
         curve("memory, GiB", peak_gib, lambda use: use.memory_mib / units.MIB_PER_GIB),
         curve("power, W", peak_w if most_w is None else most_w, lambda use: use.power_w),
     )
-
-
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
-@dataclass(frozen=True, slots=True)
-class JobOnGpu:
-    """A job on one of several GPUs.
-
-    Attributes:
-        number: Of the job, from 1 in the order asked for.
-        gpu: Number of the GPU, from 0.
-        lived: When it starts and ends.
-    """
-
-    number: int
-    gpu: int
-    lived: SimulatedJob
-
-    @property
-    def late(self) -> bool:
-        """Whether it misses its deadline, by medians."""
-        due_s = self.lived.job.deadline_s
-        return due_s is not None and self.lived.end_s.p50 > due_s
-
-    def overlaps(self, other: "JobOnGpu") -> bool:
-        """Whether both run at once on one GPU."""
-        own, its = self.lived, other.lived
-        at_once = own.start_s < its.end_s.p50 and its.start_s < own.end_s.p50
-        return self.gpu == other.gpu and at_once
-
-
-def jobs_of_queue(simulation: Simulation) -> tuple[JobOnGpu, ...]:
-    """The jobs of a simulated queue that feeds several GPUs."""
-    return _in_order(
-        JobOnGpu(number, each.gpu, each) for number, each in enumerate(simulation.jobs, start=1)
-    )
-
-
-def jobs_of_plan(found: FleetPlan, simulated: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
-    """The jobs of a plan; `simulated` holds the simulation of each GPU of `FleetPlan.on`."""
-    return _in_order(
-        JobOnGpu(number, on.number, each)
-        for on, simulation in zip(found.on, simulated, strict=True)
-        for number, each in zip(on.candidate.jobs, simulation.jobs, strict=True)
-    )
-
-
-def _in_order(jobs: Iterator[JobOnGpu]) -> tuple[JobOnGpu, ...]:
-    """By GPU, and on each as they start; copies next to each other."""
-    return tuple(
-        sorted(jobs, key=lambda each: (each.gpu, each.lived.start_s, _name(each), each.number))
-    )
-
-
-def names_of(jobs: Sequence[JobOnGpu]) -> list[str]:
-    """The names of the jobs, in the order asked for."""
-    return [_name(each) for each in sorted(jobs, key=lambda each: each.number)]
-
-
-def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
-    """A row for each job, GPU after GPU; copies that run alike on one GPU share a row."""
-    rows = []
-    for (gpu, name, *_), alike in groupby(jobs, _fleet_fate):
-        copies = list(alike)
-        row = f"GPU {gpu} · {copies[0].number} · {units.collapsed([name] * len(copies))}"
-        rows.append((row, copies[0].lived))
-    ends_s = [each.lived.end_s for each in jobs]
-    return in_rows(rows, around([max(each.at(level) for each in ends_s) for level in LEVELS]))
-
-
-def _fleet_fate(placed: JobOnGpu) -> tuple[int, str, float, float, str]:
-    own = placed.lived
-    return placed.gpu, _name(placed), own.arrival_s, own.start_s, units.seconds(own.end_s)
-
-
-def _name(placed: JobOnGpu) -> str:
-    return placed.lived.job.name
-
-
-def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
-    """A row for each job, in order; a column's name is its key."""
-    return [_job_row(each, [other for other in jobs if other.overlaps(each)]) for each in jobs]
-
-
-def _job_row(placed: JobOnGpu, at_once: Sequence[JobOnGpu]) -> dict[str, str]:
-    own, others = placed.lived, [each.number for each in at_once if each is not placed]
-    due = own.job.deadline_s
-    return {
-        "GPU": str(placed.gpu),
-        "job": f"{placed.number} · {own.job.name}",
-        "shares with": ", ".join(map(str, sorted(others))) or "none",
-        "starts after": units.duration(own.start_s) if own.start_s else "0 s",
-        "ends after": units.seconds(own.end_s),
-        "deadline": "none" if due is None else "late" if placed.late else "holds",
-    }
-
-
-def gains_of(
-    makespan_s: Interval, one_gpu_s: float | None, one_job_each_s: float | None
-) -> list[tuple[str, str, str]]:
-    """Figures by medians: title, value, and what it compares with.
-
-    Args:
-        makespan_s: Seconds until all jobs are done on the GPUs.
-        one_gpu_s: The same on one GPU; None: there is only one, or it is not known.
-        one_job_each_s: The same if each GPU runs one job at a time; None: not known.
-    """
-    low, high = (units.duration(each) for each in (makespan_s.p05, makespan_s.p95))
-    cards = [("Until all are done", units.duration(makespan_s.p50), f"from {low} to {high}")]
-    for name, other_s in (("one GPU", one_gpu_s), ("one job per GPU", one_job_each_s)):
-        if other_s is not None:
-            gain = f"{units.number(other_s / makespan_s.p50)}x"
-            cards.append((f"Gain over {name}", gain, f"{name}: {units.duration(other_s)}"))
-    return cards

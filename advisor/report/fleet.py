@@ -1,115 +1,91 @@
-"""Plans for many jobs on equal GPUs, as a table."""
+"""Many jobs on several equal GPUs: the plan as text, rows and JSON, and its jobs over time."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
 
 from advisor.errors import InvalidInput, counted
 from advisor.launch.commands import commands, commands_at_once, commands_on, fleet_launch_plans
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet import FleetPlan, GpuPlan
 from advisor.plan.group_pool import MOST_TOGETHER
+from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import format as units
-from advisor.report.documents import (
+from advisor.report.drawings import Timeline, in_rows
+from advisor.report.forecast import (
     SCHEMA,
     asked_document,
+    cap_note,
     forecast_document,
+    host_note,
     interval_document,
     standing_document,
+    with_estimates_named,
     workloads_document,
 )
-from advisor.report.forecast import cap_note, host_note, with_estimates_named
 from advisor.report.format import fits, plain_table
 from advisor.sharing.groups import relabelled
+from advisor.simulation.simulate import SimulatedJob, Simulation
 from advisor.workload.job import Job
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    pass
-
-
-# Smaller gaps are rounding; larger ones are due to a loose bound, and say nothing about the plan.
-_ROUNDING, _TELLING = 0.002, 0.5
-# Longer cells of job numbers overhang, rather than indent all other rows.
-_WIDEST_NUMBERS = 8
-
-
-def fleet_report(found: FleetPlan, *, details: bool = False) -> "RenderableType":
-    """The answer, the jobs by number, the plan of each GPU, and how good the plan is.
-
-    Args:
-        found: The plan.
-        details: Whether to give each group a line even if a screen does not hold them. Who runs
-            where is always shown, on more lines than a screen has if need be.
-    """
-    whole = _report(found, "\n")
-    return whole if details or fits(whole) else _report(found, "; ")
-
-
-def _report(found: FleetPlan, between: str) -> "RenderableType":
-    """The report, with the text `between` two groups of a GPU."""
-    from rich.console import Group
-    from rich.text import Text
-
-    table = plain_table(*_HEADINGS)
-    table.columns[1].overflow = "fold"
-    for each in found.on:
-        table.add_row(*_cells(each, between))
-    return Group(
-        Text(fleet_answer(found), style="bold"), Text(), *map(Text, _numbered(found.jobs)),
-        Text(), table, Text(), *map(Text, fleet_notes(found)),
-    )  # fmt: skip
-
-
-def search_line(found: FleetPlan) -> str:
-    """How good the plan is compared with the bound, in one line of numbers."""
-    search = found.search
-    looked = (
-        f"{counted(search.groups, 'group')} of jobs compared, {search.predicted} of them predicted "
-        f"in full"
-    )
-    best = f"{looked}: best found in {units.duration(search.seconds)}"
-    if search.gap is None or search.gap > _TELLING:
-        return best
-    others = f"no plan with up to {MOST_TOGETHER} jobs at once on a GPU"
-    if search.complete:
-        others += ", without limits and MIG,"
-    if search.gap < _ROUNDING:
-        return f"{looked}: {others} is better"
-    return f"{best}, and {others} saves more than {search.gap:.0%}"
-
-
-def fleet_gpu_rows(found: FleetPlan) -> list[dict[str, str]]:
-    """A row for each GPU that runs a job; the keys are the columns' names."""
-    return [dict(zip(_HEADINGS, _cells(each), strict=True)) for each in found.on]
-
-
+# Smaller gaps are rounding; larger ones are due to a loose bound and do not rate the plan.
+_ROUNDING, _LOOSE_BOUND = 0.002, 0.5
+_WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent all other rows
 _HEADINGS = ("GPU", "jobs by number, group after group", "all done", "memory")
 
 
-def fleet_answer(found: FleetPlan) -> str:
-    """The answer in a sentence, and before it what it is estimated from."""
-    return with_estimates_named(found.standing, _answer(found))
+def fleet_report(plan: FleetPlan, *, details: bool = False) -> Group:
+    """Return the answer, the jobs by number, the plan of each GPU, and the plan's quality.
+
+    Args:
+        plan: The plan.
+        details: Whether to give each group a line even if a screen does not hold them. The GPU of
+            each job is always shown, on more lines than a screen holds if needed.
+    """
+
+    def report(between: str) -> Group:
+        table = plain_table(*_HEADINGS)
+        table.columns[1].overflow = "fold"
+        for on in plan.on:
+            table.add_row(*_cells(on, between))
+        return Group(
+            Text(fleet_answer(plan), style="bold"), Text(), *map(Text, _numbered(plan.jobs)),
+            Text(), table, Text(), *map(Text, fleet_notes(plan)),
+        )  # fmt: skip
+
+    return report("\n") if details or fits(report("\n")) else report("; ")
 
 
-def _answer(found: FleetPlan) -> str:
-    jobs, gpus = counted(len(found.jobs), "job"), counted(found.terms.gpus, "GPU")
-    said = f"Run the {jobs} on {gpus} in the groups below"
-    faster = fleet_faster(found)
-    if found.makespan_s is None or faster is None:
-        return f"{said}: the length of a job is not known, so no time is."
-    done = f"all done in {units.seconds(found.makespan_s)}"
-    each = "one after another" if found.terms.gpus == 1 else "one at a time on each"
-    return f"{said}: {done}, {units.number(faster)}x as fast as {each}."
+def fleet_gpu_rows(plan: FleetPlan) -> list[dict[str, str]]:
+    """Return a row for each GPU that runs a job; the keys are the columns' names."""
+    return [dict(zip(_HEADINGS, _cells(on, "\n"), strict=True)) for on in plan.on]
 
 
-def fleet_faster(found: FleetPlan) -> float | None:
-    """Makespan with one job at a time on each GPU over that of the plan; None: not known."""
-    if found.makespan_s is None or found.serial_s is None:
-        return None
-    return found.serial_s / found.makespan_s.p50
+def _cells(on: GpuPlan, between: str) -> tuple[str, ...]:
+    """Cells of a GPU's row, with the text `between` two of its groups."""
+    cap_w = on.candidate.power_cap_w
+    groups = [_shortened(str(each)) for each in _groups(on)]
+    groups += [] if cap_w is None else [f"at most {cap_w:g} W"]
+    done = units.seconds(on.forecast.makespan_interval_s)
+    return str(on.number), between.join(groups), done, units.held(on.forecast.prediction)
+
+
+def _groups(on: GpuPlan) -> list[str]:
+    """Notation of the groups of a GPU, with the numbers of the jobs in the request."""
+    return [str(group) for group in relabelled(on.candidate.sharing, on.candidate.jobs)]
+
+
+def _shortened(notation: str) -> str:
+    """Notation with equal limits once and runs of job numbers as ranges."""
+    once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", notation)
+    return re.sub(
+        r"\[([\d,]+)\]", lambda jobs: f"[{units.numbers(map(int, jobs[1].split(',')))}]", once
+    )
 
 
 def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
@@ -126,138 +102,248 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
         yield f"{numbered:{width}}  {job.name}{epochs}{due}"
 
 
-def _cells(each: GpuPlan, between: str = "\n") -> tuple[str, ...]:
-    """Cells of a GPU's row, with the text `between` two of its groups."""
-    done = units.seconds(each.forecast.makespan_interval_s)
-    cap_w = each.candidate.power_cap_w
-    capped = [] if cap_w is None else [f"at most {cap_w:g} W"]
-    groups = between.join([*map(_folded, _groups(each)), *capped])
-    return str(each.number), groups, done, units.held(each.forecast.prediction)
+def fleet_answer(plan: FleetPlan) -> str:
+    """Return the answer in a sentence, and the sources of estimated profiles."""
+    jobs, gpus = counted(len(plan.jobs), "job"), counted(plan.terms.gpus, "GPU")
+    text = f"Run the {jobs} on {gpus} in the groups below"
+    faster = _speedup(plan)
+    if plan.makespan_s is None or faster is None:
+        text += ": the total time is not known, because the length of a job is not."
+    else:
+        alone = "one after another" if plan.terms.gpus == 1 else "one at a time on each"
+        done = units.seconds(plan.makespan_s)
+        text += f": all done in {done}, {units.number(faster)}x as fast as {alone}."
+    return with_estimates_named(plan.standing, text)
 
 
-def fleet_words(each: GpuPlan) -> str:
-    """How a GPU is shared, with job numbers as they were asked for."""
-    return ";".join(_groups(each))
+def _speedup(plan: FleetPlan) -> float | None:
+    """Makespan with one job at a time on each GPU over that of the plan; None: not known."""
+    if plan.makespan_s is None or plan.serial_s is None:
+        return None
+    return plan.serial_s / plan.makespan_s.p50
 
 
-def _groups(each: GpuPlan) -> list[str]:
-    """Its groups, of jobs numbered as they were asked for."""
-    return [str(group) for group in relabelled(each.candidate.sharing, each.candidate.jobs)]
-
-
-def _folded(words: str) -> str:
-    """Notation of sharings, shortened: equal limits once, runs of job numbers as ranges."""
-    once = re.sub(r"=(\d+(?:\.\d+)?)(?:,\1)+(?=\[)", r"=\1 each ", words)
-    return re.sub(
-        r"\[([\d,]+)\]", lambda found: f"[{units.numbers(map(int, found[1].split(',')))}]", once
-    )
-
-
-def fleet_notes(found: FleetPlan) -> Iterator[str]:
-    """Notes on the plan, and how good it is."""
-    if found.mean_completion_s is not None:
-        yield f"A job ends after {units.duration(found.mean_completion_s)} on the average."
-    if found.energy_j is not None:
-        yield f"Energy of all GPUs until then: {units.joules(found.energy_j)}."
-    if found.late:
-        yield f"Late: job {', '.join(map(str, found.late))}."
-    if found.note:
-        yield f"Ranked by {found.ranked_by}: {found.note}."
-    yield f"{search_line(found)}."
-    caps_w = {each.forecast.prediction.power_cap_w for each in found.on} - {None}
+def fleet_notes(plan: FleetPlan) -> Iterator[str]:
+    """Yield notes on the plan and its quality."""
+    if plan.mean_completion_s is not None:
+        yield f"Mean completion time of a job: {units.duration(plan.mean_completion_s)}."
+    if plan.energy_j is not None:
+        yield f"Energy of all GPUs until then: {units.joules(plan.energy_j)}."
+    if plan.late:
+        yield f"Late: job {', '.join(map(str, plan.late))}."
+    if plan.note:
+        yield f"Ranked by {plan.ranked_by}: {plan.note}."
+    yield f"{_search_line(plan)}."
+    caps_w = {on.forecast.prediction.power_cap_w for on in plan.on} - {None}
     yield from (cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
-    yield host_note(found.standing)
+    yield host_note(plan.standing)
 
 
-def fleet_document(found: FleetPlan, device: str | None = None) -> dict[str, Any]:
-    """What ``advisor recommend --json`` prints for many jobs, or for several GPUs.
+def _search_line(plan: FleetPlan) -> str:
+    """The plan compared with the bound."""
+    search = plan.search
+    effort = (
+        f"{counted(search.groups, 'group')} of jobs compared, {search.predicted} of them predicted "
+        f"in full"
+    )
+    best = f"{effort}: best found in {units.duration(search.seconds)}"
+    if search.gap is None or search.gap > _LOOSE_BOUND:
+        return best
+    others = f"no plan with up to {MOST_TOGETHER} jobs at once on a GPU"
+    if search.complete:
+        others += ", without limits and MIG,"
+    if search.gap < _ROUNDING:
+        return f"{effort}: {others} is better"
+    return f"{best}, and {others} saves more than {search.gap:.0%}"
+
+
+def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]:
+    """Return what ``advisor recommend --json`` prints for many jobs, or for several GPUs.
 
     Args:
-        found: The plan.
+        plan: The plan.
         device: Index of the GPU that the commands are for, for a plan of one GPU; None: the first.
 
     Raises:
         InvalidInput: There is no such device.
     """
+    makespan_s, launches = plan.makespan_s, fleet_launch_plans(plan)
+    search = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complete", "in_time")
+    document = {
+        "rank": 1,
+        "ties_best": True,
+        "sharing": " | ".join(";".join(_groups(on)) for on in plan.on),
+        "commands": _commands(launches, device),
+        "why": _search_line(plan),
+        "jobs": _job_documents(plan),
+        "makespan_s": None if makespan_s is None else makespan_s.p50,
+        "makespan_interval_s": interval_document(makespan_s),
+        "mean_completion_s": plan.mean_completion_s,
+        "speedup_vs_serial": _speedup(plan),
+        "energy_j": interval_document(plan.energy_j),
+        "power_cap_w": plan.on[0].forecast.prediction.power_cap_w,  # the same on all
+        "late": list(plan.late),
+        "gpus": [
+            {"number": on.number, "job_numbers": list(on.candidate.jobs)}
+            | {"commands": _commands([launch], device)}
+            | forecast_document(on.forecast)
+            for on, launch in zip(plan.on, launches, strict=True)
+        ],
+        "search": {name: getattr(plan.search, name) for name in search},
+    }
     return {
         "schema": SCHEMA,
-        "gpu": found.gpu.key,
-        "gpus": found.terms.gpus,
-        "objective": found.terms.objective,
-        "ranked_by": found.ranked_by,
-        "note": found.note,
-        **standing_document(found.standing),
-        "workloads": workloads_document(found.jobs),
-        "epochs": [job.epochs for job in found.jobs],
-        "serial": {"sharing": "serial", "makespan_s": found.serial_s},
-        "plans": [_plan(found, device)],
+        "gpu": plan.gpu.key,
+        "gpus": plan.terms.gpus,
+        "objective": plan.terms.objective,
+        "ranked_by": plan.ranked_by,
+        "note": plan.note,
+        **standing_document(plan.standing),
+        "workloads": workloads_document(plan.jobs),
+        "epochs": [job.epochs for job in plan.jobs],
+        "serial": {"sharing": "serial", "makespan_s": plan.serial_s},
+        "plans": [document],
         "left_out": [],
     }
 
 
-def fleet_commands(found: FleetPlan, rank: int, device: str | None = None) -> str:
-    """Shell lines of the plan, of which there is one; arguments as of `fleet_document`.
+def _job_documents(plan: FleetPlan) -> list[dict[str, Any]]:
+    """Each job in the order of the request: its prediction, its request, its GPU and its end."""
+    ends_s = plan.ends_s or (None,) * len(plan.jobs)
+    documents = {
+        number: asdict(job)
+        | asked_document(asked)
+        | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
+        for on in plan.on
+        for number, job, asked in zip(
+            on.candidate.jobs,
+            on.forecast.prediction.jobs,
+            on.candidate.chosen(plan.jobs),
+            strict=True,
+        )
+    }
+    return [documents[number] for number in sorted(documents)]
+
+
+def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str:
+    """Return the shell lines of the plan, which has rank 1; `device` as in `fleet_document`.
 
     Raises:
         InvalidInput: There is no such plan, or no such device.
     """
     if rank != 1:
         raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    return "\n".join(_commands(fleet_launch_plans(found), device))
+    return "\n".join(_commands(fleet_launch_plans(plan), device))
 
 
-def _plan(found: FleetPlan, device: str | None) -> dict[str, Any]:
-    makespan_s, plans = found.makespan_s, fleet_launch_plans(found)
+def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
+    if len(launches) > 1:
+        return list(commands_at_once(launches))
+    return list(commands(launches[0]) if device is None else commands_on(launches[0], device))
+
+
+@dataclass(frozen=True, slots=True)
+class JobOnGpu:
+    """A job on one of several GPUs.
+
+    Attributes:
+        number: Of the job, from 1 in the order of the request.
+        gpu: Number of the GPU, from 0.
+        lived: Its start and end.
+    """
+
+    number: int
+    gpu: int
+    lived: SimulatedJob
+
+    @property
+    def name(self) -> str:
+        return self.lived.job.name
+
+    def overlaps(self, other: "JobOnGpu") -> bool:
+        """Check whether both run at once on one GPU."""
+        own, its = self.lived, other.lived
+        at_once = own.start_s < its.end_s.p50 and its.start_s < own.end_s.p50
+        return self.gpu == other.gpu and at_once
+
+
+def jobs_of_queue(simulation: Simulation) -> tuple[JobOnGpu, ...]:
+    """Return the jobs of a simulated queue that feeds several GPUs."""
+    return _in_order(
+        JobOnGpu(number, each.gpu, each) for number, each in enumerate(simulation.jobs, start=1)
+    )
+
+
+def jobs_of_plan(plan: FleetPlan, simulated: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
+    """Return the jobs of a plan; `simulated` holds the simulation of each GPU of `plan.on`."""
+    return _in_order(
+        JobOnGpu(number, on.number, each)
+        for on, simulation in zip(plan.on, simulated, strict=True)
+        for number, each in zip(on.candidate.jobs, simulation.jobs, strict=True)
+    )
+
+
+def _in_order(jobs: Iterable[JobOnGpu]) -> tuple[JobOnGpu, ...]:
+    """`jobs` by GPU, and on each as they start; copies next to each other."""
+    return tuple(sorted(jobs, key=lambda job: (job.gpu, job.lived.start_s, job.name, job.number)))
+
+
+def names_of(jobs: Sequence[JobOnGpu]) -> list[str]:
+    """Return the names of the jobs, in the order of the request."""
+    return [job.name for job in sorted(jobs, key=lambda job: job.number)]
+
+
+def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
+    """Return a row for each job, by GPU; copies with equal times on one GPU share a row."""
+
+    def fate(job: JobOnGpu) -> tuple[int, str, float, float, str]:
+        own = job.lived
+        return job.gpu, job.name, own.arrival_s, own.start_s, units.seconds(own.end_s)
+
+    rows = []
+    for (gpu, name, *_), equal in groupby(jobs, fate):
+        copies = list(equal)
+        row = f"GPU {gpu} · {copies[0].number} · {units.collapsed([name] * len(copies))}"
+        rows.append((row, copies[0].lived))
+    ends_s = [job.lived.end_s for job in jobs]
+    return in_rows(rows, around([max(end.at(level) for end in ends_s) for level in LEVELS]))
+
+
+def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
+    """Return a row for each job, in order; the keys are the columns' names."""
+    return [_job_row(job, [other for other in jobs if other.overlaps(job)]) for job in jobs]
+
+
+def _job_row(job: JobOnGpu, at_once: Sequence[JobOnGpu]) -> dict[str, str]:
+    own, due_s = job.lived, job.lived.job.deadline_s
+    others = sorted(each.number for each in at_once if each is not job)
+    deadline = "none"
+    if due_s is not None:
+        deadline = "late" if own.end_s.p50 > due_s else "kept"
     return {
-        "rank": 1,
-        "ties_best": True,
-        "sharing": " | ".join(fleet_words(each) for each in found.on),
-        "commands": _commands(plans, device),
-        "why": search_line(found),
-        "jobs": _jobs(found),
-        "makespan_s": None if makespan_s is None else makespan_s.p50,
-        "makespan_interval_s": interval_document(makespan_s),
-        "mean_completion_s": found.mean_completion_s,
-        "speedup_vs_serial": fleet_faster(found),
-        "energy_j": interval_document(found.energy_j),
-        "power_cap_w": found.on[0].forecast.prediction.power_cap_w,  # of the question, so of all
-        "late": list(found.late),
-        "gpus": [
-            {"number": each.number, "job_numbers": list(each.candidate.jobs)}
-            | {"commands": list(_alone(plan, device))}
-            | forecast_document(each.forecast)
-            for each, plan in zip(found.on, plans, strict=True)
-        ],
-        "search": {name: getattr(found.search, name) for name in _OF_SEARCH},
+        "GPU": str(job.gpu),
+        "job": f"{job.number} · {job.name}",
+        "shares with": ", ".join(map(str, others)) or "none",
+        "starts after": units.duration(own.start_s) if own.start_s else "0 s",
+        "ends after": units.seconds(own.end_s),
+        "deadline": deadline,
     }
 
 
-_OF_SEARCH = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complete", "in_time")
+def gains_of(
+    makespan_s: Interval, one_gpu_s: float | None, one_job_each_s: float | None
+) -> list[tuple[str, str, str]]:
+    """Return figures by medians: title, value, and a value to compare with.
 
-
-def _jobs(found: FleetPlan) -> list[dict[str, Any]]:
-    """Each job in the order asked for: its prediction, what was asked of it, its GPU and end."""
-    ends_s = found.ends_s or (None,) * len(found.jobs)
-    lived = {
-        number: asdict(job)
-        | asked_document(asked)
-        | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
-        for on in found.on
-        for number, job, asked in zip(
-            on.candidate.jobs,
-            on.forecast.prediction.jobs,
-            on.candidate.chosen(found.jobs),
-            strict=True,
-        )
-    }
-    return [lived[number] for number in sorted(lived)]
-
-
-def _commands(plans: Sequence[LaunchPlan], device: str | None) -> list[str]:
-    if len(plans) > 1:
-        return list(commands_at_once(plans))
-    return list(_alone(plans[0], device))
-
-
-def _alone(plan: LaunchPlan, device: str | None) -> Sequence[str]:
-    return commands(plan) if device is None else commands_on(plan, device)
+    Args:
+        makespan_s: Seconds until all jobs are done on the GPUs.
+        one_gpu_s: The same on one GPU; None: only one exists, or it is not known.
+        one_job_each_s: The same if each GPU runs one job at a time; None: not known.
+    """
+    low, high = units.duration(makespan_s.p05), units.duration(makespan_s.p95)
+    cards = [("Total time", units.duration(makespan_s.p50), f"from {low} to {high}")]
+    for name, other_s in (("one GPU", one_gpu_s), ("one job per GPU", one_job_each_s)):
+        if other_s is not None:
+            gain = f"{units.number(other_s / makespan_s.p50)}x"
+            cards.append((f"Gain over {name}", gain, f"{name}: {units.duration(other_s)}"))
+    return cards

@@ -1,211 +1,196 @@
-"""Names of plans and costs, and what their figures are based on, in words."""
+"""A forecast of one plan: its name, figures and basis in words, as rows of the page and as JSON.
 
-from collections.abc import Callable, Iterator, Sequence
+`SCHEMA` counts breaking changes of the JSON documents.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
 
 from advisor.errors import counted, with_article
+from advisor.launch.plan_file import asked_of
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.reasons import Binding
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
-from advisor.prediction.model import OwnPace
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
 from advisor.report.format import kind_of_mode, words_of
 from advisor.sharing.groups import running_together
+from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
+from advisor.workload.plan_document import workloads_by_name
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from advisor.simulation.simulate import Simulation
-
-    pass
-
-
-# Up to this number of jobs are named; more are counted.
-_NAMED = 3
+SCHEMA = 1
+NOT_CONFIRMED = "estimated, not confirmed on hardware"
+_MOST_NAMED = 3  # jobs; more are counted
 
 ORIGINS = """\
-**Measured** is each job alone: its step, kernels, memory and power. **Predicted** is what happens
-when jobs share, by a model that learnt from real runs of that kind of sharing. **Estimated** is
-what no run stands behind here: MIG, power caps, and whatever another GPU's runs say. Times until
-jobs end follow from these by simulation."""
-"""Where the figures of the page come from."""
+**Measured** is each job alone: its step, kernels, memory and power. **Predicted** is the pace of
+jobs that share, by a model fitted to real runs of that kind of sharing. **Estimated** is all that
+no run confirms here: MIG, power caps, and results transferred from another GPU. Times until jobs
+end follow from these by simulation."""
+"""Origin of the figures of the page."""
 
 
 def cap_note(cap_w: float) -> str:
-    """What predictions under a power cap are based on."""
+    """Return the basis of predictions under a power cap."""
     return f"Under a power cap of {units.number(cap_w)} W: {CAP_NOTE}."
 
 
 def basis_notes(standing: Standing) -> Iterator[str]:
-    """As `cap_note` where all is under one cap, and as `host_note`."""
+    """Yield the `cap_note` of a cap on everything, and the `host_note`."""
     if standing.power_cap_w is not None:
         yield cap_note(standing.power_cap_w)
     yield host_note(standing)
 
 
 def host_note(standing: Standing) -> str:
-    """How fast a host the advice assumes, and how that is known."""
-    return " ".join([_checked(standing), *_paced(standing)])
-
-
-def _paced(standing: Standing) -> Iterator[str]:
-    """Jobs whose pace is that of the user's own runs, if there are any."""
-    said = [
-        f"{name} by {counted(each.runs, 'run')} ({units.number(each.slowdown)} times its profile's)"
-        for name, each in standing.own_paces
-        if each.runs
+    """Return how fast a host the advice assumes, and the source of that."""
+    notes = [_calibration(standing)]
+    paces = [
+        f"{name} by {counted(pace.runs, 'run')} ({units.number(pace.slowdown)} times its profile's)"
+        for name, pace in standing.own_paces
+        if pace.runs
     ]
-    if said:
-        yield f"The host's part as in runs of your own: {', '.join(said)}."
-    steps = [f"{name} {_beside(each)}" for name, each in standing.own_paces if each.beside]
-    if steps:
-        yield (
-            f"Steps beside others as in runs of your own, over those from profiles alone: "
-            f"{'; '.join(steps)}."
+    if paces:
+        notes.append(f"CPU time as in your own runs: {', '.join(paces)}.")
+    factors = [
+        f"{name} "
+        + ", ".join(
+            f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
+            for mode, each in pace.beside.items()
         )
-
-
-def _beside(own: OwnPace) -> str:
-    """Factors on steps, each with the way to share and the runs that showed it."""
-    return ", ".join(
-        f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
-        for mode, each in own.beside.items()
-    )
-
-
-def _checked(standing: Standing) -> str:
-    known = standing.calibrated
-    if known is None:
-        why = f" ({standing.unchecked})" if standing.unchecked else ""
-        return (
-            f"Host not checked{why}: ranges allow for slower and faster ones (`advisor calibrate`)."
+        for name, pace in standing.own_paces
+        if pace.beside
+    ]
+    if factors:
+        notes.append(
+            f"Steps of co-located jobs as in your own runs, over those from profiles alone: "
+            f"{'; '.join(factors)}."
         )
-    by = "Host checked just now" if known.file is None else f"Calibrated ({Path(known.file).name})"
-    if standing.unchecked:
-        by += f"; checking the host at hand failed: {standing.unchecked}"
-    if known.host_slowdown is None:
-        return f"{by}, but the profiles do not say how fast their hosts were."
+    return " ".join(notes)
+
+
+def _calibration(standing: Standing) -> str:
+    calibration, unchecked = standing.calibrated, standing.unchecked
+    if calibration is None:
+        why = f" ({unchecked})" if unchecked else ""
+        allowed = "intervals allow for slower and faster hosts (`advisor calibrate`)"
+        return f"Host not checked{why}: {allowed}."
+    by = "Host checked just now"
+    if calibration.file is not None:
+        by = f"Calibrated ({Path(calibration.file).name})"
+    if unchecked:
+        by += f"; checking this host failed: {unchecked}"
+    if calibration.host_slowdown is None:
+        return f"{by}, but the profiles do not record how fast their hosts were."
     return (
-        f"{by}: host work takes {units.number(known.host_slowdown)} times as long here as where "
-        f"the jobs were profiled."
+        f"{by}: CPU work takes {units.number(calibration.host_slowdown)} times as long here as on "
+        f"the hosts of the profiles."
     )
 
 
 def with_estimates_named(standing: Standing, sentence: str) -> str:
-    """`sentence`, followed by what estimated profiles are estimated from."""
-    between = [
-        f"{each.name} is estimated from batch sizes "
-        f"{', '.join(map(str, each.other_batches.batches))}."
-        for each in standing.estimated
-        if each.other_batches is not None
-    ]
+    """Return `sentence`, followed by the sources of estimated profiles."""
+    sentences = [sentence] if sentence else []
+    for profile in standing.estimated:
+        if profile.other_batches is not None:
+            sizes = ", ".join(map(str, profile.other_batches.batches))
+            sentences.append(f"{profile.name} is estimated from batch sizes {sizes}.")
     elsewhere = [each for each in standing.estimated if each.estimated_from is not None]
-    sentence = " ".join(filter(None, [sentence, *between]))
     if not elsewhere:
-        return sentence
+        return " ".join(sentences)
     names = [each.name for each in elsewhere]
-    how = (
-        "kernel by kernel" if all(each.trace for each in elsewhere) else "not all kernel by kernel"
-    )
+    how = "kernel by kernel" if all(each.trace for each in elsewhere) else "partly by whole steps"
     measure = how_to_measure(names)
-    named = "" if _all_in(measure, names) else f": {_listed(names)}"
-    return (
-        f"{sentence} Estimated from {standing.estimated_from}{named}, {how}, with the host's part "
-        f"as measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
-    ).lstrip()
-
-
-def _all_in(command: str, names: Sequence[str]) -> bool:
-    return {*names} <= {*command.replace("`", "").split()}
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) if len(names) <= _NAMED else counted(len(names), "job")
+    listed = ""
+    if not {*names} <= {*measure.replace("`", "").split()}:
+        count = len(names)
+        listed = f": {', '.join(names) if count <= _MOST_NAMED else counted(count, 'job')}"
+    sentences.append(
+        f"Estimated from {standing.estimated_from}{listed}, {how}, with the CPU time "
+        f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
+    )
+    return " ".join(sentences)
 
 
 def bounds_note(advised: Recommendation) -> str:
-    """What the intervals in parentheses mean."""
-    note = "In parentheses: between these, nine of ten measurements should fall."
+    """Return the meaning of the intervals in parentheses."""
+    note = "In parentheses: 90 % intervals."
     if all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
         return note
-    return (
-        f"{note} Of estimated plans none was measured: ranges follow from what is known of parts."
-    )
+    return f"{note} Estimated plans were never measured: their intervals follow from their parts."
 
 
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
-    """Serial cost over cost of `plan`, by the ranking objective: above 1 is better than serial."""
+    """Return serial cost over cost of `plan`, by the ranking objective; above 1 beats serial."""
     if plan.prediction is advised.serial.prediction:
         return Interval(1.0, 1.0, 1.0)
     serial, own = (known_cost(each, advised.ranked_by) for each in (advised.serial, plan))
     if plan.sharing == advised.serial.sharing and min(serial.p05, own.p05) > 0:
-        return serial.over_alike(own)  # under a cap: it errs as serial without one does
+        return serial.over_alike(own)  # under a cap: its error is that of serial without one
     return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
 
 
 def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:
-    """The power cap that the plan itself chose; None if it has none, or all plans share it."""
+    """Return the power cap that the plan chose; None if it has none, or all plans share it."""
     cap_w = plan.prediction.power_cap_w
     return None if cap_w == advised.serial.prediction.power_cap_w else cap_w
 
 
 def plan_name(advised: Recommendation, plan: Plan) -> str:
-    """Notation of how the jobs share, and the power cap if the plan chose one."""
+    """Return the notation of how the jobs share, and the power cap if the plan chose one."""
     cap_w = chosen_cap_w(advised, plan)
     return str(plan.sharing) if cap_w is None else f"{plan.sharing} at most {cap_w:g} W"
 
 
 def plan_kind(advised: Recommendation, plan: Plan) -> str:
-    """Kind of the plan, in a word or two, and the power cap if it chose one."""
+    """Return the kind of the plan, in a word or two, and the power cap if it chose one."""
     kind, cap_w = words_of(plan.sharing).kind, chosen_cap_w(advised, plan)
     return kind if cap_w is None else f"{kind} at {cap_w:g} W"
 
 
 def basis(mix: MixPrediction) -> str:
-    """What the figures of a plan are based on."""
+    """Return the basis of the figures of a plan."""
     if mix.confirmed_on_hardware and mix.estimated_from is None:
         return "predicted, from real runs of this kind"
     return estimated(mix)
 
 
 def short_basis(mix: MixPrediction) -> str:
-    """As `basis`, for a narrow chart, where all that is from other GPUs is one."""
+    """Return the `basis` for a narrow chart, with one name for all other GPUs."""
     return basis(mix) if mix.estimated_from is None else "estimated from other GPUs"
 
 
-NOT_CONFIRMED = "estimated, not confirmed on hardware"
-
-
-def estimated(mix: "MixPrediction | Simulation") -> str:
-    """What the figures are estimated from, without runs of this kind on this GPU."""
+def estimated(mix: MixPrediction | Simulation) -> str:
+    """Return the source of figures without runs of this kind on this GPU."""
     if mix.estimated_from is None:
         return NOT_CONFIRMED
-    on = with_article(mix.gpu)
-    return f"estimated from {mix.estimated_from}, never measured on {on}"
+    return f"estimated from {mix.estimated_from}, never measured on {with_article(mix.gpu)}"
 
 
 def caution(mix: MixPrediction) -> str | None:
-    """Caution about a plan; None where real runs of its kind confirm it."""
-    said = []
+    """Return a caution about a plan; None if real runs of its kind confirm it."""
+    notes = []
     if mix.estimated_from is not None or not mix.confirmed_on_hardware:
-        said.append(f"{_capital(estimated(mix))}.")
+        words = estimated(mix)
+        notes.append(f"{words[:1].upper()}{words[1:]}.")
     if mix.power_cap_w is not None:
-        said.append(cap_note(mix.power_cap_w))
-    return " ".join(said) or None
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
+        notes.append(cap_note(mix.power_cap_w))
+    return " ".join(notes) or None
 
 
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
-    """A function that writes a cost by `objective` with its unit."""
+    """Return the function that writes a cost by `objective` with its unit."""
     match OBJECTIVES[objective].unit:
         case "s":
             return units.seconds
@@ -215,103 +200,78 @@ def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
             return units.times
 
 
-def forecast_report(forecast: Forecast) -> "RenderableType":
-    """What ``advisor predict`` prints: whether it fits, the mix in a few lines, and each job."""
-    from rich.console import Group
-    from rich.text import Text
-
-    mix = forecast.prediction
-    origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
-    lines = (
-        *([_too_big(forecast)] if mix.oom_probability > MAX_OOM_PROBABILITY else []),
-        with_estimates_named(
-            forecast.standing,
-            f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}.",
-        ),
-        f"until all are done  {_lasts(forecast)}",
-        f"memory              {memory_held(forecast)}; "
-        f"risk to run out {units.share(mix.oom_probability)}",
-        f"power, energy       {units.watts(mix.power_w)}; {units.joules(forecast.energy_j)}",
-        *([] if mix.power_cap_w is None else [cap_note(mix.power_cap_w)]),
-        f"GPU busy            {units.share(mix.gract)}; SMs busy {units.share(mix.smact)}",
-        *([] if mix.wide_because is None else [f"note                {mix.wide_because}"]),
-    )
-    said = [*lines, host_note(forecast.standing)]
-    return Group(*map(Text, said), Text(), *map(Text, _job_lines(mix.jobs)))
-
-
-def _lasts(forecast: Forecast) -> str:
-    """Time until all jobs are done, compared with one after another."""
+def forecast_report(forecast: Forecast) -> Group:
+    """Return what ``advisor predict`` prints: whether it fits, the mix, and each job."""
+    mix, memory = forecast.prediction, memory_held(forecast)
     makespan_s, faster = forecast.makespan_interval_s, forecast.speedup_vs_serial
-    if makespan_s is None or faster is None:
-        return "not known: the length of an epoch is not"
-    return f"{units.seconds(makespan_s)}; {units.number(faster)}x as fast as one after another"
-
-
-def _too_big(forecast: Forecast) -> str:
-    """Warning about jobs that run out of memory."""
-    return (
-        f"DOES NOT FIT in memory: {memory_held(forecast)}. All below is as if there were enough. "
-        f"Try fewer jobs, smaller batches, or `advisor recommend`, which leaves such plans out."
-    )
+    total = "not known: the length of an epoch is not"
+    if makespan_s is not None and faster is not None:
+        total = f"{units.seconds(makespan_s)}; {units.number(faster)}x as fast as one after another"
+    origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
+    heading = f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}."
+    lines = [
+        with_estimates_named(forecast.standing, heading),
+        f"total time      {total}",
+        f"memory          {memory}; out-of-memory risk {units.share(mix.oom_probability)}",
+        f"power, energy   {units.watts(mix.power_w)}; {units.joules(forecast.energy_j)}",
+        *([] if mix.power_cap_w is None else [cap_note(mix.power_cap_w)]),
+        f"GPU busy        {units.share(mix.gract)}; SMs busy {units.share(mix.smact)}",
+        *([] if mix.wide_because is None else [f"note            {mix.wide_because}"]),
+        host_note(forecast.standing),
+    ]
+    if mix.oom_probability > MAX_OOM_PROBABILITY:
+        lines.insert(
+            0,
+            f"DOES NOT FIT in memory: {memory}. All figures below assume enough memory. "
+            f"Try fewer jobs, smaller batches, or `advisor recommend`, which omits such plans.",
+        )
+    return Group(*map(Text, lines), Text(), *map(Text, _job_lines(mix.jobs)))
 
 
 def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
     for same in equal_jobs(jobs):
         job = same[0]
-        slow = Interval(*map(job.slowdown_at, LEVELS))
+        slowdown = Interval(*map(job.slowdown_at, LEVELS))
         yield units.collapsed([each.job for each in same])
-        yield f"    step    {units.seconds(job.step_s)}, {units.times(slow)} as long as alone"
+        yield f"    step    {units.seconds(job.step_s)}, {units.times(slowdown)} as long as alone"
         yield f"    epoch   {epoch(job)}"
-        yield (
-            f"    memory  {units.gib(job.memory_interval_mib)}; "
-            f"{units.gib_of(job.memory_min_mib)} if capped"
-        )
-        if job.energy_step_j is not None:
-            yield f"    energy  {_energy(job)}"
-
-
-def _energy(job: JobPrediction) -> str:
-    """A job's part of the GPU's energy, split by a rule, since no meter tells jobs apart."""
-    amounts = ((job.energy_step_j, "a step"), (job.energy_example_j, "an example"))
-    said = [f"{units.joules(value)} {per}" for value, per in amounts if value is not None]
-    if job.energy_epoch_j is not None:
-        said.append(f"{units.joules(job.energy_epoch_j)} an epoch")
-    return "\n            ".join(
-        [*said, "its part: base power split equally, the rest by what each job adds"]
-    )
+        capped = units.gib_of(job.memory_min_mib)
+        yield f"    memory  {units.gib(job.memory_interval_mib)}; {capped} if capped"
+        if job.energy_step_j is None:
+            continue
+        amounts = [f"{units.joules(job.energy_step_j)} a step"]
+        if job.energy_example_j is not None:
+            amounts.append(f"{units.joules(job.energy_example_j)} an example")
+        if job.energy_epoch_j is not None:
+            amounts.append(f"{units.joules(job.energy_epoch_j)} an epoch")
+        # No meter separates jobs.
+        rule = "its part: base power split equally, the rest by what each job adds"
+        yield "    energy  " + "\n            ".join([*amounts, rule])
 
 
 Letters = dict[str, tuple[str, str]]
+"""Letter of each workload and its description, by name."""
 
 
 def letters_of(jobs: Sequence[Job]) -> Letters:
-    """A letter for each workload, and what is to be done of it, by name."""
-    of_name: dict[str, list[Job]] = {}
+    """Return a letter for each workload, and how much of it is to be done, by name."""
+    by_name: dict[str, list[Job]] = {}
     for job in jobs:
-        of_name.setdefault(job.name, []).append(job)
-    return {
-        name: (_letter(index), _described(alike))
-        for index, (name, alike) in enumerate(of_name.items())
-    }
+        by_name.setdefault(job.name, []).append(job)
+    letters = {}
+    for index, (name, copies) in enumerate(by_name.items()):
+        amounts = [
+            *_range([job.epochs for job in copies], 1, "epochs"),
+            *_range([job.validation_s for job in copies], 0, "s of validation an epoch"),
+            *_range([job.checkpoint_s for job in copies], 0, "s of checkpoints an epoch"),
+        ]
+        letter = chr(ord("A") + index) if index < 26 else f"A{index}"
+        letters[name] = letter, ", ".join([name, *amounts])
+    return letters
 
 
-def _letter(index: int) -> str:
-    return chr(ord("A") + index) if index < 26 else f"A{index}"
-
-
-def _described(alike: Sequence[Job]) -> str:
-    """Jobs of one workload: its name, and how much of it they are to do."""
-    said = [
-        *_least_to_most([job.epochs for job in alike], 1, "epochs"),
-        *_least_to_most([job.validation_s for job in alike], 0, "s of validation an epoch"),
-        *_least_to_most([job.checkpoint_s for job in alike], 0, "s of checkpoints an epoch"),
-    ]
-    return ", ".join([alike[0].name, *said])
-
-
-def _least_to_most(amounts: Sequence[float], usual: float, unit: str) -> Iterator[str]:
-    """So much of a `unit`, or from so much to so much, unless it is what is `usual` of all."""
+def _range(amounts: Sequence[float], usual: float, unit: str) -> Iterator[str]:
+    """Least and most of a `unit`; nothing if all have the `usual` amount."""
     least, most = min(amounts), max(amounts)
     if least < most:
         yield f"{least:g} to {most:g} {unit}"
@@ -320,11 +280,12 @@ def _least_to_most(amounts: Sequence[float], usual: float, unit: str) -> Iterato
 
 
 def epoch(job: JobPrediction) -> str:
+    """Return the time of an epoch."""
     return "length unknown" if job.epoch_s is None else units.seconds(job.epoch_s)
 
 
 def memory_held(forecast: Forecast) -> str:
-    """Most memory that the processes hold at once, and the GPU's memory."""
+    """Return the most memory that the processes hold at once, and the GPU's memory."""
     mix = forecast.prediction
     held = [job.memory_interval_mib for job in mix.jobs]
     groups = running_together(mix.sharing, len(held))
@@ -335,8 +296,143 @@ def memory_held(forecast: Forecast) -> str:
 
 
 def equal_jobs(jobs: Sequence[JobPrediction]) -> list[list[JobPrediction]]:
-    """Predictions of jobs grouped into those of which the same is said."""
+    """Return predictions of jobs in groups that share name and step as written."""
     same: dict[tuple[str, str], list[JobPrediction]] = {}
     for job in jobs:
         same.setdefault((job.job, units.seconds(job.step_s)), []).append(job)
     return list(same.values())
+
+
+def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
+    """Return a row for each plan, best first; the keys are the columns' names."""
+    return [
+        {
+            "rank": str(plan.rank),
+            "plan": plan_name(advised, plan),
+            "total time": units.seconds(plan.makespan_interval_s),
+            "gain over serial": units.times(gain(advised, plan)),
+            "memory": f"{units.number(plan.prediction.memory_total_mib / units.MIB_PER_GIB)} of "
+            f"{units.gib_of(plan.prediction.memory_capacity_mib)}",
+            "energy": units.joules(plan.energy_j),
+            "based on": basis(plan.prediction),
+            "why": plan.why,
+        }
+        for plan in advised.plans
+    ]
+
+
+def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
+    """Return a row for each of `jobs` under the plan predicted as `mix`; equal copies share one."""
+    rows = Counter(tuple(_job_row(*each).items()) for each in zip(jobs, mix.jobs, strict=True))
+    return [
+        dict(row) | {"job": units.collapsed([dict(row)["job"]] * count)}
+        for row, count in rows.items()
+    ]
+
+
+def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
+    origin = "estimated" if asked.profile.is_estimate else "measured"
+    return {
+        "job": job.job,
+        "a step alone": f"{units.duration(asked.profile.step_s)}, {origin}",
+        "a step": units.seconds(job.step_s),
+        "an epoch": epoch(job),
+        "slower than alone": f"{units.number(job.slowdown)}x",
+        "memory": units.gib(job.memory_interval_mib),
+        "out-of-memory risk": units.share(job.oom_probability),
+    }
+
+
+def forecast_document(forecast: Forecast) -> dict[str, Any]:
+    """Return what ``advisor predict --json`` prints."""
+    return {"schema": SCHEMA} | standing_document(forecast.standing) | forecast_fields(forecast)
+
+
+def forecast_fields(forecast: Forecast) -> dict[str, Any]:
+    """Return the fields that documents of forecasts and of plans share."""
+    mix = forecast.prediction
+    return {
+        "gpu": mix.gpu,
+        "sharing": str(mix.sharing),
+        "jobs": [job_document(job) for job in mix.jobs],
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "weighted_speedup": mix.weighted_speedup,
+        "makespan_s": forecast.makespan_s,
+        "makespan_interval_s": interval_document(forecast.makespan_interval_s),
+        "speedup_vs_serial": forecast.speedup_vs_serial,
+        "power_w": interval_document(mix.power_w),
+        "energy_j": interval_document(forecast.energy_j),
+        "power_cap_w": mix.power_cap_w,
+        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
+        "gract": mix.gract,
+        "smact": mix.smact,
+        "estimated_from": mix.estimated_from,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+        "wide_because": mix.wide_because,
+        "host_stretch": mix.host_stretch,
+    }
+
+
+def job_document(job: JobPrediction) -> dict[str, Any]:
+    """Return the prediction of a job as JSON."""
+    return {key: each for key, each in asdict(job).items() if key != "slowdown_error"}
+
+
+def memory_document(mix: MixPrediction) -> dict[str, Any]:
+    """Return the memory that the jobs of a mix hold, and whether it fits."""
+    return {
+        "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability,
+        "confirmed_on_hardware": mix.confirmed_on_hardware,
+    }
+
+
+def interval_document(value: Interval | None) -> dict[str, float] | None:
+    """Return `value` with its bounds; None if it is unknown."""
+    return None if value is None else asdict(value)
+
+
+def workloads_document(jobs: Iterable[Job]) -> dict[str, Any]:
+    """Return the workload of each name in `jobs`."""
+    workloads = workloads_by_name(job.profile.workload for job in jobs)
+    return {name: asdict(each) for name, each in workloads.items()}
+
+
+def asked_document(job: Job) -> dict[str, Any]:
+    """Return the request for `job` and the script that starts it, by the keys of a plan file."""
+    script = job.profile.workload.script
+    return asked_of(job) | {"script": None if script is None else asdict(script)}
+
+
+def binding_document(bound: Binding) -> dict[str, Any]:
+    """Return the limits of the jobs of a plan; shares are 0..1."""
+    return {
+        "limit": bound.limit,
+        "of_each_job": [bound.limit_of(job) for job in range(len(bound.host_shares))],
+        "host_shares": list(bound.host_shares),
+        "uses": {use.resource: use.share for use in bound.uses},
+        "memory": bound.memory,
+    }
+
+
+def standing_document(standing: Standing) -> dict[str, Any]:
+    """Return the basis of an answer besides profiles and model."""
+    calibrated = standing.calibrated
+    return {
+        "calibrated": None if calibrated is None else asdict(calibrated),
+        "host": host_note(standing),
+        "power_cap_w": standing.power_cap_w,
+        "own_paces": {name: asdict(each) for name, each in standing.own_paces},
+        "stale": [asdict(each) for each in standing.stale],
+        "unsteady": list(standing.unsteady),
+        "estimated_from": standing.estimated_from,
+        "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
+        "estimated_batches": {
+            each.name: list(each.other_batches.batches)
+            for each in standing.estimated
+            if each.other_batches is not None
+        },
+    }

@@ -1,4 +1,4 @@
-"""The words for each way to share: its name, the advice to use it, its caption and meaning."""
+"""Numbers with units and 90 % intervals, tables for terminals, and the words for each sharing."""
 
 import re
 from collections import Counter
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
@@ -17,13 +17,6 @@ from advisor.errors import counted
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Mode, Sharing
 from advisor.sharing.groups import groups, kind_of, one_by_one, partitions, running_together
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    pass
-
 
 NOT_MEASURED = "not measured"
 MIB_PER_GIB = 1024.0
@@ -34,39 +27,34 @@ _DAYS = ("d", 86_400.0)
 
 
 def time_unit(length_s: float) -> tuple[str, float]:
-    """The unit in which a length of time reads best, and its seconds."""
+    """Return the unit in which a length of time reads best, and its seconds."""
     return next(((unit, size_s) for most, unit, size_s in _TIMES if length_s < most), _DAYS)
 
 
 def number(value: float) -> str:
-    """`value` with about three significant digits."""
+    """Return `value` with about three significant digits."""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"
 
 
 def duration(length_s: float) -> str:
-    """A measured time, e.g. ``"5.92 ms"``."""
+    """Return a measured time, e.g. ``"5.92 ms"``."""
     unit, size_s = time_unit(length_s)
     return f"{number(length_s / size_s)} {unit}"
 
 
 def seconds(value: Interval | None) -> str:
-    """A predicted time, e.g. ``"12.3 min (11.0-14.1)"``."""
+    """Return a predicted time, e.g. ``"12.3 min (11.0-14.1)"``."""
     return NOT_MEASURED if value is None else _with_interval(value, *time_unit(value.p50))
 
 
 def joules(value: Interval | None) -> str:
-    """Energy, in the unit that reads well."""
+    """Return energy in the unit that reads best."""
     if value is None:
         return NOT_MEASURED
-    return _with_interval(value, *energy_unit(value.p50))
-
-
-def energy_unit(energy_j: float) -> tuple[str, float]:
-    """The unit in which an amount of energy reads best, and its joules."""
-    if energy_j < 360:
-        return ("J", 1.0) if energy_j >= 0.1 else ("mJ", 1e-3)
-    return ("Wh", 3.6e3) if energy_j < 3.6e6 else ("kWh", 3.6e6)
+    if value.p50 < 360:
+        return _with_interval(value, *(("J", 1.0) if value.p50 >= 0.1 else ("mJ", 1e-3)))
+    return _with_interval(value, *(("Wh", 3.6e3) if value.p50 < 3.6e6 else ("kWh", 3.6e6)))
 
 
 def watts(value: Interval | None) -> str:
@@ -78,51 +66,51 @@ def gib(value_mib: Interval) -> str:
 
 
 def gib_of(size_mib: float) -> str:
-    """Memory without an interval."""
+    """Return memory without an interval."""
     return f"{number(size_mib / MIB_PER_GIB)} GiB"
 
 
 def held(mix: MixPrediction) -> str:
-    """Memory that processes hold at once, of the memory there is."""
+    """Return the memory that processes hold at once, and the capacity."""
     return f"{mix.memory_total_mib / 1024:.1f} of {mix.memory_capacity_mib / 1024:.0f} GiB"
 
 
 def times(value: Interval) -> str:
-    """A factor, e.g. ``"1.80x (1.62-2.01)"``."""
+    """Return a factor, e.g. ``"1.80x (1.62-2.01)"``."""
     return _with_interval(value, "x", 1.0, between="")
 
 
 def share(value: float | None) -> str:
-    """A share of 1, in per cent."""
+    """Return a share of 1 in per cent."""
     return NOT_MEASURED if value is None else f"{value:.0%}"
 
 
 def collapsed(equal: Sequence[str]) -> str:
-    """Several equal names as one, e.g. ``"resnet50 x3"`` for three."""
+    """Return several equal names as one, e.g. ``"resnet50 x3"`` for three."""
     return equal[0] if len(equal) == 1 else f"{equal[0]} x{len(equal)}"
 
 
 def numbers(ordered: Iterable[int]) -> str:
-    """Increasing numbers, three or more in a row by their ends, e.g. ``"1-8,11,12"``."""
+    """Return increasing numbers, three or more in a row by their ends, e.g. ``"1-8,11,12"``."""
     runs: list[list[int]] = []
-    for each in ordered:
-        if runs and each == runs[-1][-1] + 1:
-            runs[-1].append(each)
+    for value in ordered:
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
         else:
-            runs.append([each])
+            runs.append([value])
     return ",".join(
         f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs
     )
 
 
 def with_ends(value: Interval, shown: Callable[[float], str], unit: str = "") -> str:
-    """The median with its `unit`, and in parentheses the ends of its 90 % interval."""
+    """Return the median with its `unit`, and in parentheses the ends of its 90 % interval."""
     return f"{shown(value.p50)}{unit} ({shown(value.p05)}-{shown(value.p95)})"
 
 
 def _with_interval(value: Interval, unit: str, size: float, between: str = " ") -> str:
-    def shown(each: float) -> str:
-        return number(each / size)
+    def shown(end: float) -> str:
+        return number(end / size)
 
     unit = between + unit
     # Exact by definition, such as serial's gain over serial.
@@ -133,35 +121,29 @@ _LINES, _COLUMNS = 25, 80
 
 
 def plain_table(first: str, *others: str) -> "FittedTable":
-    """A table without lines, whose `first` column is never wrapped."""
+    """Return a table without lines, whose `first` column is never wrapped."""
     table = FittedTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     table.add_column(first, no_wrap=True)  # a name is copied from here
-    for each in others:
-        table.add_column(each)
+    for heading in others:
+        table.add_column(heading)
     return table
 
 
-def answer_above_table(answer: str, table: "Table", notes: Iterable[str]) -> "RenderableType":
-    """A report: the `answer` in a sentence, its table, and a line for each of `notes`."""
-    from rich.console import Group
-    from rich.text import Text
-
+def answer_above_table(answer: str, table: Table, notes: Iterable[str]) -> Group:
+    """Return a report: the `answer` in a sentence, its table, and a line for each of `notes`."""
     return Group(Text(answer, style="bold"), Text(), table, Text(), *map(Text, notes))
 
 
-def fits(report: "RenderableType") -> bool:
-    """Whether `report` fits in a terminal of 80 columns without scrolling.
+def fits(report: RenderableType) -> bool:
+    """Check whether `report` fits in a terminal of 80 columns without scrolling.
 
-    Measuring fixes the widths of its tables, so build the report anew to show it.
+    Measuring fixes the widths of its tables, so build the report again to print it.
     """
-    from rich.console import Console
-
     console = Console(width=_COLUMNS, file=StringIO(), markup=False, emoji=False, highlight=False)
     return len(console.render_lines(report, pad=False)) <= _LINES
 
 
-# A column whose words may be broken anywhere is not read at fewer characters.
-_FOLDED = 12
+_LEAST_FOLDED = 12  # characters of a column whose words may break anywhere
 _GAP, _INDENT = 2, "  "
 _ENDLESS = 100_000
 
@@ -169,10 +151,10 @@ _ENDLESS = 100_000
 class FittedTable(Table):
     """A table whose words are never cut off and whose columns never vanish.
 
-    Where the console has no room for its columns, each row becomes lines of a heading and a cell.
+    If the console is too narrow for its columns, each row becomes lines of a heading and a cell.
 
     Attributes:
-        abreast: Cells that stay beside each other even then.
+        abreast: Cells that stay on one line even then.
     """
 
     abreast = 1
@@ -181,15 +163,20 @@ class FittedTable(Table):
         sizes = [_size(each, console, options) for each in self.columns]
         whole = self.__rich_measure__(console, options.update(max_width=_ENDLESS)).maximum
         between = whole - sum(each.maximum for each in sizes)
-        left = options.max_width - between - sum(each.minimum for each in sizes)
-        if left >= 0:
-            for column, width in zip(self.columns, _widths(sizes, left), strict=True):
+        spare = options.max_width - between - sum(each.minimum for each in sizes)
+        if spare >= 0:
+            widths = [each.maximum for each in sizes]
+            for _ in range(sum(each.span for each in sizes) - spare):
+                shrinkable = [at for at, each in enumerate(sizes) if widths[at] > each.minimum]
+                widths[max(shrinkable, key=widths.__getitem__)] -= 1
+            for column, width in zip(self.columns, widths, strict=True):
                 column.width = width
             yield from super().__rich_console__(console, options)
             return
         if self.title:
             yield _text(self.title)
-        headings = [_flat(each.header) for each in self.columns]
+        # On one line, without the hyphens of line ends.
+        headings = [str(each.header).replace("-\n", "").replace("\n", " ") for each in self.columns]
         for row in zip(*(each.cells for each in self.columns), strict=True):
             words = [*map(str, row)]
             cells = ((each,) for each in words[self.abreast :])
@@ -199,33 +186,18 @@ class FittedTable(Table):
             yield _text(self.caption)
 
 
-def _widths(sizes: Sequence[Measurement], left: int) -> list[int]:
-    """What each column gets: all that it can use, or less where that is the widest.
-
-    Args:
-        sizes: Of the columns.
-        left: Characters beyond the fewest that all need.
-    """
-    widths = [each.maximum for each in sizes]
-    for _ in range(sum(each.span for each in sizes) - left):
-        able = [at for at, each in enumerate(sizes) if widths[at] > each.minimum]
-        widths[max(able, key=widths.__getitem__)] -= 1
-    return widths
-
-
 Cell = str | tuple[str, ...]
-"""Words, broken where that reads best in a column; or lines that each stand for themselves."""
+"""Words, broken into lines by the column; or separate lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class FixedRow:
     """One line of a table of fixed widths, so that text of any length may follow it.
 
-    Where there is no room for it, the cells stand below each other, and headings beside them.
+    If it does not fit, each cell gets a line with its heading.
 
     Attributes:
         cells: In order; none: the line of headings itself.
-        headings: Of the columns.
         widths: Of the columns, in characters.
     """
 
@@ -235,26 +207,22 @@ class FixedRow:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         if sum(self.widths) + _GAP * (len(self.widths) - 1) <= options.max_width:
-            yield self._table()
+            table = Table.grid(padding=(0, _GAP, 0, 0))
+            for width in self.widths:
+                table.add_column(width=width, overflow="fold")
+            cells = ["\n".join(each) if isinstance(each, tuple) else each for each in self.cells]
+            table.add_row(*(cells or self.headings), style="" if cells else "bold")
+            yield table
         elif self.cells:
-            first, *rest = map(_lines, self.cells)
+            first, *rest = (
+                cell if isinstance(cell, tuple) else (cell.replace("\n", " "),)
+                for cell in self.cells
+            )
             yield _record(" ".join(first), zip(self.headings[1:], rest, strict=True))
-
-    def _table(self) -> Table:
-        table = Table.grid(padding=(0, _GAP, 0, 0))
-        for width in self.widths:
-            table.add_column(width=width, overflow="fold")
-        cells = ["\n".join(each) if isinstance(each, tuple) else each for each in self.cells]
-        table.add_row(*(cells or self.headings), style="" if cells else "bold")
-        return table
-
-
-def _lines(cell: Cell) -> tuple[str, ...]:
-    return cell if isinstance(cell, tuple) else (cell.replace("\n", " "),)
 
 
 def _record(first: str, rest: Iterable[tuple[str, tuple[str, ...]]]) -> Text:
-    """A row on its own: what is said `first`, if anything, then the lines under each heading."""
+    """A row on its own: the line `first`, if any, then the lines under each heading."""
     inside = [
         f"{_INDENT}{f'{name}: ' if name[:1].isalpha() and len(lines) == 1 else ''}{line}"
         for name, lines in rest
@@ -270,38 +238,32 @@ def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurem
     parts = [column.header, *column.cells]
     sizes = [Measurement.get(console, endless, each) for each in parts]
     most = max(each.maximum for each in sizes)
-    # What is set in is one word with the space before it.
+    # An indented cell is one word.
     least = max(
         size.maximum if column.no_wrap or str(part).startswith(" ") else size.minimum
         for part, size in zip(parts, sizes, strict=True)
     )
-    return Measurement(min(least, _FOLDED) if column.overflow == "fold" else least, most)
-
-
-def _flat(heading: Any) -> str:
-    """A heading on one line, hyphens at line ends taken back."""
-    return str(heading).replace("-\n", "").replace("\n", " ")
+    return Measurement(min(least, _LEAST_FOLDED) if column.overflow == "fold" else least, most)
 
 
 def _text(title: Any) -> Text:
     return title if isinstance(title, Text) else Text(str(title))
 
 
-_SLICE = "compute slice"
-# Of more jobs than can be told apart at a glance.
+# Of nine jobs or more.
 _JOBS, _SHARES = re.compile(r"(?<=\[)(\d+,){8,}\d+"), re.compile(r"(?<==)(\d[\d.]*,){8,}\d[\d.]*")
-_TURNS = "[1,2];[3]: one group after the other, jobs by number"
+_TURNS = "[1,2];[3]: groups of job numbers, one group after another"
 
 
 class ModeWords(NamedTuple):
     """The words for plans of one mode.
 
     Attributes:
-        kind: Its name, in a word or two.
+        kind: Name, in a word or two.
         advice: First words of the advice to use it.
         caption: Caption of a drawing of the GPU.
-        meaning: What it does, where that is the same for all jobs.
-        notation: How to read its notation where no example is at hand; empty: it explains itself.
+        meaning: Its effect, if that is the same for all jobs.
+        notation: Explanation of its notation without an example; empty: none needed.
     """
 
     kind: str
@@ -311,7 +273,7 @@ class ModeWords(NamedTuple):
     notation: str = ""
 
 
-# So that a mode without words is a mistake that the type checker finds.
+# The type checker finds a mode without words.
 _ByMode = TypedDict("_ByMode", {
     "serial": ModeWords, "naive": ModeWords, "mps": ModeWords, "mps-limits": ModeWords,
     "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
@@ -327,31 +289,31 @@ _WORDS: _ByMode = {
         "naive",
         "Time-sliced, without MPS",
         "Memory adds up; the jobs take turns on all SMs.",
-        "the driver gives the GPU to each in turn",
+        "time-slicing: the driver gives the GPU to each job in turn",
     ),
     "mps": ModeWords(
         "mps",
         "MPS",
-        "Memory adds up; the jobs run side by side on whatever SMs are free.",
-        "kernels of all run side by side",
+        "Memory adds up; the jobs run at the same time on all SMs that are free.",
+        "kernels of all jobs run at the same time",
     ),
     "mps-limits": ModeWords(
         "mps with limits",
         "MPS with limits",
         "Memory adds up; a limit is a cap, so the jobs' SMs may overlap.",
-        notation="mps=: per cent of the SMs that each may use",
+        notation="mps=: SM limit of each job, in %",
     ),
     "mig": ModeWords(
         "mig, estimated",
         "MIG, an instance for each",
         "Each job has memory and SMs of its own; the frame is its MIG instance.",
-        notation="mig=: an instance each, @ where it starts",
+        notation="mig=: a MIG instance for each job, @ its first memory slice",
     ),
     "hybrid": ModeWords(
         "mig, estimated",
         "MIG, jobs together on an instance",
         "Jobs on one MIG instance share what it has; the frame is the instance.",
-        notation="[1,2]: jobs by number on an instance, 3c: three of its compute slices",
+        notation="[1,2]: numbers of the jobs on an instance, 3c: three of its compute slices",
     ),
     "phases": ModeWords(
         "phases",
@@ -363,18 +325,18 @@ _WORDS: _ByMode = {
 
 
 def words_of(sharing: Sharing) -> ModeWords:
-    """The words for plans that share by `sharing`."""
-    words = _WORDS[kind_of(sharing)]
+    """Return the words for plans that share by `sharing`."""
+    words = _WORDS[kind_of(sharing)]  # which is "serial" of phases of a job each
     return words._replace(notation=_TURNS) if sharing.mode == "phases" else words
 
 
 def kind_of_mode(mode: Mode) -> str:
-    """The name of the kind of plans that share in `mode`."""
+    """Return the name of the kind of plans that share in `mode`."""
     return _WORDS[mode].kind
 
 
 def way_advised(sharing: Sharing, jobs: int) -> str:
-    """First words of the advice that `jobs` jobs share by `sharing`."""
+    """Return the first words of the advice that `jobs` jobs share by `sharing`."""
     if sharing.mode == "phases" and one_by_one(sharing):
         order = ", ".join(str(number) for each in groups(sharing, jobs) for number in each.jobs)
         return f"{words_of(sharing).advice} in this order of jobs: {order}"
@@ -386,7 +348,7 @@ def way_advised(sharing: Sharing, jobs: int) -> str:
 
 
 def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
-    """What the notation of `sharing` means for `jobs`, which are names, in order."""
+    """Return the meaning of the notation of `sharing` for `jobs`, which are names in order."""
     if sharing.mode == "mps-limits":
         if len(set(sharing.limits)) == 1:
             return f"each may use {sharing.limits[0]:g} % of the SMs"
@@ -398,28 +360,23 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
         together = running_together(sharing, len(jobs))
         return ", then ".join(_named([at + 1 for at in each], jobs) for each in together)
     if sharing.instances:
-        return "; ".join(
-            f"{_named(part.jobs, jobs)} on "
-            f"{f'{counted(part.slices, _SLICE)} of ' if part.slices else ''}"
-            f"{part.instance.profile if part.instance else ''}"
-            for part in partitions(sharing, len(jobs))
-        )
+        places = []
+        for part in partitions(sharing, len(jobs)):
+            slices = f"{counted(part.slices, 'compute slice')} of " if part.slices else ""
+            instance = part.instance.profile if part.instance else ""
+            places.append(f"{_named(part.jobs, jobs)} on {slices}{instance}")
+        return "; ".join(places)
     return words_of(sharing).meaning
 
 
 def shortened(notation: str) -> str:
-    """`notation`, or words with it: in long lists, ranges of jobs, and equal shares counted."""
-    return _JOBS.sub(_range, _SHARES.sub(_count, notation))
+    """Return text with notation in which long lists of jobs are ranges, and shares ``14 x40``."""
 
+    def count(shares: re.Match[str]) -> str:
+        return ",".join(collapsed(list(run)) for _, run in groupby(shares[0].split(",")))
 
-def _range(jobs: re.Match[str]) -> str:
-    return numbers(map(int, jobs.group().split(",")))
-
-
-def _count(shares: re.Match[str]) -> str:
-    """Equal shares that follow each other as ``14 x40``."""
-    runs = groupby(shares.group().split(","))
-    return ",".join(collapsed(list(run)) for _, run in runs)
+    short = _SHARES.sub(count, notation)
+    return _JOBS.sub(lambda jobs: numbers(map(int, jobs[0].split(","))), short)
 
 
 def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:

@@ -1,10 +1,14 @@
-"""GPU models, this machine's GPUs, workloads and profiles, as tables and JSON."""
+"""GPU models, this machine's GPUs, workloads, profiles and MIG layouts, as tables and JSON."""
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from advisor.errors import clean, counted
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
@@ -13,7 +17,7 @@ from advisor.hardware.mig import PlacementSets, place, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.admission import alike_in_memory, held_alone_mib, tenants
 from advisor.prediction.find_profile import most_alike
-from advisor.report.documents import SCHEMA
+from advisor.report.forecast import SCHEMA
 from advisor.report.format import NOT_MEASURED, number, plain_table, share
 from advisor.sharing import Hybrid, Instance, Place, SharedPartition, Sharing
 from advisor.sharing.groups import instance_sets
@@ -22,13 +26,6 @@ from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
 from advisor.workload.store import profile_paths
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
-
-    pass
-
-
 _UNKNOWN = "unknown"
 _COUNTERS = {
     None: "none", "gpm": "GPM", "dcgm": "DCGM, where it counts on this GPU",
@@ -36,12 +33,12 @@ _COUNTERS = {
 }  # fmt: skip
 
 
-def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
-    """All GPU models; `profiled` holds the keys of those with profiles."""
+def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> Table:
+    """Return a table of GPU models; `profiled` holds the keys of those with profiles."""
     table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
     for gpu in models:
         table.add_row(
-            gpu.key + (", as its driver says" if DESCRIBED in gpu.sources else ""),
+            gpu.key + (", from its driver" if DESCRIBED in gpu.sources else ""),
             f"{gpu.sms}",
             f"{gpu.memory_mib:,} MiB",
             _known(gpu.bandwidth_gb_s, "GB/s"),
@@ -52,49 +49,53 @@ def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> "Table":
     return table
 
 
-def live_lines(found: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
-    """The GPUs of this machine, a few lines each."""
+def live_lines(gpus: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
+    """Return a few lines for each GPU of this machine."""
     lines = []
-    for gpu in found:
+    for gpu in gpus:
         if isinstance(gpu, BrokenGpu):
             lines.append(f"GPU {gpu.index} does not answer: {gpu.problem}")
         else:
-            lines += _live(gpu)
+            processes = [f"{each.pid} ({_known(each.memory_mib, 'MiB')})" for each in gpu.processes]
+            facts = [*live_facts(gpu), ("processes", ", ".join(processes) or "none")]
+            lines += [live_name(gpu), *(f"  {name:9}  {value}" for name, value in facts)]
     return lines or ["The driver lists no GPU."]
 
 
 def gpus_document(
     models: Iterable[Gpu],
     profiled: Sequence[str],
-    found: Sequence[LiveGpu | BrokenGpu],
+    live: Sequence[LiveGpu | BrokenGpu],
     problem: str | None,
 ) -> dict[str, Any]:
-    """What ``advisor gpus --json`` prints; `problem`: why this machine could not be asked."""
+    """Return what ``advisor gpus --json`` prints; `problem`: why reading `live` failed."""
     return {
         "schema": SCHEMA,
         "catalogue": [asdict(gpu) for gpu in models],
         "profiled": list(profiled),
-        "at_hand": [asdict(gpu) for gpu in found],
+        "at_hand": [asdict(gpu) for gpu in live],
         "problem": problem,
     }
 
 
-def workloads_table(workloads: Iterable[Workload]) -> "Table":
+def workloads_table(workloads: Iterable[Workload]) -> Table:
+    """Return a table of workloads with the length of an epoch."""
     table = plain_table("workload", "examples an epoch")
     for each in workloads:
         table.add_row(each.name, _known(each.examples_per_epoch, ""))
     return table
 
 
-def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> "Table":
-    """Profiles with pace, the share of a step in which their kernels run, and memory.
+def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> Table:
+    """Return profiles with pace, the share of a step in which their kernels run, and memory.
 
     Args:
         profiles: By name.
         details: Whether to add the fastest step and the date; estimated profiles always have them.
     """
     details |= any(each.estimated_from is not None for each in profiles.values())
-    table = plain_table("profile", "step", "kernel", "memory", *_DETAILS[: 2 * details])
+    more = ("fastest", "measured") if details else ()
+    table = plain_table("profile", "step", "kernel", "memory", *more)
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
         more = (f"{number(1000 * each.fastest_step_s)} ms", _origin(each)) if details else ()
@@ -108,9 +109,6 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
     return table
 
 
-_DETAILS = ("fastest", "measured")
-
-
 def _origin(profile: Profile) -> str:
     if profile.estimated_from is not None:
         return f"estimated from {profile.estimated_from}"
@@ -118,7 +116,7 @@ def _origin(profile: Profile) -> str:
 
 
 def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
-    """What ``advisor profiles --json`` prints; kernel traces are left out."""
+    """Return what ``advisor profiles --json`` prints; kernel traces are left out."""
     return {
         "schema": SCHEMA,
         "gpu": gpu,
@@ -140,24 +138,18 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
 
 
 def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
-    """What ``advisor workloads --json`` prints."""
+    """Return what ``advisor workloads --json`` prints."""
     return {"schema": SCHEMA, "workloads": [asdict(each) for each in workloads]}
 
 
-def _live(gpu: LiveGpu) -> list[str]:
-    processes = [f"{each.pid} ({_known(each.memory_mib, 'MiB')})" for each in gpu.processes]
-    facts = [*live_facts(gpu), ("processes", ", ".join(processes) or "none")]
-    return [live_name(gpu), *(f"  {name:9}  {said}" for name, said in facts)]
-
-
 def live_name(gpu: LiveGpu) -> str:
-    """The GPU's name and driver."""
+    """Return the GPU's name and driver."""
     key = gpu.catalogue_key or "not in the catalogue"
     return f"GPU {gpu.index}: {gpu.product}, {key}, driver {gpu.driver}"
 
 
 def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
-    """Facts about the GPU as a whole: name and value."""
+    """Return facts about the GPU as a whole: name and value."""
     mig = {None: "no MIG", True: "MIG on", False: "MIG off"}[gpu.mig_enabled]
     if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
         mig += f" ({'on' if gpu.mig_pending else 'off'} after the next reset)"
@@ -174,7 +166,7 @@ def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
 
 
 def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
-    """A row for each process on it, with those of `jobs` that hold as much memory."""
+    """Return a row for each process on it, with those of `jobs` that hold as much memory."""
     held_mib, clients = held_alone_mib(job.profile for job in jobs), tenants(gpu)
     return [
         {
@@ -192,20 +184,19 @@ def _known(value: float | None, unit: str) -> str:
     return _UNKNOWN if value is None else f"{value:,.0f} {unit}".rstrip()
 
 
-# Width of a drawing; with ordinal, SMs and ways to divide, a line fits 80 columns.
-_CHARACTERS = 56
+_CHARACTERS = 56  # of a drawing; with ordinal, SMs and ways, a line fits 80 columns
 _MEDIA = "+me"
 _OTHERS = (
-    "Ways: places that the same instances may have, one of which may have the media engines. "
+    "Ways: number of placements of the same instances, one of which may have the media engines. "
     "All of them: --all."
 )
-_UNTRIED = "All this is computed; none of it was tried on a GPU with MIG on."
+_UNTRIED = "All layouts are computed; none was tested on a GPU with MIG on."
 
 
 def layouts_document(
     gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets
 ) -> dict[str, Any]:
-    """What ``advisor layouts --json`` prints; starts and sizes in memory slices."""
+    """Return what ``advisor layouts --json`` prints; starts and sizes in memory slices."""
     return {
         "schema": SCHEMA,
         "gpu": gpu.key,
@@ -228,39 +219,44 @@ def layouts_report(
     in_use: Sequence[Instance],
     *,
     every: bool = False,
-) -> "RenderableType":
-    """MIG profiles, their compute instances, and full layouts to scale: of similar ones the first.
+) -> Group:
+    """Return MIG profiles, their compute instances, and full layouts to scale.
 
-    Layouts are similar that have the same instances, wherever these lie and whichever has media
-    engines. With `every`, all are drawn.
+    Similar layouts have the same instances, wherever these lie and whichever has media engines: the
+    first of them is drawn, or with `every` all.
     """
-    from rich.console import Group
-    from rich.text import Text
-
-    heading = Text(_heading(gpu, sets, in_use))
-    parts: list[RenderableType] = [heading, "", _profiles_table(profiles), ""]
-    cut_up = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
-    if cut_up:
-        parts += [_compute_table(gpu, cut_up), ""]
-    full = {ordinal: each for ordinal, each in enumerate(reversed(sets.maximal), start=1)}
-    alike = {ordinal: [ordinal] for ordinal in full} if every else _alike(full)
-    parts += [_layouts_table(gpu, full, alike, in_use), ""]
-    if len(alike) < len(full):
-        parts += [Text(_OTHERS), ""]
-    parts += [Text(_notes(gpu))]
-    return Group(*parts)
-
-
-def _heading(gpu: Gpu, sets: PlacementSets, in_use: Sequence[Instance]) -> str:
-    beside = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
-    return (
-        f"{gpu.key}{beside}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
+    used = f" with {', '.join(map(str, in_use))} in use (*)" if in_use else ""
+    heading = (
+        f"{gpu.key}{used}: {counted(sets.valid, 'valid placement set')}; nothing can be added to "
         f"{len(sets.maximal):,} of them"
     )
+    table = plain_table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
+    for each in profiles:
+        table.add_row(
+            each.name, f"{each.profile_id}", f"{each.memory_mib:,} MiB", _count(each.sms),
+            f"{each.max_instances}", ", ".join(map(str, each.starts)),
+        )  # fmt: skip
+    parts: list[RenderableType] = [Text(heading), "", table, ""]
+    shared = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
+    if shared:
+        table = plain_table("one of", "compute instances that share its memory: all of it, or")
+        for each in shared:
+            ways = [_sizes(way) for way in compute_sets(gpu, each.name) if len(way) > 1]
+            table.add_row(each.name, ", ".join(ways))
+        parts += [table, ""]
+    full = {ordinal: each for ordinal, each in enumerate(reversed(sets.maximal), start=1)}
+    similar = {ordinal: [ordinal] for ordinal in full} if every else _similar(full)
+    parts += [_layouts_table(gpu, full, similar, in_use), ""]
+    if len(similar) < len(full):
+        parts += [Text(_OTHERS), ""]
+    inside = gpu.sources.get("compute_instances", "no source lists them")
+    places = gpu.sources.get("mig") or gpu.sources[DESCRIBED]
+    notes = f"Profiles and places: {places}.\nCompute instances: {inside}.\n{_UNTRIED}"
+    return Group(*parts, Text(notes))
 
 
 def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:
-    """`layout` to scale, from the first memory slice on; a star marks instances in use."""
+    """Return `layout` to scale, from the first memory slice; a star marks instances in use."""
     width = _CHARACTERS // gpu.memory_slices
     row = [" "] * (width * gpu.memory_slices + 1)
     for each in layout:
@@ -272,61 +268,38 @@ def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -
     return "".join(row)
 
 
-def _profiles_table(profiles: Sequence[MigProfile]) -> "Table":
-    table = plain_table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
-    for each in profiles:
-        table.add_row(
-            each.name,
-            f"{each.profile_id}",
-            f"{each.memory_mib:,} MiB",
-            _count(each.sms),
-            f"{each.max_instances}",
-            ", ".join(map(str, each.starts)),
-        )
-    return table
-
-
-def _compute_table(gpu: Gpu, profiles: Sequence[MigProfile]) -> "Table":
-    table = plain_table("one of", "holds compute instances that share its memory: all of it, or")
-    for each in profiles:
-        ways = [way for way in compute_sets(gpu, each.name) if len(way) > 1]
-        table.add_row(each.name, ", ".join(map(_sizes, ways)))
-    return table
-
-
-def _alike(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
+def _similar(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
     """Numbers of similar layouts, by the first of them."""
-    found: dict[tuple[str, ...], list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     for ordinal, layout in full.items():
         instances = sorted(each.profile.removesuffix(_MEDIA) for each in layout)
-        found.setdefault(tuple(instances), []).append(ordinal)
-    for numbers in found.values():
+        groups.setdefault(tuple(instances), []).append(ordinal)
+    for numbers in groups.values():
         numbers.sort(key=lambda ordinal: any(_MEDIA in each.profile for each in full[ordinal]))
-    return {numbers[0]: numbers for numbers in found.values()}
+    return {numbers[0]: numbers for numbers in groups.values()}
 
 
 def _layouts_table(
     gpu: Gpu,
     full: Mapping[int, Sequence[Instance]],
-    alike: Mapping[int, Sequence[int]],
+    similar: Mapping[int, Sequence[int]],
     in_use: Sequence[Instance],
-) -> "Table":
+) -> Table:
     width = _CHARACTERS // gpu.memory_slices
     ruler = "".join(f" {ordinal}".ljust(width) for ordinal in range(gpu.memory_slices))
     table = plain_table("no.", ruler, "SMs", "ways")
     table.columns[1].no_wrap = True
-    for ordinal, numbers in alike.items():
+    for ordinal, numbers in similar.items():
         layout = full[ordinal]
         sms = [profile_of(gpu, each.profile).sms for each in layout]
-        total = sum(each for each in sms if each is not None)
+        total = None if None in sms else sum(each for each in sms if each is not None)
         drawing = drawn(gpu, layout, _used(layout, in_use))
-        said = _count(None if None in sms else total)
-        table.add_row(f"{ordinal}", drawing, said, f"{len(numbers)}")
+        table.add_row(f"{ordinal}", drawing, _count(total), f"{len(numbers)}")
     return table
 
 
 def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instance]:
-    """The instances of `layout` that are `in_use`; without a start, the first that it can be."""
+    """The instances of `layout` that are `in_use`; without a start, the first of their profile."""
     used = [each for each in layout if each in in_use]
     missing = Counter(each.profile for each in in_use if each.start is None)
     for each in layout:
@@ -334,12 +307,6 @@ def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instan
             missing[each.profile] -= 1
             used.append(each)
     return used
-
-
-def _notes(gpu: Gpu) -> str:
-    inside = gpu.sources.get("compute_instances", "nobody has said which there can be")
-    places = gpu.sources.get("mig") or gpu.sources[DESCRIBED]
-    return f"Profiles and places: {places}.\nCompute instances: {inside}.\n{_UNTRIED}"
 
 
 def _sizes(way: Sequence[int]) -> str:
@@ -354,15 +321,14 @@ def _count(value: int | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """An instance, what lies inside one, or what is left.
+    """A MIG instance, a compute instance inside one, or free slices.
 
     Attributes:
-        row: Title of the blocks side by side.
+        row: Title of the blocks of one row.
         start: Left end, in memory slices from the first; a part of an instance lies in its share.
         end: Right end, in the same unit.
-        label: What it is called, and whose it is.
-        kind: What it is.
-        jobs: Numbers of those that have all of it.
+        label: Its profile and its jobs.
+        jobs: Numbers of the jobs that have all of it.
     """
 
     row: str
@@ -374,7 +340,7 @@ class Block:
 
 
 def blocks(sharing: Sharing, gpu: Gpu) -> tuple[Block, ...]:
-    """All blocks of `sharing`, a set of instances after the other; none without MIG.
+    """Return all blocks of `sharing`, one set of instances after another; none without MIG.
 
     Raises:
         NothingFits: An instance has no place on `gpu`.
@@ -427,46 +393,43 @@ def _whose(part: SharedPartition) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GpuChoice:
-    """A GPU model that can be asked about.
+    """A GPU model of the catalogue.
 
     Attributes:
-        at_hand: Whether it is in this machine.
+        here: Whether it is in this machine.
         measured: Number of jobs with profiles of this GPU.
         nearest: GPUs from which other jobs are estimated, nearest first.
     """
 
     key: str
-    at_hand: bool
+    here: bool
     measured: int
     nearest: tuple[str, ...]
 
     @property
     def label(self) -> str:
-        """A word or two, for a narrow list to choose from."""
-        stands = "measured" if self.measured else "estimated"
-        return f"{self.key}: {'in this machine' if self.at_hand else stands}"
+        """Key and basis, for a narrow list."""
+        basis = "measured" if self.measured else "estimated"
+        return f"{self.key}: {'in this machine' if self.here else basis}"
 
     @property
     def standing(self) -> str:
-        """What answers about it are based on, in a sentence or two."""
-        here = "This GPU is in this machine. " if self.at_hand else ""
+        """The basis of answers about it, in a sentence or two."""
+        here = "This GPU is in this machine. " if self.here else ""
+        estimated = f"estimated from {', '.join(self.nearest)}"
         if not self.measured:
-            return f"{here}Nothing was measured on it: all answers are {self._estimated}."
-        others = f"; other jobs are {self._estimated}" if self.nearest else ""
+            return f"{here}Nothing was measured on it: all answers are {estimated}."
+        others = f"; other jobs are {estimated}" if self.nearest else ""
         return f"{here}Jobs measured on it alone: {self.measured}{others}."
 
-    @property
-    def _estimated(self) -> str:
-        return f"estimated from {', '.join(self.nearest)}"
 
-
-def gpu_choices(at_hand: str | None) -> dict[str, GpuChoice]:
-    """All GPU models known by key: the one `at_hand` first, then those with profiles of them."""
-    known = known_gpus()
-    measured = {key: len(profile_paths(key)) for key in known}
-    sources = {key for key in known if measured[key]}
-    keys = sorted(known, key=lambda key: (key != at_hand, key not in sources))
+def gpu_choices(here: str | None) -> dict[str, GpuChoice]:
+    """Return all GPU models by key: that of this machine, then those with profiles, then others."""
+    models = known_gpus()
+    measured = {key: len(profile_paths(key)) for key in models}
+    sources = {key for key in models if measured[key]}
+    keys = sorted(models, key=lambda key: (key != here, key not in sources))
     return {
-        key: GpuChoice(key, key == at_hand, measured[key], most_alike(sources - {key}, known[key]))
+        key: GpuChoice(key, key == here, measured[key], most_alike(sources - {key}, models[key]))
         for key in keys
     }

@@ -1,27 +1,21 @@
-"""Logs profiles, plans, validations and runs to MLflow, which is imported only where asked for.
+"""Logs profiles, plans, validations and runs to MLflow, which is imported only if needed.
 
-Each becomes a run of the experiment ``advisor``: the question as parameters, the answer as metrics,
-and the document as an artifact. Variables of a job's environment, and the shell lines that set
-them, are left out, since they may be secrets, and values of options that are secret by name are
-hidden. The tag ``advisor.kind`` says what was logged, and
-``advisor.basis`` whether its figures were measured or predicted.
+Each becomes a run of the experiment ``advisor``: the request as parameters, the answer as metrics,
+and the document as an artifact. Variables of a job's environment, and shell lines that set them,
+are left out, because they may be secrets; values of options with secret names are masked. The tag
+``advisor.kind`` names the document, ``advisor.basis`` is measured or predicted.
 """
 
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from advisor.errors import AdvisorError
 from advisor.workload.job import masked_line, masked_words
-
-if TYPE_CHECKING:
-    from advisor.workload.profile import Profile
-    from advisor.workload.run import Run
-
-    pass
-
+from advisor.workload.profile import Profile
+from advisor.workload.run import Run
 
 EXPERIMENT = "advisor"
 
@@ -31,20 +25,18 @@ _BASIS: dict[Kind, str] = {
     "run": "measured",
 }  # fmt: skip
 
-# Keys under which variables of the environment may be, and those of commands.
+# Keys of a job's environment and of commands.
 _SECRET = ("environment", "commands")
 _COMMAND = "command"
-# What MLflow does not allow in names of parameters and metrics.
-_NO_NAME = re.compile(r"[^\w./ -]+")
-# MLflow's longest value of a parameter.
-_LONGEST = 500
+_NOT_IN_NAMES = re.compile(r"[^\w./ -]+")  # MLflow's rule for parameters and metrics
+_LONGEST = 500  # characters of MLflow's values of parameters
 
 
 class MlflowLog:
     """The experiment at a tracking URI; connecting fails before anything long begins.
 
     Raises:
-        AdvisorError: MLflow is not installed, or there is no such place.
+        AdvisorError: MLflow is not installed, or the URI cannot be reached.
     """
 
     def __init__(self, uri: str) -> None:
@@ -57,48 +49,45 @@ class MlflowLog:
         self._uri = uri
         try:
             self._client = MlflowClient(tracking_uri=uri)
-            known = self._client.get_experiment_by_name(EXPERIMENT)
+            old = self._client.get_experiment_by_name(EXPERIMENT)
             self._experiment = (
-                known.experiment_id if known else self._client.create_experiment(EXPERIMENT)
+                old.experiment_id if old else self._client.create_experiment(EXPERIMENT)
             )
         except Exception as error:  # of MLflow, of its store, or of the network
             raise self._failed(error) from error
 
-    def profile(self, profile: "Profile") -> None:
-        """A profile: its numbers, without the trace."""
-        said = {"gpu": profile.gpu, **asdict(profile.workload), "script": None}
-        self._log("profile", profile.name, said, asdict(profile) | {"trace": None})
+    def profile(self, profile: Profile) -> None:
+        """Log the numbers of a profile, without the trace."""
+        request = {"gpu": profile.gpu, **asdict(profile.workload), "script": None}
+        self._log("profile", profile.name, request, asdict(profile) | {"trace": None})
 
     def plans(self, document: Mapping[str, Any]) -> None:
-        """What ``advisor recommend --json`` prints."""
-        jobs = [
-            job["job"] for plan in document.get("plans", [])[:1] for job in plan.get("jobs", ())
-        ]
-        said = {"gpu": document["gpu"], "jobs": ", ".join(jobs)}
-        said |= {
-            key: document[key] for key in ("objective", "job", "pay", "fit") if key in document
-        }
-        self._log("plans", said["jobs"] or str(said.get("job", "plans")), said, document)
+        """Log what ``advisor recommend --json`` prints."""
+        best = document.get("plans", [])[:1]
+        jobs = ", ".join(job["job"] for plan in best for job in plan.get("jobs", ()))
+        keys = [key for key in ("objective", "job", "pay", "fit") if key in document]
+        request = {"gpu": document["gpu"], "jobs": jobs} | {key: document[key] for key in keys}
+        self._log("plans", jobs or str(request.get("job", "plans")), request, document)
 
     def validation(self, document: Mapping[str, Any]) -> None:
-        """What ``advisor validate --json`` prints."""
-        ways = ", ".join(each["sharing"] for each in document["runs"])
-        said = {"gpu": document["gpu"], "sharings": ways}
-        self._log("validation", f"validation on {document['gpu']}", said, document)
+        """Log what ``advisor validate --json`` prints."""
+        sharings = ", ".join(each["sharing"] for each in document["runs"])
+        request = {"gpu": document["gpu"], "sharings": sharings}
+        self._log("validation", f"validation on {document['gpu']}", request, document)
 
-    def run(self, run: "Run") -> None:
-        """A run of jobs together."""
+    def run(self, run: Run) -> None:
+        """Log a run of jobs together."""
         jobs = ", ".join(tenant.workload.name for tenant in run.tenants)
-        said = {"gpu": run.gpu, "sharing": run.sharing, "jobs": jobs, "purpose": run.purpose}
+        request = {"gpu": run.gpu, "sharing": run.sharing, "jobs": jobs, "purpose": run.purpose}
         steps = {
             f"step_s/{number} {tenant.workload.name}": tenant.step_s
             for number, tenant in enumerate(run.tenants, start=1)
             if tenant.outcome == "ok"
         }
-        self._log("run", run.id, said, asdict(run) | steps)
+        self._log("run", run.id, request, asdict(run) | steps)
 
     def _log(
-        self, kind: Kind, name: str, said: Mapping[str, Any], document: Mapping[str, Any]
+        self, kind: Kind, name: str, request: Mapping[str, Any], document: Mapping[str, Any]
     ) -> None:
         from mlflow.entities import Metric, Param
 
@@ -106,7 +95,7 @@ class MlflowLog:
         tags = {"advisor.kind": kind, "advisor.basis": _BASIS[kind]}
         params = [
             Param(_plain(key), str(value)[:_LONGEST])
-            for key, value in said.items() if value is not None
+            for key, value in request.items() if value is not None
         ]  # fmt: skip
         try:
             run = self._client.create_run(self._experiment, run_name=name, tags=tags)
@@ -129,20 +118,20 @@ class MlflowLog:
         )
 
 
-def _without_secrets(found: Any) -> Any:
-    if isinstance(found, Mapping):
-        kept = {key: each for key, each in found.items() if key not in _SECRET}
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, Mapping):
         return {
             key: _masked(each) if key == _COMMAND else _without_secrets(each)
-            for key, each in kept.items()
+            for key, each in value.items()
+            if key not in _SECRET
         }
-    if isinstance(found, list | tuple):
-        return [_without_secrets(each) for each in found]
-    return found
+    if isinstance(value, list | tuple):
+        return [_without_secrets(each) for each in value]
+    return value
 
 
 def _masked(command: Any) -> Any:
-    """A job's command, which is words, or where a figure comes from, which is a line."""
+    """The words of a job's command, or the line of a provenance."""
     if isinstance(command, str):
         return masked_line(command)
     return list(masked_words(command)) if command else command
@@ -154,21 +143,18 @@ def _numbers(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str,
     Lists of numbers, such as windows or cores, are left to the artifact.
     """
     for key, value in document.items():
-        yield from _of(value, f"{path}{_plain(str(key))}")
-
-
-def _of(value: Any, name: str) -> Iterator[tuple[str, float]]:
-    match value:
-        case bool() | int() | float():
-            if math.isfinite(value):
-                yield name, float(value)
-        case Mapping():
-            yield from _numbers(value, f"{name}/")
-        case list() | tuple():
-            for number, each in enumerate(value, start=1):
-                if isinstance(each, Mapping):
-                    yield from _numbers(each, f"{name}/{number}/")
+        name = f"{path}{_plain(str(key))}"
+        match value:
+            case bool() | int() | float():
+                if math.isfinite(value):
+                    yield name, float(value)
+            case Mapping():
+                yield from _numbers(value, f"{name}/")
+            case list() | tuple():
+                for number, each in enumerate(value, start=1):
+                    if isinstance(each, Mapping):
+                        yield from _numbers(each, f"{name}/{number}/")
 
 
 def _plain(key: str) -> str:
-    return _NO_NAME.sub("_", key)
+    return _NOT_IN_NAMES.sub("_", key)

@@ -1,119 +1,104 @@
-"""A recommendation in sentences: what to do, the gain, how sure it is, and the alternatives."""
+"""The recommendation in sentences and as JSON: plan, gain, certainty, alternatives, notes."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import Any
 
-from advisor.errors import InvalidInput, counted, is_or_are, with_article
+from advisor.errors import counted, with_article
+from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.ranking import Verdict, rule_in_words, starved, verdict
-from advisor.plan.reasons import slowed
+from advisor.plan.reasons import HostBound, named, slowed
+from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import format as units
 from advisor.report.forecast import (
-    Letters,
+    SCHEMA,
+    asked_document,
     basis,
-    bounds_note,
+    binding_document,
     cap_note,
     chosen_cap_w,
-    epoch,
-    equal_jobs,
+    forecast_fields,
     gain,
     host_note,
-    letters_of,
-    memory_held,
+    job_document,
     plan_kind,
-    plan_name,
     short_basis,
     shown_cost,
+    standing_document,
     with_estimates_named,
+    workloads_document,
 )
 from advisor.report.format import way_advised
-from advisor.report.glance import at_a_glance, host_path, lengths_apart, on_a_screen, promises
 from advisor.sharing import Mps, Naive
 from advisor.sharing.groups import one_by_one
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from advisor.report.format import Cell
-
-    pass
-
-
-def may_lose(advised: Recommendation, plan: Plan) -> tuple[str, ...]:
-    """Jobs without a known utilisation, where it leaves open whether `plan` beats serial."""
-    if one_by_one(plan.sharing) or gain(advised, plan).p05 >= 1:
-        return ()
-    return without_utilisation([job.profile for job in advised.jobs])
-
-
-def untold(advised: Recommendation, plan: Plan) -> str:
-    """What to measure, where it leaves open whether sharing pays; else empty."""
-    unknown = may_lose(advised, plan)
-    if not unknown:
-        return ""
-    return (
-        f" Whether sharing pays cannot be told without the utilisation of {', '.join(unknown)}: "
-        f"read it in `nvidia-smi` while it runs alone, and add it by `advisor profile "
-        f"--from-numbers` with --gpu-utilization."
-    )
-
-
-_FELT = 1.05
-"""Host work that takes so many times as long is worth a sentence."""
-
-_TREATED = 1.05
-"""A job is treated better that is so many times as fast."""
-
+_NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
+_NOTICEABLE_SPEEDUP = 1.05  # of a job under a tied plan
 _TOGETHER = (str(Naive()), str(Mps()))
+_MOST_NAMED = 2  # jobs with too little time
+_NEGLIGIBLE_LENGTH = 0.01  # of the longest job's
+_BY_LENGTHS: tuple[ObjectiveName, ...] = ("makespan", "mean-completion", "deadlines", "energy")
 
 
 def answer(advised: Recommendation) -> str:
-    """The sentences of `paragraphs` as one text."""
+    """Return the sentences of `paragraphs` as one text."""
     return " ".join(paragraphs(advised))
 
 
 def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
-    """A recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
+    """Return a recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
 
-    Without `hints`, slow hosts are left out unless they come first, and so are which job an
-    alternative treats better and by what rule the best plan comes first.
+    Without `hints`, slow hosts are left out unless they come first, and so are the job that a tied
+    plan runs faster and the rule by which the best plan comes first.
     """
-    found = verdict(advised)
-    host_first = "fix-host-first" in found.answers
-    shown = bool(found.host_bound) and (hints or host_first)
-    hosts = [host_path(found.host_bound, first=host_first)] if shown else []
-    noted = [said] if (said := with_estimates_named(advised.standing, "")) else []
-    if (stretch := advised.best.prediction.host_stretch) > _FELT:
-        noted.append(
-            f"The host has too few cores: its work takes {units.number(stretch)}x as long."
-        )
-    noted += lengths_apart(advised)
+    best, summary = advised.best, verdict(advised)
+    host_first = "fix-host-first" in summary.answers
+    hosts = []
+    if summary.host_bound and (hints or host_first):
+        hosts = [_host_path(summary.host_bound, first=host_first)]
+    plan = [_advice(advised)]
+    if slow := starved(best, advised.level):
+        jobs = slowed([(advised.jobs[at].name, times) for at, times in slow.items()])
+        plan.append(f"While all run, {jobs}.")
+    plan += [*_deadline_sentences(advised), _interval_sentence(advised)]
+    plan += _alternatives(advised, summary, hints=hints)
+    notes = [*filter(None, [with_estimates_named(advised.standing, "")])]
+    if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
+        notes.append(f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long.")
+    notes += _lengths_apart(advised)
     if advised.note:
-        noted.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
-    if (cap_w := advised.best.prediction.power_cap_w) is not None:
-        noted.append(cap_note(cap_w))
-    plan = [_advice(advised), *_starved(advised), *promises(advised), _how_sure(advised)]
-    plan += _others(advised, found, hints=hints)
-    return tuple([*hosts, *plan, *noted] if host_first else [*plan, *hosts, *noted])
+        notes.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
+    if (cap_w := best.prediction.power_cap_w) is not None:
+        notes.append(cap_note(cap_w))
+    return tuple([*hosts, *plan, *notes] if host_first else [*plan, *hosts, *notes])
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
-    """Figures of the best plan by medians: title, value, and what it compares with."""
-    best, by = advised.best, OBJECTIVES[advised.ranked_by]
-    mix, shown = best.prediction, shown_cost(advised.ranked_by)
-    cost, serial = (known_cost(each, advised.ranked_by).p50 for each in (best, advised.serial))
-    power_w = None if mix.power_w is None else _certain(mix.power_w.p50)
+    """Return figures of the best plan by medians: title, value, and a value to compare with."""
+    mix, shown = advised.best.prediction, shown_cost(advised.ranked_by)
+    cost, serial = (_cost(advised, plan).p50 for plan in (advised.best, advised.serial))
+    power_w = None if mix.power_w is None else _exactly(mix.power_w.p50)
     limit_w = mix.power_cap_w or advised.gpu.power_limit_w
+    measure = OBJECTIVES[advised.ranked_by].measure.capitalize()
     return [
-        (by.measure.capitalize(), shown(_certain(cost)), f"serial {shown(_certain(serial))}"),
-        ("Gain over serial", _gained(advised, best), short_basis(mix)),
-        ("Memory", units.held(mix), _spare(advised, best).removeprefix("; ")),
+        (measure, shown(_exactly(cost)), f"serial {shown(_exactly(serial))}"),
+        ("Gain over serial", _gain_text(advised), short_basis(mix)),
+        ("Memory", units.held(mix), _memory_left(advised).removeprefix("; ")),
         ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
     ]
+
+
+def _cost(advised: Recommendation, plan: Plan) -> Interval:
+    return known_cost(plan, advised.ranked_by)
+
+
+def _exactly(value: float) -> Interval:
+    return Interval(value, value, value)
 
 
 def _advice(advised: Recommendation) -> str:
@@ -121,122 +106,108 @@ def _advice(advised: Recommendation) -> str:
     if jobs == 1:
         makespan = best.makespan_interval_s
         done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
-        return f"Nothing to share: one job{done}{_spare(advised, best)}."
+        return f"Nothing to share: one job{done}{_memory_left(advised)}."
     cap_w = chosen_cap_w(advised, best)
-    what = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
-    what += "" if cap_w is None else f", at most {cap_w:g} W"
-    what += "" if best.prediction.confirmed_on_hardware else ", estimated"
-    said = f"{what}: {_outcome(advised, best)}{_spare(advised, best)}."
-    return f"{said}{untold(advised, best)}{_no_room(advised)}"
-
-
-def _starved(advised: Recommendation) -> Iterator[str]:
-    """Who pays for the best plan, where that is much."""
-    slow = starved(advised.best, advised.level)
-    if slow:
-        said = slowed([(advised.jobs[at].name, times) for at, times in slow.items()])
-        yield f"While all run, {said}."
-
-
-def _no_room(advised: Recommendation) -> str:
-    """Why the jobs do not share, where all their memory together does not fit; else empty."""
+    text = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
+    text += "" if cap_w is None else f", at most {cap_w:g} W"
+    text += "" if best.prediction.confirmed_on_hardware else ", estimated"
+    text += f": {_outcome(advised)}{_memory_left(advised)}."
+    if unknown := _may_lose(advised):
+        text += (
+            f" Whether sharing is worthwhile depends on the GPU utilization of "
+            f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
+            f"alone, and add it by `advisor profile --from-numbers` with --gpu-utilization."
+        )
     together = [each for each in advised.left_out if each.sharing in _TOGETHER]
-    if not together or not all(one_by_one(plan.sharing) for plan in advised.plans):
-        return ""
-    why = together[0].why
-    return f" All at once{' ' if why.startswith(('does not fit', 'leaves no')) else ': '}{why}."
+    if together and all(one_by_one(plan.sharing) for plan in advised.plans):
+        why = together[0].why
+        text += (
+            f" All at once{' ' if why.startswith(('does not fit', 'leaves no')) else ': '}{why}."
+        )
+    return text
 
 
-def _outcome(advised: Recommendation, plan: Plan) -> str:
-    """What the plan achieves, in medians, and how much of the serial cost it saves.
-
-    In ranges, where a plan may as well lose for all that is known of its jobs.
-    """
-    by = OBJECTIVES[advised.ranked_by]
-    cost, shown = known_cost(plan, advised.ranked_by), shown_cost(advised.ranked_by)
-    if one_by_one(plan.sharing):
-        return f"all done in {_until(plan)}"
-    if may_lose(advised, plan):
-        return by.headline(cost, shown(cost), _gained(advised, plan))
-    said = by.headline(cost, shown(_certain(cost.p50)), _gained(advised, plan))
-    if by.then is not None:
-        return f"{said}; all done in {_until(plan)}"
-    saved = known_cost(advised.serial, advised.ranked_by).p50 - cost.p50
-    if by.unit == "ratio" or saved <= 0:
-        return said
-    return f"{said}, saves {shown(_certain(saved))}"
+def _may_lose(advised: Recommendation) -> tuple[str, ...]:
+    """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
+    if one_by_one(advised.best.sharing) or gain(advised, advised.best).p05 >= 1:
+        return ()
+    return without_utilisation([job.profile for job in advised.jobs])
 
 
-def _gained(advised: Recommendation, plan: Plan) -> str:
-    """The gain over serial, or its range where the middle of that would be a promise."""
-    faster = gain(advised, plan)
-    if may_lose(advised, plan):
-        return f"{units.number(faster.p05)}x to {units.number(faster.p95)}x"
-    return units.times(_certain(faster.p50))
-
-
-def _until(plan: Plan) -> str:
+def _outcome(advised: Recommendation) -> str:
+    """Cost and gain of the best plan, in medians or, if it may lose, in ranges."""
+    plan, by = advised.best, OBJECTIVES[advised.ranked_by]
+    cost, shown = _cost(advised, plan), shown_cost(advised.ranked_by)
     makespan = plan.makespan_interval_s
-    return "as long as it takes" if makespan is None else units.duration(makespan.p50)
+    done = "as long as it takes" if makespan is None else units.duration(makespan.p50)
+    if one_by_one(plan.sharing):
+        return f"all done in {done}"
+    if _may_lose(advised):
+        return by.headline(cost, shown(cost), _gain_text(advised))
+    headline = by.headline(cost, shown(_exactly(cost.p50)), _gain_text(advised))
+    if by.then is not None:
+        return f"{headline}; all done in {done}"
+    saved = _cost(advised, advised.serial).p50 - cost.p50
+    if by.unit == "ratio" or saved <= 0:
+        return headline
+    return f"{headline}, saves {shown(_exactly(saved))}"
 
 
-def _certain(value: float) -> Interval:
-    return Interval(value, value, value)
+def _gain_text(advised: Recommendation) -> str:
+    """The median gain of the best plan over serial, or its range if the plan may lose."""
+    better = gain(advised, advised.best)
+    if _may_lose(advised):
+        return f"{units.number(better.p05)}x to {units.number(better.p95)}x"
+    return units.times(_exactly(better.p50))
 
 
-def _spare(advised: Recommendation, plan: Plan) -> str:
+def _memory_left(advised: Recommendation) -> str:
     """Memory left in the fullest partition when each job holds its upper end."""
-    mix = plan.prediction
-    held = [each.memory_interval_mib.p95 for each in mix.jobs]
+    mix = advised.best.prediction
+    held_mib = [each.memory_interval_mib.p95 for each in mix.jobs]
     together = max if mix.sharing.mode in ("serial", "phases") else sum
     left_mib = min(
-        pool.capacity_mib - together([held[job] for job in pool.jobs])
+        pool.capacity_mib - together([held_mib[job] for job in pool.jobs])
         for pool in pools_of(mix, advised.gpu)
     )
     if left_mib < 0:
-        return "; fits where each job's memory is capped"
+        return "; fits if each job's memory is capped"
     return f"; fits with {units.gib_of(left_mib)} to spare"
 
 
-def _how_sure(advised: Recommendation) -> str:
-    """The intervals of cost and gain, their basis, and whether the speed of the host is known."""
-    best = advised.best
-    cost, better = known_cost(best, advised.ranked_by), gain(advised, best)
-    by = OBJECTIVES[advised.ranked_by]
-    ranges = shown_cost(advised.ranked_by)(cost)
+def _interval_sentence(advised: Recommendation) -> str:
+    best, better = advised.best, gain(advised, advised.best)
+    ranges = shown_cost(advised.ranked_by)(_cost(advised, best))
     if advised.ranked_by != "makespan":  # which the first line calls "all done in"
-        ranges = f"{by.measure} {ranges}"
+        ranges = f"{OBJECTIVES[advised.ranked_by].measure} {ranges}"
     if better.p05 < better.p95:
         ranges += f", gain {units.times(better)}"
-    stands = f"How sure: {ranges} in nine of ten runs; {basis(best.prediction)}."
-    return f"{stands} {host_note(advised.standing)}"
+    return f"90 % interval: {ranges}; {basis(best.prediction)}. {host_note(advised.standing)}"
 
 
-def _others(advised: Recommendation, found: Verdict, *, hints: bool) -> list[str]:
-    """The plans that equal the best within our error; else how far behind the next one is."""
+def _alternatives(advised: Recommendation, summary: Verdict, *, hints: bool) -> list[str]:
+    """The plans that tie with the best; else how far behind the next one is."""
     ties = [plan for plan in advised.plans[1:] if plan.ties_best]
-    if ties:
-        ran = next((each for each in ties if each.prediction.confirmed_on_hardware), None)
-        shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, ran)]
-        named = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
-        more = f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
-        better, first = "", ""
-        if hints:
-            better, first = _treated_better(advised.best, shown), _first(advised)
-        if ran is not None and not advised.best.prediction.confirmed_on_hardware:
-            better += f"; real runs stand behind {ran.rank}, not behind 1"
-        return [f"Maybe as good, within our error: {named}{more}{better}{first}."]
-    if (rival := found.runner_up) is None:
-        return []
-    name = "Sharing at its best" if "dont-share" in found.answers else "The next"
-    said = f"{name}, {rival.plan.rank} ({plan_kind(advised, rival.plan)}), is "
-    said += f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
-    by = "" if advised.best.precedes_by == "cost" else _first(advised)
-    return [f"{said}, more than our error{by}."]
+    if not ties:
+        if (rival := summary.runner_up) is None:
+            return []
+        name = "Sharing at its best" if "dont-share" in summary.answers else "The next"
+        behind = f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
+        by = "" if advised.best.precedes_by == "cost" else _deciding_rule(advised)
+        kind = plan_kind(advised, rival.plan)
+        return [f"{name}, {rival.plan.rank} ({kind}), is {behind}, more than our error{by}."]
+    confirmed = next((plan for plan in ties if plan.prediction.confirmed_on_hardware), None)
+    shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, confirmed)]
+    text = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
+    text += f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
+    text += _faster_job(advised.best, shown) if hints else ""
+    if confirmed is not None and not advised.best.prediction.confirmed_on_hardware:
+        text += f"; real runs confirm {confirmed.rank}, but not 1"
+    return [f"Statistically tied: {text}{_deciding_rule(advised) if hints else ''}."]
 
 
-def _treated_better(best: Plan, ties: Sequence[Plan]) -> str:
-    """The job that an equally good plan speeds up most, among plans that share throughout."""
+def _faster_job(best: Plan, ties: Sequence[Plan]) -> str:
+    """The job that a tied plan speeds up most, among plans that share throughout."""
     offers = [
         (own.step_s.p50 / other.step_s.p50, plan.rank, own.job)
         for plan in ties
@@ -244,104 +215,148 @@ def _treated_better(best: Plan, ties: Sequence[Plan]) -> str:
         for own, other in zip(best.prediction.jobs, plan.prediction.jobs, strict=True)
     ]
     times, rank, job = max(offers, default=(0.0, 0, ""))
-    if times < _TREATED or best.sharing.mode in ("serial", "phases"):
+    if times < _NOTICEABLE_SPEEDUP or best.sharing.mode in ("serial", "phases"):
         return ""
-    return f"; {rank} treats {job} better, {times:.2f}x as fast while all run"
+    return f"; {rank} runs {job} {times:.2f}x as fast while all run"
 
 
-def _first(advised: Recommendation) -> str:
-    """The rule by which the best plan precedes the cheapest, where that is another plan."""
-    by, level = advised.ranked_by, advised.level
-    cheapest = min(advised.plans, key=lambda each: known_cost(each, by).at(level))
-    before = [each for each in advised.plans if each.rank < cheapest.rank] or [advised.best]
+def _deciding_rule(advised: Recommendation) -> str:
+    """The rule by which the best plan precedes the cheapest, if that is another plan."""
+    cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
+    before = [plan for plan in advised.plans if plan.rank < cheapest.rank] or [advised.best]
     rule = before[-1].precedes_by
-    return "" if rule in (None, "cost") else f"; 1 is first {rule_in_words(rule, level)}"
+    return "" if rule in (None, "cost") else f"; 1 is first {rule_in_words(rule, advised.level)}"
 
 
-_HEADINGS = ("", "epoch while all run", "memory", "gain over serial")
-_WIDTHS = (2, 26, 26, 18)
+def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
+    """The CPU-bound jobs, and how much faster a measured variant was."""
+    parts = []
+    for job in jobs:
+        parts.append(f"kernels run in {job.gpu_share:.0%} of a step of {job.job} alone")
+        if job.variant is not None and job.variant_step_s is not None:
+            parts[-1] += (
+                f" ({job.variant} was measured at {units.duration(job.variant_step_s)} a step "
+                f"instead of {units.duration(job.step_s)})"
+            )
+    lead = "Reduce CPU time first" if first else "CPU-bound"
+    return (
+        f"{lead}: {'; '.join(parts)}. To test torch.compile, a CUDA graph or more loader workers, "
+        f"profile the job with it and compare the two profiles."
+    )
 
 
-def plans_report(
-    advised: Recommendation, top: int | None = None, *, details: bool = False
-) -> "RenderableType":
-    """The answer, the best plan in full, and the best `top` others and serial in a line each.
+def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
+    """Whether the best plan keeps deadlines, and what a protected job rules out."""
+    best = advised.best
+    if any(job.deadline_s is not None for job in advised.jobs):
+        by_deadlines = advised.ranked_by == "deadlines" and not one_by_one(best.sharing)
+        if best.late_jobs:
+            yield _missed(advised)
+        elif not by_deadlines:  # else the first sentence contains it
+            yield "Plan 1 keeps every deadline."
+        unsure = [advised.jobs[at].name for at in sorted(best.late("p95") - best.late("p50"))]
+        due = sum(bool(job.deadline_s) for job in advised.jobs)
+        if len(unsure) == due > 1:
+            jobs = "both" if due == 2 else "all"
+            yield f"That is by medians: at the upper end of their intervals {jobs} are late."
+        elif unsure:
+            late = f"its interval {named(unsure)} is late"
+            if len(unsure) > 1:
+                late = f"their intervals {named(unsure)} are late"
+            yield f"That is by medians: at the upper end of {late}."
+    for each in advised.left_out:
+        if each.why == TOO_SLOW:
+            yield f"{each.sharing} left out: {each.why}."
+
+
+def _missed(advised: Recommendation) -> str:
+    late = named([advised.jobs[number - 1].name for number in advised.best.late_jobs])
+    punctual = next((plan for plan in advised.plans if not plan.late_jobs), None)
+    if punctual is not None:
+        rest = f"; plan {punctual.rank} keeps every deadline: --objective deadlines."
+        return f"Plan 1 is too late for {late}{rest}"
+    needs: dict[str, None] = {}  # of jobs, copies once, that are late even alone
+    for job, mix in zip(advised.jobs, advised.serial.prediction.jobs, strict=True):
+        alone_s = (job.work_steps or 0.0) * mix.step_s.at(advised.level)
+        if job.deadline_s is not None and alone_s > job.deadline_s:
+            times = f"{units.duration(alone_s)} even alone, due in {units.duration(job.deadline_s)}"
+            needs[f"{job.name} needs {times}"] = None
+    why = "; ".join(list(needs)[:_MOST_NAMED])
+    allow = f"{why}. Allow" if why else "allow"
+    return (
+        f"Plan 1 is too late for {late}, and no plan keeps every deadline: {allow} more time, or "
+        f"take a job out."
+    )
+
+
+def _lengths_apart(advised: Recommendation) -> Iterator[str]:
+    """That the shortest job is negligible next to the longest, if their lengths count."""
+    by_length = sorted((job.alone_s or 0.0, at) for at, job in enumerate(advised.jobs))
+    unknown = any(job.alone_s is None for job in advised.jobs)
+    if advised.ranked_by not in _BY_LENGTHS or unknown:
+        return
+    share = by_length[0][0] / (by_length[-1][0] or 1.0)
+    if share >= _NEGLIGIBLE_LENGTH:
+        return
+    short, long = (advised.jobs[by_length[end][1]] for end in (0, -1))
+    one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in (short, long))
+    yield (
+        f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
+        f"hardly counts. The default is 1 epoch; set others by `NAME@EPOCHS`."
+    )
+
+
+def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
+    """Return what ``advisor recommend --json`` prints.
+
+    `workloads` defines each name, so that ``python -m advisor.measure runs`` can run the plans on
+    a machine without the profiles; each plan contains the command that starts a job.
 
     Args:
         advised: The recommendation.
-        top: Number of plans to show; None: as many as a screen holds, at most 5, or all with
-            `details`.
-        details: Show every plan in full, and how the plans were found.
+        top: Most plans to include; None: all.
     """
-    from rich.console import Group
-    from rich.text import Text
-
-    letters, write = letters_of(advised.jobs), _in_full if details else at_a_glance
-
-    def report(shown: Sequence[Plan], *, hints: bool = True) -> "RenderableType":
-        first, *others = paragraphs(advised, hints=hints)
-        said = (Text(first, style="bold"), *map(Text, others), Text())
-        return Group(*said, *write(advised, shown, letters))
-
-    if not details and top is None:
-        return on_a_screen(advised, report)
-    shown = list(advised.plans[:top])
-    return report(shown if advised.serial in shown else [*shown, advised.serial])
-
-
-def _in_full(
-    advised: Recommendation, shown: Sequence[Plan], letters: "Letters"
-) -> "Iterator[RenderableType]":
-    from rich.padding import Padding
-    from rich.text import Text
-
-    yield from (Text(f"{letter}  {what}") for letter, what in letters.values())
-    yield Text()
-    yield _row()
-    for plan in shown:
-        yield Text(f"{plan.rank}  {plan_name(advised, plan)}", style="bold")
-        yield _row(_cells(advised, plan, letters))
-        yield Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False)
-    yield from map(Text, _footer(advised, len(shown)))
+    summary = verdict(advised)
+    rival = summary.runner_up
+    return {
+        "schema": SCHEMA,
+        "gpu": advised.gpu.key,
+        "objective": advised.objective,
+        "ranked_by": advised.ranked_by,
+        "note": advised.note,
+        **standing_document(advised.standing),
+        "verdict": {
+            "answers": list(summary.answers),
+            "text": answer(advised),
+            "binding": binding_document(summary.binding),
+            "runner_up": None if rival is None else {
+                "rank": rival.plan.rank,
+                "sharing": str(rival.plan.sharing),
+                "behind": rival.behind,
+                "within_error": rival.within_error,
+            },
+            "host_bound": [asdict(each) for each in summary.host_bound],
+        },
+        "workloads": workloads_document(advised.jobs),
+        "epochs": [job.epochs for job in advised.jobs],
+        "serial": _plan_document(advised, advised.serial),
+        "plans": [_plan_document(advised, plan) for plan in advised.plans[:top]],
+        "left_out": [asdict(each) for each in advised.left_out],
+        "searched": advised.searched,
+    }  # fmt: skip
 
 
-def plan_commands(advised: Recommendation, rank: int) -> str:
-    """The shell lines of the plan at `rank`.
-
-    Raises:
-        InvalidInput: There is no such plan.
-    """
-    if not 1 <= rank <= (plans := len(advised.plans)):
-        raise InvalidInput(
-            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
-        )
-    return "\n".join(advised.plans[rank - 1].commands)
-
-
-def _cells(advised: Recommendation, plan: Plan, letters: Letters) -> "tuple[Cell, ...]":
-    mix = plan.prediction
-    epochs = tuple(
-        f"{units.collapsed([letters[each.job][0] for each in same])}  {epoch(same[0])}"
-        for same in equal_jobs(mix.jobs)
-    )
-    better = units.times(gain(advised, plan))
-    return "", epochs, memory_held(plan).replace(" of ", "\nof ", 1), better
-
-
-def _row(cells: "Sequence[Cell]" = ()) -> "RenderableType":
-    """A line of the table; without `cells` the line of headings."""
-    from advisor.report.format import FixedRow
-
-    return FixedRow(cells, _HEADINGS, _WIDTHS)
-
-
-def _footer(advised: Recommendation, shown: int) -> Iterator[str]:
-    if len(advised.plans) > shown:
-        yield f"{counted(len(advised.plans) - shown, 'more plan')}: --top {len(advised.plans)}."
-    for each in advised.left_out:
-        yield f"Left out: {each.sharing}: {each.why}."
-    if advised.searched:
-        yield f"Searched: {advised.searched}."
-    yield bounds_note(advised)
-    yield host_note(advised.standing)
-    yield "`--commands 1` prints the shell commands of plan 1."
+def _plan_document(advised: Recommendation, plan: Plan) -> dict[str, Any]:
+    own = {
+        "rank": plan.rank,
+        "ties_best": plan.ties_best,
+        "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by,
+        "commands": list(plan.commands),
+        "why": plan.why,
+    }
+    jobs = [
+        job_document(job) | asked_document(asked)
+        for job, asked in zip(plan.prediction.jobs, advised.jobs, strict=True)
+    ]
+    return own | forecast_fields(plan) | {"jobs": jobs}

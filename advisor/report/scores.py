@@ -1,8 +1,11 @@
-"""Numbers, modes and rules as all results write them, and the scoreboard as table and JSON."""
+"""The scoreboard of predictions as table and JSON, with the words for modes, rules and shares."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.box import SIMPLE
+from rich.console import Group
 
 from advisor.errors import counted
 from advisor.learn.evaluate import ALL, SPLIT, Bound, Drift, Evaluation, ScoreRow
@@ -16,12 +19,7 @@ from advisor.learn.regret import (
     scoreboard,
     scores_of,
 )
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    pass
-
+from advisor.report.format import FittedTable
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
@@ -48,7 +46,7 @@ HEADINGS = (
     "as if alone",
 )  # fmt: skip
 _BASELINES = ("replay", "fair-share", "capacity", "alone")
-# The same for a terminal of 80 columns, where per cent go without saying; mode and jobs are one.
+# The same for a terminal of 80 columns, without units; mode and jobs share a column.
 _NARROW = (
     "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval", "width of it",
     "noise floor", "throughput MAPE", "replay alone", "fair share",
@@ -58,39 +56,22 @@ _NARROW_WORDS = (
     "only\nreplay", "fair\nshare",
 )  # fmt: skip
 _LEGEND = (
-    "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Known cores: MAPE of the "
-    "runs that recorded how fast their cores were, had that been known beforehand. Wide: mean "
-    "width of the interval. Thr.: throughput of a run, as the sum of solo over shared steps. Last "
-    "two: MAPE of answers without a fitted model."
+    "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Known cores: MAPE of runs "
+    "with recorded core speeds, if predicted with these. Wide: mean width of the interval. Thr.: "
+    "throughput of a run, as the sum of solo over shared steps. Last two: MAPE of answers without "
+    "a fitted model."
 )
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent; a dash where there is none."""
+    """Return a share in per cent, or a dash for None."""
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; cells are text without bars."""
+    """Return a Markdown table; cells are text without bars."""
     lines = ["| " + " | ".join(headings) + " |", "|" + "---|" * len(headings)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def _named_cells(row: ScoreRow, known: ScoreRow | None) -> dict[str, str]:
-    """`row` by heading; `known` is of the same jobs on cores whose speed is known."""
-    shares = {
-        "MAPE": row.mape,
-        "core speeds known": None if known is None else known.mape,
-        "median": row.median,
-        "P90": row.p90,
-        "in 90 % interval": row.coverage90,
-        "width of it": row.width90,
-        "noise floor": row.noise_floor,
-        "throughput MAPE": row.throughput_mape,
-        **{RULE_WORDS[name]: row.baselines.get(name) for name in _BASELINES},
-    }
-    counts = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
-    return counts | {heading: percent(share) for heading, share in shares.items()}
 
 
 def _kind(row: ScoreRow) -> str:
@@ -100,18 +81,29 @@ def _kind(row: ScoreRow) -> str:
 def score_cells(
     scores: Scores, rows: Iterable[ScoreRow], shown: Sequence[str] = HEADINGS
 ) -> list[list[str]]:
-    """Each of `rows` of `scores` under those of `HEADINGS` that are `shown`."""
-    named = (_named_cells(row, scores.on_known_cores(row)) for row in rows)
-    return [[cells[heading] for heading in shown] for cells in named]
+    """Return each of `rows` of `scores` under those of `HEADINGS` that are `shown`."""
+    table = []
+    for row in rows:
+        known = scores.on_known_cores(row)  # the same jobs on cores of recorded speed
+        cells = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
+        shares = {
+            "MAPE": row.mape,
+            "core speeds known": None if known is None else known.mape,
+            "median": row.median,
+            "P90": row.p90,
+            "in 90 % interval": row.coverage90,
+            "width of it": row.width90,
+            "noise floor": row.noise_floor,
+            "throughput MAPE": row.throughput_mape,
+            **{RULE_WORDS[name]: row.baselines.get(name) for name in _BASELINES},
+        }
+        cells |= {heading: percent(share) for heading, share in shares.items()}
+        table.append([cells[heading] for heading in shown])
+    return table
 
 
-def evaluation_table(evaluation: Evaluation) -> "Group":
-    """What ``advisor evaluate`` prints."""
-    from rich.box import SIMPLE
-    from rich.console import Group
-
-    from advisor.report.format import FittedTable
-
+def evaluation_table(evaluation: Evaluation) -> Group:
+    """Return what ``advisor evaluate`` prints."""
     scores = scores_of(evaluation)
     title = f"{scores.gpu}, {SPLIT}: errors of step times in %"
     table = FittedTable(title=title, box=SIMPLE, padding=0, pad_edge=False)
@@ -140,10 +132,10 @@ def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
-    """What ``advisor evaluate --json`` prints: shares, not per cent.
+    """Return what ``advisor evaluate --json`` prints: shares, not per cent.
 
-    `rows` begins with one entry for each mode and degree, and one with degree null for each mode,
-    of all hosts and jobs; same jobs and mixes apart are in `rows_by_jobs`.
+    `rows` contains an entry for each mode and degree, and one with degree null for each mode, of
+    all hosts and jobs; `rows_by_jobs` separates equal jobs from mixes.
     """
     rows = scoreboard(evaluation)
     return {
@@ -160,59 +152,56 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def remarks(scores: Scores) -> list[str]:
-    """What the table cannot say: families, memory, drift, and runs that were not scored."""
-    said = [
+    """Return notes on families, memory, drift, regret, and runs that were not scored."""
+    notes = [
         f"{counted(scores.runs, 'run')}; each of {counted(len(scores.families), 'family')} "
         f"predicted without it: {', '.join(scores.families)}."
     ]
-    said += [
+    notes += [
         f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
         f"{percent(row.memory_total_mape)} off the total."
         for row in scores.by_degree
         if row.degree is None and row.memory_mape is not None
     ]
     if scores.drift:
-        said.append(drift_text(scores.drift))
+        notes.append(drift_text(scores.drift))
     if scores.unusable:
-        said.append(
+        notes.append(
             f"{counted(scores.unusable, 'drawn run')} not scored: a tenant ended early or has no "
             "profile. `advisor evaluate --json` names them."
         )
-    return [*said, *_regret_lines(scores)]
+    for kind, judged in (
+        ("run to be chosen from", scores.chosen),
+        ("drawn in several modes", scores.drawn),
+    ):
+        regrets = judged.rules
+        if not regrets[MODEL].n:
+            continue
+        rules = [
+            f"{RULE_WORDS[name]} {percent(regrets[name].mean)} and {percent(regrets[name].worst)}"
+            for name in ("always-mps", "equal-limits", "always-naive", AT_RANDOM)
+            if regrets[name].n
+        ]
+        notes.append(
+            f"Job sets {kind}: {regrets[MODEL].n}. Choosing the highest predicted throughput lost "
+            f"{percent(regrets[MODEL].mean)} of the best measured one on average, "
+            f"{percent(regrets[MODEL].worst)} at worst; {'; '.join(rules)}."
+        )
+    return notes
 
 
 def drift_text(drift: Drift) -> str:
-    """How much pace alone moved, in a sentence."""
+    """Return how much the pace of solo runs drifted, in a sentence."""
     return (
         f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
         f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
     )
 
 
-def _regret_lines(scores: Scores) -> list[str]:
-    """The regret of the model's choices and of rules, in measured throughput."""
-    kinds = {"run to be chosen from": scores.chosen, "drawn in several modes": scores.drawn}
-    said = []
-    for kind, judged in kinds.items():
-        found = judged.rules
-        if ours := found[MODEL].n:
-            rules = [
-                f"{RULE_WORDS[name]} {percent(found[name].mean)} and {percent(found[name].worst)}"
-                for name in ("always-mps", "equal-limits", "always-naive", AT_RANDOM)
-                if found[name].n
-            ]
-            said.append(
-                f"Job sets {kind}: {ours}. Choosing the highest predicted throughput gave away "
-                f"{percent(found[MODEL].mean)} of the best measured one on average, "
-                f"{percent(found[MODEL].worst)} at worst; {'; '.join(rules)}."
-            )
-    return said
-
-
 def regret_rows(
     rules: Mapping[str, Regret], words: Mapping[str, str] = RULE_WORDS
 ) -> list[tuple[str, ...]]:
-    """A line under `REGRET_HEADINGS` for each way to choose, best first."""
+    """Return a line under `REGRET_HEADINGS` for each rule of choice, best first."""
     return [
         (
             words.get(name, name),
@@ -225,16 +214,16 @@ def regret_rows(
     ]
 
 
-def choice_rows(found: Choices) -> list[tuple[str, ...]]:
-    """A line under `CHOICE_HEADINGS` for each way to choose, best first."""
-    names = [name for name, _ in _ranked(found.rules)]
-    clear = {name: each.mean for name, each in found.clear.items()}
+def choice_rows(choices: Choices) -> list[tuple[str, ...]]:
+    """Return a line under `CHOICE_HEADINGS` for each rule of choice, best first."""
+    names = [name for name, _ in _ranked(choices.rules)]
+    clear = {name: each.mean for name, each in choices.clear.items()}
     return [
-        (*row, percent(found.worst_beyond_noise(name)), percent(clear.get(name)))
-        for name, row in zip(names, regret_rows(found.rules), strict=True)
+        (*row, percent(choices.worst_beyond_noise(name)), percent(clear.get(name)))
+        for name, row in zip(names, regret_rows(choices.rules), strict=True)
     ]
 
 
 def _ranked(rules: Mapping[str, Regret]) -> list[tuple[str, Regret]]:
-    known = [(name, each) for name, each in rules.items() if each.n]
-    return sorted(known, key=lambda pair: pair[1].mean or 0.0)
+    judged = [(name, each) for name, each in rules.items() if each.n]
+    return sorted(judged, key=lambda pair: pair[1].mean or 0.0)

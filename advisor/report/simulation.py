@@ -1,39 +1,34 @@
-"""A simulation over time, drawn as lines of characters."""
+"""A simulation over time: as text with curves of characters, as JSON, and as a trace."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from rich.console import Group
+from rich.text import Text
 
 from advisor.errors import counted
 from advisor.plan.forecast import OverTime
 from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import ReplayedKernel
 from advisor.report import format as units
-from advisor.report.documents import SCHEMA, interval_document, standing_document
-from advisor.report.forecast import basis_notes, estimated, with_estimates_named
+from advisor.report.forecast import (
+    SCHEMA,
+    basis_notes,
+    estimated,
+    interval_document,
+    standing_document,
+    with_estimates_named,
+)
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage, parts
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    pass
-
-
-# More jobs than this are counted, not drawn one by one; more GPUs are not drawn.
+# Up to this number of jobs each gets a bar, and up to this number of GPUs a curve.
 _MOST_JOBS, _MOST_GPUS = 24, 16
 
 _NAME, _TAIL, _COLUMNS = 26, 10, 40
 _WAITS, _RUNS, _NOTHING = "·", "█", " "
 _LEVELS = " ▁▂▃▄▅▆▇█"
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One line of the drawing; `style` is rich's name of its colour."""
-
-    text: str
-    style: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,45 +50,43 @@ _SHARE = _Scale("green", 1.0, " %", 0.01)
 _MEMORY, _POWER = _Scale("green", None, " GiB", units.MIB_PER_GIB), _Scale("green", None, " W")
 
 
-def lanes(simulation: Simulation) -> Iterator[Lane]:
+def _lanes(simulation: Simulation) -> Iterator[Text]:
     """The drawing, 80 columns wide; each character is an equal part of the time."""
     column_s = simulation.makespan_s.p50 / _COLUMNS
     unit, size_s = units.time_unit(simulation.makespan_s.p50)
-    yield Lane(
+    yield _line(
         f"over time, {units.number(column_s / size_s)} {unit} a character, of which curves are "
-        f"means; "
-        f"{_RUNS} runs, {_WAITS} waits",
+        f"means; {_RUNS} runs, {_WAITS} waits",
         "dim",
     )
     if len(simulation.jobs) <= _MOST_JOBS:
         for number, lived in enumerate(simulation.jobs, start=1):
             end = f"{units.number(lived.end_s.p50 / size_s)} {unit}"
-            yield _lane(f"{number} {lived.job.name}", _drawn_bar(lived, column_s), end, "cyan")
+            middles_s = ((column + 0.5) * column_s for column in range(_COLUMNS))
+            bar = "".join(_state(lived, at_s) for at_s in middles_s)
+            yield _lane(f"{number} {lived.job.name}", bar, end, "cyan")
     else:
         yield from _counted(simulation, column_s)
     yield from _curve_lanes(simulation, column_s)
 
 
-def _lane(name: str, drawn: str, said: str, style: str = "") -> Lane:
-    # What tells alike jobs apart, as a batch size, stands at the end.
+def _line(text: str, style: str = "") -> Text:
+    return Text(text.rstrip(), style=style, no_wrap=True)
+
+
+def _lane(name: str, drawn: str, value: str, style: str) -> Text:
+    # Names with one beginning differ at the end, as in the batch size.
     short = name if len(name) <= _NAME else f"{name[: _NAME - _TAIL - 1]}…{name[-_TAIL:]}"
-    return Lane(f"{short:{_NAME}}|{drawn}| {said}".rstrip(), style)
+    return _line(f"{short:{_NAME}}|{drawn}| {value}", style)
 
 
-def _drawn_bar(lived: SimulatedJob, column_s: float) -> str:
-    """What the job does in the middle of each column."""
-    middles = ((column + 0.5) * column_s for column in range(_COLUMNS))
-    return "".join(
-        _RUNS
-        if lived.start_s <= at_s < lived.end_s.p50
-        else _WAITS
-        if lived.arrival_s <= at_s < lived.start_s
-        else _NOTHING
-        for at_s in middles
-    )
+def _state(lived: SimulatedJob, at_s: float) -> str:
+    if lived.start_s <= at_s < lived.end_s.p50:
+        return _RUNS
+    return _WAITS if lived.arrival_s <= at_s < lived.start_s else _NOTHING
 
 
-def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
+def _counted(simulation: Simulation, column_s: float) -> Iterator[Text]:
     """Number of jobs that wait and that run, in all and on each GPU."""
     waits = [(each.arrival_s, each.start_s, 1.0) for each in simulation.jobs]
     runs = [(each.start_s, each.end_s, float(len(each.jobs))) for each in simulation.usage]
@@ -108,7 +101,7 @@ def _counted(simulation: Simulation, column_s: float) -> Iterator[Lane]:
         yield _curve_lane(f"  on GPU {gpu}", _means(spans, column_s), _Scale("cyan", most))
 
 
-def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Lane]:
+def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Text]:
     """Activity, memory and power, means over GPUs and over the time of each column."""
     idle_w = simulation.idle_power_w
     power = "power while jobs run" if idle_w is None else "power"
@@ -128,10 +121,10 @@ def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Lane]:
         if len(spans) == len(values):
             yield _curve_lane(name, [idle + mean for mean in _means(spans, column_s)], scale)
         else:
-            yield Lane(f"{name:{_NAME}} {units.NOT_MEASURED}")
+            yield _line(f"{name:{_NAME}} {units.NOT_MEASURED}")
 
 
-def _curve_lane(name: str, values: Sequence[float], scale: _Scale) -> Lane:
+def _curve_lane(name: str, values: Sequence[float], scale: _Scale) -> Text:
     peak = max(values)
     top = scale.most or peak or 1.0
     drawn = "".join(_LEVELS[round(min(1.0, value / top) * (len(_LEVELS) - 1))] for value in values)
@@ -149,57 +142,48 @@ def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list
     return sums
 
 
-def simulation_report(found: OverTime) -> "RenderableType":
-    """What ``advisor simulate`` prints: figures, then a drawing of the time."""
-    from rich.console import Group
-    from rich.text import Text
-
-    facts = [f"{name:<20}{said}" for name, said in simulation_facts(found.simulation)]
-    lines = [*facts, *basis_notes(found.standing)]
-    chart = [Text(lane.text, style=lane.style, no_wrap=True) for lane in lanes(found.simulation)]
+def simulation_report(found: OverTime) -> Group:
+    """Return what ``advisor simulate`` prints: figures, then a drawing of the time."""
+    facts = [f"{name:<20}{value}" for name, value in simulation_facts(found.simulation)]
     return Group(
         Text(simulation_heading(found), style="bold"),
-        *map(Text, lines),
+        *map(Text, [*facts, *basis_notes(found.standing)]),
         Text(),
-        *chart,
+        *_lanes(found.simulation),
     )
 
 
 def simulation_heading(found: OverTime) -> str:
-    """What is simulated, and what it is estimated from."""
+    """Return the request in a sentence, and the sources of estimated profiles."""
     simulation = found.simulation
     jobs, gpus = len(simulation.jobs), simulation.gpus
     origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
-    said = (
+    heading = (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
         f"{simulation.policy}{origin}."
     )
-    return with_estimates_named(found.standing, said)
+    return with_estimates_named(found.standing, heading)
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
-    """The figures of a simulation: name and value."""
-    mean_s, wait_s = simulation.mean_completion_s, simulation.mean_wait_s
-    waiting = f"{_seconds(wait_s)} of it waiting" if wait_s else "none of it waiting"
-    yield "until all are done", units.seconds(simulation.makespan_s)
-    yield (
-        "from coming to end",
-        f"{_seconds(mean_s)} on average, {waiting}; "
-        f"{units.number(simulation.jobs_per_hour)} jobs an hour",
-    )
-    yield (
-        "GPU busy",
-        f"{units.share(simulation.mean_gract)} of all time; memory at most "
-        f"{units.gib_of(simulation.peak_memory_mib)} a GPU",
-    )
+    """Yield the figures of a simulation: name and value."""
+
+    def seconds(value: float) -> str:
+        unit, size_s = units.time_unit(value) if value else ("s", 1.0)
+        return f"{units.number(value / size_s)} {unit}"
+
+    wait_s, mean_s = simulation.mean_wait_s, seconds(simulation.mean_completion_s)
+    waiting = f"{seconds(wait_s)} of it waiting" if wait_s else "none of it waiting"
+    rate = f"{units.number(simulation.jobs_per_hour)} jobs an hour"
+    memory = units.gib_of(simulation.peak_memory_mib)
+    yield "total time", units.seconds(simulation.makespan_s)
+    yield "mean completion", f"{mean_s} after arrival, {waiting}; {rate}"
+    busy = units.share(simulation.mean_gract)
+    yield "GPU busy", f"{busy} of all time; memory at most {memory} a GPU"
     yield "energy", units.joules(simulation.energy_j)
-    yield "GPU-hours", _gpu_hours(simulation)
-
-
-def _gpu_hours(simulation: Simulation) -> str:
-    said = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
+    hours = f"{_around(simulation.gpu_hours)}, with jobs in {_plain(simulation.occupied_gpu_hours)}"
     cost_eur = simulation.cost_eur
-    return said if cost_eur is None else f"{said}; {_around(cost_eur)} EUR"
+    yield "GPU-hours", hours if cost_eur is None else f"{hours}; {_around(cost_eur)} EUR"
 
 
 def _around(value: Interval) -> str:
@@ -211,38 +195,18 @@ def _plain(value: float) -> str:
     return units.number(value) if value >= 0.1 else f"{value:.2g}"
 
 
-def _seconds(value: float) -> str:
-    unit, size_s = units.time_unit(value) if value else ("s", 1.0)
-    return f"{units.number(value / size_s)} {unit}"
-
-
 def simulation_document(found: OverTime) -> dict[str, Any]:
-    """What ``advisor simulate --json`` prints; times in seconds from the start."""
+    """Return what ``advisor simulate --json`` prints; times in seconds from the start."""
     simulation = found.simulation
     return {
         "schema": SCHEMA,
         **standing_document(found.standing),
-        **_asked(simulation),
-        **_figures(simulation),
-        "jobs": [_job(each) for each in simulation.jobs],
-        "over_time": [asdict(each) for each in simulation.usage],
-    }
-
-
-def _asked(simulation: Simulation) -> dict[str, Any]:
-    """What was simulated, and what it is based on."""
-    return {
         "gpu": simulation.gpu,
         "gpus": simulation.gpus,
         "sharing": str(simulation.sharing),
         "policy": simulation.policy,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
         "estimated_from": simulation.estimated_from,
-    }
-
-
-def _figures(simulation: Simulation) -> dict[str, Any]:
-    return {
         "makespan_s": simulation.makespan_s.p50,
         "makespan_interval_s": interval_document(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
@@ -256,23 +220,24 @@ def _figures(simulation: Simulation) -> dict[str, Any]:
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
         "cost_eur": interval_document(simulation.cost_eur),
+        "jobs": [
+            {
+                "job": lived.job.name,
+                "epochs": lived.job.epochs,
+                "gpu": lived.gpu,
+                "place": lived.place,
+                "arrival_s": lived.arrival_s,
+                "start_s": lived.start_s,
+                "end_s": lived.end_s.p50,
+                "end_interval_s": interval_document(lived.end_s),
+            }
+            for lived in simulation.jobs
+        ],
+        "over_time": [asdict(each) for each in simulation.usage],
     }
 
 
-def _job(lived: SimulatedJob) -> dict[str, Any]:
-    return {
-        "job": lived.job.name,
-        "epochs": lived.job.epochs,
-        "gpu": lived.gpu,
-        "place": lived.place,
-        "arrival_s": lived.arrival_s,
-        "start_s": lived.start_s,
-        "end_s": lived.end_s.p50,
-        "end_interval_s": interval_document(lived.end_s),
-    }
-
-
-# Beyond so many epochs in all, a trace shows jobs as wholes.
+# With more epochs in all, a trace shows jobs without them.
 MOST_EPOCHS = 20_000
 
 
@@ -281,14 +246,14 @@ _WAITING = 0  # the process of jobs that wait; GPU n is process n + 1
 
 
 def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -> str:
-    """A trace that Perfetto and chrome://tracing open: jobs over time, and counters.
+    """Return a trace for Perfetto and chrome://tracing: jobs over time, and counters.
 
     The format is the Trace Event Format's JSON: times in microseconds, a process for each GPU, a
     thread for each of its places.
 
     Args:
-        simulation: All of it.
-        kernels: Of the jobs of `Simulation.first`, replayed; shown as a process of their own.
+        simulation: The jobs and counters.
+        kernels: Replayed kernels of the jobs of `Simulation.first`, shown as another process.
     """
     document = {
         "displayTimeUnit": "ms",
@@ -311,8 +276,8 @@ def _names(simulation: Simulation) -> Iterator[_Event]:
         yield _named("thread_name", gpu + 1, place + 1, f"place {place + 1}")
 
 
-def _named(what: str, process: int, thread: int, name: str) -> _Event:
-    return {"name": what, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+def _named(kind: str, process: int, thread: int, name: str) -> _Event:
+    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
 def _jobs(simulation: Simulation) -> Iterator[_Event]:
@@ -330,8 +295,12 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
                 "wait_s": lived.wait_s,
             }
         }
-        if lived.wait_s > 0:
-            yield from _waits(number, lived)
+        if lived.wait_s > 0:  # a track for each waiting job, because many wait at once
+            for phase, at_s in (("b", lived.arrival_s), ("e", lived.start_s)):
+                yield {
+                    "name": lived.job.name, "cat": "waiting", "ph": phase, "id": number,
+                    "ts": 1e6 * at_s, "pid": _WAITING, "tid": 0,
+                }  # fmt: skip
         for part in parts(number, lived.job, of_job[number]) if in_detail else ():
             yield _slice(lived, f"{part.kind} {part.epoch}", part.kind, part.start_s, part.end_s)
 
@@ -342,15 +311,6 @@ def _slice(lived: SimulatedJob, name: str, category: str, start_s: float, end_s:
         "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
         "pid": lived.gpu + 1, "tid": lived.place + 1,
     }  # fmt: skip
-
-
-def _waits(number: int, lived: SimulatedJob) -> Iterator[_Event]:
-    """A track for each waiting job, since many wait at once."""
-    for phase, at_s in (("b", lived.arrival_s), ("e", lived.start_s)):
-        yield {
-            "name": lived.job.name, "cat": "waiting", "ph": phase, "id": number, "ts": 1e6 * at_s,
-            "pid": _WAITING, "tid": 0,
-        }  # fmt: skip
 
 
 def _kernels(simulation: Simulation, kernels: Sequence[ReplayedKernel]) -> Iterator[_Event]:

@@ -37,7 +37,7 @@ def test_the_first_paint_answers_for_the_bundled_jobs_with_figures_and_pictures(
     assert jobs_of_plan(page) == [RESNET, SMALL, BERT]
     assert len(page.metric) == 4
     assert len(charts(page)) == 3, "the plans; memory and SMs of the GPU"
-    times = [*ranking(page)["until all are done"], *of_each_job(page)["a step"]]
+    times = [*ranking(page)["total time"], *of_each_job(page)["a step"]]
     assert all("(" in text and "-" in text for text in times), "an interval each"
 
 
@@ -116,8 +116,8 @@ def test_every_kind_of_plan_has_its_views(page, plan):
     rank = page.selectbox(key="plan").value.split()[0]
     (row,) = [row for _, row in ranking(page).iterrows() if row["rank"] == rank]
     ends = dict(rows_with(page, "over time").itertuples(index=False))
-    assert (ends["until all are done"], ends["energy"]) == (
-        row["until all are done"], row["energy"])  # fmt: skip
+    assert (ends["total time"], ends["energy"]) == (
+        row["total time"], row["energy"])  # fmt: skip
     look_at(page, "How each fares")
     look_at(page, "Beside another plan")
     assert not page.exception

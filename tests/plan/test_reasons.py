@@ -12,7 +12,7 @@ from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked, verdict
 from advisor.plan.reasons import Difference, binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
-from advisor.report.comparison import comparison_text, job_reason
+from advisor.report.plan_tables import comparison_text, job_reason
 from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
@@ -160,7 +160,7 @@ def test_what_a_cap_does_is_as_sure_as_the_law_of_caps_however_unsure_the_pace(c
     found = under_a_cap(cap_w, wide)  # of 300 W
     assert found.cost.less == 0
     assert not found.power_w.within_error
-    assert "since both err alike" in comparison_text(found)
+    assert "because both have the same error" in comparison_text(found)
 
 
 @given(intervals(), intervals(), intervals())
@@ -215,7 +215,7 @@ def test_plans_that_the_error_does_not_tell_apart_are_equal():
     found = advised([GPU_BOUND] * 2, StandIn(wide=0.5))
     assert verdict(found).answers == ("share", "equal")
     assert verdict(found).runner_up.within_error
-    assert "Maybe as good, within our error: 2 (" in answer(found)
+    assert "Statistically tied: 2 (" in answer(found)
     assert "(serial)" in answer(found)  # named, however many there are
 
 

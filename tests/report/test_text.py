@@ -18,13 +18,13 @@ from advisor.plan.ranking import ranked
 from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
 from advisor.report import format as units
-from advisor.report.comparison import comparison_report
 from advisor.report.copies import copies_report
 from advisor.report.fleet import fleet_report
 from advisor.report.forecast import forecast_report
 from advisor.report.format import explained, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
-from advisor.report.recommendation import answer, plan_commands, plans_report
+from advisor.report.plan_tables import comparison_report, plan_commands, plans_report
+from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic

@@ -1,0 +1,467 @@
+"""Tables of plans: the ranking on a screen or in full, and two plans compared."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.ranking import out_of_order, rule_in_words, verdict
+from advisor.plan.reasons import (
+    Binding,
+    Comparison,
+    Difference,
+    JobChange,
+    Limit,
+    compared,
+    limit_in_words,
+)
+from advisor.plan.values import Forecast, Plan, Recommendation
+from advisor.prediction.prediction import LEVELS, Interval, JobPrediction
+from advisor.prediction.predictor import briefly
+from advisor.report import format as units
+from advisor.report.forecast import (
+    SCHEMA,
+    Letters,
+    basis,
+    binding_document,
+    bounds_note,
+    cap_note,
+    epoch,
+    equal_jobs,
+    gain,
+    host_note,
+    letters_of,
+    memory_held,
+    plan_name,
+    shown_cost,
+    standing_document,
+    with_estimates_named,
+)
+from advisor.report.format import FittedTable, FixedRow, explained, fits, plain_table, words_of
+from advisor.report.recommendation import paragraphs
+from advisor.sharing.groups import kind_of
+
+_MOST_OTHERS = 4
+_PLAN_HEADINGS, _PLAN_WIDTHS = ("", "epoch (shared)", "memory", "gain over serial"), (2, 26, 26, 18)
+_COMPARISON_WIDTHS = (12, 25, 25, 8)
+
+
+def plans_report(
+    advised: Recommendation, top: int | None = None, *, details: bool = False
+) -> RenderableType:
+    """Return the answer, the best plan in full, and the best `top` others and serial in a line.
+
+    Args:
+        advised: The recommendation.
+        top: Number of plans to show; None: as many as a screen holds, at most 5, or all with
+            `details`.
+        details: Show every plan in full, and how the plans were searched.
+    """
+    letters, write = letters_of(advised.jobs), _in_full if details else _at_a_glance
+
+    def report(shown: Sequence[Plan], *, hints: bool = True) -> RenderableType:
+        first, *others = paragraphs(advised, hints=hints)
+        text = (Text(first, style="bold"), *map(Text, others), Text())
+        return Group(*text, *write(advised, shown, letters))
+
+    if details or top is not None:
+        shown = list(advised.plans[:top])
+        return report(shown if advised.serial in shown else [*shown, advised.serial])
+    # The best plan of each other kind of sharing first, for readers who choose between kinds. Hints
+    # are left out if serial and the best plan with MIG need the room.
+    choices = [_with_others(advised, most) for most in range(_MOST_OTHERS, -1, -1)]
+    least = _by_rank(advised, advised.best, advised.serial)
+    trials = [(shown, hints) for hints in (True, False) for shown in choices]
+    for plans, hints in (*trials, (least, True), (least, False)):
+        if fits(report(plans, hints=hints)):
+            return report(plans, hints=hints)
+    return report([advised.best], hints=False)
+
+
+def _with_others(advised: Recommendation, most: int) -> list[Plan]:
+    """The best plan, the best with MIG, serial, and `most` others, one of each kind first."""
+    with_mig = [plan for plan in advised.plans if plan.sharing.mode in ("mig", "hybrid")]
+    firsts = {kind_of(plan.sharing): plan.rank for plan in reversed(advised.plans)}
+    certain = _by_rank(advised, advised.best, *with_mig[:1], advised.serial)
+    others = [plan for plan in advised.plans if plan not in certain]
+    others.sort(key=lambda plan: plan.rank not in firsts.values())
+    return _by_rank(advised, *certain, *others[:most])
+
+
+def _by_rank(advised: Recommendation, *plans: Plan) -> list[Plan]:
+    """`plans` in the order of their ranks, each once."""
+    unranked = [] if advised.serial in advised.plans else [advised.serial]
+    return [plan for plan in (*advised.plans, *unranked) if plan in plans]
+
+
+def _at_a_glance(
+    advised: Recommendation, shown: Sequence[Plan], letters: Letters
+) -> Iterator[RenderableType]:
+    """The best plan with a line for each job, and a line for each of the others `shown`."""
+    best = advised.best
+    mix, named = best.prediction, [letters[job.name][0] for job in advised.jobs]
+    yield Text(f"1  {plan_name(advised, best)}: {explained(best.sharing, named)}", style="bold")
+    table = plain_table("", "job", "epoch (shared)", "step vs alone")
+    table.abreast, table.columns[1].no_wrap = 2, True
+    for same in equal_jobs(mix.jobs):
+        letter, job = letters[same[0].job]
+        copies, slower = units.collapsed([letter] * len(same)), f"{units.number(same[0].slowdown)}x"
+        table.add_row(copies, job, epoch(same[0]), slower)
+    yield Padding(table, (0, 0, 0, 3), expand=False)
+    brief = replace(mix, wide_because=mix.wide_because and briefly(mix.wide_because))
+    binds = limit_in_words(brief, verdict(advised).binding)
+    held = memory_held(best)
+    held += "" if mix.power_w is None else f", {units.number(mix.power_w.p50)} W"
+    yield Padding(f"{held}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
+    # If no plan is confirmed by runs, the first line contains that.
+    marked = any(plan.prediction.confirmed_on_hardware for plan in advised.plans)
+    if len(shown) > 1:
+        yield _others_table(advised, shown[1:], marked=marked)
+    yield Text(_notes_on_others(advised, shown, marked=marked))
+
+
+def _others_table(advised: Recommendation, plans: Sequence[Plan], *, marked: bool) -> FittedTable:
+    headings = ("or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory")
+    table = plain_table("", *headings, *([""] if marked else []))
+    table.abreast, table.columns[1].overflow = 2, "fold"
+    shown = shown_cost(advised.ranked_by)
+    for plan in plans:
+        mix = plan.prediction
+        mark = "" if mix.confirmed_on_hardware else "estimated"
+        table.add_row(
+            str(plan.rank), plan_name(advised, plan),
+            shown(known_cost(plan, advised.ranked_by)),
+            f"{units.number(gain(advised, plan).p50)}x",
+            units.gib_of(mix.memory_total_mib), *([mark] if marked else []),
+        )  # fmt: skip
+    return table
+
+
+def _notes_on_others(advised: Recommendation, shown: Sequence[Plan], *, marked: bool) -> str:
+    """How to read the lines of the other plans, and which options show more."""
+    others, hidden = shown[1:], len(advised.plans) - len(shown)
+    notes = []
+    for rule, pairs in out_of_order(advised, others).items():
+        order = ", ".join(f"{earlier} before {later}" for earlier, later in pairs)
+        notes.append(f"{order} {rule_in_words(rule, advised.level)}.")
+    example = words_of(advised.best.sharing).notation
+    notations = dict.fromkeys(words_of(plan.sharing).notation for plan in others)
+    unexplained = [each for each in notations if each not in ("", example)]
+    notes += [f"{'; '.join(unexplained)}."] if unexplained else []
+    if advised.serial not in shown:  # a gain needs what it is a gain over
+        alone = shown_cost(advised.ranked_by)(known_cost(advised.serial, advised.ranked_by))
+        notes.append(f"{plan_name(advised, advised.serial)}: {alone}.")
+    notes += [f"{counted(hidden, 'more plan')}: --top {len(advised.plans)}."] if hidden else []
+    if marked and not all(plan.prediction.confirmed_on_hardware for plan in others):
+        notes.append("Estimated: not confirmed on hardware.")
+    full = "In full, with what was left out" if advised.left_out else "In full"
+    return " ".join([*notes, f"{full}: --details. Commands of plan 1: --commands 1."])
+
+
+def _in_full(
+    advised: Recommendation, shown: Sequence[Plan], letters: Letters
+) -> Iterator[RenderableType]:
+    yield from (Text(f"{letter}  {job}") for letter, job in letters.values())
+    yield Text()
+    yield FixedRow((), _PLAN_HEADINGS, _PLAN_WIDTHS)
+    for plan in shown:
+        yield Text(f"{plan.rank}  {plan_name(advised, plan)}", style="bold")
+        epochs = tuple(
+            f"{units.collapsed([letters[each.job][0] for each in same])}  {epoch(same[0])}"
+            for same in equal_jobs(plan.prediction.jobs)
+        )
+        memory = memory_held(plan).replace(" of ", "\nof ", 1)
+        cells = ("", epochs, memory, units.times(gain(advised, plan)))
+        yield FixedRow(cells, _PLAN_HEADINGS, _PLAN_WIDTHS)
+        yield Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False)
+    if len(advised.plans) > len(shown):
+        more = counted(len(advised.plans) - len(shown), "more plan")
+        yield Text(f"{more}: --top {len(advised.plans)}.")
+    for each in advised.left_out:
+        yield Text(f"Left out: {each.sharing}: {each.why}.")
+    if advised.searched:
+        yield Text(f"Searched: {advised.searched}.")
+    yield Text(bounds_note(advised))
+    yield Text(host_note(advised.standing))
+    yield Text("`--commands 1` prints the shell commands of plan 1.")
+
+
+def plan_commands(advised: Recommendation, rank: int) -> str:
+    """Return the shell lines of the plan at `rank`.
+
+    Raises:
+        InvalidInput: There is no such plan.
+    """
+    if not 1 <= rank <= (plans := len(advised.plans)):
+        raise InvalidInput(
+            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
+        )
+    return "\n".join(advised.plans[rank - 1].commands)
+
+
+def comparison_report(comparison: Comparison) -> RenderableType:
+    """Return what ``advisor explain`` prints."""
+    names, shown = plan_names(comparison), shown_cost(comparison.objective)
+
+    def row(cells: Sequence[str] = ()) -> FixedRow:
+        return FixedRow(cells, ("", *names, "change"), _COMPARISON_WIDTHS)
+
+    answer = with_estimates_named(comparison.plans[0].standing, comparison_text(comparison))
+    parts: list[RenderableType] = [Text(answer, style="bold"), Text()]
+    for name, plan, bound in zip(names, comparison.plans, comparison.bindings, strict=True):
+        parts.append(Text(f"{name}: {limit_in_words(plan.prediction, bound)}"))
+    parts += [Text(), row(), row(_cells("in all", shown, comparison.cost))]
+    if comparison.power_w is not None:
+        parts.append(row(_cells("power", units.watts, comparison.power_w)))
+    copies: dict[tuple[str, tuple[Cells, ...], str], int] = {}
+    for change in comparison.jobs:
+        key = change.job, tuple(_rows_of_job(change)), job_reason(comparison, change)
+        copies[key] = copies.get(key, 0) + 1
+    for (job, rows, reason), count in copies.items():
+        parts += [Text(), Text(units.collapsed([job] * count)), *map(row, rows)]
+        parts.append(Padding(reason, (0, 0, 0, 4), style="dim", expand=False))
+    notes = ["?: within our error. In parentheses: 90 % intervals."]
+    caps = {plan.prediction.power_cap_w for plan in comparison.plans}
+    notes += [cap_note(cap_w) for cap_w in caps if cap_w is not None]
+    notes.append(host_note(comparison.plans[0].standing))
+    return Group(*parts, Text(), *map(Text, notes))
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """Return the answer in a sentence or two, independent of the order of the plans."""
+    cost, measure = comparison.cost, shown_cost(comparison.objective)
+    names, costs = plan_names(comparison), (comparison.cost.first, comparison.cost.second)
+    pairs = sorted(
+        zip(names, costs, comparison.forbidden, strict=True),
+        key=lambda pair: (pair[1].p50, pair[0]),
+    )
+    (better, less, _), (worse, more, _) = pairs
+    numbers = f"({OBJECTIVES[comparison.objective].measure}: {measure(less)} and {measure(more)})"
+    ahead = f"{more.p50 / less.p50 - 1:.0%} ahead of {worse}"
+    if change_text(cost) == _SAME:
+        text = f"{better} and {worse} come out the same {numbers}."
+    elif cost.within_error:
+        text = f"{better} looks {ahead}, within our error: they are statistically tied {numbers}."
+    elif comparison.alike:
+        text = f"{better} is {ahead}, because both have the same error {numbers}."
+    else:
+        text = f"{better} is {ahead}, more than our error {numbers}."
+    if any(not plan.prediction.confirmed_on_hardware for plan in comparison.plans):
+        text = f"Estimated: {text}"
+    if comparison.serial is not None:
+        alone = known_cost(comparison.serial, comparison.objective)
+        over = (
+            f"{name} is {compared(cost, alone, 'that', 'p50')}"
+            for name, cost in zip(names, costs, strict=True)
+        )
+        text += f" One after another takes {measure(alone)}: {'; '.join(over)}."
+    text += "".join(f" {name} is no plan: {why}." for name, _, why in pairs if why)
+    if comparison.note:
+        text += f" Compared by {comparison.objective}: {comparison.note}."
+    return text
+
+
+_SAME = "same"
+_LEAST_CHANGE = 0.005  # smaller differences would be written as 0 %
+
+
+def change_text(value: Difference) -> str:
+    """Return the difference in per cent, with ``?`` if it is within our error."""
+    if abs(value.change) < _LEAST_CHANGE:
+        return _SAME
+    return f"{value.change:+.0%}" + (" ?" if value.within_error else "")
+
+
+def job_reason(comparison: Comparison, change: JobChange) -> str:
+    """Return why a job's pace changes, or that it does not, independent of the plans' order."""
+    limits = [_limit(bound, change.number - 1) for bound in comparison.bindings]
+    pairs = list(zip(plan_names(comparison), limits, strict=True))
+    less = change.step_s.less
+    if less is not None:
+        pairs = [pairs[1 - less], pairs[less]]
+        faster = change.slowdown[1 - less] / change.slowdown[less]
+        lead = f"{units.number(faster)}x as fast under {pairs[1][0]}"
+    else:
+        pairs.sort(key=lambda pair: pair[0])
+        lead = "no difference in pace beyond our error"
+    return "; ".join([lead, *(f"{name}: {limit}" for name, limit in pairs)])
+
+
+_LIMITED_BY: dict[Limit, str] = {
+    "host path": "CPU-bound",
+    "SMs": "limited by the SMs",
+    "own instances": "limited by its MIG instance",
+    "MPS limits": "limited by MPS limits",
+}
+
+
+def _limit(bound: Binding, job: int) -> str:
+    limit, use = bound.limit_of(job), bound.use_of(job)
+    alone = "alone, " if job in bound.alone else ""
+    if limit is None:
+        return f"{alone}no resource saturated"
+    used = "" if use is None else f" ({use:.0%})"
+    return f"{alone}{_LIMITED_BY.get(limit, f'limited by {limit}')}{used}"
+
+
+def plan_names(comparison: Comparison) -> tuple[str, str]:
+    """Return the names of the two plans: how they share, and their power caps."""
+
+    def name(plan: Forecast) -> str:
+        cap_w = plan.prediction.power_cap_w
+        return str(plan.sharing) + ("" if cap_w is None else f" at {units.number(cap_w)} W")
+
+    return name(comparison.plans[0]), name(comparison.plans[1])
+
+
+Cells = tuple[str, str, str, str]
+"""Name of a row, cells of the first and the second plan, and the change."""
+
+
+def _cells(name: str, shown: Callable[[Interval], str], value: Difference) -> Cells:
+    return name, shown(value.first), shown(value.second), change_text(value)
+
+
+def _rows_of_job(change: JobChange) -> Iterator[Cells]:
+    yield _cells("step", units.seconds, change.step_s)
+    first, second = change.slowdown
+    yield "slowdown", f"{units.number(first)}x", f"{units.number(second)}x", ""
+    if change.ends_s is not None:
+        yield _cells("ends after", units.seconds, change.ends_s)
+    yield _cells("memory", units.gib, change.memory_mib)
+    if change.energy_step_j is not None:
+        yield _cells("energy/step", units.joules, change.energy_step_j)
+    first, second = change.oom_probability
+    yield "risk of OOM", units.share(first), units.share(second), ""
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """Return what ``advisor explain --json`` prints; pairs are first plan, second plan."""
+    less, serial = comparison.cost.less, comparison.serial
+    return {
+        "schema": SCHEMA,
+        "gpu": comparison.gpu.key,
+        "compared_by": comparison.objective,
+        "note": comparison.note,
+        **standing_document(comparison.plans[0].standing),
+        "text": comparison_text(comparison),
+        "better": None if less is None else plan_names(comparison)[less],
+        "cost": _difference(comparison.cost),
+        "serial": None if serial is None else {
+            "sharing": str(serial.sharing),
+            "cost": asdict(known_cost(serial, comparison.objective)),
+        },
+        "plans": [
+            {
+                "sharing": str(plan.prediction.sharing),
+                "power_cap_w": plan.prediction.power_cap_w,
+                "confirmed_on_hardware": plan.prediction.confirmed_on_hardware,
+                "estimated_from": plan.prediction.estimated_from,
+                "forbidden": forbidden,
+                "binding": binding_document(bound),
+            }
+            for plan, forbidden, bound in zip(
+                comparison.plans, comparison.forbidden, comparison.bindings, strict=True
+            )
+        ],
+        "power_w": _difference(comparison.power_w),
+        "jobs": [
+            {
+                "number": change.number,
+                "job": change.job,
+                "step_s": _difference(change.step_s),
+                "ends_s": _difference(change.ends_s),
+                "memory_mib": _difference(change.memory_mib),
+                "energy_step_j": _difference(change.energy_step_j),
+                "slowdown": list(change.slowdown),
+                "oom_probability": list(change.oom_probability),
+                "limits": list(change.limits),
+                "reason": job_reason(comparison, change),
+            }
+            for change in comparison.jobs
+        ],
+    }  # fmt: skip
+
+
+def _difference(value: Difference | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    return {
+        "first": asdict(value.first),
+        "second": asdict(value.second),
+        "change": value.change,
+        "within_error": value.within_error,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonSection:
+    """Changes between two plans for all jobs, or for one job or its copies.
+
+    Attributes:
+        title: The job, or all.
+        text: The differences and their reasons.
+    """
+
+    title: str
+    text: str
+    rows: tuple[Cells, ...]
+
+
+def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
+    """Return a section for all jobs, then one for each job; copies with equal cells share one."""
+    mixes = zip(*(plan.prediction.jobs for plan in comparison.plans), strict=True)
+    parts = [
+        ComparisonSection(
+            job.job, f"{job_reason(comparison, job)}.", tuple(_page_rows(comparison, job, both))
+        )
+        for job, both in zip(comparison.jobs, mixes, strict=True)
+    ]
+    (first, second), row = comparison.plans, partial(_row, alike=comparison.alike)
+    mixes_held = units.held(first.prediction), units.held(second.prediction)
+    rows = [
+        row("total time", units.seconds, first.makespan_interval_s, second.makespan_interval_s),
+        ("memory", *mixes_held, ""),
+        row("power", units.watts, first.prediction.power_w, second.prediction.power_w),
+        row("energy until then", units.joules, first.energy_j, second.energy_j),
+    ]
+    if any(due is not None for due in first.deadlines_s):
+        rows.append(("deadlines", _late(first), _late(second), ""))
+    rows.append(("based on", basis(first.prediction), basis(second.prediction), ""))
+    whole = ComparisonSection("All jobs", comparison_text(comparison), tuple(rows))
+    return [whole, *dict.fromkeys(parts)]
+
+
+def _late(plan: Forecast) -> str:
+    late = [plan.prediction.jobs[at].job for at in sorted(plan.late("p50"))]
+    return f"missed by {', '.join(late)}" if late else "all kept"
+
+
+def _page_rows(
+    comparison: Comparison, job: JobChange, both: tuple[JobPrediction, JobPrediction]
+) -> Iterator[Cells]:
+    first, second = (Interval(*map(each.slowdown_at, LEVELS)) for each in both)
+    slowdown = Difference(first, second, comparison.alike)
+    yield _cells("times as long as alone", units.times, slowdown)
+    if job.ends_s is not None:
+        yield _cells("ends after", units.seconds, job.ends_s)
+    yield _cells("memory", units.gib, job.memory_mib)
+
+
+def _row(
+    name: str,
+    shown: Callable[[Interval | None], str],
+    first: Interval | None,
+    second: Interval | None,
+    *,
+    alike: bool,
+) -> Cells:
+    if first is None or second is None:
+        return name, shown(first), shown(second), ""
+    return _cells(name, shown, Difference(first, second, alike))
