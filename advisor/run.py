@@ -41,7 +41,7 @@ from advisor.measure.process import (
     sweep_folders,
     sweep_locks,
 )
-from advisor.measure.script import blank
+from advisor.measure.script import create_progress
 from advisor.measure.watched_run import Expected, RunView, WatchedRun, events_in, script_lives, tail
 from advisor.sharing.groups import restricted, running_together
 from advisor.workload.plan_document import StepRange
@@ -188,7 +188,7 @@ def _make_folder(
         write_whole(folder / "script.sh", script)
         write_whole(folder / "run.json", json.dumps(run, indent=1) + "\n")
         for start in prepared.plan.starts:
-            blank(folder / f"job-{start.number}.progress")
+            create_progress(folder / f"job-{start.number}.progress")
     except OSError as error:
         raise AdvisorError(
             f"{folder}: {reason_of(error)}. Set XDG_STATE_HOME to a folder that can be written."

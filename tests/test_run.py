@@ -13,7 +13,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.launch.run_script import RunTerms
 from advisor.measure import process as scratch_folders
 from advisor.measure.doctor import leftover_findings
-from advisor.measure.script import progress_in
+from advisor.measure.script import read_progress
 from advisor.run import listed, rehearse, run_named, stop, undo_left
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
@@ -293,7 +293,7 @@ def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
     folder, watcher = started(prepared("naive", plain, own)), Watcher()
     assert watcher.watch(folder) == 0
     assert [each.done for each in watcher.views[-1].jobs] == [25, 25]
-    assert dict(progress_in(folder / "job-1.progress").versions)["torch"]
+    assert dict(read_progress(folder / "job-1.progress").versions)["torch"]
 
 
 def test_a_workload_of_the_zoo_trains_by_itself():

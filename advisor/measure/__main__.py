@@ -1,6 +1,6 @@
 """``python -m advisor.measure VERB ...``: measures where only torch is installed.
 
-VERB is profile, campaign, calibrate, doctor or runs. A supervisor ends all that a verb started.
+VERB is profile, campaign, calibrate, doctor or runs. A supervisor ends every process of a verb.
 """
 
 import sys
@@ -17,7 +17,7 @@ _VERBS = {
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the verb that `argv` begins with; the exit code."""
+    """Run the verb that `argv` begins with; return the exit code."""
     verb, words = (argv[0], argv[1:]) if argv else ("", [])
     if verb == "inner":  # the process under the supervisor
         return run_inner(words[0], words[1:])

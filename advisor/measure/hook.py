@@ -2,8 +2,8 @@
 
 `attach` runs right after the script has imported torch. Torch calls
 `ScriptHook.optimizer_stepped` after each step of an optimizer. The process that takes the first one
-connects to the process that started the script, and from then on trains only as it is asked to.
-CUDA is not touched before that.
+connects to the process that started the script, and from then on trains only on request. CUDA is
+not touched before that.
 
 Requests are routines (`advisor.measure.worker`), which run in the script's own thread.
 With several optimizers, a training step ends when the one that steps least often has stepped: so a
@@ -17,6 +17,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from functools import partial, wraps
 from importlib import import_module
 from multiprocessing.connection import Connection
@@ -25,13 +26,13 @@ from time import monotonic, perf_counter
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
-from advisor.measure.script import ProgressWriter, guard_links, unlinked
-from advisor.measure.tenant_verbs import memory, warmed
-from advisor.measure.worker import Part, Routine, TenantState, Verb, attempted, versions
+from advisor.measure.script import ProgressWriter, guard_links, replace_link
+from advisor.measure.tenant_verbs import begin, memory, warmed
+from advisor.measure.worker import Part, Routine, TenantState, Verb, attempt, versions
 
 
 class _Loader(NamedTuple):
-    """What a loader is like; one that is made anew for each pass stays the same."""
+    """Properties of a loader; they stay the same if the script makes it again for each pass."""
 
     data: int
     batch: int | None
@@ -40,7 +41,7 @@ class _Loader(NamedTuple):
 
 
 class Feeds:
-    """Told of every batch that a script takes from a torch loader.
+    """The batches that a script takes from torch loaders.
 
     Attributes:
         fetched_s: Seconds spent so far on taking batches.
@@ -54,14 +55,28 @@ class Feeds:
         self._feeding: _Loader | None = None
         self._live: Any = None
 
-    def iterated(self, iterator: Any, loader: Any) -> None:
-        """`iterator` was made of `loader`, which may be gone soon."""
-        batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
-        data = id(loader.dataset)
-        iterator._advisor_loader = _Loader(data, batch, _length(loader), loader.num_workers)
+    def watch(self, kind: Any) -> None:
+        """Make each loader's iterator, of torch's base class `kind`, note its batches here."""
+        make, take = kind.__init__, kind.__next__
 
-    def fetched(self, iterator: Any, seconds: float) -> None:
-        """A batch was taken of `iterator`."""
+        def __init__(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
+            make(iterator, loader, *arguments, **named)
+            batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+            batches = None
+            with suppress(TypeError):  # an iterable data set has no length
+                batches = len(loader)
+            data = id(loader.dataset)
+            iterator._advisor_loader = _Loader(data, batch, batches, loader.num_workers)
+
+        def __next__(iterator: Any) -> Any:
+            began = perf_counter()
+            batch = take(iterator)
+            self._note(iterator, perf_counter() - began)
+            return batch
+
+        kind.__init__, kind.__next__ = __init__, __next__
+
+    def _note(self, iterator: Any, seconds: float) -> None:
         self.fetched_s += seconds
         loader = getattr(iterator, "_advisor_loader", None)
         if self._feeding is None and loader is not None:
@@ -70,15 +85,15 @@ class Feeds:
             self._live = ref(iterator)
 
     def begin(self) -> None:
-        """Count batches from now on: of before, some fed no training."""
+        """Count batches from now on: some of those before fed no training."""
         self._batches.clear()
 
-    def found(self, steps: int) -> dict[str, int | None]:
-        """What a workload says of its data, from what was taken in `steps` since `begin`.
+    def data(self, steps: int) -> dict[str, int | None]:
+        """The data of a workload, by the batches of `steps` since `begin`.
 
         Returns:
-            ``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``; None where no
-            loader tells.
+            ``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``; None if no
+            loader has it.
         """
         if not self._batches:
             return {"batch": None, "steps_per_epoch": None, "loader_workers": 0}
@@ -104,32 +119,8 @@ class Feeds:
         return next(iterator)
 
 
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except TypeError:  # of an iterable data set nobody knows the length
-        return None
-
-
-def timed_fetches(feeds: Feeds, kind: Any) -> None:
-    """Make every loader's iterator, of torch's base class `kind`, tell `feeds` of its batches."""
-    made, taken = kind.__init__, kind.__next__
-
-    def __init__(self: Any, loader: Any, *arguments: Any, **named: Any) -> None:
-        made(self, loader, *arguments, **named)
-        feeds.iterated(self, loader)
-
-    def __next__(self: Any) -> Any:
-        began = perf_counter()
-        batch = taken(self)
-        feeds.fetched(self, perf_counter() - began)
-        return batch
-
-    kind.__init__, kind.__next__ = __init__, __next__
-
-
 def patch_torch(hook: "ScriptHook", folder: Path) -> None:
-    """Make torch, just imported, tell `hook` of what the script does.
+    """Make torch, just imported, call `hook` when the script trains.
 
     Args:
         hook: Of this process.
@@ -138,8 +129,8 @@ def patch_torch(hook: "ScriptHook", folder: Path) -> None:
     import torch
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    timed_fetches(hook.feeds, _BaseDataLoaderIter)
-    tell_of_steps(hook)
+    hook.feeds.watch(_BaseDataLoaderIter)
+    report_steps(hook)
     torch.autograd.backward = _between_cuts(hook, torch.autograd.backward)
     torch.amp.autocast_mode.autocast.__enter__ = _noted(  # type: ignore[method-assign]
         hook, torch.amp.autocast_mode.autocast.__enter__
@@ -147,8 +138,8 @@ def patch_torch(hook: "ScriptHook", folder: Path) -> None:
     torch.save = torch.serialization.save = _guarded(torch.save, folder)
 
 
-def tell_of_steps(hook: "ScriptHook") -> None:
-    """Make torch, just imported, tell `hook` of each step of an optimizer."""
+def report_steps(hook: "ScriptHook") -> None:
+    """Make torch, just imported, call `hook` at each step of an optimizer."""
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -171,11 +162,11 @@ def tell_of_steps(hook: "ScriptHook") -> None:
         return returned
 
     torch.amp.GradScaler.step = step  # type: ignore[method-assign]
-    _told_of_graphs(hook)
+    _report_graphs(hook)
 
 
-def _told_of_graphs(hook: "ScriptHook") -> None:
-    """Optimizer steps that are captured are no steps; each replay of them is."""
+def _report_graphs(hook: "ScriptHook") -> None:
+    """Make each replay of a CUDA graph a step, and its capture none."""
     import torch
 
     graph_class: Any = torch.cuda.CUDAGraph
@@ -222,7 +213,7 @@ def _between_cuts(hook: "ScriptHook", backward: Callable[..., Any]) -> Callable[
 
 
 def _noted(hook: "ScriptHook", enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Enters autocast; the first that is for a GPU says in which precision the script trains."""
+    """Enter autocast; note the precision of the first that has one."""
     words = {"torch.float16": "fp16", "torch.bfloat16": "amp"}
 
     @wraps(enter)
@@ -235,22 +226,25 @@ def _noted(hook: "ScriptHook", enter: Callable[[Any], Any]) -> Callable[[Any], A
 
 
 def _guarded(save: Callable[..., Any], folder: Path) -> Callable[..., Any]:
-    """Saves; torch opens the file by itself, where no audit sees it."""
+    """Replace a link before `save`: torch opens the file by itself, not by Python's `open`."""
 
     @wraps(save)
     def saved(obj: object, f: object, *arguments: Any, **named: Any) -> Any:
-        unlinked(f, folder, keep=False)
+        replace_link(f, folder, keep=False)
         return save(obj, f, *arguments, **named)
 
     return saved
 
 
 VARIABLE = "ADVISOR_HOOK"
-"""Name of the variable with a hook's settings as JSON: ``address``, ``verbs`` and ``folder``; or
-``count``, where its steps are counted and nothing is asked; or ``address``, ``verbs`` and
-``aside``, where nobody looks for its steps."""
+"""Name of the variable with a hook's settings as JSON, of one of three kinds.
 
-# An optimizer counts where it steps at least once in so many steps of the busiest.
+* ``address``, ``verbs`` and ``folder``: the hook finds steps, and answers requests between them;
+* ``address``, ``verbs`` and ``aside``: a thread answers requests, and steps are not looked for;
+* ``count``: the hook counts steps, and answers no requests.
+"""
+
+# An optimizer counts if it steps at least once in so many steps of the busiest.
 _SELDOM = 64
 # Rounds of all optimizers, before it is clear which ends a step.
 _ROUNDS = 3
@@ -263,16 +257,16 @@ _hook: "ScriptHook | None" = None
 def attach() -> None:
     """Make torch call a hook from now on, once for this process and those it forks."""
     global _hook  # noqa: PLW0603 - torch has one list of hooks for a process, too
-    if _hook is None:
-        settings = json.loads(os.environ[VARIABLE])
-        if "count" in settings:
-            _hook = counting()
-            return
-        if "aside" in settings:
-            from advisor.measure.tenant_verbs import begin
-
-            begin(settings)
-            return
+    if _hook is not None:
+        return
+    settings = json.loads(os.environ[VARIABLE])
+    if "count" in settings:
+        _hook = counter = StepCounter()
+        report_steps(counter)
+        atexit.register(counter.end)
+    elif "aside" in settings:
+        begin(settings)
+    else:
         guard_links(Path(settings["folder"]))
         _hook = ScriptHook(settings)
         patch_torch(_hook, Path(settings["folder"]))
@@ -285,13 +279,13 @@ def step_ended() -> None:
 
 
 class ScriptHook:
-    """A user's script as something to train, and the connection to whoever measures it.
+    """A user's script as a `Trainable`, and the connection to the process that measures it.
 
     Attributes:
-        feeds: The loaders that it takes batches from.
+        feeds: The batches that it takes from loaders.
         precision: In the words of a workload, as far as it was seen.
         graphed: Whether its steps are replays of a CUDA graph.
-        capturing: Takes optimizers that step while a CUDA graph is captured; None while none is.
+        capturing: Optimizers that step while a CUDA graph is captured; None while none is.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
@@ -300,9 +294,9 @@ class ScriptHook:
         self.graphed = False
         self.capturing: list[object] | None = None
         self._settings = settings
-        self._process: int | None = None  # the one that trains, once known
+        self._process: int | None = None  # the one that trains, once it has stepped
         self._optimizer_steps: Counter[int] = Counter()
-        self._step_ender: int | None = None  # the optimizer that ends a step, once known
+        self._step_ender: int | None = None  # the optimizer that ends a step, once it is clear
         self._connection: Connection | None = None
         self._unattended = False
         self._routine: Routine | None = None
@@ -327,7 +321,7 @@ class ScriptHook:
         self._unattended = True
 
     def optimizer_stepped(self, optimizer: object) -> None:
-        """An optimizer stepped, or its gradient scaler skipped the step."""
+        """Note that an optimizer stepped, or that its gradient scaler skipped the step."""
         if self._step_ender == _EXPLICIT or self._not_for_us():
             return
         if self.capturing is not None:
@@ -344,17 +338,17 @@ class ScriptHook:
         self._step_ended()
 
     def stepped_explicitly(self) -> None:
-        """The script says itself that a step has ended."""
+        """Note that the script itself ended a step."""
         if not self._not_for_us():
             self._step_ender = _EXPLICIT
             self._step_ended()
 
     def _not_for_us(self) -> bool:
-        """Whether nobody measures any more, or this is a fork of the process that is measured."""
+        """Whether the measurement has ended, or this is a fork of the process that is measured."""
         return self._unattended or self._process not in (None, os.getpid())
 
     def phase_ended(self) -> None:
-        """A phase of the step has ended, and another begins."""
+        """Note that a phase of the step has ended, and another begins."""
         if self._routine is not None and self._part == "phase":
             self._resume(False)
 
@@ -370,7 +364,7 @@ class ScriptHook:
         ours = socket.socket(socket.AF_UNIX)
         try:
             ours.connect(self._settings["address"])
-        except OSError:  # nobody measures any more
+        except OSError:  # the measurement has ended
             self._unattended = True
             return
         self._connection, self._process = Connection(ours.detach()), os.getpid()
@@ -380,26 +374,23 @@ class ScriptHook:
         self._send({"pid": os.getpid()})
 
     def _serve(self) -> None:
-        """Answer requests until one wants training to go on."""
+        """Answer requests until one needs training to go on."""
         while not self._unattended and self._routine is None:
             assert self._connection is not None
             try:
                 request = json.loads(self._connection.recv_bytes())
             except (EOFError, OSError):
                 self._unattended = True
-                raise KeyboardInterrupt from None  # as if by Ctrl-C: nobody waits for it any more
+                raise KeyboardInterrupt from None  # as if by Ctrl-C: the measurement has ended
             verb = self._verbs[request["verb"]]
-            self._begin(partial(verb, state=self._state, **request["arguments"]))
+            self._answer(partial(self._begin, verb, request["arguments"]))
 
-    def _begin(self, request: Callable[[], dict[str, Any] | Routine]) -> None:
-        def first() -> dict[str, Any]:
-            answer = request()
-            if not isinstance(answer, Generator):
-                return answer
-            self._routine = answer
-            return self._advanced(partial(next, answer))
-
-        self._answer(first)
+    def _begin(self, verb: Verb, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = verb(state=self._state, **arguments)
+        if not isinstance(answer, Generator):
+            return answer
+        self._routine = answer
+        return self._advanced(partial(next, answer))
 
     def _resume(self, ended: bool) -> None:
         routine = self._routine
@@ -409,7 +400,7 @@ class ScriptHook:
             self._serve()
 
     def _advanced(self, advance: Callable[[], Part]) -> dict[str, Any]:
-        """What the routine answers in the end; empty while it goes on."""
+        """The answer of the routine at its end; empty while it goes on."""
         try:
             self._part = advance()
         except StopIteration as end:
@@ -419,7 +410,7 @@ class ScriptHook:
         return {}
 
     def _answer(self, request: Callable[[], dict[str, Any]]) -> None:
-        answer = attempted(request)
+        answer = attempt(request)
         if answer[0] != "done":
             self._routine = None
         if self._routine is None:
@@ -433,34 +424,28 @@ class ScriptHook:
             self._unattended = True
 
     def _load(self, state: TenantState, warm_steps: int = 5) -> Routine:
-        """Train until it is known what a step is; then as `warmed`, and what the script is like.
+        """Train until a step is clear, then see `warmed`.
 
         Returns:
-            As `warmed`, and ``versions``, ``device`` and ``found``.
+            Also ``versions``, ``device`` and ``found``: properties of the script as a workload.
         """
-        while self._step_ender is None:
-            yield "step"
-        state.device = self._device()
-        self.feeds.begin()
-        answer = yield from warmed(state, warm_steps)
-        found = self.feeds.found(warm_steps + 2) | {
-            "precision": self.precision,
-            "execution": self._execution(),
-        }
-        return answer | {"versions": versions(), "device": state.device, "found": found}
-
-    def _device(self) -> Any:
         import torch
 
+        while self._step_ender is None:
+            yield "step"
         on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        return "cuda" if on_gpu else "cpu"
-
-    def _execution(self) -> str:
-        if self.graphed:
-            return "graph"
+        state.device = "cuda" if on_gpu else "cpu"
+        self.feeds.begin()
+        answer = yield from warmed(state, warm_steps)
         dynamo = sys.modules.get("torch._dynamo.utils")
         compiled = dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
-        return "compiled" if compiled else "eager"
+        execution = "graph" if self.graphed else "compiled" if compiled else "eager"
+        workload = {"precision": self.precision, "execution": execution}
+        return answer | {
+            "versions": versions(),
+            "device": state.device,
+            "found": self.feeds.data(warm_steps + 2) | workload,
+        }
 
 
 _MEASURE = Path(__file__).resolve().parent
@@ -469,7 +454,7 @@ _MEASURE = Path(__file__).resolve().parent
 def hook_variables(
     folder: Path, settings: Mapping[str, object], pythonpath: str | None
 ) -> dict[str, str]:
-    """Variables by which a script's hook attaches to torch, after making its folder.
+    """Make the folder of a script's hook; return the variables by which it attaches to torch.
 
     Args:
         folder: Made here.
@@ -477,11 +462,8 @@ def hook_variables(
         pythonpath: The script's own PYTHONPATH.
     """
     folder.mkdir(exist_ok=True)
-    for name, target in (
-        ("sitecustomize.py", _MEASURE / "sitecustomize.py"),
-        ("advisor", _MEASURE.parent),
-    ):
-        link = folder / name
+    for target in (_MEASURE / "sitecustomize.py", _MEASURE.parent):
+        link = folder / target.name
         link.unlink(missing_ok=True)
         link.symlink_to(target)
     paths = ":".join(filter(None, [str(folder), pythonpath]))
@@ -491,21 +473,13 @@ def hook_variables(
 _REPORT_S = 0.2
 
 
-def counting() -> "StepCounter":
-    """A counter that torch, just imported, tells of steps until this process ends."""
-    counter = StepCounter()
-    tell_of_steps(counter)
-    atexit.register(counter.ended)
-    return counter
-
-
 class StepCounter(ScriptHook):
-    """Counts steps for whoever watches; of several ranks, the first alone."""
+    """Counts steps in a file; of several ranks, only the first counts."""
 
     def __init__(self) -> None:
         super().__init__({})
         self._count = 0
-        self._said_at = 0.0
+        self._reported_at = 0.0
         ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK"))
         self._unattended = any(rank != "0" for rank in ranks)
         self._writer = ProgressWriter()
@@ -515,20 +489,18 @@ class StepCounter(ScriptHook):
             self._process = os.getpid()
             self._writer.report(0, versions=versions())
         self._count += 1
-        if monotonic() - self._said_at >= _REPORT_S:
-            self._said_at = monotonic()
-            self._writer.report(self._count, **_memory())
+        if monotonic() - self._reported_at >= _REPORT_S:
+            self._reported_at = monotonic()
+            self._report()
 
-    def ended(self) -> None:
-        """Say how many there were, at the end of the process that took them."""
+    def end(self) -> None:
+        """Report the number of steps, at the end of the process that took them."""
         if self._process == os.getpid():
-            self._writer.report(self._count, **_memory())
+            self._report()
 
+    def _report(self) -> None:
+        import torch
 
-def _memory() -> dict[str, Any]:
-    """What torch holds on the GPU, without starting CUDA."""
-    import torch
-
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return {}
-    return {"memory": memory(TenantState("cuda"))}
+        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        more = {"memory": memory(TenantState("cuda"))} if on_gpu else {}  # else CUDA would start
+        self._writer.report(self._count, **more)

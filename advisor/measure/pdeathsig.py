@@ -1,6 +1,6 @@
 """Makes a process end with its parent: the kernel signals it when the parent dies in any way.
 
-Run as a script, it ties itself to its parent and then becomes the command given.
+Run as a script, it ties itself to its parent and then becomes the command in its arguments.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
     """Ask the kernel to send `how` to this process when its parent dies.
 
-    Not inherited by children. Does not see a parent that died before the call.
+    Children do not inherit it. A parent that died before the call is not noticed.
     """
     if _LIBC.prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0) != 0:
         number = ctypes.get_errno()
@@ -26,7 +26,7 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:
-    """The words of a command that runs `command` and gets SIGTERM when its parent dies."""
+    """The words of a command that runs `command`, and that SIGTERM reaches when its parent dies."""
     return [sys.executable, "-I", str(Path(__file__).resolve()), *command]
 
 

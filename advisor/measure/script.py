@@ -1,4 +1,4 @@
-"""A script's process: started in a working folder of its own, watched, and ended politely."""
+"""A user's script: a copy of its folder to run in, its process, and the count of its steps."""
 
 import builtins
 import io
@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
@@ -41,8 +41,10 @@ _SKIPPED = ("__pycache__",)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-def made_beside(original: Path, base: Path) -> Path:
-    """A new folder below `base` with the contents of `original`, and what lies around that.
+def mirror_folder(original: Path, base: Path) -> Path:
+    """Make a folder below `base` with the contents of `original`, and with its surroundings.
+
+    Small files are copied; large files, large folders and the surroundings are links.
 
     Raises:
         OSError: `original` cannot be read, or `base` not be written.
@@ -52,38 +54,38 @@ def made_beside(original: Path, base: Path) -> Path:
     level.mkdir(parents=True)
     *above, name = original.parts[1:] or ("root",)
     for folder, inner in zip(reversed(original.parents), (*above, name), strict=False):
-        _link_beside(inner, folder, level, base)
+        with suppress(OSError):  # a script that reads ../data may do without what it cannot see
+            for entry in _entries(folder, _MOST_IN_ALL) or ():
+                if entry.name != inner and not base.is_relative_to(entry.path):
+                    (level / entry.name).symlink_to(entry.path)
         level /= inner
         if inner is not name:
             level.mkdir()
     mirror = base.joinpath("around", *above, name)
-    _mirror(original, mirror, base)
+    _fill(mirror, original, base)
     return mirror
 
 
-def _link_beside(inner: str, folder: Path, level: Path, base: Path) -> None:
-    """Link to `level` what lies in `folder` beside `inner`: a script reads ../data."""
-    with suppress(OSError):  # it may do without what it cannot see
-        for entry in _entries(folder, _MOST_IN_ALL) or ():
-            if entry.name != inner and not base.is_relative_to(entry.path):
-                (level / entry.name).symlink_to(entry.path)
-
-
 def _entries(folder: Path, most: int | None = None) -> list[os.DirEntry[str]] | None:
-    """What is in `folder`; None where that is more than `most`."""
-    with os.scandir(folder) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    return found if most is None or len(found) <= most else None
+    """The entries of `folder`; None if there are more than `most`."""
+    with os.scandir(folder) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
+    return entries if most is None or len(entries) <= most else None
 
 
-def _mirror(original: Path, mirror: Path, base: Path) -> None:
-    """Fill the new folder `mirror` below `base`, what is near its top first, within the limits."""
+def _fill(mirror: Path, original: Path, base: Path) -> None:
+    """Copy or link `original` to `mirror`, entries near its top first, within the limits."""
     left, room = _MOST_IN_ALL, _COPIED_IN_ALL
     todo = deque([(original, mirror)])
     while todo:
         source, target = todo.popleft()
-        entries = _entries(source) if target == mirror else _entries_made_anew(source, left)
-        if entries is None:
+        entries = None
+        if target == mirror:
+            entries = _entries(source)
+        else:
+            with suppress(PermissionError):
+                entries = _entries(source, min(left, _MOST_IN_A_FOLDER))
+        if entries is None:  # large, or not readable
             target.symlink_to(source.resolve())
             continue
         left -= len(entries)
@@ -101,13 +103,6 @@ def _mirror(original: Path, mirror: Path, base: Path) -> None:
                 place.symlink_to(os.path.realpath(entry.path))
 
 
-def _entries_made_anew(folder: Path, left: int) -> list[os.DirEntry[str]] | None:
-    """What is in `folder`; None where it is linked whole: it is large, or nobody may read it."""
-    with suppress(PermissionError):
-        return _entries(folder, min(left, _MOST_IN_A_FOLDER))
-    return None
-
-
 def _bytes_to_copy(entry: os.DirEntry[str]) -> int:
     """Bytes of a file that can be copied; of anything else more than are ever copied."""
     with suppress(OSError):  # a link that leads nowhere, or in a circle
@@ -117,32 +112,32 @@ def _bytes_to_copy(entry: os.DirEntry[str]) -> int:
 
 
 def guard_links(folder: Path) -> None:
-    """See for the rest of this process that no Python in it writes to `folder` through a link.
+    """Replace `open` for the rest of this process: before it writes to a link, it copies the file.
 
-    An audit hook would see more, and cost a step of ResNet-50 nearly 1 %: torch asks for thousands
-    of identities, each an event.
+    Only links in `folder` are guarded. An audit hook would catch more writes, and cost a step of
+    ResNet-50 nearly 1 %: torch asks for thousands of identities, each an event.
     """
     # Partial objects, as the originals, become no methods where a class keeps them.
-    builtins.open = io.open = partial(_opened, io.open, folder)
-    os.open = partial(_opened_low, os.open, folder)
+    builtins.open = io.open = partial(_open, io.open, folder)
+    os.open = partial(_open_low, os.open, folder)
 
 
-def _opened(opens: Callable[..., Any], folder: Path, file: Any, mode: str = "r", *arguments: Any,
-            **named: Any) -> Any:  # fmt: skip
+def _open(opens: Callable[..., Any], folder: Path, file: Any, mode: str = "r", *arguments: Any,
+          **named: Any) -> Any:  # fmt: skip
     if not {*"wax+"}.isdisjoint(mode):
-        unlinked(file, folder, keep="w" not in mode)
+        replace_link(file, folder, keep="w" not in mode)
     return opens(file, mode, *arguments, **named)
 
 
-def _opened_low(opens: Callable[..., int], folder: Path, path: Any, flags: int, *arguments: Any,
-                **named: Any) -> int:  # fmt: skip
+def _open_low(opens: Callable[..., int], folder: Path, path: Any, flags: int, *arguments: Any,
+              **named: Any) -> int:  # fmt: skip
     if flags & _WRITES:
-        unlinked(path, folder, keep=not flags & os.O_TRUNC)
+        replace_link(path, folder, keep=not flags & os.O_TRUNC)
     return opens(path, flags, *arguments, **named)
 
 
-def unlinked(path: object, folder: Path, *, keep: bool) -> None:
-    """Where `path` is a link inside `folder`, put a copy there, or nothing unless to `keep` it."""
+def replace_link(path: object, folder: Path, *, keep: bool) -> None:
+    """If `path` is a link inside `folder`, replace it by a copy, or remove it unless to `keep`."""
     if not isinstance(path, str | os.PathLike):
         return
     place = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link
@@ -157,7 +152,7 @@ def unlinked(path: object, folder: Path, *, keep: bool) -> None:
 # How long it has after each request to end, the next of which is less polite.
 _POLITE_S = 3.0
 
-# What it prints is kept for its last lines alone: beyond so many bytes, what is there goes.
+# Only the last lines of its output are needed: a log beyond so many bytes is emptied.
 _LOG_BYTES, _TAIL_BYTES = 2**24, 4096
 _LOOK_S = 1.0
 
@@ -174,9 +169,8 @@ class StartedScript:
     Attributes:
         pid: Its first process.
         exited: A descriptor that becomes readable when that has ended.
-        working: The folder in which it runs; what it writes there is not kept.
-        log: What it printed last.
-        output: Its standard output and error, where they are not only logged.
+        log: Its last output.
+        output: Its standard output and error, if they are piped, too.
     """
 
     def __init__(
@@ -186,43 +180,32 @@ class StartedScript:
         folder: Path,
         added: Mapping[str, str],
         *,
-        piped: bool = False,
+        piped: bool,
     ) -> None:
         """Start it.
 
         Args:
-            script: What is started.
-            setup: Where.
+            script: The program.
+            setup: Where it runs.
             folder: New; for its working folder and its log.
-            added: Variables beside those of the caller, the script and the setup.
-            piped: Whether to hand on its output as it comes.
+            added: Variables in addition to those of the caller, the script and the setup.
+            piped: Whether its output comes by a pipe, for the caller to log.
 
         Raises:
             InvalidInput: There is no such program or folder.
         """
-        self.working = _working_folder(script, folder)
-        self.log = folder / "output"
+        working = _working_folder(script, folder)
         _refuse_missing(script)
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if setup.device == "cpu" else {}
         environment = without_mps(os.environ) | script.environment | hidden
         environment |= {**setup.environment, **added, MARK: str(folder)}
+        self.log = folder / "output"
         self._folder, self._over = folder, Event()
-        self._process = self._start(script.command, environment, piped=piped)
-        Thread(target=self._bound_log, daemon=True).start()
-        self.pid = self._process.pid
-        self._interrupted = False
-        self.exited = os.pidfd_open(self.pid)
-        self.output: IO[bytes] | None = self._process.stdout
-        self.pin(setup.cores)
-
-    def _start(
-        self, command: Sequence[str], environment: Mapping[str, str], *, piped: bool
-    ) -> "subprocess.Popen[bytes]":
         try:
             with self.log.open("ab") as log:
-                return subprocess.Popen(
-                    tied_to_parent(command),
-                    cwd=self.working,
+                self._process = subprocess.Popen(
+                    tied_to_parent(script.command),
+                    cwd=working,
                     env=environment,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE if piped else log,
@@ -230,7 +213,13 @@ class StartedScript:
                     start_new_session=True,  # so that all that it starts can be ended with it
                 )
         except OSError as error:
-            raise InvalidInput(f"{command[0]}: {reason_of(error)}") from None
+            raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
+        Thread(target=self._bound_log, daemon=True).start()
+        self.pid = self._process.pid
+        self._interrupted = False
+        self.exited = os.pidfd_open(self.pid)
+        self.output: IO[bytes] | None = self._process.stdout
+        self.pin(setup.cores)
 
     def _bound_log(self) -> None:
         while not self._over.wait(_LOOK_S):
@@ -245,31 +234,6 @@ class StartedScript:
                 for thread in Path(f"/proc/{process}/task").iterdir():
                     os.sched_setaffinity(int(thread.name), cores)
 
-    def how_it_ended(self) -> str:
-        """Its exit status, and the line that tells most of why."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        code = self._process.returncode
-        how = f"ended with exit status {code}"
-        if code is not None and code < 0:
-            how = f"was killed by {signal.Signals(-code).name}"
-        line = self.error_line()
-        return f"{how}; it said: {line}" if line else f"{how}, and printed nothing"
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether it has ended, with exit status 0."""
-        return self._process.poll() == 0
-
-    def error_line(self) -> str:
-        """Of what it printed last, the line that tells most; empty if there is none."""
-        return clean(error_line(self._last_words()))
-
-    def _last_words(self) -> str:
-        with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
-            return log.read().decode(errors="replace")
-
     def cpu_s(self) -> float:
         """CPU seconds of its living processes so far."""
         return sum(map(cpu_s_of, session_members(self.pid)))
@@ -282,10 +246,35 @@ class StartedScript:
                 pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
+    def how_it_ended(self) -> str:
+        """Its exit status, and the line that best explains it."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        code = self._process.returncode
+        how = f"ended with exit status {code}"
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        line = self.error_line()
+        return f"{how}; it printed: {line}" if line else f"{how}, and printed nothing"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended, with exit status 0."""
+        return self._process.poll() == 0
+
     @property
     def out_of_memory(self) -> bool:
-        """Whether it failed, and said that the device had no memory left."""
-        return not self.succeeded and lacks_memory(self._last_words())
+        """Whether it failed because the device had no memory left, by its output."""
+        return not self.succeeded and lacks_memory(self._last_output())
+
+    def error_line(self) -> str:
+        """The line of its last output that best explains its end; empty if there is none."""
+        return clean(error_line(self._last_output()))
+
+    def _last_output(self) -> str:
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+            return log.read().decode(errors="replace")
 
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C would, once."""
@@ -295,7 +284,7 @@ class StartedScript:
                 os.kill(self.pid, signal.SIGINT)
 
     def end_by(self, deadline: float) -> None:
-        """Interrupt it, and end by force what is left after `deadline`."""
+        """Interrupt it, and end by force all processes that are left after `deadline`."""
         self.interrupt()
         self._wait_until(max(deadline, monotonic() + _POLITE_S))
         for how in (signal.SIGTERM, signal.SIGKILL):
@@ -303,7 +292,7 @@ class StartedScript:
                 with suppress(ProcessLookupError):
                     os.kill(process, how)
             self._wait_until(monotonic() + _POLITE_S)
-        end_scripts_within(self._folder)  # what left its session
+        end_scripts_within(self._folder)  # processes that left its session
         with suppress(subprocess.TimeoutExpired):  # the driver may hold on to it
             self._process.wait(_POLITE_S)
         self._over.set()
@@ -333,7 +322,7 @@ def _working_folder(script: Script, folder: Path) -> Path:
     if not is_folder(original):
         raise InvalidInput(f"{original}: no such folder, and the script runs there")
     try:
-        return made_beside(original, folder)
+        return mirror_folder(original, folder)
     except OSError as error:
         if error.errno in (ENOSPC, EDQUOT):
             raise AdvisorError(
@@ -343,73 +332,57 @@ def _working_folder(script: Script, folder: Path) -> Path:
         raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None
 
 
-RECORD_BYTES = 512
-"""A record is written in place into a file of this size, which needs no room on a full disk."""
+# A record is written in place into a file of this size, which needs no room on a full disk.
+_RECORD_BYTES = 512
 
-PROGRESS = "ADVISOR_PROGRESS"
-"""The variable that tells a job's processes where they count steps."""
-
-
-def put(descriptor: int, record: dict[str, Any]) -> None:
-    """Write `record` over the one before it."""
-    os.pwrite(descriptor, json.dumps(record).encode().ljust(RECORD_BYTES)[:RECORD_BYTES], 0)
+_PROGRESS = "ADVISOR_PROGRESS"  # the variable with the file in which a job's process counts steps
 
 
-def blank(path: Path) -> Path:
-    """A new file for a record, without one; its room on the disk is taken now.
+def create_progress(path: Path) -> None:
+    """Make a new, blank file for the progress of a job; its room on the disk is taken now.
 
     Raises:
-        AdvisorError: It is there, or cannot be written.
+        AdvisorError: It exists, or cannot be written.
     """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            os.pwrite(descriptor, b" " * RECORD_BYTES, 0)
+            os.pwrite(descriptor, b" " * _RECORD_BYTES, 0)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Make room, or choose another.") from None
-    return path
-
-
-def record_in(path: Path) -> dict[str, Any]:
-    """The record in the file; empty where there is none that can be read."""
-    try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(RECORD_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class ProgressWriter:
-    """Counts the steps of this process where whoever watches looks; does nothing if nobody does."""
+    """Counts the steps of this process in a file; does nothing if no variable names one."""
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
         self._more: dict[str, Any] = {}
-        if path := os.environ.get(PROGRESS):
+        if path := os.environ.get(_PROGRESS):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def report(self, steps: int, **more: Any) -> None:
-        """Write that so many are done now; `more` stays until it is given anew."""
+        """Write the number of steps done; `more` stays until it is given again."""
         self._more |= more
         if self._descriptor is not None:
-            put(self._descriptor, {"steps": steps, "at": monotonic()} | self._more)
+            record = json.dumps({"steps": steps, "at": monotonic()} | self._more).encode()
+            os.pwrite(self._descriptor, record.ljust(_RECORD_BYTES)[:_RECORD_BYTES], 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedProgress:
-    """What a job said last.
+    """The last report of a job; None: not reported.
 
     Attributes:
         steps: Done since it began.
-        at_s: When it said so, on the machine's monotonic clock, which no clock change moves.
-        allocated_mib: Most that its tensors held; None: not said.
-        reserved_mib: Most that its allocator held; None: not said.
-        versions: ``torch``, ``cuda`` and ``timm``, as far as it said.
-        sms: SMs that its context may use; None: not said.
+        at_s: When it reported, on the machine's monotonic clock, which no clock change moves.
+        allocated_mib: Most that its tensors held.
+        reserved_mib: Most that its allocator held.
+        versions: ``torch``, ``cuda`` and ``timm``, as far as it reported them.
+        sms: SMs that its context may use.
     """
 
     steps: int
@@ -420,30 +393,36 @@ class ReportedProgress:
     sms: int | None = None
 
 
-def progress_in(path: Path) -> ReportedProgress | None:
-    """What the job that writes `path` said last; None: nothing that can be true."""
-    found = record_in(path)
-    steps, at_s = found.get("steps"), _number(found.get("at"))
+def read_progress(path: Path) -> ReportedProgress | None:
+    """The last report of the job that writes `path`; None if there is none that can be true."""
+    try:
+        with path.open("rb") as file:
+            record = json.loads(file.read(_RECORD_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    steps, at_s = record.get("steps"), _number(record.get("at"))
     if type(steps) is not int or not 0 <= steps <= MOST_COUNT or at_s is None:
         return None
-    memory, sms = found.get("memory"), found.get("sms")
+    memory, versions, sms = (record.get(name) for name in ("memory", "versions", "sms"))
     held = memory if isinstance(memory, dict) else {}
     allocated, reserved = _number(held.get("allocated_mib")), _number(held.get("reserved_mib"))
     if allocated is None or reserved is None or allocated > reserved:
         allocated = reserved = None
-    known_sms = sms if type(sms) is int and 0 < sms < 10_000 else None
+    named = versions.items() if isinstance(versions, dict) else ()
     return ReportedProgress(
-        steps, at_s, allocated, reserved, _versions(found.get("versions")), known_sms
+        steps,
+        at_s,
+        allocated,
+        reserved,
+        tuple((name, text) for name, text in named if text is None or isinstance(text, str)),
+        sms if type(sms) is int and 0 < sms < 10_000 else None,
     )
 
 
-def _versions(found: Any) -> tuple[tuple[str, str | None], ...]:
-    pairs = found.items() if isinstance(found, dict) else ()
-    return tuple((name, value) for name, value in pairs if value is None or isinstance(value, str))
-
-
-def _number(found: Any) -> float | None:
-    """`found` as a number of at least 0 that a clock or a memory can have."""
-    if type(found) not in (int, float) or not 0 <= found < 1e15 or not isfinite(found):
+def _number(value: Any) -> float | None:
+    """`value` as a number of at least 0 that a clock or a memory can have."""
+    if type(value) not in (int, float) or not 0 <= value < 1e15 or not isfinite(value):
         return None
-    return float(found)
+    return float(value)

@@ -1,14 +1,14 @@
 """Attaches the hook in a user's script, from a folder that is first on its PYTHONPATH.
 
-Python imports it before the script, in each Python that the script starts too. It does nothing but
-wait for torch to be imported there, so it starts no CUDA and costs those without torch nothing.
-Where that folder shadows a sitecustomize of the user's, it runs that one.
+Python imports it before the script, in each Python that the script starts too. It only waits until
+torch is imported there, so it starts no CUDA and costs a program without torch nothing. If that
+folder shadows a sitecustomize of the user's, it runs that one.
 """
 
 import os
 import sys
 from contextlib import suppress
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from types import ModuleType
@@ -26,45 +26,42 @@ class _TorchFinder:
             return None
         sys.meta_path.remove(self)  # type: ignore[arg-type]
         spec = find_spec("torch")
-        if spec is not None and spec.loader is not None:
-            _attach_after(spec)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_attach(module: ModuleType) -> None:
+            execute(module)
+            _attach()
+
+        spec.loader.exec_module = execute_and_attach  # type: ignore[method-assign]
         return spec
 
 
-def _attach_after(spec: ModuleSpec) -> None:
-    execute = spec.loader.exec_module  # type: ignore[union-attr]
-
-    def executed(module: ModuleType) -> None:
-        execute(module)
-        if sys.version_info < _OLDEST:
-            found, least = (".".join(map(str, each[:2])) for each in (sys.version_info, _OLDEST))
-            _told(f"its Python is {found}, and steps are seen from {least} on")
-            return
+def _attach() -> None:
+    """Attach the hook, or write to a file why it could not be attached."""
+    if sys.version_info < _OLDEST:
+        here, oldest = (".".join(map(str, each[:2])) for each in (sys.version_info, _OLDEST))
+        why = f"its Python is {here}, and steps are seen from {oldest} on"
+    else:
         try:
             from advisor.measure.hook import attach
 
             attach()
             Path(_FOLDER, "attached").touch()
-        except Exception as error:  # the script must run as if nobody looked
-            _told(f"{type(error).__name__}: {error}")
-
-    spec.loader.exec_module = executed  # type: ignore[method-assign,union-attr]
-
-
-def _told(why: str) -> None:
-    """Leave word why the hook was not set."""
+        except Exception as error:  # the script must run as without the hook
+            why = f"{type(error).__name__}: {error}"
+        else:
+            return
     with suppress(OSError):
         Path(_FOLDER, "error").write_text(why)
 
 
-def _run_the_users_own() -> None:
-    others = [each for each in sys.path if os.path.realpath(each or ".") != _FOLDER]
-    spec = PathFinder.find_spec(__name__, others)
-    if spec is not None and spec.loader is not None:
-        sys.modules[__name__] = own = module_from_spec(spec)
-        spec.loader.exec_module(own)
-
-
 if "ADVISOR_HOOK" in os.environ:
     sys.meta_path.insert(0, _TorchFinder())  # type: ignore[arg-type]
-_run_the_users_own()
+
+_others = [path for path in sys.path if os.path.realpath(path or ".") != _FOLDER]
+_spec = PathFinder.find_spec(__name__, _others)
+if _spec is not None and _spec.loader is not None:
+    sys.modules[__name__] = _own = module_from_spec(_spec)
+    _spec.loader.exec_module(_own)

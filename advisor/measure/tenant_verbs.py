@@ -1,4 +1,7 @@
-"""The requests that every tenant answers: load a workload, train, check the host core."""
+"""The requests that every tenant answers: load a workload, train, check the host core.
+
+`begin` answers requests in a thread of a program whose steps no hook finds.
+"""
 
 import ctypes
 import json
@@ -17,14 +20,11 @@ from time import perf_counter, sleep, time
 from typing import TYPE_CHECKING, Any
 
 from advisor.errors import AdvisorError
-from advisor.measure.worker import Routine, TenantState, Verb, attempted
+from advisor.measure.worker import Routine, TenantState, Verb, attempt
 from advisor.workload.spec import Workload
 
 if TYPE_CHECKING:
     import torch
-
-    pass
-
 
 _MIB = 2**20
 
@@ -38,7 +38,7 @@ def training_verbs() -> Mapping[str, Verb]:
 
 
 def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> Routine:
-    """Build `workload`; then as `warmed`."""
+    """Build `workload`, then take its first steps; see `warmed`."""
     from advisor.zoo.task import build
 
     state.trainable = build(workload, state.device)
@@ -79,7 +79,7 @@ def run(state: TenantState, start_at: float, stop_at: float) -> Routine:
         ``completed_at``: when each step ended on the device, seconds of the wall clock; and
         ``memory``.
     """
-    clock = _at_the_start(state, start_at)
+    clock = _started_clock(state, start_at)
     while True:
         yield "step"
         clock.mark()
@@ -89,16 +89,16 @@ def run(state: TenantState, start_at: float, stop_at: float) -> Routine:
 
 
 def run_steps(state: TenantState, start_at: float, steps: int) -> Routine:
-    """Train the number of `steps` without waiting for the device; otherwise as `run`."""
-    clock = _at_the_start(state, start_at)
+    """Train the number of `steps` without waiting for the device; the answer is that of `run`."""
+    clock = _started_clock(state, start_at)
     for _ in range(steps):
         yield "step"
         clock.mark()
     return {"completed_at": clock.marked_at(), "memory": memory(state)}
 
 
-def _at_the_start(state: TenantState, start_at: float) -> "_GpuClock | _HostClock":
-    """Wait for `start_at`; a clock for the steps from then on."""
+def _started_clock(state: TenantState, start_at: float) -> "_GpuClock | _HostClock":
+    """Wait for `start_at`; return a clock for the steps from then on."""
     if state.trainable is None:
         raise AdvisorError("a tenant must load a workload before it trains")
     clock = _GpuClock() if state.device == "cuda" else _HostClock()
@@ -248,7 +248,7 @@ def _round_s(tensor: "torch.Tensor") -> float:
 
 
 def begin(settings: Mapping[str, str]) -> None:
-    """Connect to whoever started the program, and answer until it hangs up.
+    """Connect to the process that started the program, and answer until it hangs up.
 
     Args:
         settings: ``address`` and ``verbs``; see `advisor.measure.hook.VARIABLE`.
@@ -256,25 +256,21 @@ def begin(settings: Mapping[str, str]) -> None:
     ours = socket.socket(socket.AF_UNIX)
     try:
         ours.connect(settings["address"])
-    except OSError:  # nobody measures any more
+    except OSError:  # the measurement has ended
         return
     connection = Connection(ours.detach())
     Thread(target=_serve, args=(connection, settings["verbs"]), daemon=True).start()
 
 
 def _serve(connection: Connection, verbs: str) -> None:
+    import torch
+
     module, _, function = verbs.partition(":")
     with connection, suppress(EOFError, OSError):
         while True:
             request = json.loads(connection.recv_bytes())
             verb = getattr(import_module(module), function)()[request["verb"]]
-            answer = attempted(partial(verb, state=_state(), **request["arguments"]))
+            on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+            state = TenantState("cuda" if on_gpu else "cpu")
+            answer = attempt(partial(verb, state=state, **request["arguments"]))
             connection.send_bytes(json.dumps(answer).encode())
-
-
-def _state() -> TenantState:
-    """Of this process, which may not have touched CUDA yet."""
-    import torch
-
-    on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return TenantState("cuda" if on_gpu else "cpu")

@@ -23,7 +23,7 @@ import numpy as np
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.process import ended_lines, error_line, processes_of
-from advisor.measure.script import ReportedProgress, progress_in
+from advisor.measure.script import ReportedProgress, read_progress
 from advisor.measure.strict_record import record
 from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
@@ -373,7 +373,7 @@ class WatchedRun:
     def _progress(self, job: WatchedJob, now_s: float) -> ReportedProgress | None:
         if (printed := self._printed.get(job.number)) is not None:
             return printed.progress(now_s)
-        return progress_in(self.folder / f"job-{job.number}.progress")
+        return read_progress(self.folder / f"job-{job.number}.progress")
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
         """Note the device memory of each job, by the processes that carry its number."""

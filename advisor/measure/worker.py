@@ -1,4 +1,4 @@
-"""What runs inside a tenant process: it pins itself to its cores, then serves requests from a pipe.
+"""Inside a tenant process: it pins itself to its cores, then serves requests from a pipe.
 
 An answer is ``("done", value)``, ``("ended", outcome, detail)`` when the tenant cannot continue,
 or ``("refused", exit code, message)`` for an error of the user's.
@@ -22,11 +22,11 @@ from advisor.workload.spec import Script
 Part = Literal["step", "phase"]
 
 Routine = Generator[Part, bool, dict[str, Any]]
-"""Yields how far to train, receives whether that ended a step, and returns plain values."""
+"""Yields how far to train, receives whether a step has ended, and returns plain values."""
 
 
 class Trainable(Protocol):
-    """What routines need to know of what is trained."""
+    """A model in training, as routines see it."""
 
     @property
     def fetched_s(self) -> float:
@@ -55,11 +55,11 @@ class PhasedStep(Trainable, Protocol):
 
 
 def trained(routine: Routine, loaded: Callable[[], Trainable | None]) -> dict[str, Any]:
-    """What `routine` returns once a step of the zoo was trained as it asks.
+    """Train as far as `routine` asks; return its answer.
 
     Args:
         routine: Asks for training only if there is something to train; it may load that itself.
-        loaded: Gives what is called from outside.
+        loaded: Returns the `PhasedStep` to train.
     """
     left: list[Callable[[], None]] = []
     try:
@@ -91,7 +91,7 @@ class TenantSetup:
         device: The kind of device, as torch names it.
         cores: Host cores to which it and its loader workers are pinned.
         environment: Set before CUDA is initialised; the caller's MPS variables are dropped.
-        script: What the tenant is; None: a process of ours, which builds what it trains.
+        script: The user's program that the tenant is; None: a process of ours, of the zoo.
     """
 
     device: Literal["cuda", "cpu"]
@@ -102,10 +102,10 @@ class TenantSetup:
 
 @dataclass(slots=True)
 class TenantState:
-    """What a tenant keeps between two requests.
+    """The memory of a tenant between two requests.
 
     Attributes:
-        trainable: What it trains; None before a workload was loaded.
+        trainable: The model that it trains; None before a workload was loaded.
         notes: Values that verbs keep for later requests.
     """
 
@@ -128,29 +128,6 @@ def serve(
         verbs: Returns the requests that are understood: each takes a `TenantState` and the
             arguments sent, and returns plain values, or a routine that does.
     """
-    _prepare_process(setup)
-    known = verbs()
-    state = TenantState(setup.device)
-    answer = attempted(one_thread_versions)
-    while True:
-        connection.send(answer)
-        if answer[0] == "ended":
-            return
-        try:
-            verb, arguments = connection.recv()
-        except EOFError:
-            return
-        if verb == "stop":
-            return
-        answer = attempted(partial(_answer, state, known[verb], arguments))
-
-
-def _answer(state: TenantState, verb: Verb, arguments: dict[str, Any]) -> dict[str, Any]:
-    answer = verb(state=state, **arguments)
-    return trained(answer, lambda: state.trainable) if isinstance(answer, Generator) else answer
-
-
-def _prepare_process(setup: TenantSetup) -> None:
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)  # loader workers
     parent = parent_process()
@@ -161,19 +138,38 @@ def _prepare_process(setup: TenantSetup) -> None:
     os.environ.clear()
     os.environ.update(kept)
     os.environ.update(setup.environment)
+    requests = verbs()
+    state = TenantState(setup.device)
+
+    def first_answer() -> dict[str, Any]:
+        import torch
+
+        torch.set_num_threads(1)
+        return versions()
+
+    def answer_to(verb: Verb, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = verb(state=state, **arguments)
+        if isinstance(answer, Generator):
+            return trained(answer, lambda: state.trainable)
+        return answer
+
+    answer = attempt(first_answer)
+    while True:
+        connection.send(answer)
+        if answer[0] == "ended":
+            return
+        try:
+            verb, arguments = connection.recv()
+        except EOFError:
+            return
+        if verb == "stop":
+            return
+        answer = attempt(partial(answer_to, requests[verb], arguments))
 
 
 def without_mps(environment: Mapping[str, str]) -> dict[str, str]:
     """`environment` without the caller's own MPS settings, which would change how tenants share."""
     return {name: value for name, value in environment.items() if not name.startswith("CUDA_MPS_")}
-
-
-def one_thread_versions() -> dict[str, Any]:
-    """Keep torch to one thread; as `versions`."""
-    import torch
-
-    torch.set_num_threads(1)
-    return versions()
 
 
 def versions() -> dict[str, Any]:
@@ -192,17 +188,23 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def attempted(request: Callable[[], dict[str, Any]]) -> VerbAnswer:
-    """The answer to `request`, however that ends."""
+def attempt(request: Callable[[], dict[str, Any]]) -> VerbAnswer:
+    """Call `request`; return the answer, however that ends."""
     try:
         return ("done", request())
     except AdvisorError as error:
         return ("refused", error.exit_code, str(error))
     except Exception as error:  # any error ends this tenant and not the run
-        outcome = _outcome(error)
-        if outcome == "died":
-            print_exc()  # the record holds one line only
-        return ("ended", outcome, _one_line(error))
+        import torch
+
+        line = (str(error).strip().splitlines() or [""])[0]
+        detail = f"{type(error).__name__}: {line}"[:300]
+        if isinstance(error, torch.OutOfMemoryError) or (
+            isinstance(error, RuntimeError) and lacks_memory(str(error))
+        ):
+            return ("ended", "out-of-memory", detail)
+        print_exc()  # the record holds one line only
+        return ("ended", "died", detail)
 
 
 # Messages of CUDA's libraries when the device has no memory left and torch does not raise its own.
@@ -211,23 +213,9 @@ _NO_MEMORY = (
 )  # fmt: skip
 
 
-def _outcome(error: Exception) -> Literal["out-of-memory", "died"]:
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError):
-        return "out-of-memory"
-    no_memory = isinstance(error, RuntimeError) and lacks_memory(str(error))
-    return "out-of-memory" if no_memory else "died"
-
-
-def lacks_memory(said: str) -> bool:
-    """Whether the words of an error say that the device has no memory left."""
-    return any(sign in said for sign in _NO_MEMORY)
-
-
-def _one_line(error: Exception) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"[:300]
+def lacks_memory(printed: str) -> bool:
+    """Whether an error message means that the device has no memory left."""
+    return any(sign in printed for sign in _NO_MEMORY)
 
 
 # A big model on a busy GPU; the first tenant also waits for the imports.
@@ -246,7 +234,7 @@ Answer = dict[str, Any] | Ended
 
 
 def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
-    """`answer`, if its tenant still runs.
+    """Return `answer`, if its tenant still runs.
 
     Raises:
         AdvisorError: The tenant ran out of memory or died; the message ends with `remedy`.
@@ -257,9 +245,9 @@ def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
 
 
 def error_of(code: int, message: str) -> AdvisorError:
-    """The error that another process met, by its exit code."""
-    known = {each.exit_code: each for each in (InvalidInput, GpuUnavailable)}
-    return known.get(code, AdvisorError)(message)
+    """The error of another process, by its exit code."""
+    kinds = {kind.exit_code: kind for kind in (InvalidInput, GpuUnavailable)}
+    return kinds.get(code, AdvisorError)(message)
 
 
 class TenantHandle(ABC):
@@ -269,7 +257,7 @@ class TenantHandle(ABC):
         setup: Where it runs.
         pid: Its process; 0 before a script has been started.
         versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty if it ended
-            before it could say, or is no Python.
+            before it sent them, or is not a Python.
         ended: None while it lives.
     """
 
@@ -285,7 +273,7 @@ class TenantHandle(ABC):
 
     @abstractmethod
     def receive(self, timeout_s: float) -> Answer:
-        """Its answer, or how it ended; it is killed if it does not answer in time.
+        """Return its answer, or how it ended; kill it if it does not answer in time.
 
         Raises:
             InvalidInput: It refused the user's request.
@@ -305,7 +293,7 @@ class TenantHandle(ABC):
         return self.receive(timeout_s)
 
     def _parsed(self, answer: Any) -> Answer | None:
-        """The answer in what it sent; None: it sent nothing."""
+        """The answer in its message; None if there is none."""
         match answer:
             case ["done", dict() as value]:
                 return value

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.measure.hook import ScriptHook, hook_variables
-from advisor.measure.script import made_beside, unlinked
+from advisor.measure.script import mirror_folder, replace_link
 
 
 class Counting(ScriptHook):
@@ -105,7 +105,7 @@ def contents(folder):
 
 
 def test_a_script_finds_what_is_in_its_folder_and_around_it(original, tmp_path):
-    mirror = made_beside(original, tmp_path / "scratch")
+    mirror = mirror_folder(original, tmp_path / "scratch")
     assert mirror.name == "home"
     assert contents(mirror) == contents(original)
     assert (mirror / "latest" / "big").read_bytes() == BIG
@@ -114,20 +114,20 @@ def test_a_script_finds_what_is_in_its_folder_and_around_it(original, tmp_path):
 
 def test_what_a_script_writes_stays_out_of_its_folder(original, tmp_path):
     before = contents(original)
-    mirror = made_beside(original, tmp_path / "scratch")
+    mirror = mirror_folder(original, tmp_path / "scratch")
     (mirror / "train.py").write_text("changed")
     (mirror / "data" / "new").write_text("new")
     (mirror / "data" / "deep" / "small").unlink()
-    unlinked(mirror / "data" / "big", mirror, keep=False)
+    replace_link(mirror / "data" / "big", mirror, keep=False)
     (mirror / "data" / "big").write_bytes(b"changed")
     assert contents(original) == before
 
 
 def test_a_large_file_is_copied_when_it_is_added_to(original, tmp_path):
-    mirror = made_beside(original, tmp_path / "scratch")
+    mirror = mirror_folder(original, tmp_path / "scratch")
     place = mirror / "data" / "big"
     assert place.is_symlink()
-    unlinked(os.fspath(place), mirror, keep=True)
+    replace_link(os.fspath(place), mirror, keep=True)
     with place.open("ab") as file:
         file.write(b"1")
     assert place.read_bytes() == BIG + b"1"
@@ -138,5 +138,5 @@ def test_what_is_no_readable_file_is_there_too(original, tmp_path):
     (original / "circle").symlink_to("circle")
     (original / "nowhere").symlink_to("gone")
     os.mkfifo(original / "pipe")
-    mirror = made_beside(original, tmp_path / "scratch")
+    mirror = mirror_folder(original, tmp_path / "scratch")
     assert {"circle", "nowhere", "pipe", "train.py"} <= {each.name for each in mirror.iterdir()}

@@ -190,7 +190,7 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
     [
         (("python", "-c", "import nothing_like_it"), "No module named 'nothing_like_it'"),
         (("python", "-c", "pass"), "imported torch"),
-        (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it said: so"),
+        (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it printed: so"),
         (("python", "-c", "raise SystemExit('CUDA out of memory')"), "CUDA out of memory"),
     ],
 )
