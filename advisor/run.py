@@ -55,6 +55,8 @@ _COMMAND = "advisor run"
 _LOOK_S = 0.5
 # A script that was asked to end takes its jobs' grace, and this for MPS and MIG.
 _ENDING_S = 60.0
+# Variables of the script, which it must not take from its caller.
+_OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS", "FIRST_CORE")
 _STARTED: "list[subprocess.Popen[bytes]]" = []
 
 
@@ -131,7 +133,18 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
         if device.uuid is not None:
             refuse_busy(device.uuid)
         _make_folder(folder, prepared, terms, device, script)
-        environment |= _environment(folder, terms, device)
+        environment |= {name: value for name, value in os.environ.items() if name not in _OWN}
+        environment |= hook_variables(
+            folder / "hook", {"count": True}, os.environ.get("PYTHONPATH")
+        )
+        environment |= {
+            "GPU": device.uuid or "cpu",
+            "ADVISOR_RUN": str(folder),
+            "ADVISOR_HOOK_PATH": str(folder / "hook"),
+            "ADVISOR_GRACE_S": str(ceil(terms.grace_s)),
+            "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
+            **({"ADVISOR_REPLACE": "1"} if terms.replace_instances else {}),
+        }
         pinned = []
         if terms.cores is not None:
             pinned = ["taskset", "-c", ",".join(map(str, allowed_cores(terms.cores)))]
@@ -151,23 +164,6 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
         if lock is not None:
             os.close(lock)
     return folder
-
-
-def _environment(folder: Path, terms: RunTerms, device: Device) -> dict[str, str]:
-    """The caller's variables, and those by which the script and its jobs write into `folder`."""
-    own = {name: value for name, value in os.environ.items() if name not in _OWN}
-    own |= hook_variables(folder / "hook", {"count": True}, os.environ.get("PYTHONPATH"))
-    return own | {
-        "GPU": device.uuid or "cpu",
-        "ADVISOR_RUN": str(folder),
-        "ADVISOR_HOOK_PATH": str(folder / "hook"),
-        "ADVISOR_GRACE_S": str(ceil(terms.grace_s)),
-        "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
-        **({"ADVISOR_REPLACE": "1"} if terms.replace_instances else {}),
-    }
-
-
-_OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS", "FIRST_CORE")
 
 
 def _make_folder(
@@ -231,7 +227,7 @@ def watch(folder: Path, terms: WatchTerms, expected: Expected | None = None) -> 
 
 
 def _to_the_end(run: WatchedRun, terms: WatchTerms) -> None:
-    began_s, said, asked = monotonic(), set[tuple[int, str]](), False
+    began_s, reported, ended = monotonic(), set[tuple[int, str]](), False
     while True:
         alive = script_lives(run.folder)  # before the look: what it wrote last is seen then
         view = run.look()
@@ -239,11 +235,11 @@ def _to_the_end(run: WatchedRun, terms: WatchTerms) -> None:
         if run.events.over is not None or not alive:
             return
         for job in view.jobs:
-            if job.outside and (job.number, "pace") not in said:
-                said.add((job.number, "pace"))
+            if job.outside and (job.number, "pace") not in reported:
+                reported.add((job.number, "pace"))
                 terms.say(f"{job} Another plan may be better: `advisor recommend` again")
-            if job.silent_s is not None and (job.number, "silent") not in said:
-                said.add((job.number, "silent"))
+            if job.silent_s is not None and (job.number, "silent") not in reported:
+                reported.add((job.number, "silent"))
                 terms.say(
                     f"job {job.number}, {job.name}: no step for {job.silent_s:.0f} s. To end it: "
                     f"advisor stop {run.folder.name} --job {job.number}"
@@ -251,8 +247,8 @@ def _to_the_end(run: WatchedRun, terms: WatchTerms) -> None:
         for number in run.silent(terms.patience_s):
             terms.say(f"job {number}: no step for {terms.patience_s:g} s")
             stop(run.folder, number, terms.say)
-        if terms.deadline_s is not None and monotonic() - began_s > terms.deadline_s and not asked:
-            asked = True
+        if terms.deadline_s is not None and monotonic() - began_s > terms.deadline_s and not ended:
+            ended = True
             terms.say("ending the jobs at the deadline")
             _ask_to_end(run.folder)
         sleep(_LOOK_S)
@@ -380,32 +376,32 @@ def _run_undo(state: Path, *words: str, grace_s: float = 30.0) -> None:
 
 
 def runs_folder() -> Path:
-    """Where all runs of this user lie."""
+    """Return the folder of all runs of this user."""
     return state_home() / "runs"
 
 
-def run_named(word: str | None) -> Path:
-    """Return the folder of a run by its path or the start of its name; None: the one that runs.
+def find_run(word: str | None) -> Path:
+    """Return the folder of a run by its path or the start of its name; None: the one going on.
 
     Raises:
         InvalidInput: There is none, or several.
     """
     if word is not None and (Path(word) / "run.json").is_file():
         return Path(word).resolve()
-    every = sorted(path.parent for path in runs_folder().glob("*/run.json"))
+    folders = sorted(path.parent for path in runs_folder().glob("*/run.json"))
     if word is None:
-        found = [each for each in every if events_in(each).over is None]
+        fitting = [each for each in folders if events_in(each).over is None]
     else:
-        found = [each for each in every if each.name.startswith(word)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise InvalidInput(f"name one run of {', '.join(each.name for each in found)}.")
+        fitting = [each for each in folders if each.name.startswith(word)]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise InvalidInput(f"name one run of {', '.join(each.name for each in fitting)}.")
     what = "no run goes on" if word is None else f"there is no run {word}"
     raise InvalidInput(f"{what}. `advisor run --list` lists runs.")
 
 
-def listed() -> Iterator[str]:
+def run_lines() -> Iterator[str]:
     """Return each run of this user and the state of its jobs, the oldest first."""
     for path in sorted(runs_folder().glob("*/run.json")):
         folder = path.parent
@@ -424,7 +420,7 @@ def listed() -> Iterator[str]:
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    """What `_make_folder` wrote about the run."""
+    """The file about the run that `_make_folder` wrote."""
     path = folder / "run.json"
     about = read_json(path)
     kinds: Sequence[tuple[str, type | tuple[type, ...]]] = (

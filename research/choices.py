@@ -9,7 +9,8 @@ from typing import Any
 
 from advisor.errors import counted
 from advisor.learn.evaluate import Evaluation
-from advisor.learn.regret import MODEL, Choices, Panel, Scores, choices
+from advisor.learn.regret import MODEL, Choices, Panel, choices
+from advisor.learn.scoreboard import Scores
 from advisor.learn.scores import RunComparison
 from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, percent
 from advisor.sharing import Mps, Naive, parse_sharing

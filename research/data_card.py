@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from advisor.learn.evaluate import Evaluation, Selection, of_pace
-from advisor.learn.regret import Scores
-from advisor.learn.scores import RepeatSummary
+from advisor.learn.scoreboard import RepeatSummary, Scores
 from advisor.report.scores import drift_text, markdown
 from advisor.workload.profile import Profile, Provenance
 from advisor.workload.run import Run

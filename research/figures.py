@@ -14,8 +14,8 @@ from advisor.hardware.gpus import Gpu
 from advisor.learn.evaluate import evaluate, of_pace, select
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.regret import Scores, scores_of
-from advisor.learn.scores import Noise, RepeatSummary, compare, profiles_of, steadiness
+from advisor.learn.scoreboard import Noise, RepeatSummary, Scores, scores_of, steadiness
+from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
 from advisor.workload.reading import read_bytes

@@ -25,7 +25,7 @@ from advisor.learn.evaluate import (
 )
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.regret import Scores, scores_of
+from advisor.learn.scoreboard import Scores, scores_of
 from advisor.prediction.model import Model
 from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, score_cells
 from advisor.workload.run import Run

@@ -7,17 +7,18 @@ from statistics import mean, median
 
 import numpy as np
 
-from advisor.learn.evaluate import ALL, BOUNDS, Bound, Evaluation, ScoreRow
-from advisor.learn.regret import Scores
-from advisor.learn.scores import (
-    JobComparison,
+from advisor.learn.evaluate import Evaluation
+from advisor.learn.scoreboard import (
+    ALL,
+    BOUNDS,
+    Bound,
     Noise,
     RepeatSummary,
-    RunComparison,
+    ScoreRow,
+    Scores,
     noise_of,
-    runs_of_mode,
-    sharing_of,
 )
+from advisor.learn.scores import JobComparison, RunComparison, runs_of_mode, sharing_of
 from advisor.prediction.capacity import is_gpu_bound
 from advisor.report.scores import (
     BOUND_WORDS,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from advisor.learn.evaluate import ALL, Bound, ScoreRow
-from advisor.learn.regret import MODEL, Scores
+from advisor.learn.regret import MODEL
+from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores
 from advisor.report.scores import BOUND_WORDS, MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
 from research.figures import Figures

@@ -8,8 +8,7 @@ from statistics import mean
 
 import numpy as np
 
-from advisor.learn.baselines import CHOOSERS, Offer
-from advisor.learn.regret import Regret, regret_of
+from advisor.learn.regret import CHOOSERS, Regret, regret_of
 from advisor.plan.forecast import Mixes, forecast
 from advisor.prediction.host import profiles_on_host
 from advisor.prediction.mix_steps import Predicts
@@ -184,16 +183,14 @@ def regrets(
     lost: dict[str, list[float]] = {name: [] for name in (RECOMMENDED, SIMULATED, *CHOOSERS)}
     for panel in sets:
         best_s = min(run.makespan_s for run in panel)
-        offer = Offer(
-            tuple(profiles[name] for name, _ in panel[0].work), tuple(run.sharing for run in panel)
-        )
+        jobs = tuple(profiles[name] for name, _ in panel[0].work)
         for name, shares in lost.items():
             if name == RECOMMENDED:
                 chosen = [run for run in panel if run.run in recommended]
             elif name == SIMULATED:
                 chosen = [min(panel, key=lambda run: run.predicted_makespan_s.p50)]
             else:
-                sharing = CHOOSERS[name](offer)
+                sharing = CHOOSERS[name](jobs, [run.sharing for run in panel])
                 chosen = [run for run in panel if run.sharing == sharing]
             shares += [1 - best_s / run.makespan_s for run in chosen[:1]]
     return lost

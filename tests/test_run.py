@@ -14,7 +14,7 @@ from advisor.launch.run_script import RunTerms
 from advisor.measure import process as scratch_folders
 from advisor.measure.doctor import leftover_findings
 from advisor.measure.script import read_progress
-from advisor.run import listed, rehearse, run_named, stop, undo_left
+from advisor.run import find_run, rehearse, run_lines, stop, undo_left
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
 from tests.handed import RESNET
@@ -59,7 +59,7 @@ def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
     assert watcher.watch(folder) == 0
     assert watcher.states == ["done"] * 3
     assert (folder / "job-2.log").read_text() == "it ran\n"
-    assert folder.name in "\n".join(listed())
+    assert folder.name in "\n".join(run_lines())
     assert (living(folder), nothing_left()) == ([], True)
 
 
@@ -77,7 +77,7 @@ def test_a_run_is_stopped_whether_it_is_watched_or_not():
     stop(folder, None, print)
     assert (living(folder), nothing_left()) == ([], True)
     assert not Path("up-2").exists()
-    assert "stopped" in "\n".join(listed())
+    assert "stopped" in "\n".join(run_lines())
 
 
 def test_one_job_is_stopped_and_the_others_go_on():
@@ -189,7 +189,7 @@ def test_the_next_start_undoes_what_a_killed_script_left_once_its_jobs_ended(mac
     last = started(prepared(sharing, FOREVER, FOREVER, cap_w=cap_w), "0")
     up(1)
     stop(folder, None, print)
-    assert "over" in next(listed())
+    assert "over" in next(run_lines())
     assert runner.script_lives(last), "a later run on the GPU is left alone"
     stop(last, None, print)
     assert unchanged(machine)
@@ -326,12 +326,12 @@ def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
 
 def test_a_run_is_named_by_the_start_of_its_name_and_the_only_one_by_none():
     with pytest.raises(InvalidInput, match="run --list"):
-        run_named(None)
+        find_run(None)
     folder = started(prepared("naive", QUICK))
-    assert run_named(None) == run_named(folder.name[:-2]) == run_named(str(folder)) == folder
+    assert find_run(None) == find_run(folder.name[:-2]) == find_run(str(folder)) == folder
     Watcher().watch(folder)
     with pytest.raises(InvalidInput):
-        run_named(None)
+        find_run(None)
 
 
 def test_where_the_state_folder_cannot_be_written_nothing_starts(monkeypatch):

@@ -190,7 +190,7 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score predictions for model families left out of the fit."""
-    from advisor.learn.entries import entries_text
+    from advisor.learn.evaluate import entries_text
     from advisor.report.scores import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
 
@@ -211,8 +211,8 @@ def _evaluation(
     """Scores of the predictions in a file, or of this version of the model."""
     from advisor.hardware.gpus import gpu as known
     from advisor.hardware.host_cores import allowed_cores
-    from advisor.learn.entries import score_entries
     from advisor.learn.evaluate import evaluate as evaluated
+    from advisor.learn.evaluate import score_entries
 
     card, (alone, shipped, own) = known(measured.gpu), measured.read()
     if predictions:

@@ -182,10 +182,10 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
     """
     from advisor.launch.plan_file import saved_plan
     from advisor.launch.run_script import RunTerms, prepare
-    from advisor.run import WatchTerms, expected_by, listed, rehearse, run_named, start, watch
+    from advisor.run import WatchTerms, expected_by, find_run, rehearse, run_lines, start, watch
 
     if options.list_runs:
-        show_text("\n".join(listed()) or "no runs")
+        show_text("\n".join(run_lines()) or "no runs")
         return
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
@@ -212,7 +212,7 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
             say=aside, show=show, deadline_s=options.deadline, patience_s=options.patience,
             log=None if log is None else log.run,
         )  # fmt: skip
-        code = watch(folder or run_named(plan), watched, expected)
+        code = watch(folder or find_run(plan), watched, expected)
     raise typer.Exit(code)
 
 
@@ -228,10 +228,10 @@ def stop(
 
     The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
     """
-    from advisor.run import run_named
+    from advisor.run import find_run
     from advisor.run import stop as stop_run
 
-    stop_run(run_named(named), job, aside)
+    stop_run(find_run(named), job, aside)
 
 
 @dataclass(frozen=True, slots=True)

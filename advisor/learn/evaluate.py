@@ -1,32 +1,52 @@
-"""Scores predictions for model families that the model was not fitted to.
+"""Scores predictions for model families that the model was not fitted to, ours or those of a file.
 
 For each family F the model is fitted, tuned and calibrated on the runs without any tenant of F;
 then F's jobs are scored, once in every scored run that contains F. The panels of plans are
 predicted in the same way, so a choice from them is one by models that saw no run of those jobs.
+
+A file of predictions has one JSON object a line: the id of a run, and the predicted step of each
+tenant in the run's order, in seconds. A 90 % interval is optional; if one tenant has it, every
+tenant has.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import compress
+from math import inf
 from operator import or_
+from pathlib import Path
 from statistics import median
-from typing import Final, Literal
 
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
-from advisor.learn.baselines import Baseline, baselines
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.scores import JobComparison, RunComparison, View, compare, profiles_of
+from advisor.learn.scores import (
+    UNFITTED,
+    Baseline,
+    JobComparison,
+    RunComparison,
+    View,
+    baseline_steps,
+    baselines,
+    compare,
+    compared_job,
+    profiles_of,
+    sharing_of,
+)
 from advisor.learn.surrogate_fit import with_surrogate_without
 from advisor.prediction.cache import fitting_in_one_thread, in_processes
 from advisor.prediction.model import Model
+from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
-from advisor.sharing import Mode, parse_sharing
+from advisor.sharing import parse_sharing
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
+from advisor.workload.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 
 SPLIT = "leave-one-family-out"
@@ -34,7 +54,7 @@ SPLIT = "leave-one-family-out"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The runs of one GPU, by what evaluation does with them.
+    """The runs of one GPU, by their use in evaluation.
 
     Attributes:
         scored: Runs drawn by a seed, whose tenants all ran to the end and have profiles.
@@ -52,7 +72,7 @@ class Selection:
 
 
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
-    """Sorts `runs` of `gpu`.
+    """Sort `runs` of `gpu`.
 
     Args:
         profiles: Solo profiles by name.
@@ -68,7 +88,7 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     scored = tuple(run for run in drawn if _usable(run, profiles))
     if not scored:
         raise InvalidInput(
-            f"{gpu.key}: no run to score. Wanted are drawn runs whose tenants all "
+            f"{gpu.key}: no run to score. Expected drawn runs whose tenants all "
             f"ran to the end and have profiles; read: {counted(len(runs), 'run')}."
         )
     by_id = {run.id: run for run in scored}
@@ -89,19 +109,19 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
 
 
 def of_pace(runs: Iterable[Run]) -> list[Run]:
-    """Those of `runs` whose tenants all ran all the time, in no experiment on memory or host."""
+    """Return `runs` whose tenants all ran all the time, without experiments on memory or host."""
     return [run for run in runs if run.purpose not in ("memory", "control", "completion")]
 
 
 def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Families of the tenants of `runs`, in alphabetical order."""
+    """Return the families of the tenants of `runs`, in alphabetical order."""
     return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
 
 
 def cores_known(run: Run) -> bool:
-    """Whether `run` says how fast the core of each tenant was; before the third campaign none did.
+    """Return whether `run` recorded the speed of each tenant's core; the first campaigns did not.
 
-    Their speed varies by 40 % on virtual machines, and nobody who asks for a prediction knows it.
+    Their speed varies by 40 % on virtual machines, and a user who predicts does not know it.
     """
     return all(tenant.host_check_s is not None for tenant in run.tenants)
 
@@ -111,29 +131,27 @@ _CAMPAIGNS = {"drawn": "first", "cross": "control"}
 
 
 def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
-    """On which host each of `runs` was made, by id, the first first: the name of its campaign.
+    """Return the host of each of `runs`, by id, the first first: the name of its campaign.
 
-    Where a campaign ran on several processors, or on several days, these are said with it.
+    If a campaign ran on several processors, or on several days, these follow the name.
     """
-    places = {run.id: _place(run) for run in sorted(runs, key=lambda run: run.provenance.date)}
+    places = {}
+    for run in sorted(runs, key=lambda run: run.provenance.date):
+        begin, _, _ = run.id.partition("-")
+        processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
+        campaign = _CAMPAIGNS.get(begin, begin)
+        places[run.id] = campaign, (processor, run.provenance.date[:10])
     of_campaign: dict[str, list[tuple[str, str]]] = {}
-    for campaign, *where in places.values():
-        of_campaign.setdefault(campaign, []).append((where[0], where[1]))
+    for campaign, where in places.values():
+        of_campaign.setdefault(campaign, []).append(where)
     several = {
-        campaign: [len(set(column)) > 1 for column in zip(*of_it, strict=True)]
-        for campaign, of_it in of_campaign.items()
+        campaign: [len(set(column)) > 1 for column in zip(*wheres, strict=True)]
+        for campaign, wheres in of_campaign.items()
     }
     return {
         name: ", ".join((campaign, *compress(where, several[campaign])))
-        for name, (campaign, *where) in places.items()
+        for name, (campaign, where) in places.items()
     }
-
-
-def _place(run: Run) -> tuple[str, str, str]:
-    """Campaign, processor and day."""
-    begin, _, _ = run.id.partition("-")
-    processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
-    return _CAMPAIGNS.get(begin, begin), processor, run.provenance.date[:10]
 
 
 def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:
@@ -192,17 +210,17 @@ class Folds:
     playback: ReplayCache
 
     def without(self, family: str) -> HeldOut:
-        """The jobs of `family`, predicted by a model that saw none of its runs; and the model."""
+        """Predict the jobs of `family` by a model that saw none of its runs; also the model."""
         return self.predicted_by(self.model_without(family), family)
 
     def predicted_by(self, model: Model, family: str) -> HeldOut:
-        """The jobs of `family`, predicted by `model`, which may be of runs on another GPU."""
+        """Predict the jobs of `family` by `model`, which may be of runs on another GPU."""
         predictor = Predictor(self.gpu, model, play=self.playback.play)
-        known = predictor.on_known_cores()
+        on_cores = predictor.on_known_cores()
         rivals = baselines(model.of(self.gpu).physics, self.playback.play)
         return HeldOut(
             self._jobs_of(family, self.wanted, "raw", predictor, rivals),
-            self._jobs_of(family, self.on_cores, "core-adjusted", known, {}),
+            self._jobs_of(family, self.on_cores, "core-adjusted", on_cores, {}),
             {family: model},
         )
 
@@ -224,16 +242,16 @@ class Folds:
         }
 
     def model_without(self, family: str) -> Model:
-        """The model fitted to the runs without any job of `family`."""
+        """Fit the model to the runs without any job of `family`."""
         seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
         runs = [run for run in self.runs if family not in families_of([run])]
-        everyone, replays = list(self.profiles.values()), self.playback
-        model = fit([MeasuredGpu(self.gpu, seen, runs)], replays)
-        return with_surrogate_without(family, model, everyone, self.gpu, replays.play)
+        model = fit([MeasuredGpu(self.gpu, seen, runs)], self.playback)
+        every = list(self.profiles.values())
+        return with_surrogate_without(family, model, every, self.gpu, self.playback.play)
 
 
 def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> HeldOut:
-    """Every job of the wanted runs, predicted without its family.
+    """Predict every job of the wanted runs without its family.
 
     Args:
         folds: The data.
@@ -242,12 +260,12 @@ def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> Held
     """
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
-        return reduce(or_, _told(map(folds.without, families), len(families), tell), HeldOut())
+        return reduce(or_, _counting(map(folds.without, families), len(families), tell), HeldOut())
     with in_processes(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
-        return reduce(or_, _told(parts, len(families), tell), HeldOut())
+        return reduce(or_, _counting(parts, len(families), tell), HeldOut())
 
 
-def _told(parts: Iterable[HeldOut], total: int, tell: Tell | None) -> Iterator[HeldOut]:
+def _counting(parts: Iterable[HeldOut], total: int, tell: Tell | None) -> Iterator[HeldOut]:
     """`parts`, with a call of `tell` before the first and after each."""
     if tell is not None:
         tell(0, total)
@@ -258,7 +276,7 @@ def _told(parts: Iterable[HeldOut], total: int, tell: Tell | None) -> Iterator[H
 
 
 def compared_by(held: Held, runs: Sequence[Run]) -> tuple[RunComparison, ...]:
-    """`runs` with the answers of `held` for each job."""
+    """Return `runs` with the predictions of `held` for each job."""
     return tuple(
         RunComparison(run, tuple(held[run.id, place] for place in range(len(run.tenants))))
         for run in runs
@@ -304,7 +322,7 @@ class Evaluation:
         runs: Scored runs in the order of the files, predicted from profiles as measured, which is
             what users have.
         repeats: Pairs of a scored run and its repeat with fresh workers.
-        unusable: Ids of drawn runs that could not be scored; see `selection.Selection`.
+        unusable: Ids of drawn runs that could not be scored; see `Selection`.
         drift: None if no solo run lies between the shared ones.
         advice: Runs of advice, predicted in the same way: never scored, but plans are chosen from
             them.
@@ -357,8 +375,10 @@ def evaluate(
     folds = Folds(profiles, runs, wanted, on_cores, gpu, playback or ReplayCache())
     held = held_out(folds, processes, tell)
     scored, advice = (compared_by(held.raw, part) for part in (chosen.scored, chosen.advice))
-    found = evaluation_of(chosen, profiles, scored, advice)
-    return replace(found, adjusted=compared_by(held.adjusted, on_cores), models=held.models)
+    return replace(
+        evaluation_of(chosen, profiles, scored, advice),
+        adjusted=compared_by(held.adjusted, on_cores), models=held.models,
+    )  # fmt: skip
 
 
 def evaluation_of(
@@ -368,14 +388,24 @@ def evaluation_of(
     advice: tuple[RunComparison, ...],
     intervals: bool = True,
 ) -> Evaluation:
-    """The source of the predictions in `scored` and `advice`, with its description."""
+    """Return the evaluation of the predictions in `scored` and `advice`."""
+    drift, solo = None, [run for run in chosen.alone if run.purpose == "solo"]
+    differences = [
+        (abs(tenant.step_s / profiles[tenant.workload.name].step_s - 1), tenant.workload.name)
+        for run in solo
+        for tenant in run.tenants
+    ]
+    if differences:
+        worst, worst_job = max(differences)
+        middle = median(difference for difference, _ in differences)
+        drift = Drift(n=len(differences), median=middle, worst=worst, worst_job=worst_job)
     return Evaluation(
         gpu=chosen.scored[0].gpu,
         families=families_of(chosen.scored),
         runs=scored,
         repeats=chosen.repeats,
         unusable=chosen.unusable,
-        drift=_drift(profiles, chosen.alone),
+        drift=drift,
         advice=advice,
         alone=chosen.alone,
         profiles=profiles,
@@ -383,78 +413,138 @@ def evaluation_of(
     )
 
 
-def _drift(profiles: Mapping[str, Profile], alone: Sequence[Run]) -> Drift | None:
-    """How much pace alone moved between profiling and the runs."""
-    apart = [
-        (abs(tenant.step_s / profiles[tenant.workload.name].step_s - 1), tenant.workload.name)
-        for run in alone
-        if run.purpose == "solo"
-        for tenant in run.tenants
-    ]
-    if not apart:
-        return None
-    worst, worst_job = max(apart)
-    middle = median(difference for difference, _ in apart)
-    return Drift(n=len(apart), median=middle, worst=worst, worst_job=worst_job)
-
-
-Jobs = Literal["all", "same", "mixed"]
-Bound = Literal["all", "gpu", "host"]
-BOUNDS: tuple[Bound, ...] = ("all", "gpu", "host")
-ALL: Final = "all"
+_REMEDY = "Correct the file; profiles/DATA_CARD.md shows a line."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreRow:
-    """One line of the scoreboard; errors are shares of what was measured.
+class PredictedStep:
+    """The predicted step of one tenant, in seconds.
 
     Attributes:
-        view: Whether profiles are taken as they were measured, or as on the cores of each run.
-        host: A campaign, and where it was; ``"all"`` if all are pooled.
-        bound: Which jobs count: those that the GPU paces alone, those that the host paces, or all.
-        degree: Tenants in a run; None: all degrees are pooled.
-        jobs: Whether the tenants are of one workload, of several, or all runs are taken.
-        n: Number of jobs scored.
-        runs: Number of runs that they come from.
-        mape: Mean absolute error of the step time.
-        rmse: Root of its mean square.
-        coverage90: Share of measured steps inside their 90 % interval; None without intervals.
-        coverage90_low: Lower end of the 95 % interval of that share; see `noise_and_coverage`.
-        coverage90_high: Upper end.
-        width90: Mean width of the 90 % intervals, as a share of the predicted step; None likewise.
-        noise_floor: Median absolute difference of a job between a run and its repeat with fresh
-            workers; None if no run was repeated.
-        noise_floor_rmse: Root of the mean square of those differences; None likewise.
-        excess_error: Root of the squared error, over the repeated runs, less that of the noise.
-        throughput_mape: Mean absolute error of a run's weighted speedup; None where not all of a
-            run's jobs count.
-        memory_mape: Mean absolute error of a process's device memory; None if not measured.
-        memory_total_mape: The same for all processes of a run together; None as `throughput_mape`.
-        baselines: Mean absolute error of each baseline's step time; None if not defined.
-        baselines_n: Jobs for which each baseline is defined.
+        p05: 5 % quantile; None if `p95` is.
+        p95: 95 % quantile.
+
+    Raises:
+        InvalidInput: The numbers are not positive and increasing, or one bound is missing.
     """
 
-    view: View
-    host: str
-    bound: Bound
-    mode: Mode
-    degree: int | None
-    jobs: Jobs
-    n: int
-    runs: int
-    mape: float
-    median: float
-    p90: float
-    rmse: float
-    coverage90: float | None
-    coverage90_low: float | None
-    coverage90_high: float | None
-    width90: float | None
-    noise_floor: float | None
-    noise_floor_rmse: float | None
-    excess_error: float | None
-    throughput_mape: float | None
-    memory_mape: float | None
-    memory_total_mape: float | None
-    baselines: dict[str, float | None]
-    baselines_n: dict[str, int]
+    p50: float
+    p05: float | None = None
+    p95: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.p05 is None) != (self.p95 is None):
+            raise InvalidInput("an interval has both bounds, p05 and p95, or is left out")
+        if not 0 < self.interval.p05 <= self.interval.p95 < inf:
+            raise InvalidInput(f"a step takes more than 0 s, got {self}")
+        check_number("a predicted step in seconds", self.interval.p95, DAY_S, LEAST_STEP_S)
+
+    @property
+    def interval(self) -> Interval:
+        """From p05 to p95; only p50 where there are no bounds."""
+        low = self.p50 if self.p05 is None else self.p05
+        return Interval(low, self.p50, self.p50 if self.p95 is None else self.p95)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a file of predictions.
+
+    Attributes:
+        run: The run's id.
+        step_s: Predicted step of each tenant, in the run's order.
+    """
+
+    run: str
+    step_s: tuple[PredictedStep, ...]
+
+
+def entries_text(evaluation: Evaluation) -> str:
+    """Return the predictions of every scored run and of every run of a panel, one line each."""
+    lines = []
+    for run in (*evaluation.runs, *evaluation.advice):
+        steps = [
+            {"p05": job.predicted_s.p05, "p50": job.predicted_s.p50, "p95": job.predicted_s.p95}
+            for job in run.jobs
+        ]
+        entry = {"run": run.run.id, "step_s": steps}
+        lines.append(json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n")
+    return "".join(lines)
+
+
+def read_entries(path: Path) -> dict[str, Entry]:
+    """Read the predictions in `path`, by run.
+
+    Raises:
+        InvalidInput: A line is malformed, a run occurs twice, or some tenants have an interval
+            and others none.
+    """
+    entries: dict[str, Entry] = {}
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        if line.strip():
+            entry = parse_record(Entry, line, f"{path}:{number}", _REMEDY)
+            if entry.run in entries:
+                raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
+            entries[entry.run] = entry
+    if len({step.p05 is None for entry in entries.values() for step in entry.step_s}) > 1:
+        raise InvalidInput(
+            f"{path}: some tenants have an interval, others none. Give all of them one, or none."
+        )
+    return entries
+
+
+def score_entries(
+    path: Path, profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu
+) -> Evaluation:
+    """Score the predictions in `path` on the fixed splits, as ours are scored.
+
+    The author of the file is responsible that each prediction came from a model that saw no run of
+    the family. Baselines are those that need no fit.
+
+    Args:
+        path: Has every scored run, and either every run of a panel or none.
+        profiles: Solo profiles by name.
+        runs: Every run on `gpu`.
+        gpu: The GPU that all of them ran on.
+
+    Raises:
+        InvalidInput: The file is malformed, lacks a run, or has one that is not scored.
+    """
+    entries = read_entries(path)
+    chosen = select(profiles, runs, gpu)
+    expected = {run.id for run in (*chosen.scored, *chosen.advice)}
+    _refuse(path, "these runs are not scored", entries.keys() - expected)
+    _refuse(path, "scored runs are missing", {run.id for run in chosen.scored} - entries.keys())
+    panels = chosen.advice if any(run.id in entries for run in chosen.advice) else ()
+    _refuse(path, "runs of panels are missing", {run.id for run in panels} - entries.keys())
+    scored, advice = (
+        tuple(_compared(run, entries[run.id], profiles, gpu, path) for run in part)
+        for part in (chosen.scored, panels)
+    )
+    has_intervals = all(step.p05 is not None for each in entries.values() for step in each.step_s)
+    return evaluation_of(chosen, profiles, scored, advice, has_intervals)
+
+
+def _refuse(path: Path, complaint: str, ids: Iterable[str]) -> None:
+    if listed := sorted(ids):
+        shown = ", ".join(listed[:5]) + (" and others" if len(listed) > 5 else "")
+        raise InvalidInput(
+            f"{path}: {complaint}: {shown} ({len(listed)} in all). "
+            "`advisor evaluate --export FILE` writes a file with exactly the expected runs."
+        )
+
+
+def _compared(
+    run: Run, entry: Entry, profiles: Mapping[str, Profile], gpu: Gpu, path: Path
+) -> RunComparison:
+    if len(entry.step_s) != len(run.tenants):
+        raise InvalidInput(
+            f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
+            f"{counted(len(entry.step_s), 'step')}. {_REMEDY}"
+        )
+    alone = profiles_of(run, profiles, "raw")
+    rivals = baseline_steps(UNFITTED, alone, sharing_of(run), gpu)
+    rows = zip(run.tenants, alone, entry.step_s, rivals, strict=True)
+    return RunComparison(
+        run, tuple(compared_job(tenant, p, step.interval, steps) for tenant, p, step, steps in rows)
+    )

@@ -1,19 +1,28 @@
-"""Fits the regression of replay's residuals, and its error for families left out.
+"""Fits the regressions of replay's residuals and of the capacity model's, a mode at a time.
 
-The results of scikit-learn and optuna are returned as plain numbers.
+Their intervals are those of errors on families left out. The results of scikit-learn and optuna are
+returned as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.learn.observations import Bools, ObservedRun, Rows
+from advisor.learn.observations import Bools, ObservedRun, Rows, telling_of
 from advisor.prediction.cache import fitting_in_one_thread
-from advisor.prediction.capacity import ResidualBounds, is_gpu_bound
+from advisor.prediction.capacity import (
+    COLUMNS,
+    ResidualBounds,
+    UtilisationModel,
+    capacity_steps,
+    columns,
+    drawn,
+    is_gpu_bound,
+    seen_by_driver,
+)
 from advisor.prediction.correction import MOST, Correction, Doubt, Kernel
 from advisor.prediction.features import FEATURES
 from advisor.prediction.mix_steps import corrected
@@ -44,7 +53,7 @@ def doubt_of(
     spread: Floats,
     host_sigma: float,
 ) -> Doubt:
-    """The doubt that errors on unseen families show.
+    """Compute the doubt that errors on unseen families show.
 
     Args:
         log_errors: Of measured over predicted steps, shape (jobs,).
@@ -65,7 +74,7 @@ def doubt_of(
 
 
 def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> ResidualBounds:
-    """The 90 % interval of log errors over spreads; errors of GPU-bound jobs have shorter tails.
+    """Compute the 90 % interval of log errors over spreads.
 
     Each family weighs the same, however many rows it has: a new job is of a family drawn from all
     (Dunn, Wasserman and Ramdas 2023, pooling groups). Several quantile levels are tried; the one is
@@ -74,13 +83,13 @@ def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Residual
     """
     kept = chosen if chosen.sum() >= _FEWEST_ROWS else np.ones(len(share), dtype=bool)
     share, family = share[kept], np.array(families)[kept]
-    low, high = _quantiles(share, family)[:, _held(share, family)]
+    low, high = _quantiles(share, family)[:, _best_level(share, family)]
     return ResidualBounds(
         low=max(-MOST, min(0.0, float(low))), high=min(MOST, max(0.0, float(high)))
     )
 
 
-def _held(share: Floats, family: NDArray[np.str_]) -> int:
+def _best_level(share: Floats, family: NDArray[np.str_]) -> int:
     """Index in `_LEVELS` of the level that comes closest to 90 % of families left out."""
     inside = np.zeros(len(_LEVELS))
     for each in np.unique(family):
@@ -126,7 +135,7 @@ class Elsewhere:
 
 
 def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere) -> Correction:
-    """The Gaussian process with the least error on families left out.
+    """Fit the Gaussian process with the least error on families left out.
 
     Its intervals come from these errors, so they are valid for new families that differ from the
     known ones as these differ from each other.
@@ -141,8 +150,8 @@ def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere
         solved = _Solved(rows, runs, kernel)
         fitted = _process(rows.x, _target(rows), kernel)
         doubt = solved.doubt(elsewhere.raw, elsewhere.host_sigma[0])
-        known = elsewhere.on_known_cores
-        on_known = solved.doubt(known, elsewhere.host_sigma[1]) if known.profiles else doubt
+        checked = elsewhere.on_known_cores
+        on_known = solved.doubt(checked, elsewhere.host_sigma[1]) if checked.profiles else doubt
     return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known)
 
 
@@ -156,14 +165,14 @@ def _tuned(rows: Rows, blocks: "Sequence[_Block]") -> Kernel:
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=optuna.samplers.GridSampler(_GRID, seed=_SEED))
-    study.optimize(partial(_trial, rows, blocks))
+
+    def error(trial: "optuna.Trial") -> float:
+        tried = {name: trial.suggest_categorical(name, values) for name, values in _GRID.items()}
+        log_errors, _ = _unseen(rows, blocks, Kernel(**tried, noise=_NOISE))
+        return float(np.abs(log_errors).mean())
+
+    study.optimize(error)
     return Kernel(**study.best_params, noise=_NOISE)
-
-
-def _trial(rows: Rows, blocks: "Sequence[_Block]", trial: "optuna.Trial") -> float:
-    tried = {name: trial.suggest_categorical(name, values) for name, values in _GRID.items()}
-    log_errors, _ = _unseen(rows, blocks, Kernel(**tried, noise=_NOISE))
-    return float(np.abs(log_errors).mean())
 
 
 def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
@@ -173,7 +182,8 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(x)
-    points = _rounded(scaler.transform(x))
+    # Four decimals are far finer than any length scale, and keep the file small.
+    points = np.round(scaler.transform(x), 4)
     likeness = ConstantKernel(kernel.signal) * RBF(kernel.length) + WhiteKernel(kernel.noise)
     process = GaussianProcessRegressor(likeness, optimizer=None, alpha=0.0).fit(points, y)
     return Correction(
@@ -188,17 +198,12 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
     )
 
 
-def _rounded(points: Floats) -> Floats:
-    """`points` with four decimals, far finer than any length scale, to keep the file small."""
-    return np.asarray(np.round(points, 4))
-
-
 # Rows that are left out together, and those of them that are scored then.
 _Block = tuple[NDArray[np.intp], Bools]
 
 
 def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
-    """For each family: the rows of all runs that contain it, and its own rows among them."""
+    """Return for each family the rows of all runs that contain it, and its own rows among them."""
     families = np.array(rows.family)
     for family in sorted(set(rows.family)):
         left_out = of_runs_with(family, rows, runs)
@@ -206,13 +211,13 @@ def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
 
 
 def of_runs_with(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArray[np.intp]:
-    """Rows of all runs that contain `family`; if every run does, only its own rows."""
+    """Return the rows of all runs that contain `family`; if every run does, only its own rows."""
     with_it = np.array([family in shared.families for shared in runs])[rows.of_run]
     return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
 
 
 def errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> Floats:
-    """Log of measured over predicted step of each row, had its family not been seen; (rows,)."""
+    """Compute log of measured over predicted step of each row, without its family; (rows,)."""
     with fitting_in_one_thread():
         return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]
 
@@ -254,16 +259,16 @@ class _Solved:
         self._inverse = _inverse(covariance + kernel.noise * np.eye(len(covariance)))
         self._pulled = self._inverse @ _target(rows)
 
-    def doubt(self, asked: Rows, host_sigma: float) -> Doubt:
-        """The doubt shown by the errors on `asked`, each predicted without its family."""
-        middle, spread = np.zeros(len(asked.profiles)), np.ones(len(asked.profiles))
-        families = np.array(asked.family)
+    def doubt(self, jobs: Rows, host_sigma: float) -> Doubt:
+        """The doubt shown by the errors on `jobs`, each predicted without its family."""
+        middle, spread = np.zeros(len(jobs.profiles)), np.ones(len(jobs.profiles))
+        families = np.array(jobs.family)
         for family in np.unique(families):
             own = families == family
-            log_correction, spread[own] = self._without(str(family), asked.x[own])
-            middle[own] = corrected(asked.replayed_s[own], log_correction, asked.alone_s[own])
-        log_errors = np.log(asked.measured_s / middle)
-        return doubt_of(log_errors, asked.profiles, middle, spread, host_sigma)
+            log_correction, spread[own] = self._without(str(family), jobs.x[own])
+            middle[own] = corrected(jobs.replayed_s[own], log_correction, jobs.alone_s[own])
+        log_errors = np.log(jobs.measured_s / middle)
+        return doubt_of(log_errors, jobs.profiles, middle, spread, host_sigma)
 
     def _without(self, family: str, x: Floats) -> tuple[Floats, Floats]:
         """Log correction and spread at `x`, shape (jobs, features), had `family` not been seen."""
@@ -288,3 +293,101 @@ def _inverse(covariance: Floats) -> Floats:
     lower, _ = dpotri(factor, lower=True)
     below = np.tril(lower, -1)
     return np.asarray(below + below.T + np.diag(np.diagonal(lower)))
+
+
+# Strength of the ridge, in rows. Ten times as much moves errors by about a point.
+_RIDGE = 3.0
+
+_OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
+
+
+def fit_utilisation(runs: Sequence[ObservedRun]) -> UtilisationModel | None:
+    """Fit the capacity model's correction in one mode; None if no job of `runs` shows sharing.
+
+    Its interval is that of errors on families left out, by the rule of `bounds_of`, on hosts of any
+    speed.
+    """
+    every = _rows(runs)
+    if every is None:
+        return None
+    rows = every.chosen(telling_of(every, runs))
+    raw = _rows([replace(each, profiles=each.as_measured) for each in runs])
+    assert raw is not None, "on any host the same jobs run"
+    errors = _ridge_errors(rows, runs, raw)
+    gpu_bound = np.array([is_gpu_bound(seen_by_driver(each)) for each in raw.profiles])
+    return replace(
+        _ridge(rows, np.ones(len(rows.family), dtype=bool)),
+        gpu_bound=bounds_of(errors, raw.family, gpu_bound),
+        host_bound=bounds_of(errors, raw.family, ~gpu_bound),
+    )
+
+
+def _rows(runs: Sequence[ObservedRun]) -> Rows | None:
+    """All jobs of runs in which at least one shows the effect of sharing, as nvidia-smi sees them.
+
+    The capacity model's steps take the place of replayed ones.
+    """
+    bare = [tuple(map(seen_by_driver, shared.profiles)) for shared in runs]
+    steps = [capacity_steps(each, s.sharing) for each, s in zip(bare, runs, strict=True)]
+    usable = [(index, runs[index], bare[index], np.array(s))
+              for index, s in enumerate(steps)
+              if s is not None and runs[index].telling.any()]  # fmt: skip
+    if not usable:
+        return None
+    return Rows(
+        of_run=np.array([index for index, shared, _, _ in usable for _ in shared.profiles]),
+        profiles=tuple(each for _, shared, _, _ in usable for each in shared.profiles),
+        x=np.concatenate([columns(each, s.sharing, s.gpu, by) for _, s, each, by in usable]),
+        replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in usable]),
+        measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in usable]),
+    )
+
+
+def _ridge_errors(rows: Rows, runs: Sequence[ObservedRun], jobs: Rows) -> Floats:
+    """Log of measured over predicted step of each of `jobs`, by `rows` without its family."""
+    log_errors, families = np.zeros(len(jobs.family)), np.array(jobs.family)
+    for family in np.unique(families):
+        kept = np.ones(len(rows.family), dtype=bool)
+        kept[of_runs_with(str(family), rows, runs)] = False
+        own = jobs.chosen(families == family)
+        log_correction = _ridge(rows, kept).log_correction(own.x)
+        middle = corrected(own.replayed_s, log_correction, own.alone_s)
+        log_errors[families == family] = np.log(own.measured_s / middle)
+    return log_errors
+
+
+def _ridge(rows: Rows, kept: Bools) -> UtilisationModel:
+    """Ridge regression of the rows `kept`; without any, the capacity model unchanged."""
+    if not kept.any():
+        return UtilisationModel(gpu_bound=NO_BOUNDS, host_bound=NO_BOUNDS)
+    x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])
+    count = np.maximum(np.isfinite(x).sum(axis=0), 1)
+    mean = np.nansum(x, axis=0) / count
+    scale = np.sqrt(np.nansum((x - mean) ** 2, axis=0) / count)
+    scale[scale < 1e-12] = 1.0
+    away, constant = drawn((x - mean) / scale), float(y.mean())
+    weights = _weights(away, y - constant, scale)
+    return UtilisationModel(
+        gpu_bound=NO_BOUNDS,
+        host_bound=NO_BOUNDS,
+        constant=constant,
+        mean=tuple(map(float, mean)),
+        scale=tuple(map(float, scale)),
+        weights=tuple(map(float, weights)),
+    )
+
+
+def _weights(away: Floats, y: Floats, scale: Floats) -> Floats:
+    """Weights of standardised columns such that a higher limit of its own never slows a job.
+
+    The capacity model's step falls as a job's own limit rises. The corrected step falls too if the
+    weights take back no more than that fall, and the other columns of the limit have the same sign.
+    """
+    from scipy.optimize import lsq_linear
+
+    least, most = np.full(len(scale), -np.inf), np.full(len(scale), np.inf)
+    crowded, limit, over = map(COLUMNS.index, _OF_OWN_LIMIT)
+    least[crowded], most[limit], least[over] = -scale[crowded], 0.0, 0.0
+    root = np.linalg.cholesky(away.T @ away + _RIDGE * np.eye(len(scale))).T
+    solution = lsq_linear(root, np.linalg.solve(root.T, away.T @ y), (least, most), method="bvls")
+    return np.asarray(solution.x)

@@ -1,37 +1,46 @@
 """The regret of choices, the model's and those of rules, in measured throughput.
 
 Choices are made from profiles as they were measured, and one after another is as fast as the solo
-runs made beside the others: both as a user has it.
+runs of the same campaign: both as a user has it. To add a rule that chooses how jobs share without
+predicting, write one function of the type `Chooser` and one line in `CHOOSERS`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from os.path import commonprefix
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
-import numpy as np
-
-from advisor.learn.baselines import CHOOSERS, Chooser, Offer
-from advisor.learn.evaluate import ALL, BOUNDS, Bound, Drift, Evaluation, Jobs, ScoreRow, hosts_of
-from advisor.learn.scores import (
-    JobComparison,
-    RunComparison,
-    View,
-    coverage_of,
-    mean_width,
-    noise_of,
-    runs_of_mode,
-    sharing_of,
-    throughput_noise,
-)
-from advisor.prediction.capacity import is_gpu_bound
+from advisor.learn.evaluate import Evaluation, hosts_of
+from advisor.learn.scores import RunComparison, sharing_of
 from advisor.prediction.prediction import all_known
-from advisor.sharing import SHARED_MODES, Mode, Serial, Sharing
+from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+
+Chooser = Callable[[tuple[Profile, ...], Sequence[Sharing]], Sharing | None]
+"""Profiles of jobs in order, and ways to share to choose from, serial first -> one of these; None
+if the rule's own answer is not among them. Nothing measured of the jobs together is known to it."""
+
+
+def _always(wanted: Sharing, _: tuple[Profile, ...], sharings: Sequence[Sharing]) -> Sharing | None:
+    return wanted if wanted in sharings else None
+
+
+def _equal_limits(jobs: tuple[Profile, ...], sharings: Sequence[Sharing]) -> Sharing | None:
+    """Under MPS with the same limit for each: the one nearest an equal part of the GPU."""
+    equal = [each for each in sharings if len(set(each.limits)) == 1]
+    return min(equal, key=lambda each: abs(each.limits[0] - 100 / len(jobs)), default=None)
+
+
+CHOOSERS: Mapping[str, Chooser] = {
+    "always-serial": partial(_always, Serial()),
+    "always-naive": partial(_always, Naive()),
+    "always-mps": partial(_always, Mps()),
+    "equal-limits": _equal_limits,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +66,7 @@ class Panel:
     """The ways in which one job set was run, serial first.
 
     Attributes:
-        jobs: Names with counts, as the command line takes them; limits follow this order.
+        jobs: Names with counts, in the notation of the command line; limits follow this order.
         names: Names of the jobs, in order.
     """
 
@@ -92,17 +101,17 @@ class Panel:
         return self._given_away([option.predicted for option in self.options])
 
     def regret_by(self, baseline: str) -> float | None:
-        """Regret of the choice by a baseline's steps; None if it is not defined for all ways."""
-        known = all_known(option.baselines[baseline] for option in self.options)
-        return None if known is None else self._given_away(known)
+        """Return the regret of choosing by a baseline's steps; None if an option has none."""
+        predicted = all_known(option.baselines[baseline] for option in self.options)
+        return None if predicted is None else self._given_away(predicted)
 
     def regret_of(self, sharing: Sharing) -> float:
-        """Regret of choosing `sharing`, which is one of the options."""
+        """Return the regret of choosing `sharing`, which is one of the options."""
         chosen = next(option for option in self.options if option.sharing == sharing)
         return 1 - chosen.measured / self.best_measured
 
     def _given_away(self, predicted: Sequence[float]) -> float:
-        """Of several options predicted alike any may be chosen: the mean over them."""
+        """Any of several options with the same prediction may be chosen: the mean over them."""
         tied = [
             option.measured
             for option, each in zip(self.options, predicted, strict=True)
@@ -112,14 +121,13 @@ class Panel:
 
 
 def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> tuple[Panel, ...]:
-    """Shared runs by job set, in the order in which the sets were first run.
+    """Group shared runs by job set, in the order in which the sets were first run.
 
     Args:
         comparisons: Runs of advice; one sharing may have been run several times.
-        alone: Runs of one tenant. Those of advice whose id begins as the ids of a set's runs do
-            are how the set ran one after another, and so are the solo runs of its campaign, there
-            and where that was run once more: alone, a job runs the same for every set. A job
-            without either ran as in its profile.
+        alone: Runs of one tenant. A set's serial option is made of those of advice whose ids begin
+            as the ids of its runs do, and of the solo runs of its campaign, on any host: alone, a
+            job runs the same for every set. A job without either ran as in its profile.
     """
     sets: dict[tuple[str, ...], list[RunComparison]] = {}
     for comparison in comparisons:
@@ -156,8 +164,8 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
     own = ("validation", "repeat")
     steps: dict[str, list[float]] = {}
     for run in alone:
-        beside = run.purpose == "solo" and of_campaign.fullmatch(run.id)
-        if beside or (run.purpose in own and run.id.startswith(prefix)):
+        solo = run.purpose == "solo" and of_campaign.fullmatch(run.id)
+        if solo or (run.purpose in own and run.id.startswith(prefix)):
             (tenant,) = run.tenants
             steps.setdefault(tenant.workload.name, []).append(tenant.step_s)
     jobs = runs[0].jobs
@@ -171,7 +179,7 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
 
 
 def counted_names(names: Sequence[str]) -> str:
-    """`names` with counts, as the command line takes them."""
+    """Return `names` with counts, in the notation of the command line."""
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
     return " ".join(name if count == 1 else f"{name}:{count}" for name, count in counts.items())
 
@@ -227,23 +235,20 @@ class Choices:
     by_degree: tuple[DegreeRegret, ...]
 
     def worst_beyond_noise(self, rule: str) -> float | None:
-        """What the worst choice by `rule` gave away, less what two runs differ by; None likewise.
-
-        Never below 0: within the noise nobody can tell which way is best.
-        """
+        """Return the worst regret by `rule` less the noise, but at least 0; None if it has none."""
         worst = self.rules[rule].worst
         return None if worst is None else max(0.0, worst - (self.noise or 0.0))
 
 
 def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
-    """Of the sets that were run to be chosen from, and of those drawn in several modes."""
+    """Judge the sets that were run to be chosen from, and those drawn in several modes."""
     by_id = {run.run.id: run.run for run in evaluation.advice}
     pairs = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
     again = [pair for pair in pairs if len(set(hosts_of(pair).values())) == 1]
     noises = (throughput_noise(each, evaluation.profiles) for each in (again, evaluation.repeats))
     sets = choices(evaluation), drawn_choices(evaluation)
     chosen, drawn = (
-        judged(found, evaluation.profiles, noise) for found, noise in zip(sets, noises, strict=True)
+        judged(some, evaluation.profiles, noise) for some, noise in zip(sets, noises, strict=True)
     )
     return chosen, drawn
 
@@ -251,7 +256,7 @@ def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
 def judged(
     sets: Sequence[Panel], profiles: Mapping[str, Profile], noise: float | None = None
 ) -> Choices:
-    """What every way to choose gives away of `sets`.
+    """Compute the regret of every way to choose, for `sets`.
 
     Args:
         sets: Job sets with what was measured of each way to run them.
@@ -276,231 +281,73 @@ def judged(
 
 
 def regret_document(evaluation: Evaluation) -> dict[str, Any]:
-    """Mean, worst and n of the model's choices; `baselines` has the mean of each other rule."""
-    found, _ = chosen_and_drawn(evaluation)
-    others = {name: each for name, each in found.rules.items() if name != MODEL}
+    """Return mean, worst and n of the model's choices; `baselines` has the mean of each rule."""
+    chosen, _ = chosen_and_drawn(evaluation)
+    others = {name: each for name, each in chosen.rules.items() if name != MODEL}
     return {
-        **asdict(found.rules[MODEL]),
-        "noise_floor": found.noise,
-        "worst_beyond_noise": found.worst_beyond_noise(MODEL),
-        "sets_that_differ": found.differ,
-        "clear": asdict(found.clear[MODEL]),
+        **asdict(chosen.rules[MODEL]),
+        "noise_floor": chosen.noise,
+        "worst_beyond_noise": chosen.worst_beyond_noise(MODEL),
+        "sets_that_differ": chosen.differ,
+        "clear": asdict(chosen.clear[MODEL]),
         "baselines": {name: each.mean for name, each in others.items()},
         "baselines_worst": {name: each.worst for name, each in others.items()},
         "baselines_n": {name: each.n for name, each in others.items()},
-        "by_degree": [{"degree": each.degree, **asdict(each.regret)} for each in found.by_degree],
+        "by_degree": [{"degree": each.degree, **asdict(each.regret)} for each in chosen.by_degree],
     }
 
 
+def throughput_noise(
+    repeats: Iterable[tuple[Run, Run]], profiles: Mapping[str, Profile]
+) -> float | None:
+    """Return the median share by which throughput differs between two runs; None without any."""
+
+    def throughput(run: Run) -> float:
+        return sum(profiles[each.workload.name].step_s / each.step_s for each in run.tenants)
+
+    differences = [abs(throughput(again) / throughput(first) - 1) for first, again in repeats]
+    return median(differences) if differences else None
+
+
 def choices(evaluation: Evaluation) -> tuple[Panel, ...]:
-    """The job sets that were run in several ways to be chosen from."""
-    found = panels(evaluation.advice, evaluation.alone)
-    return tuple(panel for panel in found if len(panel.options) >= _FEWEST_OPTIONS)
+    """Return the job sets that were run in several ways to be chosen from."""
+    every = panels(evaluation.advice, evaluation.alone)
+    return tuple(panel for panel in every if len(panel.options) >= _FEWEST_OPTIONS)
 
 
 def drawn_choices(evaluation: Evaluation) -> tuple[Panel, ...]:
-    """The same among the scored runs, where a set happened to be drawn in several modes."""
-    found = panels(evaluation.runs)
-    return tuple(panel for panel in found if len(panel.options) >= _FEWEST_OPTIONS)
+    """Return the job sets of scored runs that happened to be drawn in several modes."""
+    every = panels(evaluation.runs)
+    return tuple(panel for panel in every if len(panel.options) >= _FEWEST_OPTIONS)
 
 
 def regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str, Regret]:
-    """Of the model, of a random choice, of each rule, and of each baseline by its steps.
+    """Compute the regret of the model, a random choice, each rule, and each baseline by its steps.
 
     Args:
         sets: Job sets with what was measured of each way to run them.
         profiles: Solo profiles by name.
     """
-    names = sets[0].options[0].baselines if sets else {}
-    rules: dict[str, Callable[[Panel], float | None]] = {MODEL: _by_model}
-    rules |= {AT_RANDOM: _at_random}
-    rules |= {name: partial(_by_rule, CHOOSERS[name], profiles) for name in CHOOSERS}
-    rules |= {name: partial(_by_steps, name) for name in names}
-    return {name: regret_of(map(rule, sets)) for name, rule in rules.items()}
 
+    def by_rule(rule: Chooser, panel: Panel) -> float | None:
+        alone = tuple(profiles[name] for name in panel.names)
+        picked = rule(alone, [option.sharing for option in panel.options])
+        return None if picked is None else panel.regret_of(picked)
 
-def _by_model(panel: Panel) -> float | None:
-    return panel.regret
-
-
-def _at_random(panel: Panel) -> float | None:
-    return panel.regret_at_random
-
-
-def _by_steps(name: str, panel: Panel) -> float | None:
-    return panel.regret_by(name)
-
-
-def _by_rule(rule: Chooser, profiles: Mapping[str, Profile], panel: Panel) -> float | None:
-    alone = tuple(profiles[name] for name in panel.names)
-    picked = rule(Offer(alone, tuple(option.sharing for option in panel.options)))
-    return None if picked is None else panel.regret_of(picked)
+    return {
+        MODEL: regret_of(panel.regret for panel in sets),
+        AT_RANDOM: regret_of(panel.regret_at_random for panel in sets),
+        **{name: regret_of(by_rule(rule, p) for p in sets) for name, rule in CHOOSERS.items()},
+        **{
+            name: regret_of(panel.regret_by(name) for panel in sets)
+            for name in (sets[0].options[0].baselines if sets else {})
+        },
+    }
 
 
 def regret_of(lost: Iterable[float | None]) -> Regret:
-    """Summary of the shares `lost`, one for each job set; None: the rule had no answer."""
-    known = [each for each in lost if each is not None]
-    if not known:
+    """Summarise the shares `lost`, one for each job set; None: the rule had no answer."""
+    shares = [each for each in lost if each is not None]
+    if not shares:
         return Regret(0, None, None, 0)
-    return Regret(len(known), mean(known), max(known), sum(each <= 0 for each in known))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
-    """The figures of one evaluation; see `ScoreRow`, `Choices` and `Drift`.
-
-    Attributes:
-        gpu: Catalogue key.
-        families: Families left out one after another.
-        runs: Number of runs scored.
-        rows: The scoreboard.
-        chosen: Job sets that were run in several ways to be chosen from.
-        drawn: The same among the scored runs.
-        drift: None if no solo run lies between the shared ones.
-        unusable: Drawn runs that could not be scored.
-    """
-
-    gpu: str
-    families: tuple[str, ...]
-    runs: int
-    rows: tuple[ScoreRow, ...]
-    chosen: Choices
-    drawn: Choices
-    drift: Drift | None
-    unusable: int
-
-    @property
-    def by_degree(self) -> tuple[ScoreRow, ...]:
-        """All hosts and jobs, raw: for each mode all degrees pooled, then each of them."""
-        return tuple(row for row in self.rows if (row.view, row.host, row.bound) == _HEADLINE)
-
-    def pooled(self, host: str = ALL, view: View = "raw") -> tuple[ScoreRow, ...]:
-        """Of one host, or all: for each mode all jobs, then GPU-bound and host-bound ones."""
-        rows = [r for r in self.rows if (r.view, r.host, r.degree) == (view, host, None)]
-        return tuple(sorted(rows, key=lambda row: SHARED_MODES.index(row.mode)))
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Every host, in the order of the runs."""
-        return tuple(dict.fromkeys(row.host for row in self.rows if row.host != ALL))
-
-    def on_known_cores(self, row: ScoreRow) -> ScoreRow | None:
-        """The row of the same jobs on cores whose speed is known; None if there are none."""
-        rows = self.pooled(row.host, "core-adjusted") if row.degree is None else ()
-        alike = [each for each in rows if (each.mode, each.bound) == (row.mode, row.bound)]
-        return alike[0] if alike else None
-
-
-_HEADLINE = ("raw", ALL, ALL)
-
-
-def scores_of(evaluation: Evaluation) -> Scores:
-    """The figures of `evaluation`."""
-    chosen, drawn = chosen_and_drawn(evaluation)
-    return Scores(
-        gpu=evaluation.gpu,
-        families=evaluation.families,
-        runs=len(evaluation.runs),
-        rows=scoreboard(evaluation),
-        chosen=chosen,
-        drawn=drawn,
-        drift=evaluation.drift,
-        unusable=len(evaluation.unusable),
-    )
-
-
-def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
-    """All raw runs of each mode: pooled, then each degree: all, same jobs, mixed jobs.
-
-    Then pooled rows of each mode: raw, for GPU-bound and host-bound jobs and for each host; and
-    the same of the runs whose cores' speed is known.
-    """
-    return tuple(_row(evaluation, part) for part in (*_by_degree(evaluation), *_pooled(evaluation)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ScoredPart:
-    """Some of the scored runs, and which of their jobs count."""
-
-    runs: Sequence[RunComparison]
-    view: View = "raw"
-    host: str = ALL
-    bound: Bound = ALL
-    mode: Mode
-    degree: int | None = None
-    jobs: Jobs = ALL
-
-
-def _by_degree(evaluation: Evaluation) -> Iterator[_ScoredPart]:
-    for mode in SHARED_MODES:
-        if runs := runs_of_mode(evaluation.runs, mode):
-            everything = _ScoredPart(runs=runs, mode=mode)
-            yield everything
-            for degree in sorted({len(run.jobs) for run in runs}):
-                of_degree = [run for run in runs if len(run.jobs) == degree]
-                part = replace(everything, runs=of_degree, degree=degree)
-                yield part
-                same = [run for run in of_degree if len({job.job for job in run.jobs}) == 1]
-                mixed = [run for run in of_degree if len({job.job for job in run.jobs}) > 1]
-                if same and mixed:
-                    yield replace(part, runs=same, jobs="same")
-                    yield replace(part, runs=mixed, jobs="mixed")
-
-
-def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
-    views: dict[View, Sequence[RunComparison]] = {
-        "raw": evaluation.runs, "core-adjusted": evaluation.adjusted
-    }  # fmt: skip
-    at = hosts_of(run.run for run in evaluation.runs)
-    for view, runs in views.items():
-        for host in (ALL, *dict.fromkeys(at.values())):
-            there = [run for run in runs if host in (ALL, at[run.run.id])]
-            for mode in SHARED_MODES:
-                part = _ScoredPart(runs=runs_of_mode(there, mode), view=view, host=host, mode=mode)
-                for bound in BOUNDS:
-                    wanted = replace(part, bound=bound)
-                    if (view, host, bound) != _HEADLINE and _jobs(evaluation, wanted):
-                        yield wanted
-
-
-def _counts(evaluation: Evaluation, bound: Bound, job: JobComparison) -> bool:
-    return bound == ALL or is_gpu_bound(evaluation.profiles[job.job]) == (bound == "gpu")
-
-
-def _jobs(evaluation: Evaluation, part: _ScoredPart) -> list[JobComparison]:
-    return [job for run in part.runs for job in run.jobs if _counts(evaluation, part.bound, job)]
-
-
-def _row(evaluation: Evaluation, part: _ScoredPart) -> ScoreRow:
-    jobs, whole = _jobs(evaluation, part), part.runs if part.bound == ALL else ()
-    errors = np.abs([job.error for job in jobs])
-    covered = coverage_of(jobs) if evaluation.intervals else None
-    noise = noise_of(part.runs, evaluation.repeats, partial(_counts, evaluation, part.bound))
-    return ScoreRow(
-        view=part.view, host=part.host, bound=part.bound, mode=part.mode, degree=part.degree,
-        jobs=part.jobs, n=len(jobs), runs=len(part.runs),
-        mape=float(errors.mean()), median=float(np.median(errors)),
-        p90=float(np.quantile(errors, 0.9)), rmse=float(np.sqrt(np.mean(errors**2))),
-        coverage90=covered.share if covered else None,
-        coverage90_low=covered.low if covered else None,
-        coverage90_high=covered.high if covered else None,
-        width90=mean_width(jobs) if covered else None,
-        noise_floor=noise.median if noise else None, noise_floor_rmse=noise.rmse if noise else None,
-        excess_error=noise.excess if noise else None,
-        throughput_mape=_mape((run.predicted_speedup, run.measured_speedup) for run in whole),
-        memory_mape=_mape((job.memory_mib, job.measured_memory_mib) for job in jobs),
-        memory_total_mape=_mape((r.memory_total_mib, r.measured_memory_total_mib) for r in whole),
-        baselines={each: _mape((j.baselines_s[each], j.measured_s) for j in jobs)
-                   for each in jobs[0].baselines_s},
-        baselines_n={each: sum(j.baselines_s[each] is not None for j in jobs)
-                     for each in jobs[0].baselines_s},
-    )  # fmt: skip
-
-
-def _mape(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    errors = [
-        abs(predicted / measured - 1)
-        for predicted, measured in pairs
-        if measured and predicted is not None
-    ]
-    return float(np.mean(errors)) if errors else None
+    return Regret(len(shares), mean(shares), max(shares), sum(each <= 0 for each in shares))

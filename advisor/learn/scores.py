@@ -1,22 +1,129 @@
-"""Compares the prediction of a real run with its measurement."""
+"""Compares a real run with its prediction, and with the baselines that it has to beat.
+
+To add a rule that predicts steps, write one function of the type `Baseline` and one line in
+`UNFITTED`; it also chooses plans, by highest throughput.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Literal
-
-import numpy as np
+from functools import partial
+from typing import Literal, assert_never
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu
-from advisor.learn.baselines import Baseline
+from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.host import profiles_on_host
-from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.mix_steps import Predicts, ReplayFunction
 from advisor.prediction.prediction import Interval, all_known
+from advisor.prediction.replay import Effort, Physics, replay_mix
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
-from advisor.sharing.groups import without_phases
+from advisor.sharing.groups import together, without_phases
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run, Tenant
+
+# Seconds of a step of each job, shape (jobs,); None if it is not defined for the mix.
+Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
+
+
+def as_if_alone(
+    profiles: Sequence[Profile],
+    sharing: Sharing,  # noqa: ARG001 - to this one, nothing else matters
+    gpu: Gpu,  # noqa: ARG001
+) -> tuple[float, ...]:
+    """Return the solo step of each job: sharing costs nothing."""
+    return tuple(profile.step_s for profile in profiles)
+
+
+def fair_share(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,  # noqa: ARG001 - shares are of any GPU
+) -> tuple[float, ...] | None:
+    """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace.
+
+    The share is the job's MPS limit, or else one part of as many as there are jobs.
+
+    Returns:
+        None on MIG, of phases, or where a profile has no busy share.
+    """
+    match sharing.mode:
+        case "serial":
+            shares = [1.0] * len(profiles)
+        case "naive" | "mps" | "mps-limits":
+            shares = [limit / 100 for limit in sharing.limits]
+            shares = shares or [1 / len(profiles)] * len(profiles)
+        case "mig" | "hybrid" | "phases":
+            return None
+        case _:
+            assert_never(sharing.mode)
+    busy = all_known(profile.busy_share for profile in profiles)
+    if busy is None:
+        return None
+    return tuple(
+        profile.step_s * max(1.0, used / share)
+        for profile, used, share in zip(profiles, busy, shares, strict=True)
+    )
+
+
+def capacity(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,  # noqa: ARG001 - what it needs of the GPU the profiles measured
+) -> tuple[float, ...] | None:
+    """Share by capacity; None on MIG, of phases, or where a profile has no GPU path."""
+    return capacity_steps(profiles, sharing)
+
+
+def summed_utilisation(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,  # noqa: ARG001 - utilisations are of any GPU
+) -> tuple[float, ...] | None:
+    """Add up utilisations; past a full GPU every job slows by their sum.
+
+    The simplest rule of placing jobs by GPU utilisation alone, which Horus (Yeung et al., IEEE
+    TPDS 33(1), 2022) found a good proxy of interference. It is not their scheduler: theirs
+    predicts the utilisation too, and here it is measured.
+
+    Returns:
+        None on MIG, of phases, or where a profile has no busy share.
+    """
+    if sharing.mode in ("mig", "hybrid", "phases"):
+        return None
+    busy = all_known(profile.busy_share for profile in profiles)
+    if busy is None:
+        return None
+    full = 1.0 if sharing.mode == "serial" else max(1.0, sum(busy))
+    return tuple(profile.step_s * full for profile in profiles)
+
+
+UNFITTED: Mapping[str, Baseline] = {
+    "alone": as_if_alone,
+    "fair-share": fair_share,
+    "summed-utilisation": summed_utilisation,
+    "capacity": capacity,
+}
+
+
+def _replay_alone(
+    profiles: Sequence[Profile],
+    sharing: Sharing,
+    gpu: Gpu,
+    *,
+    physics: Physics,
+    play: ReplayFunction = replay_mix,
+) -> tuple[float, ...] | None:
+    """Replay without regression; None on MIG, of phases, or where a profile has no trace."""
+    if sharing.mode == "serial":
+        return tuple(profile.step_s for profile in profiles)
+    shared = together(sharing)
+    steps = None if shared is None else play(profiles, shared, gpu, physics, Effort())
+    return None if steps is None else tuple(map(float, steps))
+
+
+def baselines(physics: Physics, play: ReplayFunction = replay_mix) -> Mapping[str, Baseline]:
+    """Return every baseline by name; `play` replays with the constants `physics`."""
+    return {**UNFITTED, "replay": partial(_replay_alone, physics=physics, play=play)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +160,7 @@ class JobComparison:
         return self.predicted_s.contains(self.measured_s)
 
     def baseline_error(self, name: str) -> float | None:
-        """The named baseline's step over the measured one, less 1; None if not defined."""
+        """Return the named baseline's step over the measured one, less 1; None if not defined."""
         step_s = self.baselines_s[name]
         return None if step_s is None else step_s / self.measured_s - 1
 
@@ -76,7 +183,7 @@ class RunComparison:
         return sum(job.alone_s / job.predicted_s.p50 for job in self.jobs)
 
     def baseline_speedup(self, name: str) -> float | None:
-        """The same by the named baseline; None if it is not defined."""
+        """Return the speedup by the named baseline; None if it is not defined."""
         if (steps_s := all_known(job.baselines_s[name] for job in self.jobs)) is None:
             return None
         return sum(job.alone_s / s for job, s in zip(self.jobs, steps_s, strict=True))
@@ -93,7 +200,7 @@ class RunComparison:
 
 
 def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
-    """Those of `runs` that shared in `mode`."""
+    """Return those of `runs` that shared in `mode`."""
     return [run for run in runs if sharing_of(run.run).mode == mode]
 
 
@@ -103,7 +210,7 @@ def _sum(values: Iterable[float | None]) -> float | None:
 
 
 def sharing_of(run: Run) -> Arrangement:
-    """How the tenants of `run` shared; a tenant alone on the GPU without MPS is serial.
+    """Return how the tenants of `run` shared; a tenant alone on the GPU without MPS is serial.
 
     Raises:
         InvalidInput: It says that they ran in phases: those are several runs.
@@ -115,12 +222,12 @@ def sharing_of(run: Run) -> Arrangement:
 
 
 View = Literal["raw", "core-adjusted"]
-"""From which profiles to predict a run: as they were measured, which is what a user has, or as on
-the cores that its tenants had, whose speed nobody knows beforehand."""
+"""The profiles to predict a run from: as they were measured, which is what a user has, or as on the
+cores that its tenants had, whose speed is unknown beforehand."""
 
 
 def profiles_of(run: Run, profiles: Mapping[str, Profile], view: View) -> tuple[Profile, ...]:
-    """The solo profile of each tenant of `run` in its order.
+    """Return the solo profile of each tenant of `run` in its order.
 
     Raises:
         UnknownName: A tenant has none.
@@ -149,26 +256,21 @@ def compare(
         alone: The solo profile of each tenant; see `profiles_of`.
         predictor: Makes the prediction.
         gpu: The GPU that `run` ran on.
-        baselines: What to predict with besides, by name.
+        baselines: More predictions, by name.
     """
     sharing = sharing_of(run)
     prediction = predictor.predict(alone, sharing)
     rivals = baseline_steps(baselines, alone, sharing, gpu)
+    rows = zip(run.tenants, alone, prediction.jobs, rivals, strict=True)
     return RunComparison(
-        run,
-        tuple(
-            compared_job(tenant, profile, predicted.step_s, steps, predicted.memory_mib)
-            for tenant, profile, predicted, steps in zip(
-                run.tenants, alone, prediction.jobs, rivals, strict=True
-            )
-        ),
+        run, tuple(compared_job(t, p, job.step_s, s, job.memory_mib) for t, p, job, s in rows)
     )
 
 
 def baseline_steps(
     baselines: Mapping[str, Baseline], profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
 ) -> list[dict[str, float | None]]:
-    """Each baseline's step of each job, by name; None if it is not defined for the mix."""
+    """Return each baseline's step of each job, by name; None if it is not defined for the mix."""
     steps = {name: baseline(profiles, sharing, gpu) for name, baseline in baselines.items()}
     return [
         {name: None if s is None else float(s[place]) for name, s in steps.items()}
@@ -183,7 +285,7 @@ def compared_job(
     baselines_s: Mapping[str, float | None],
     memory_mib: float | None = None,
 ) -> JobComparison:
-    """The measurement of `tenant` with its prediction."""
+    """Return the measurement of `tenant` with its prediction."""
     return JobComparison(
         job=tenant.workload.name,
         family=tenant.workload.family,
@@ -195,143 +297,3 @@ def compared_job(
         measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
         baselines_s=baselines_s,
     )
-
-
-# A workload is steady when its repeats lie within this of each other, in the median.
-_STEADY = 0.05
-
-_DRAWS = 2000
-_SEED = 20261121
-_FEWEST_FAMILIES = 2
-
-Repeats = Iterable[tuple[Run, Run]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
-    """Differences between repeats with new workers, and errors of the same runs, as shares.
-
-    Attributes:
-        n: Jobs measured twice.
-        median: Median absolute difference of a job between a run and its repeat.
-        rmse: Root of the mean squared difference.
-        error_rmse: Root mean squared error of the prediction, over the repeated runs.
-    """
-
-    n: int
-    median: float
-    rmse: float
-    error_rmse: float
-
-    @property
-    def excess(self) -> float:
-        """Error of the prediction beyond the difference of two runs."""
-        return float(np.sqrt(max(0.0, self.error_rmse**2 - self.rmse**2)))
-
-    @property
-    def excess_over_one_run(self) -> float:
-        """Error beyond the noise of one run; a difference of two contains that of both."""
-        return float(np.sqrt(max(0.0, self.error_rmse**2 - self.rmse**2 / 2)))
-
-
-def noise_of(
-    runs: Sequence[RunComparison],
-    repeats: Repeats,
-    counts: Callable[[JobComparison], bool] = lambda job: True,  # noqa: ARG005
-) -> Noise | None:
-    """The noise of the jobs that count, in those of `runs` that were repeated; None without any."""
-    by_id = {run.run.id: run for run in runs}
-    pairs = [(first, again) for first, again in repeats if first.id in by_id]
-    apart = np.array([
-        difference
-        for first, again in pairs
-        for job, difference in zip(by_id[first.id].jobs, _apart(first, again), strict=True)
-        if counts(job)
-    ])  # fmt: skip
-    if not len(apart):
-        return None
-    repeated = {first.id for first, _ in pairs}
-    jobs = [job for name in sorted(repeated) for job in by_id[name].jobs if counts(job)]
-    errors = np.array([job.error for job in jobs])
-    return Noise(
-        n=len(apart),
-        median=float(np.median(apart)),
-        rmse=float(np.sqrt(np.mean(apart**2))),
-        error_rmse=float(np.sqrt(np.mean(errors**2))),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatSummary:
-    """How many workloads repeat well.
-
-    Attributes:
-        workloads: That were in a run which was repeated.
-        steady: Those whose repeats lie within 5 % of each other in the median.
-    """
-
-    workloads: int
-    steady: int
-
-
-def steadiness(repeats: Repeats) -> RepeatSummary:
-    """How many workloads of the repeated runs repeat within 5 %."""
-    apart: dict[str, list[float]] = {}
-    for first, again in repeats:
-        for tenant, difference in zip(first.tenants, _apart(first, again), strict=True):
-            apart.setdefault(tenant.workload.name, []).append(difference)
-    steady = sum(float(np.median(each)) <= _STEADY for each in apart.values())
-    return RepeatSummary(len(apart), steady)
-
-
-def throughput_noise(repeats: Repeats, profiles: Mapping[str, Profile]) -> float | None:
-    """Median share by which two runs of the same jobs differ in throughput; None without any."""
-
-    def throughput(run: Run) -> float:
-        return sum(profiles[each.workload.name].step_s / each.step_s for each in run.tenants)
-
-    apart = [abs(throughput(again) / throughput(first) - 1) for first, again in repeats]
-    return median(apart) if apart else None
-
-
-def _apart(first: Run, again: Run) -> list[float]:
-    return [
-        abs(second.step_s / once.step_s - 1)
-        for once, second in zip(first.tenants, again.tenants, strict=True)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Share of jobs inside their 90 % interval.
-
-    Attributes:
-        low: Lower end of its 95 % interval under a bootstrap over families; None if there is
-            one family only.
-        high: Upper end.
-    """
-
-    share: float
-    low: float | None
-    high: float | None
-
-
-def coverage_of(jobs: Sequence[JobComparison]) -> Coverage:
-    """Coverage of `jobs`, each of which has an interval; the same draws for the same jobs."""
-    families = sorted({job.family for job in jobs})
-    inside = np.array([sum(j.inside for j in jobs if j.family == each) for each in families])
-    count = np.array([sum(j.family == each for j in jobs) for each in families])
-    share = float(inside.sum() / count.sum())
-    if len(families) < _FEWEST_FAMILIES:
-        return Coverage(share, None, None)
-    equal = np.full(len(families), 1 / len(families))
-    draws = np.random.default_rng(_SEED).multinomial(len(families), equal, size=_DRAWS)
-    shares = draws @ inside / (draws @ count)
-    low, high = np.quantile(shares, (0.025, 0.975))
-    return Coverage(share, float(low), float(high))
-
-
-def mean_width(jobs: Sequence[JobComparison]) -> float:
-    """Mean over `jobs` of the interval's width, as a share of the predicted step."""
-    return float(np.mean([(j.predicted_s.p95 - j.predicted_s.p05) / j.predicted_s.p50
-                          for j in jobs]))  # fmt: skip

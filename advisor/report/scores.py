@@ -8,17 +8,9 @@ from rich.box import SIMPLE
 from rich.console import Group
 
 from advisor.errors import counted
-from advisor.learn.evaluate import ALL, SPLIT, Bound, Drift, Evaluation, ScoreRow
-from advisor.learn.regret import (
-    AT_RANDOM,
-    MODEL,
-    Choices,
-    Regret,
-    Scores,
-    regret_document,
-    scoreboard,
-    scores_of,
-)
+from advisor.learn.evaluate import SPLIT, Drift, Evaluation
+from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret, regret_document
+from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scoreboard, scores_of
 from advisor.report.format import FittedTable
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.entries import entries_text, score_entries
-from advisor.learn.evaluate import Evaluation, evaluate
-from advisor.learn.regret import scoreboard, scores_of
-from advisor.learn.scores import JobComparison, RunComparison, coverage_of, noise_of
+from advisor.learn.evaluate import Evaluation, entries_text, evaluate, score_entries
+from advisor.learn.scoreboard import coverage_of, noise_of, scoreboard, scores_of
+from advisor.learn.scores import JobComparison, RunComparison
 from advisor.prediction.prediction import Interval
 from advisor.report.scores import evaluation_document
 from tests import synthetic

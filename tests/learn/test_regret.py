@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.baselines import (
-    CHOOSERS,
+from advisor.learn.evaluate import Evaluation, evaluate
+from advisor.learn.regret import CHOOSERS, panels, regret_document
+from advisor.learn.scoreboard import scoreboard
+from advisor.learn.scores import (
     UNFITTED,
-    Offer,
+    JobComparison,
+    RunComparison,
     as_if_alone,
     baselines,
     fair_share,
     summed_utilisation,
 )
-from advisor.learn.evaluate import Evaluation, evaluate
-from advisor.learn.regret import panels, regret_document, scoreboard
-from advisor.learn.scores import JobComparison, RunComparison
 from advisor.prediction.prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from tests import synthetic
@@ -98,14 +98,13 @@ def test_the_document_has_the_model_and_every_rule_to_beat():
     assert document["by_degree"][0]["degree"] == 2
 
 
-OFFER = Offer(tuple(PAIR), tuple(map(parse_sharing, ("serial", "naive", "mps", "mps=50,50",
-                                                     "mps=86,86", "mps=30,70"))))  # fmt: skip
+SHARINGS = [*map(parse_sharing, ("serial", "naive", "mps", "mps=50,50", "mps=86,86", "mps=30,70"))]
 
 
 @pytest.mark.parametrize("name", CHOOSERS)
 def test_every_rule_picks_one_of_the_sharings_offered_or_none(name):
-    assert CHOOSERS[name](OFFER) in OFFER.sharings
-    assert CHOOSERS[name](Offer(tuple(PAIR), ())) is None
+    assert CHOOSERS[name](tuple(PAIR), SHARINGS) in SHARINGS
+    assert CHOOSERS[name](tuple(PAIR), []) is None
 
 
 H200 = "h200-141gb"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import partition_of, whole_gpu
-from advisor.learn.fit import fit_utilisation
 from advisor.learn.observations import shared_runs
+from advisor.learn.regression import fit_utilisation
 from advisor.prediction.capacity import (
     busy_slowdown,
     capacity_steps,
