@@ -16,7 +16,6 @@ from advisor.measure.campaign_runner import (
     CampaignProgress,
     Ledger,
     LocalRunner,
-    Record,
     Runner,
     RunnerSettings,
     Steadiness,
@@ -26,7 +25,7 @@ from advisor.measure.campaign_runner import (
     task_name,
 )
 from advisor.measure.device import command_line, devices_in, find_device
-from advisor.measure.draw import Campaign, counts, drawn_plans, idle_twin, read_campaign, write_list
+from advisor.measure.draw import Campaign, counts, draw_plans, idle_twin, read_campaign, write_list
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
 from advisor.measure.run_list import Measurable, PlannedMix, PlannedRun, mixes_of
@@ -81,7 +80,7 @@ class TaskQueue:
                 if block:
                     self._under_way += len(block)
                     return block
-                if self._nothing_will_come():
+                if not (self._under_way or self._waiting or self._idle_controls):
                     break
                 self._changed.wait()
             self._changed.notify_all()
@@ -93,9 +92,9 @@ class TaskQueue:
             return []
         # Smaller towards the end, so that no runner has much left when the others are done.
         size = max(1, min(_BLOCK, len(self._waiting) // (2 * max(1, len(self._runners)))))
-        wanted = needs_mps(self._waiting[0])
+        with_mps = needs_mps(self._waiting[0])
         near = self._waiting[:_LOOK_AHEAD]
-        block = [task for task in near if needs_mps(task) is wanted][:size]
+        block = [task for task in near if needs_mps(task) is with_mps][:size]
         taken = set(map(id, block))
         self._waiting = [task for task in self._waiting if id(task) not in taken]
         return block
@@ -110,9 +109,6 @@ class TaskQueue:
                 self._idle_controls.remove(mix)
                 return [mix]
         return []
-
-    def _nothing_will_come(self) -> bool:
-        return not (self._under_way or self._waiting or self._idle_controls)
 
     def done(self, task: Task, runner: str) -> None:
         """Note that `runner` is done with `task`, with or without a record."""
@@ -154,10 +150,8 @@ class TaskQueue:
 
 
 def needs_mps(task: Task) -> bool:
-    """Whether `task` begins with an MPS daemon running."""
-    if not isinstance(task, Measurable):
-        return False
-    return task.run_groups[0].mix.sharing.under_mps
+    """Return whether `task` begins with an MPS daemon running."""
+    return isinstance(task, Measurable) and task.run_groups[0].mix.sharing.under_mps
 
 
 # How often a run is repeated, each time by a new runner, before it is given up.
@@ -234,7 +228,10 @@ class Crew:
             if not self._queue.over:
                 self._once_more(runner, task, str(error))
             return False
-        died = _died(record)
+        # A death for another reason than memory may not repeat with a new runner.
+        tenants = record.tenants if isinstance(record, Run) else ()
+        deaths = [f"a tenant died ({t.detail})" for t in tenants if t.outcome == "died"]
+        died = next(iter(deaths), None)
         if died and self._may_try_again(task):
             self._once_more(runner, task, died)
             return False
@@ -263,7 +260,7 @@ class Crew:
 
     def _replaced(self, runner: Runner) -> bool:
         """Whether a lost runner was replaced by a new one."""
-        why: object = "the campaign ends"
+        reason: object = "the campaign ends"
         for _ in range(_AGAIN + 1):
             if self._queue.over:
                 return False
@@ -271,77 +268,67 @@ class Crew:
             try:
                 runner.start()
             except AdvisorError as error:
-                why = error
+                reason = error
             else:
                 return True
-        say(f"runner {runner.name} is given up, the others do its runs: {why}")
+        say(f"runner {runner.name} is given up, the others do its runs: {reason}")
         return False
-
-
-def _died(record: Record) -> str | None:
-    """How a tenant died for another reason than memory, which may not repeat with a new runner."""
-    if not isinstance(record, Run):
-        return None
-    return next(
-        (f"a tenant died ({t.detail})" for t in record.tenants if t.outcome == "died"), None
-    )
-
-
-def run_campaign(argv: Sequence[str]) -> int:
-    """Measure the campaign that the words `argv` name; the exit code. Runs under a supervisor.
-
-    Raises:
-        InvalidInput: Plan, words or files are invalid.
-        GpuUnavailable: A device cannot be used.
-    """
-    asked = _parsed(argv)
-    campaign = read_campaign(asked.plan)
-    home = user_folder("profiles") / campaign.gpu
-    asked.out, asked.profiles = asked.out or home / "runs", asked.profiles or home
-    plans = drawn_plans(campaign)
-    for folder in (asked.out, asked.profiles):
-        writable_folder(folder)
-    write_list(asked.out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
-    say(counts(plans))
-    steadiness = Steadiness([asked.profiles, *map(Path, campaign.profile.known)])
-    ledger = Ledger(asked.out, campaign.name, asked.profiles, steadiness)
-    unprofiled, mixes = _todo(campaign, plans, ledger, steadiness)
-    say(_how_long(len(unprofiled), mixes, asked))
-    if asked.dry_run:
-        return 0
-    if not unprofiled and not mixes:
-        say(steadiness.summary())
-        return 0
-    command = command_line("campaign", argv)
-    with _runners(asked, campaign, command) as (runners, fewest):
-        _refuse_too_big(unprofiled, mixes, fewest, campaign.gpu)
-        start_all(runners)
-        return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, asked.deadline)
 
 
 # Seconds of a profile, of a run, and of each tenant of it, on an H200 with sixteen cores.
 _PROFILE_S, _RUN_S, _TENANT_S = 25.0, 4.0, 1.0
 
 
-def _how_long(profiles: int, mixes: Sequence[Measurable], asked: Namespace) -> str:
-    """About how long all this takes, in words."""
-    each_s = [_RUN_S + _TENANT_S * len(mix.workloads) for mix in mixes]
-    minutes = (profiles * _PROFILE_S + sum(each_s)) / 60
-    devices = 1 if asked.ray else len(devices_in(asked.devices or "0"))
-    todo = f"{counted(profiles, 'profile')} and {counted(len(mixes), 'run_campaign')} to do"
-    return f"{todo}: about {minutes / devices:.0f} min on {counted(devices, 'device')}"
+def run_campaign(argv: Sequence[str]) -> int:
+    """Measure the campaign that `argv` names, under a supervisor; return the exit code.
+
+    Raises:
+        InvalidInput: Plan, words or files are invalid.
+        GpuUnavailable: A device cannot be used.
+    """
+    words = _parsed(argv)
+    campaign = read_campaign(words.plan)
+    home = user_folder("profiles") / campaign.gpu
+    words.out, words.profiles = words.out or home / "runs", words.profiles or home
+    plans = draw_plans(campaign)
+    for folder in (words.out, words.profiles):
+        writable_folder(folder)
+    write_list(words.out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
+    say(counts(plans))
+    steadiness = Steadiness([words.profiles, *map(Path, campaign.profile.known)])
+    ledger = Ledger(words.out, campaign.name, words.profiles, steadiness)
+    unprofiled, mixes = _unmeasured(campaign, plans, ledger, steadiness)
+    run_s = sum(_RUN_S + _TENANT_S * len(mix.workloads) for mix in mixes)
+    minutes = (len(unprofiled) * _PROFILE_S + run_s) / 60
+    devices = 1 if words.ray else len(devices_in(words.devices or "0"))
+    todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(mixes), 'run')} to do"
+    say(f"{todo}: about {minutes / devices:.0f} min on {counted(devices, 'device')}")
+    if words.dry_run:
+        return 0
+    if not unprofiled and not mixes:
+        say(steadiness.summary())
+        return 0
+    command = command_line("campaign", argv)
+    with _runners(words, campaign, command) as (runners, fewest):
+        # Tasks that need more cores than there are are refused before anything is started.
+        kind = "cpu" if campaign.gpu == "cpu" else "cuda"
+        for mix in mixes:
+            cores_of_tenants(mix, fewest, kind)
+        for each in unprofiled:
+            cores_of_each([each.cores], fewest, share=kind == "cpu")
+        start_all(runners)
+        return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, words.deadline)
 
 
-def _todo(
+def _unmeasured(
     campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger, steadiness: Steadiness
 ) -> tuple[list[Workload], list[Measurable]]:
     """Workloads to profile and mixes to run that are not measured yet."""
-    wanted = [mix for plan in plans for mix in mixes_of(plan)]
-    mixes = [mix for mix in wanted if mix.id not in ledger.done]
-    if len(mixes) < len(wanted):
-        done = len(wanted) - len(mixes)
-        say(f"{counted(done, 'run_campaign')} {is_or_are(done)} done already and not done again")
-    used = dict.fromkeys(each for mix in wanted for each in mix.workloads)
+    planned = [mix for plan in plans for mix in mixes_of(plan)]
+    mixes = [mix for mix in planned if mix.id not in ledger.done]
+    if done := len(planned) - len(mixes):
+        say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
+    used = [each for mix in planned for each in mix.workloads]
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
     refuse_profiles(steadiness, {each.name for each in listed})
     unprofiled = [each for each in listed if each.name not in steadiness.profiled]
@@ -352,7 +339,7 @@ def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
     """Refuse files that are not profiles but have the name of a workload in `used`.
 
     Raises:
-        InvalidInput: There is one; for other names a warning is printed.
+        InvalidInput: There is one. For other names, a warning is printed.
     """
     for name, why in sorted(steadiness.refused.items()):
         if name in used:
@@ -360,61 +347,42 @@ def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
         say(f"warning: {why}")
 
 
-def _refuse_too_big(
-    unprofiled: Sequence[Workload], mixes: Sequence[Measurable], fewest: tuple[int, ...], key: str
-) -> None:
-    """Refuse tasks that need more cores than there are, before anything is started."""
-    kind = "cpu" if key == "cpu" else "cuda"
-    for mix in mixes:
-        cores_of_tenants(mix, fewest, kind)
-    for each in unprofiled:
-        cores_of_each([each.cores], fewest, share=kind == "cpu")
-
-
 @contextmanager
 def _runners(
-    asked: Namespace, campaign: Campaign, command: str
+    words: Namespace, campaign: Campaign, command: str
 ) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
     """Runners that are stopped when the block ends, and the cores of the one with fewest."""
     timing = Timing(**asdict(campaign.timing))
     settings = RunnerSettings("cpu", (), timing, campaign.profile.probe, command)
-    if asked.ray is not None:
+    if words.ray is not None:
         from advisor.measure.ray_cluster import cluster_runners
 
-        with cluster_runners(asked, campaign.gpu, settings) as found:
-            yield found
+        with cluster_runners(words, campaign.gpu, settings) as runners_and_cores:
+            yield runners_and_cores
         return
-    devices = devices_in(asked.devices or ("cpu" if campaign.gpu == "cpu" else "0"))
-    for each in devices:
-        _refuse_other(each, campaign.gpu)
-    shares = _shares(asked.cores, devices)
+    devices = devices_in(words.devices or ("cpu" if campaign.gpu == "cpu" else "0"))
+    for name in devices:
+        device = find_device(name)
+        if device.key != campaign.gpu:
+            raise InvalidInput(
+                f"the plan is for {campaign.gpu}, and device {name} is {device.key} "
+                f"({device.name}). Choose other --devices, or correct the plan's gpu."
+            )
+    allowed = allowed_cores(words.cores)
+    # Trials on the CPU, whose figures are not kept, share all cores.
+    on_cpu = devices[0] == "cpu"
+    shares = (allowed,) * len(devices) if on_cpu else split_cores(allowed, len(devices))
     runners = [
         LocalRunner(
-            f"cpu{number}" if device == "cpu" else device,
-            replace(settings, device=device, cores=cores),
+            f"cpu{number}" if name == "cpu" else name,
+            replace(settings, device=name, cores=cores),
         )
-        for number, (device, cores) in enumerate(zip(devices, shares, strict=True))
+        for number, (name, cores) in enumerate(zip(devices, shares, strict=True))
     ]
     try:
         yield runners, min(shares, key=len)
     finally:
         stop_all(runners)
-
-
-def _refuse_other(device: str, key: str) -> None:
-    found = find_device(device)
-    if found.key != key:
-        raise InvalidInput(
-            f"the plan is for {key}, and device {device} is {found.key} ({found.name}). Choose "
-            f"other --devices, or correct the plan's gpu."
-        )
-
-
-def _shares(cores: str | None, devices: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-    allowed = allowed_cores(cores)
-    if devices[0] == "cpu":  # a trial, whose figures are not kept
-        return (allowed,) * len(devices)
-    return split_cores(allowed, len(devices))
 
 
 def _measure(
@@ -424,10 +392,12 @@ def _measure(
     steadiness: Steadiness,
     deadline_s: float | None,
 ) -> int:
-    todo = _without_controls(todo) if len(runners) == 1 else todo
-    idle_controls = [
-        task for task in todo if isinstance(task, PlannedMix) and task.id.endswith("-idle")
-    ]
+    controls = [task for task in todo if isinstance(task, PlannedMix) and task.purpose == "control"]
+    if len(runners) == 1 and controls:
+        say(f"{counted(len(controls), 'control run')} left out: these need two devices or more")
+        todo = [task for task in todo if task not in controls]
+        controls = []
+    idle_controls = [task for task in controls if task.id.endswith("-idle")]
     busy = [task for task in todo if task not in idle_controls]
     names = [runner.name for runner in runners]
     queue = TaskQueue(busy, idle_controls, ledger.homes, names)
@@ -440,26 +410,11 @@ def _measure(
     return AdvisorError.exit_code if progress.failed else 0
 
 
-def _without_controls(todo: Sequence[Task]) -> list[Task]:
-    kept = [
-        task for task in todo if not (isinstance(task, PlannedMix) and task.purpose == "control")
-    ]
-    if len(kept) < len(todo):
-        out = len(todo) - len(kept)
-        say(f"{counted(out, 'control run')} left out: these need two devices or more")
-    return kept
-
-
 def _parsed(argv: Sequence[str]) -> Namespace:
-    """The options in the words `argv`.
-
-    Raises:
-        SystemExit: They ask for help (0), or cannot be parsed (2).
-    """
     parser = argparse.ArgumentParser(
         prog="advisor campaign",
-        description="Measures the runs of a plan on all GPUs asked for, out of one queue. What the "
-        "folder has already is not done again. Also: `python -m advisor.measure campaign`, "
+        description="Measures the runs of a plan on all chosen GPUs, out of one queue. Runs that "
+        "the folder has already are left out. Also: `python -m advisor.measure campaign`, "
         "which needs torch, timm and nvidia-ml-py only.",
         epilog="Exit codes: 0 all measured or the deadline is near, 1 some failed, 2 wrong use, "
         "4 no GPU to use.",

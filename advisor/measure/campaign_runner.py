@@ -1,7 +1,7 @@
 """A runner: a process that measures tasks one at a time on one device, and its starting side.
 
 An answer is ``("done", record)`` or ``("failed", exit code, message)``; after a failure that is not
-the user's to correct (`InvalidInput`), the runner should be replaced by a new one.
+the user's to correct (`InvalidInput`), a new runner should replace it.
 """
 
 import os
@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,7 +29,7 @@ from advisor.measure.process import INTERRUPTED, say, start_inner, sweep
 from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import Measurable
-from advisor.measure.shared_run import FIRST_RUN_S, Bench, bench_on, records_in, run_summary
+from advisor.measure.shared_run import FIRST_RUN_S, bench_on, records_in, run_summary
 from advisor.measure.windows import Timing
 from advisor.measure.worker import error_of
 from advisor.workload.profile import Profile, Window, median_step_s
@@ -63,7 +64,7 @@ class RunnerSettings:
 
 
 def serve(argv: Sequence[str]) -> int:
-    """Serve the connection whose descriptor is ``argv[0]`` until it closes; the exit code."""
+    """Serve the connection of the descriptor ``argv[0]`` until it closes; return the exit code."""
     os.set_inheritable(int(argv[0]), False)
     connection = Connection(int(argv[0]))
     try:
@@ -81,28 +82,24 @@ def _serve(connection: Connection, settings: RunnerSettings) -> None:
     device = find_device(settings.device)
     os.sched_setaffinity(0, settings.cores)
     with bench_on(device, settings.cores, settings.timing, settings.command) as bench:
-        alone = _alone_on(bench, settings)
+        session = bench.settings.session
+        alone = SoloRunSettings(
+            session=session,
+            origin=Origin(session.device, settings.command, len(bench.settings.cores)),
+            host_cores=bench.settings.cores,
+            cores=bench.allowed,
+            probe=settings.probe,
+            idle_power_w=idle_power_w(session.device),
+        )
+
+        def record_of(task: Task) -> Record:
+            if isinstance(task, Measurable):
+                return bench.measure(task)
+            return profile_alone(task, alone)
+
         connection.send(("done", device.key))
         while (task := connection.recv()) is not None:
-            connection.send(_attempt(lambda task=task: _measured(task, bench, alone)))  # type: ignore[misc]
-
-
-def _alone_on(bench: Bench, settings: RunnerSettings) -> SoloRunSettings:
-    session = bench.settings.session
-    return SoloRunSettings(
-        session=session,
-        origin=Origin(session.device, settings.command, len(bench.settings.cores)),
-        host_cores=bench.settings.cores,
-        cores=bench.allowed,
-        probe=settings.probe,
-        idle_power_w=idle_power_w(session.device),
-    )
-
-
-def _measured(task: Task, bench: Bench, alone: SoloRunSettings) -> Record:
-    if isinstance(task, Measurable):
-        return bench.measure(task)
-    return profile_alone(task, alone)
+            connection.send(_attempt(partial(record_of, task)))
 
 
 def _attempt(work: Callable[[], object]) -> Answer:
@@ -138,7 +135,7 @@ class Runner(Protocol):
         """
 
     def measured(self, task: Task) -> Record:
-        """The record of `task`.
+        """Measure `task`.
 
         Raises:
             InvalidInput: No runner can measure it.
@@ -191,17 +188,13 @@ class LocalRunner:
                 return ("failed", AdvisorError.exit_code, f"no answer within {timeout_s:.0f} s")
             answer: Answer = self._connection.recv()
         except (EOFError, OSError):
-            return ("failed", AdvisorError.exit_code, self._how_it_died())
+            reason = "it closed its connection"
+            with suppress(subprocess.TimeoutExpired):
+                code = self._process.wait(10) if self._process else 0
+                killed = code < 0 and f"it was killed by {signal.Signals(-code).name}"
+                reason = killed or f"it ended with exit status {code}"
+            return ("failed", AdvisorError.exit_code, reason)
         return answer
-
-    def _how_it_died(self) -> str:
-        process = self._process
-        with suppress(subprocess.TimeoutExpired):
-            code = process.wait(10) if process else 0
-            if code < 0:
-                return f"it was killed by {signal.Signals(-code).name}"
-            return f"it ended with exit status {code}"
-        return "it closed its connection"
 
     def stop(self) -> None:
         """See `Runner`: interrupts the process, and kills it if that fails."""
@@ -220,25 +213,14 @@ class LocalRunner:
 
 
 def result_of(answer: Answer) -> Any:
-    """The result in a runner's answer.
-
-    Raises:
-        InvalidInput: It refused the task.
-        GpuUnavailable: It has no GPU to measure on.
-        AdvisorError: It cannot go on.
-    """
+    """Return the result in a runner's answer, or raise the error in it."""
     if answer[0] == "done":
         return answer[1]
-    _, code, message = answer
-    raise error_of(code, message)
+    raise error_of(*answer[1:])
 
 
 def start_all(runners: Sequence[Runner]) -> None:
-    """Start all at once.
-
-    Raises:
-        AdvisorError: One does not start.
-    """
+    """Start all at once; raise the error of one that does not start."""
     with ThreadPoolExecutor(len(runners)) as pool:
         list(pool.map(lambda runner: runner.start(), runners))
 
@@ -309,21 +291,18 @@ class Steadiness:
             InvalidInput: It is not a run.
         """
         try:
-            self._note(record)
+            tenants = record.get("tenants") or ()
+            if not tenants or any(tenant["outcome"] != "ok" for tenant in tenants):
+                return
+            purpose = record.get("purpose")
+            twin = idle_twin(record["id"]) if purpose == "control" else None
+            steps_s = tuple((each["workload"]["name"], _step_s(each)) for each in tenants)
+            like = record.get("repeats") or (twin if twin != record["id"] else None)
+            self._paces[record["id"]] = _RunPace(like, purpose == "solo", steps_s)
         except (AttributeError, TypeError, KeyError):
             raise InvalidInput(
                 f"run {record['id']} is incomplete. Correct its file, or choose another --out."
             ) from None
-
-    def _note(self, record: Mapping[str, Any]) -> None:
-        tenants = record.get("tenants") or ()
-        if not tenants or any(tenant["outcome"] != "ok" for tenant in tenants):
-            return
-        purpose = record.get("purpose")
-        twin = idle_twin(record["id"]) if purpose == "control" else None
-        steps_s = tuple((each["workload"]["name"], _step_s(each)) for each in tenants)
-        like = record.get("repeats") or (twin if twin != record["id"] else None)
-        self._paces[record["id"]] = _RunPace(like, purpose == "solo", steps_s)
 
     def short(self) -> str:
         """The number of solo runs that repeat their profiles, for a line of progress."""
@@ -463,10 +442,15 @@ class CampaignProgress:
         with self._lock:
             self.done += 1
             self._spent_s += seconds
-            what = run_summary(record) if isinstance(record, Run) else f"profile of {record.name},"
+            summary = (
+                f"profile of {record.name}," if isinstance(record, Profile) else run_summary(record)
+            )
+            a_minute = 60 * self.done / (monotonic() - self._began)
+            left = self._total - self.done - self.failed
             say(
-                f"{self.done + self.failed}/{self._total} {what} {seconds:.1f} s on {runner}; "
-                f"{self._pace()}; {self.failed} failed; {self._steadiness.short()}"
+                f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on {runner}; "
+                f"{a_minute:.1f} records a minute, about {left / a_minute:.1f} min left; "
+                f"{self.failed} failed; {self._steadiness.short()}"
             )
 
     def give_up(self, name: str, why: str) -> None:
@@ -482,8 +466,3 @@ class CampaignProgress:
             f"{self.done} records in {passed_s:.0f} s by {self._runners} runners, "
             f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
         )
-
-    def _pace(self) -> str:
-        a_minute = 60 * self.done / (monotonic() - self._began)
-        left = self._total - self.done - self.failed
-        return f"{a_minute:.1f} records a minute, about {left / a_minute:.1f} min left"

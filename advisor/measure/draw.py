@@ -46,7 +46,7 @@ class Control:
     copies: Annotated[int, Within(1, 1000)] = 1
 
     def __post_init__(self) -> None:
-        _ = self.plan  # raises what is wrong with it
+        _ = self.plan  # checks it
 
     @property
     def plan(self) -> PlannedRun:
@@ -58,7 +58,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class MissingProfiles:
-    """Whether to profile first what has no profile in the folders `known`, and under MPS too."""
+    """Whether to profile first, also under MPS, workloads without a profile in `known` folders."""
 
     missing: bool = False
     probe: bool = True
@@ -121,7 +121,7 @@ class _Listed:
 
 
 def read_campaign(path: Path) -> Campaign:
-    """The campaign in the TOML file `path`, with included workloads and folders found.
+    """Read the campaign in the TOML file `path`, with the workloads and folders that it names.
 
     Raises:
         InvalidInput: It is not a valid plan; the message names the key.
@@ -131,9 +131,7 @@ def read_campaign(path: Path) -> Campaign:
     with located(path, "Correct the file."):
         campaign = record(Campaign, {"name": name, "prefix": f"{name}-"} | document)
         campaign = _resolved(campaign, path.parent)
-        _refuse_twins(campaign)
-        _refuse_runs(campaign)
-        _refuse_idle(document, campaign)
+        _check(campaign, document)
         return campaign
 
 
@@ -156,14 +154,11 @@ def _resolved(campaign: Campaign, folder: Path) -> Campaign:
     return replace(campaign, small=listed.small, large=listed.large)
 
 
-def _refuse_twins(campaign: Campaign) -> None:
-    names = Counter(each.name for each in campaign.small + campaign.large)
-    for name, count in sorted(names.items()):
+def _check(campaign: Campaign, document: dict[str, Any]) -> None:
+    workloads = campaign.small + campaign.large
+    for name, count in sorted(Counter(each.name for each in workloads).items()):
         if count > 1:
             raise InvalidInput(f"workload {name!r} is listed twice")
-
-
-def _refuse_runs(campaign: Campaign) -> None:
     for number, run in enumerate(campaign.runs):
         if run.purpose in ("drawn", "control"):
             raise InvalidInput(
@@ -172,12 +167,8 @@ def _refuse_runs(campaign: Campaign) -> None:
             )
     refuse_of_cpu(campaign.gpu, campaign.runs, "runs")
     refuse_of_cpu(campaign.gpu, [each.plan for each in campaign.control], "control")
-
-
-def _refuse_idle(document: dict[str, Any], campaign: Campaign) -> None:
-    """Refuse keys that have no effect with the others."""
-    for key in ("solo_every", "solos_of_each"):
-        if document.get(key) and not campaign.small + campaign.large:
+    for key in ("solo_every", "solos_of_each"):  # without workloads, these have no effect
+        if document.get(key) and not workloads:
             raise InvalidInput(
                 f"{key!r} is about the workloads in 'small' and 'large', and there are none: list "
                 f"some, or leave it out"
@@ -192,41 +183,47 @@ BUSY, IDLE = "busy", "idle"
 _BUSY_UNTIL = 0.8
 
 
-def drawn_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
-    """Everything that `campaign` measures, in the order in which it should be measured.
+def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
+    """Draw everything that `campaign` measures, in the order in which it should be measured.
 
     Drawn runs come first, in random order, then those that the plan names, with solo runs and busy
     controls between them; repeats of drawn runs and idle controls come last. Runs added to the plan
-    later do not change what is drawn.
+    later do not change the draw.
 
     Raises:
-        InvalidInput: There are too few workloads for what is to be drawn, or two runs of one id.
+        InvalidInput: There are too few workloads for the draw, or two runs of one id.
     """
     random = Random(campaign.seed)
-    solos = _solos(campaign, random)
+    workloads = [*campaign.small, *campaign.large]
+    random.shuffle(workloads)
     drawn = _drawn(campaign, random)
-    again = _repeats(campaign, drawn, random)
-    between = _with_controls(_with_solos([*drawn, *campaign.runs], solos, campaign), campaign)
+    if campaign.repeats > len(drawn):
+        raise InvalidInput(
+            f"'repeats' is {campaign.repeats}, and only {counted(len(drawn), 'run')} "
+            f"{is_or_are(len(drawn))} drawn. Repeat fewer"
+        )
+    again = [
+        replace(plan, id=f"repeat-of-{plan.id}", purpose="repeat", repeats=plan.id)
+        for plan in random.sample(drawn, campaign.repeats)
+    ]
+    between = _with_solos([*drawn, *campaign.runs], _solos(campaign, workloads), campaign)
+    # Busy controls stand evenly spread over most of these.
+    controls, count = _controls(campaign, BUSY), len(between)
+    for number, control in reversed(list(enumerate(controls))):
+        between.insert(int(_BUSY_UNTIL * count * (number + 1) / (len(controls) + 1)), control)
     plans = (*between, *again, *_controls(campaign, IDLE))
     refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
     return plans
 
 
-def _solos(campaign: Campaign, random: Random) -> Iterator[Workload]:
+def _solos(campaign: Campaign, workloads: list[Workload]) -> Iterator[Workload]:
     """Workloads to run alone: all of them in random order, then all again."""
-    workloads = [*campaign.small, *campaign.large]
-    random.shuffle(workloads)
     # A generator of its own, so that the number of solo runs changes no repeat.
-    later = Random(f"{campaign.seed} solos")
-    return _rounds(workloads, later, campaign.solos_of_each)
-
-
-def _rounds(workloads: list[Workload], random: Random, most: int) -> Iterator[Workload]:
-    done = 0
-    while workloads and (done < most or not most):
+    random, rounds = Random(f"{campaign.seed} solos"), 0
+    while workloads and (rounds < campaign.solos_of_each or not campaign.solos_of_each):
         yield from reversed(workloads)
         random.shuffle(workloads)
-        done += 1
+        rounds += 1
 
 
 def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
@@ -239,13 +236,11 @@ def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
     random.shuffle(runs)
     return [
         PlannedRun(
-            id=f"{campaign.prefix}drawn-{number:03}",
-            sharing=sharing,
-            purpose="drawn",
+            id=f"{campaign.prefix}drawn-{number:03}", sharing=sharing, purpose="drawn",
             workloads=workloads,
         )
         for number, (sharing, workloads) in enumerate(runs)
-    ]
+    ]  # fmt: skip
 
 
 def _of_mode(
@@ -268,30 +263,13 @@ def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str
         return mode
     if mode == "limits":
         mode = "equal" if random.random() < 0.5 else "unequal"
+    key, pool = "limits", campaign.limits
     if mode == "equal":
-        equal = campaign.equal_limits.get(degree, ())
-        limits = [random.choice(_given(equal, f"equal_limits.{degree}"))] * degree
-    else:
-        limits = random.choices(_given(campaign.limits, "limits"), k=degree)
-    return "mps=" + ",".join(f"{limit:g}" for limit in limits)
-
-
-def _given(limits: Sequence[float], key: str) -> Sequence[float]:
-    if not limits:
+        key, pool = f"equal_limits.{degree}", campaign.equal_limits.get(degree, ())
+    if not pool:
         raise InvalidInput(f"{key!r} is missing, and limits are to be drawn from it")
-    return limits
-
-
-def _repeats(campaign: Campaign, drawn: Sequence[PlannedRun], random: Random) -> list[PlannedRun]:
-    if campaign.repeats > len(drawn):
-        raise InvalidInput(
-            f"'repeats' is {campaign.repeats}, and only {counted(len(drawn), 'run')} "
-            f"{is_or_are(len(drawn))} drawn. Repeat fewer"
-        )
-    return [
-        replace(plan, id=f"repeat-of-{plan.id}", purpose="repeat", repeats=plan.id)
-        for plan in random.sample(drawn, campaign.repeats)
-    ]
+    limits = [random.choice(pool)] * degree if mode == "equal" else random.choices(pool, k=degree)
+    return "mps=" + ",".join(f"{limit:g}" for limit in limits)
 
 
 def _with_solos(
@@ -301,24 +279,11 @@ def _with_solos(
     for number, plan in enumerate(plans):
         mixed.append(plan)
         if campaign.solo_every and number % campaign.solo_every == 0:
+            name = f"{campaign.prefix}solo-{number:03}"
             mixed += [
-                PlannedRun(
-                    id=f"{campaign.prefix}solo-{number:03}",
-                    sharing="naive",
-                    purpose="solo",
-                    workloads=(workload,),
-                )
+                PlannedRun(id=name, sharing="naive", purpose="solo", workloads=(workload,))
                 for workload in islice(solos, 1)
             ]
-    return mixed
-
-
-def _with_controls(plans: list[PlannedRun], campaign: Campaign) -> list[PlannedRun]:
-    """`plans` with the busy controls spread evenly over most of them."""
-    controls = _controls(campaign, BUSY)
-    mixed = list(plans)
-    for number, control in reversed(list(enumerate(controls))):
-        mixed.insert(int(_BUSY_UNTIL * len(plans) * (number + 1) / (len(controls) + 1)), control)
     return mixed
 
 
@@ -331,7 +296,7 @@ def _controls(campaign: Campaign, neighbours: str) -> list[PlannedRun]:
 
 
 def idle_twin(name: str) -> str:
-    """The id of the idle control that belongs to the control called `name`."""
+    """Return the id of the idle control that belongs to the control called `name`."""
     return name.removesuffix(BUSY).removesuffix(IDLE) + IDLE
 
 
@@ -349,7 +314,7 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
 
 
 def plan_entry(plan: PlannedRun) -> dict[str, Any]:
-    """`plan` as an entry of a plan file; a workload of the zoo by its name."""
+    """Return `plan` as an entry of a plan file; a workload of the zoo by its name."""
     smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
     whole = {} if plan.steps is None else {"steps": list(plan.steps)}
     return {
@@ -374,8 +339,13 @@ def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
     remedy = "Choose another --out."
     try:
         before = read_json(path, remedy)["plans"]
-        lost = [each["id"] for each in _drawn_entries(before) if each not in entries]
-        lost += [each["id"] for each in _drawn_entries(entries) if each not in before]
+        drawn = [
+            (each, others)
+            for these, others in ((before, entries), (entries, before))
+            for each in these
+            if each["purpose"] == "drawn"
+        ]
+        lost = [entry["id"] for entry, others in drawn if entry not in others]
     except (TypeError, KeyError, AttributeError):
         raise InvalidInput(f"{path}: not a list of runs. {remedy}") from None
     if lost:
@@ -386,18 +356,14 @@ def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def _drawn_entries(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in entries if each["purpose"] == "drawn"]
-
-
 def counts(plans: Iterable[PlannedRun]) -> str:
-    """The number of runs by purpose, mode and number of tenants, a line each."""
-    found = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
+    """Return the number of runs by purpose, mode and number of tenants, a line each."""
+    numbers = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
     lines = [
         f"  {purpose:10} {mode:12} x{tenants}: {number}"
-        for (purpose, mode, tenants), number in sorted(found.items())
+        for (purpose, mode, tenants), number in sorted(numbers.items())
     ]
-    return "\n".join([counted(found.total(), "run"), *lines])
+    return "\n".join([counted(numbers.total(), "run"), *lines])
 
 
 def _mode(plan: PlannedRun) -> str:

@@ -135,11 +135,7 @@ class ClusterRunner:
 
 
 def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
-    """The result of a remote call.
-
-    Raises:
-        AdvisorError: The actor or its node is gone, or does not answer.
-    """
+    """The result of a remote call; an AdvisorError if the actor is lost or does not answer."""
     import ray
 
     try:
@@ -155,12 +151,12 @@ def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
 
 @contextmanager
 def cluster_runners(
-    asked: Namespace, key: str, settings: RunnerSettings
+    words: Namespace, key: str, settings: RunnerSettings
 ) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
-    """Runners on a Ray cluster, stopped when the block ends, and the cores of the smallest.
+    """Start runners on a Ray cluster; yield them, and the cores of the smallest.
 
     Args:
-        asked: The parsed command line.
+        words: The parsed command line.
         key: The GPU model of the plan, or ``"cpu"``.
         settings: Of all runners; device and cores are replaced by those of each place.
 
@@ -168,52 +164,51 @@ def cluster_runners(
         InvalidInput: Ray is not installed, or devices or cores were given.
         GpuUnavailable: There is no such cluster, or it has no GPU free.
     """
-    ray = _connected(asked, key)
+    ray = _connect(words, key)
     runners: list[ClusterRunner] = []
     try:
-        remote = _remote_class(ray, key)
-        actors = [remote.remote() for _ in range(_how_many(ray, asked, key))]
+        count = len(devices_in(words.devices or "cpu"))
+        if key != "cpu":
+            count = int(ray.available_resources().get("GPU", 0))
+        if not count:
+            raise GpuUnavailable(
+                "the Ray cluster has no GPU free. `ray status` says who uses them."
+            )
+        # Ray must not restart a lost actor: its task is measured again by the campaign.
+        remote = ray.remote(
+            num_cpus=1,
+            num_gpus=0 if key == "cpu" else 1,
+            max_restarts=0,
+            max_concurrency=2,  # it can be stopped while it waits for an answer
+            scheduling_strategy="SPREAD",
+        )(Actor)
+        actors = [remote.remote() for _ in range(count)]
         places = [_result_from_ray(actor.place.remote(), _TIMEOUT_S) for actor in actors]
         settings_of_each = _settings_of_each(places, key, settings)
         runners += map(ClusterRunner, [remote] * len(actors), actors, places, settings_of_each)
-        yield _named_apart(runners), min((each.cores for each in settings_of_each), key=len)
+        names: Counter[str] = Counter()
+        for runner in runners:  # on the CPU of one node, several have one name
+            name = runner.name
+            runner.name += f"-{names[name]}" * bool(names[name])
+            names[name] += 1
+        yield runners, min((each.cores for each in settings_of_each), key=len)
     finally:
         stop_all(runners)
         ray.shutdown()
 
 
-def _connected(asked: Namespace, key: str) -> Any:
+def _connect(words: Namespace, key: str) -> Any:
     try:
         import ray
     except ImportError:
         raise InvalidInput("--ray needs Ray: pip install 'advisor[cluster]'") from None
-    if asked.cores or (asked.devices and key != "cpu"):
+    if words.cores or (words.devices and key != "cpu"):
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
     try:
-        ray.init(address=asked.ray, logging_level=logging.WARNING)
+        ray.init(address=words.ray, logging_level=logging.WARNING)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise GpuUnavailable(f"--ray {asked.ray}: {error}. Is the cluster up?") from None
+        raise GpuUnavailable(f"--ray {words.ray}: {error}. Is the cluster up?") from None
     return ray
-
-
-def _how_many(ray: Any, asked: Namespace, key: str) -> int:
-    if key == "cpu":
-        return len(devices_in(asked.devices or "cpu"))
-    free = int(ray.available_resources().get("GPU", 0))
-    if not free:
-        raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` says who uses them.")
-    return free
-
-
-def _remote_class(ray: Any, key: str) -> Any:
-    # Ray must not restart a lost actor: its task is measured again by the campaign.
-    return ray.remote(
-        num_cpus=1,
-        num_gpus=0 if key == "cpu" else 1,
-        max_restarts=0,
-        max_concurrency=2,  # it can be stopped while it waits for an answer
-        scheduling_strategy="SPREAD",
-    )(Actor)
 
 
 def _settings_of_each(
@@ -235,14 +230,3 @@ def _settings_of_each(
         seen[place.node] += 1
         settings_of_each.append(replace(settings, device=place.device, cores=cores))
     return settings_of_each
-
-
-def _named_apart(runners: Sequence[ClusterRunner]) -> Sequence[ClusterRunner]:
-    """`runners`, numbered if several have one name (on the CPU of one node)."""
-    seen: Counter[str] = Counter()
-    for runner in runners:
-        name = runner.name
-        if seen[name]:
-            runner.name += f"-{seen[name]}"
-        seen[name] += 1
-    return runners

@@ -1,6 +1,7 @@
-"""Runs as a user or a campaign plans them, and what each measures: mixes or runs to completion."""
+"""Reads lists of planned runs, and divides each into mixes or runs to completion."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -55,21 +56,23 @@ class PlannedRun:
             raise InvalidInput('a "capacity_mib" is given if and only if purpose is "memory"')
         if self.capacity_mib is not None and self.capacity_mib < 1:
             raise InvalidInput(f"a card has at least 1 MiB, got {self.capacity_mib}")
-        for each in self.workloads:
-            each.check_startable()
-            self._check_script(each)
+        for workload in self.workloads:
+            workload.check_startable()
+            script = workload.script
+            if self.steps is not None and script is not None and not script.by_steps:
+                raise InvalidInput(
+                    f"{workload.name}: its steps are not counted, so its pace among others cannot "
+                    f"be measured. Leave it out here: `advisor run` runs it"
+                )
         self._check_steps()
-        self._check_sharing()
-
-    def _check_script(self, workload: Workload) -> None:
-        script = workload.script
-        if script is None or script.by_steps:
-            return
-        if self.steps is not None:
+        sharing = parse_sharing(self.sharing)
+        if sharing.instances:
             raise InvalidInput(
-                f"{workload.name}: its steps are not counted, so its pace among others cannot be "
-                f"measured. Leave it out here: `advisor run` runs it"
+                "MIG plans cannot be run: instances are not created here. Run the others"
             )
+        if sharing.mode == "phases" and self.steps is None:
+            raise InvalidInput(f"{sharing} is several runs: plan each group as one, or give steps")
+        check_count(sharing, len(self.workloads))
 
     def _check_steps(self) -> None:
         if (self.purpose == "completion") != (self.steps is not None):
@@ -79,16 +82,6 @@ class PlannedRun:
             raise InvalidInput(f"{len(steps)} numbers of steps for {len(self.workloads)} workloads")
         if any(type(each) is not int or each < 1 for each in steps):
             raise InvalidInput(f"steps are whole numbers from 1, got {list(steps)}")
-
-    def _check_sharing(self) -> None:
-        sharing = parse_sharing(self.sharing)
-        if sharing.instances:
-            raise InvalidInput(
-                "MIG plans cannot be run: instances are not created here. Run the others"
-            )
-        if sharing.mode == "phases" and self.steps is None:
-            raise InvalidInput(f"{sharing} is several runs: plan each group as one, or give steps")
-        check_count(sharing, len(self.workloads))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,18 +131,15 @@ class CompletionRun:
     @property
     def run_groups(self) -> tuple[RunGroup, ...]:
         """The groups in their order; in a serial plan each workload is a group."""
-        groups = running_together(self.sharing, len(self.workloads))
-        return tuple(RunGroup(tuple(sorted(jobs)), self._mix(sorted(jobs))) for jobs in groups)
-
-    def _mix(self, jobs: list[int]) -> PlannedMix:
-        sharing = restricted(self.sharing, jobs)
-        return PlannedMix(
-            id=self.id,
-            sharing=together(sharing) or Naive(),  # alone in turn is naive
-            purpose=self.purpose,
-            repeats=None,
-            workloads=tuple(self.workloads[job] for job in jobs),
-        )
+        groups = []
+        for jobs in map(sorted, running_together(self.sharing, len(self.workloads))):
+            sharing = together(restricted(self.sharing, jobs)) or Naive()  # alone in turn is naive
+            mix = PlannedMix(
+                id=self.id, sharing=sharing, purpose=self.purpose, repeats=None,
+                workloads=tuple(self.workloads[job] for job in jobs),
+            )  # fmt: skip
+            groups.append(RunGroup(tuple(jobs), mix))
+        return tuple(groups)
 
 
 Measurable = PlannedMix | CompletionRun
@@ -157,7 +147,7 @@ Measurable = PlannedMix | CompletionRun
 
 
 def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
-    """The runs of `plan`, one after another; a serial plan runs each distinct workload alone once.
+    """Return the runs of `plan`; a serial plan runs each distinct workload alone once.
 
     A plan with steps is one run.
     """
@@ -165,23 +155,17 @@ def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
     if plan.steps is not None:
         return (CompletionRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
                         workloads=plan.workloads, steps=plan.steps),)  # fmt: skip
-    if (at_once := together(sharing)) is not None:
-        return (_mix(plan, at_once, plan.workloads, ""),)
-    alone = tuple(dict.fromkeys(plan.workloads))  # copies run alike
-    suffixes = [""] if len(alone) == 1 else [f".{number}" for number in range(1, len(alone) + 1)]
+    # Copies that run alone take equally long: one of them is enough.
+    at_once = together(sharing)
+    mixes = [(w,) for w in dict.fromkeys(plan.workloads)] if at_once is None else [plan.workloads]
+    suffixes = [""] if len(mixes) == 1 else [f".{number}" for number in range(1, len(mixes) + 1)]
     return tuple(
-        _mix(plan, Naive(), (workload,), suffix)
-        for workload, suffix in zip(alone, suffixes, strict=True)
-    )
-
-
-def _mix(
-    plan: PlannedRun, sharing: Concurrent, workloads: tuple[Workload, ...], suffix: str
-) -> PlannedMix:
-    repeats = None if plan.repeats is None else plan.repeats + suffix
-    return PlannedMix(
-        id=plan.id + suffix, sharing=sharing, purpose=plan.purpose, repeats=repeats,
-        capacity_mib=plan.capacity_mib, workloads=workloads,
+        PlannedMix(
+            id=plan.id + suffix, sharing=at_once or Naive(), purpose=plan.purpose,
+            repeats=None if plan.repeats is None else plan.repeats + suffix,
+            capacity_mib=plan.capacity_mib, workloads=workloads,
+        )
+        for workloads, suffix in zip(mixes, suffixes, strict=True)
     )  # fmt: skip
 
 
@@ -193,7 +177,7 @@ class _RunList:
 
 
 def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
-    """The plans in `path`, which must be for `gpu`.
+    """Read the plans in `path`, which must be for `gpu`.
 
     Raises:
         InvalidInput: The file is not such a file, or is for another GPU; the message names the
@@ -201,44 +185,28 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
     """
     document = read_json(path)
     with located(path, "Correct the file."):
-        return _plans(document, gpu)
-
-
-def _plans(document: Any, gpu: str) -> tuple[PlannedRun, ...]:
-    if is_advice(document):
-        document = plans_of_advice(document)
-    found = record(_RunList, document)
-    if type(found.schema) is not int or found.schema != 1:
-        raise InvalidInput(f"its schema is {found.schema!r}, this advisor reads 1")
-    if found.gpu != gpu:
-        raise InvalidInput(
-            f"its plans are for {found.gpu}, and this device is {gpu}. Run them on the GPU they "
-            f"were made for"
-        )
-    refuse_of_cpu(gpu, found.plans, "plans")
-    refuse_duplicate_ids([mix.id for plan in found.plans for mix in mixes_of(plan)])
-    return found.plans
+        listed = record(_RunList, plans_of_advice(document) if is_advice(document) else document)
+        if type(listed.schema) is not int or listed.schema != 1:
+            raise InvalidInput(f"its schema is {listed.schema!r}, this advisor reads 1")
+        if listed.gpu != gpu:
+            raise InvalidInput(
+                f"its plans are for {listed.gpu}, and this device is {gpu}. Run them on the GPU "
+                f"they were made for"
+            )
+        refuse_of_cpu(gpu, listed.plans, "plans")
+        refuse_duplicate_ids([mix.id for plan in listed.plans for mix in mixes_of(plan)])
+        return listed.plans
 
 
 def refuse_duplicate_ids(ids: list[str]) -> None:
-    """Check that no id occurs twice.
-
-    Raises:
-        InvalidInput: One does.
-    """
-    seen: set[str] = set()
-    for each in ids:
-        if each in seen:
-            raise InvalidInput(f"two runs would have the id {each!r}")
-        seen.add(each)
+    """Raise InvalidInput if an id occurs twice."""
+    for name, count in Counter(ids).items():
+        if count > 1:
+            raise InvalidInput(f"two runs would have the id {name!r}")
 
 
 def refuse_of_cpu(gpu: str, plans: Sequence[PlannedRun], where: str) -> None:
-    """Check that a CPU can run `plans`, if `gpu` is one; messages call them `where`.
-
-    Raises:
-        InvalidInput: It cannot.
-    """
+    """Raise InvalidInput if `gpu` is a CPU that cannot run `plans`, which messages call `where`."""
     for number, plan in enumerate(plans if gpu == "cpu" else ()):
         if plan.capacity_mib is not None:
             raise InvalidInput(
@@ -252,14 +220,14 @@ def refuse_of_cpu(gpu: str, plans: Sequence[PlannedRun], where: str) -> None:
 
 
 def is_advice(document: Any) -> bool:
-    """Whether `document` is advice rather than a file of plans."""
+    """Return whether `document` is advice rather than a file of plans."""
     return isinstance(document, dict) and "objective" in document
 
 
 def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The plans of `document` in the form of a plan file, with the purpose of validation.
+    """Return the plans of `document` in the form of a plan file, with the purpose of validation.
 
-    A run's id is made of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
+    A run's id consists of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
     in phases and under a power cap are left out: MIG instances and caps are not set here, and a
     run has one sharing.
 
@@ -268,13 +236,26 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         workloads = document["workloads"]
-        name = sha256(json.dumps([workloads, _jobs(document)]).encode()).hexdigest()[:8]
+        # A job counts by its name, and by its own script if it has one.
+        jobs = [
+            [
+                plan["sharing"],
+                *([j["job"], j["script"]] if j.get("script") else j["job"] for j in plan["jobs"]),
+            ]
+            for plan in document["plans"]
+        ]
+        name = sha256(json.dumps([workloads, jobs]).encode()).hexdigest()[:8]
         plans = [
             {
                 "id": f"advice-{name}-plan{plan['rank']}",
                 "sharing": plan["sharing"],
                 "purpose": "validation",
-                "workloads": [_workload(job, workloads) for job in plan["jobs"]],
+                "workloads": [
+                    workloads[job["job"]] | {"script": job["script"]}
+                    if job.get("script")
+                    else workloads[job["job"]]
+                    for job in plan["jobs"]
+                ],
             }
             for plan in document["plans"]
             if _can_be_run(plan)
@@ -290,22 +271,7 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     return {"schema": schema, "gpu": gpu, "plans": plans}
 
 
-def _workload(job: Mapping[str, Any], workloads: Mapping[str, Any]) -> Any:
-    """What `job` of a plan trains; its own script, if it has one, starts it."""
-    named = workloads[job["job"]]
-    return named | {"script": job["script"]} if job.get("script") else named
-
-
 def _can_be_run(plan: Mapping[str, Any]) -> bool:
     sharing = parse_sharing(plan["sharing"])
     simple = sharing.mode == "serial" or together(sharing) is not None
     return simple and plan.get("power_cap_w") is None
-
-
-def _jobs(document: Mapping[str, Any]) -> list[list[Any]]:
-    return [[plan["sharing"], *map(_named, plan["jobs"])] for plan in document["plans"]]
-
-
-def _named(job: Mapping[str, Any]) -> Any:
-    """The name of `job`, and its own script, if it has one."""
-    return [job["job"], job["script"]] if job.get("script") else job["job"]

@@ -15,7 +15,7 @@ from advisor.measure.campaign import Crew, TaskQueue
 from advisor.measure.campaign_runner import CampaignProgress, Ledger, Steadiness
 from advisor.measure.draw import (
     Count,
-    drawn_plans,
+    draw_plans,
     idle_twin,
     plan_entry,
     read_campaign,
@@ -52,13 +52,13 @@ def campaign(tmp_path):
 @pytest.mark.parametrize("name", ["campaign", "campaign-second"])
 def test_committed_campaigns_are_drawn_again_as_they_were(name):
     folder = BENCHMARKS / name
-    entries = [plan_entry(plan) for plan in drawn_plans(read_campaign(folder / "plan.toml"))]
+    entries = [plan_entry(plan) for plan in draw_plans(read_campaign(folder / "plan.toml"))]
     shards = [json.loads((folder / f"plans-{n}.json").read_text())["plans"] for n in range(4)]
     assert [entries[n::4] for n in range(4)] == shards
 
 
 def test_as_many_are_drawn_as_the_plan_says(campaign):
-    drawn = [plan for plan in drawn_plans(campaign) if plan.purpose == "drawn"]
+    drawn = [plan for plan in draw_plans(campaign) if plan.purpose == "drawn"]
     modes = Counter((len(p.workloads), p.sharing.partition("=")[0]) for p in drawn)
     assert modes == {(2, "naive"): 7, (2, "mps"): 4 + 5 + 6, (4, "mps"): 2}
     same = [plan for plan in drawn if len(set(plan.workloads)) == 1]
@@ -70,8 +70,8 @@ def test_as_many_are_drawn_as_the_plan_says(campaign):
 @given(seed=st.integers(0, 2**32))
 def test_one_seed_draws_one_campaign_and_limits_of_the_grid_alone(campaign_of_seed, seed):
     campaign = campaign_of_seed(seed)
-    plans = drawn_plans(campaign)
-    assert plans == drawn_plans(campaign)
+    plans = draw_plans(campaign)
+    assert plans == draw_plans(campaign)
     sharings = [parse_sharing(plan.sharing) for plan in plans]
     limited = [each.limits for each in sharings if isinstance(each, Mps) and each.limits]
     assert {limit for limits in limited for limit in limits} <= {14, 28, 43, 50, 71}
@@ -86,7 +86,7 @@ def campaign_of_seed(tmp_path_factory):
 
 def test_runs_added_later_change_nothing_that_was_drawn_or_is_repeated(campaign, tmp_path):
     more = read_campaign(written(tmp_path, OF_A_GPU + CHOSEN))
-    before, after = drawn_plans(campaign), drawn_plans(more)
+    before, after = draw_plans(campaign), draw_plans(more)
     fixed = [plan for plan in before if plan.purpose in ("drawn", "repeat")]
     assert fixed == [plan for plan in after if plan.purpose in ("drawn", "repeat")]
     assert [plan.id for plan in after if plan.purpose == "chosen"] == ["chosen-1"]
@@ -97,17 +97,17 @@ def test_too_few_workloads_or_limits_are_refused(campaign):
     no_limits, no_equal = replace(campaign, limits=()), replace(campaign, equal_limits={})
     for short in (few, no_limits, no_equal, replace(campaign, repeats=1000)):
         with pytest.raises(InvalidInput, match=r"too few|limits|Repeat fewer"):
-            drawn_plans(short)
+            draw_plans(short)
 
 
 def test_the_drawn_list_runs_on_a_single_device_and_is_never_drawn_otherwise(campaign, tmp_path):
-    path, plans = tmp_path / "drawn.json", drawn_plans(campaign)
+    path, plans = tmp_path / "drawn.json", draw_plans(campaign)
     write_list(path, campaign.gpu, plans)
     assert read_plans(path, campaign.gpu) == plans
     other = replace(campaign, degrees={2: campaign.degrees[2] | {"mps": Count(1, 1)}})
     with pytest.raises(InvalidInput, match=r"drawn\.json"):
-        write_list(path, campaign.gpu, drawn_plans(other))
-    write_list(path, campaign.gpu, drawn_plans(replace(campaign, solo_every=1)))
+        write_list(path, campaign.gpu, draw_plans(other))
+    write_list(path, campaign.gpu, draw_plans(replace(campaign, solo_every=1)))
 
 
 PAIR = (workload("mlp-toy-bs32"), workload("mlp-toy-bs64"))
