@@ -14,13 +14,7 @@ START_S = 10.0
 """Seconds in which the process of a trial starts, and imports torch and CUDA: 9 to 11 in a study on
 an H200."""
 
-ObjectiveName = Literal[
-    "makespan",
-    "throughput",
-    "mean-completion",
-    "energy",
-    "deadlines",
-]
+ObjectiveName = Literal["makespan", "throughput", "mean-completion", "energy", "deadlines"]
 """What a plan can be best at; `advisor.plan.objectives` has a class for each."""
 
 MOST_GPUS = 64

@@ -68,14 +68,12 @@ _NEAREST = 3
 def running_now(
     live: LiveGpu, named: Sequence[Job], held_mib: Mapping[str, float]
 ) -> Running | None:
-    """The jobs that run on `live`; None where nothing runs.
-
-    A driver knows processes, not jobs, so the user names the jobs.
+    """Return the jobs that run on `live`, which the user names; None where nothing runs.
 
     Args:
         live: The GPU as it is now.
-        named: The jobs that the user says run there.
-        held_mib: Memory of one process of each known profile, by name, to suggest names.
+        named: The user's names for its processes: a driver reports processes, not jobs.
+        held_mib: Memory of one process of each profile, by name, to suggest names.
 
     Raises:
         InvalidInput: The user names more or fewer jobs than there are processes, or the GPU is cut
@@ -84,78 +82,64 @@ def running_now(
     processes = tenants(live)
     if live.mig_enabled:
         raise InvalidInput(
-            f"GPU {live.index} is cut into MIG instances, and a driver does not say there which "
-            f"job has which. Say yourself what runs and how, without --now: --running JOB,JOB "
+            f"GPU {live.index} is cut into MIG instances, and the driver does not report which "
+            f"job has which. Name what runs, and how, without --now: --running JOB,JOB "
             f"--running-sharing mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
-        raise InvalidInput(_miscounted(live, processes, named, held_mib))
+        listed = "; ".join(_description(each, held_mib) for each in processes) or "none"
+        raise InvalidInput(
+            f"{counted(len(processes), 'process')} found on GPU {live.index} ({listed}), and "
+            f"{counted(len(named), 'job')} named. A driver knows processes, not what they train, "
+            f"and jobs that hold as much memory differ in all else. Name the job of each process "
+            f"(--running JOB,JOB)."
+        )
     if not processes:
         return None
     free_mib = live.memory_total_mib - live.memory_used_mib
-    return Running(jobs=tuple(named), sharing=sharing_now(live), free_mib=free_mib)
+    served = any(each.role == "server" and each.serves(live.uuid) for each in live.mps)
+    return Running(jobs=tuple(named), sharing=Mps() if served else Naive(), free_mib=free_mib)
 
 
 def tenants(live: LiveGpu) -> list[GpuProcess]:
-    """The processes on `live` that may be jobs: all but MPS servers."""
+    """List the processes on `live` that may be jobs: all but MPS servers."""
     servers = {each.pid for each in live.mps}
     return [each for each in live.processes if each.pid not in servers]
 
 
 def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
-    """Positions of the `jobs` that seem to run on `live`, recognised by their memory.
+    """Return the positions of the `jobs` that seem to run on `live`, judged by their memory.
 
     A process whose memory fits jobs of several names is not recognised.
     """
     held_mib = held_alone_mib(job.profile for job in jobs)
-    found: list[int] = []
+    positions: list[int] = []
     for process in tenants(live):
         names = alike_in_memory(process, held_mib)
-        left = (at for at, job in enumerate(jobs) if [job.name] == names and at not in found)
-        found += list(left)[:1]
-    return tuple(sorted(found))
+        left = [at for at, job in enumerate(jobs) if [job.name] == names and at not in positions]
+        positions += left[:1]
+    return tuple(sorted(positions))
 
 
 def held_alone_mib(profiles: Iterable[Profile]) -> dict[str, float]:
-    """Memory of one process of each profile, by name; profiles without it are left out."""
+    """Return the memory of one process of each profile, by name; profiles without it are left out."""
     return {each.name: each.memory.device_mib for each in profiles if each.memory.device_mib}
 
 
 def alike_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[str]:
-    """Names of the jobs whose `held_mib` is like the memory of `process`, nearest first."""
+    """Name the jobs whose `held_mib` is like the memory of `process`, nearest first."""
     if not process.memory_mib:
         return []
     off = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
     return sorted((name for name in off if off[name] <= _ALIKE), key=off.__getitem__)
 
 
-def sharing_now(live: LiveGpu) -> Sharing:
-    """How processes share a GPU without MIG instances: by MPS if an MPS server runs on it."""
-    served = any(each.role == "server" and each.serves(live.uuid) for each in live.mps)
-    return Mps() if served else Naive()
-
-
-def _miscounted(
-    live: LiveGpu,
-    processes: Sequence[GpuProcess],
-    named: Sequence[Job],
-    held_mib: Mapping[str, float],
-) -> str:
-    listed = "; ".join(_described(each, held_mib) for each in processes) or "none"
-    return (
-        f"{counted(len(processes), 'process')} found on GPU {live.index} ({listed}), and "
-        f"{counted(len(named), 'job')} named. A driver knows processes, not what they train, and "
-        f"jobs that hold as much memory differ in all else. Name the job of each process "
-        f"(--running JOB,JOB)."
-    )
-
-
-def _described(process: GpuProcess, held_mib: Mapping[str, float]) -> str:
+def _description(process: GpuProcess, held_mib: Mapping[str, float]) -> str:
     if process.memory_mib is None:
         return f"pid {process.pid}"
-    said = f"pid {process.pid} with {process.memory_mib:,.0f} MiB"
+    memory = f"pid {process.pid} with {process.memory_mib:,.0f} MiB"
     alike = alike_in_memory(process, held_mib)[:_NEAREST]
-    return f"{said}, as much as {' or '.join(alike)}" if alike else said
+    return f"{memory}, as much as {' or '.join(alike)}" if alike else memory
 
 
 # Limits that are tried for jobs added under MPS, in per cent, besides no limit.
@@ -165,7 +149,10 @@ MOST_INSTANCES = 3
 
 
 def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
-    """Sharings of `before` jobs, which share `gpu` by `sharing`, and `added` jobs after them."""
+    """Yield sharings of `before` jobs, which share `gpu` by `sharing`, and `added` jobs after them.
+
+    MIG gives each added job an instance of its own, in the free part of the GPU.
+    """
     match sharing.mode:
         case "mps":
             yield Mps()
@@ -175,24 +162,20 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
                 yield Mps(sharing.limits + (each,) * added)
         case "mig" | "hybrid":
             (taken,) = instance_sets(sharing)
-            yield from _instances(taken, before, added, gpu)
+            if added > MOST_INSTANCES:
+                return
+            for names in product([profile.name for profile in gpu.mig], repeat=added):
+                try:
+                    starts = place(gpu, [*taken.instances, *map(Instance, names)])
+                except NothingFits:
+                    continue
+                new = enumerate(starts[len(taken.instances) :], start=before + 1)
+                places = (Place(instance, (Part((job,)),)) for job, instance in new)
+                yield Hybrid((*taken.places, *places))
         case "serial" | "naive" | "phases":
             yield Naive()
         case _:
             assert_never(sharing.mode)
-
-
-def _instances(taken: Hybrid, before: int, added: int, gpu: Gpu) -> Iterator[Hybrid]:
-    """An instance of its own for each added job, in the free part of the GPU."""
-    if added > MOST_INSTANCES:
-        return
-    for names in product([profile.name for profile in gpu.mig], repeat=added):
-        try:
-            starts = place(gpu, [*taken.instances, *map(Instance, names)])
-        except NothingFits:
-            continue
-        new = enumerate(starts[len(taken.instances) :], start=before + 1)
-        yield Hybrid((*taken.places, *(Place(each, (Part((job,)),)) for job, each in new)))
 
 
 _NO_ROOM = "MIG has no room left for another instance"
@@ -203,7 +186,6 @@ class Addition:
     """A set of jobs that may be added to those that run.
 
     Attributes:
-        jobs: The added jobs.
         prediction: Prediction for all jobs together, the running ones first.
         hurt: Largest slowdown of a running job: the share by which its median step gets longer.
         hurt_job: Name of the job that has this slowdown.
@@ -253,55 +235,48 @@ def additions(
 
     Raises:
         InvalidInput: A share is wrong, or one of `offered` is protected.
-        NothingFits: What is said to run does not fit, or none of `offered` may be added.
+        NothingFits: `running` does not fit, or none of `offered` may be added.
     """
     refuse_protected(offered)
     table = _Joined(running, gpu, predictor, limits)
-    found, left_out = _grown(table, offered)
-    if not found:
-        raise NothingFits(
-            "none of the jobs may be added: "
-            + "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
-            + f". {_remedies(table, offered, left_out)}"
-        )
-    found.sort(key=lambda each: (bool(each.late), -each.added, each.hurt))
+    allowed, left_out = _grown(table, offered)
+    if not allowed:
+        reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
+        remedies = _remedies(table, offered, left_out)
+        raise NothingFits(f"none of the jobs may be added: {reasons}. {remedies}")
+    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.hurt))
     return Additions(
         gpu=gpu, running=running, before=table.before, most_hurt=limits.most_hurt,
-        found=tuple(found), left_out=tuple(left_out),
+        found=tuple(allowed), left_out=tuple(left_out),
     )  # fmt: skip
 
 
 def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftOut]) -> str:
     """What the user can try when none of the jobs `offered` may be added."""
-    said = []
+    remedies = []
     if any(each.why != _NO_ROOM for each in left_out):
-        said.append("Allow more with --hurt")
+        remedies.append("Allow more with --hurt")
     running = table.running
-    if running.free_mib is None:  # the user, and no driver, said how what runs shares the GPU
+    if running.free_mib is None:  # the user, and no driver, gave the sharing of what runs
         if running.sharing.mode in ("naive", "serial") and table.under_mps(offered):
-            every = " ".join(_words([*running.jobs, *offered]))
-            said.append(
+            counts = Counter(job.name for job in (*running.jobs, *offered))
+            words = " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
+            remedies.append(
                 f"or run all of them under MPS, where some may be added (--running-sharing mps "
                 f"says which). MPS serves only processes that start under it, so what runs has to "
-                f"be started again: `advisor export {every} --gpu {table.gpu.key} --sharing mps` "
+                f"be started again: `advisor export {words} --gpu {table.gpu.key} --sharing mps` "
                 f"prints the commands"
             )
-            return f"{', '.join(said)}. Or use another GPU."
-        said.append(
+            return f"{', '.join(remedies)}. Or use another GPU."
+        remedies.append(
             f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}"
         )
-    return ", ".join([*said, "or use another GPU."])
-
-
-def _words(jobs: Sequence[Job]) -> list[str]:
-    """As a command line names `jobs`."""
-    counts = Counter(job.name for job in jobs)
-    return [name if count == 1 else f"{name}:{count}" for name, count in counts.items()]
+    return ", ".join([*remedies, "or use another GPU."])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """What a set of added jobs must respect.
+    """The conditions for a set of added jobs.
 
     Attributes:
         most_hurt: Largest share by which the step of a running job may get longer, at least 0.
@@ -319,26 +294,26 @@ class AdmissionLimits:
 
 def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
     """All sets that may be added, built up one job at a time; and the jobs that fit in none."""
-    there = Counter(offered.index(job) for job in offered)
-    found: list[Addition] = []
+    counts = Counter(offered.index(job) for job in offered)
+    additions: list[Addition] = []
     left_out: list[LeftOut] = []
-    larger: set[tuple[int, ...]] = {(name,) for name in there}
+    larger: set[tuple[int, ...]] = {(name,) for name in counts}
     while larger:
         allowed = []
         for group in sorted(larger):
             answer = table.best([offered[name] for name in group])
             if isinstance(answer, Addition):
                 allowed.append(group)
-                found.append(answer)
+                additions.append(answer)
             elif len(group) == 1:
                 left_out.append(LeftOut(offered[group[0]].name, answer))
-        sets = {tuple(sorted((*group, name))) for group in allowed for name in there}
+        sets = {tuple(sorted((*group, name))) for group in allowed for name in counts}
         larger = {
             group for group in sets
-            if Counter(group) <= there
+            if Counter(group) <= counts
             and all((*group[:at], *group[at + 1 :]) in allowed for at in range(len(group)))
         }  # fmt: skip
-    return found, left_out
+    return additions, left_out
 
 
 class _Joined:
@@ -349,9 +324,8 @@ class _Joined:
     ) -> None:
         self.gpu, self._predictor, self._limits = gpu, predictor, limits
         self.running = running
-        everyone = range(len(running.jobs))  # `Running` refuses phases
-        self._sharing = placed(restricted(running.sharing, everyone), gpu)
-        self._rules = rules(gpu, limits.conditions)
+        jobs = range(len(running.jobs))  # `Running` refuses phases
+        self._sharing = placed(restricted(running.sharing, jobs), gpu)
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
         if problem := FitsMemory(gpu).broken(self.before):
             raise NothingFits(
@@ -364,27 +338,25 @@ class _Joined:
         jobs, before = [*self.running.jobs, *added], len(self.running.jobs)
         ways = ways_to_join(self._sharing, before, len(added), self.gpu)
         answers = [self._answer(jobs, sharing, len(added)) for sharing in ways]
-        found = [each for each in answers if isinstance(each, Addition)]
-        if found:
-            return max(found, key=lambda each: (not each.late, each.added))
-        problems = (each for each in answers if isinstance(each, str))
-        return next(problems, _NO_ROOM)
+        if allowed := [each for each in answers if isinstance(each, Addition)]:
+            return max(allowed, key=lambda each: (not each.late, each.added))
+        return next((each for each in answers if isinstance(each, str)), _NO_ROOM)
 
     def under_mps(self, offered: Sequence[Job]) -> bool:
         """Whether some of `offered` could be added if all jobs shared by MPS."""
         running = replace(self.running, sharing=Mps())
         try:
-            return bool(
-                _grown(_Joined(running, self.gpu, self._predictor, self._limits), offered)[0]
-            )
+            joined = _Joined(running, self.gpu, self._predictor, self._limits)
+            return bool(_grown(joined, offered)[0])
         except NothingFits:
             return False
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
-        if problem := first_broken(self._rules, jobs, sharing):
+        conditions = self._limits.conditions
+        if problem := first_broken(rules(self.gpu, conditions), jobs, sharing):
             return problem
         after = self._predictor.predict([job.profile for job in jobs], sharing)
-        if problem := FitsMemory(self.gpu, self._limits.conditions.memory_margin).broken(after):
+        if problem := FitsMemory(self.gpu, conditions.memory_margin).broken(after):
             return problem
         new, free_mib = after.jobs[-added:], self.running.free_mib
         held_mib = sum(job.memory_interval_mib.p95 for job in new)
@@ -394,12 +366,10 @@ class _Joined:
         hurt, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
         if hurt > self._limits.most_hurt:
             return f"slows {job} by {hurt:.0%} under {after.sharing}"
-        done = sum(1 / each.slowdown for each in new)
-        return Addition(tuple(jobs[-added:]), after, hurt, job, done, self._late(jobs, sharing))
-
-    def _late(self, jobs: Sequence[Job], sharing: Arrangement) -> tuple[str, ...] | None:
-        if all(job.deadline_s is None for job in jobs):
-            return ()
-        found = forecast(Mixes(jobs, self._predictor), sharing)
-        late = sorted(found.late("p50"))
-        return None if found.ends_s is None else tuple(jobs[at].name for at in late)
+        late: tuple[str, ...] | None = ()
+        if any(each.deadline_s is not None for each in jobs):
+            plan = forecast(Mixes(jobs, self._predictor), sharing)
+            late = tuple(jobs[at].name for at in sorted(plan.late("p50")))
+            late = None if plan.ends_s is None else late
+        work = sum(1 / each.slowdown for each in new)
+        return Addition(tuple(jobs[-added:]), after, hurt, job, work, late)

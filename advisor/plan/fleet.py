@@ -117,8 +117,8 @@ class FleetSolver:
         bounds = [each for each in (self._known_bound, least) if each is not None]
         return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
-            complete=self._known_bound is not None, groups=self._pool.member_sets,
-            predicted=self._pool.predicted, seconds=self._clock() - self._began_s, in_time=ended,
+            complete=self._known_bound is not None, groups=len(self._pool.member_sets),
+            predicted=len(self._pool.predicted), seconds=self._clock() - self._began_s, in_time=ended,
         )  # fmt: skip
 
     def _in_time(self) -> bool:
@@ -208,7 +208,7 @@ class FleetSolver:
 
     def _looked_at_all(self) -> bool:
         """Predict every group where there are few, so that a bound on all plans is known."""
-        if self._pool.every_member_set(_EVERY_MEMBER_SET) is None:
+        if not self._pool.predict_all(_EVERY_MEMBER_SET):
             return False
         groups = self._pool.groups
         packing = packed(groups, self._problem, self._left_s(), self._incumbent.plan)

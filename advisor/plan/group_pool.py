@@ -49,22 +49,20 @@ class PredictedGroups:
         self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
 
     def group(self, members: Members) -> FleetGroup | None:
-        """The best group of `members`; None where none is allowed and fits."""
+        """Predict the best group of `members`; None where none is allowed and fits."""
         left = [list(each) for each in self._kinds.positions]
         positions = sorted((left[kind].pop(0), kind) for kind in members)
-        solved = self._solver.best([position for position, _ in positions])
-        if solved is None:
+        plan = self._solver.best([position for position, _ in positions])
+        if plan is None:
             return None
-        energy_j = solved.energy_j
-        if not self._objective.in_seconds or solved.ends_s is None:
-            takes = len(members) / throughput(solved.prediction, self._level)
-            ends_s = (takes,) * len(members)
+        if not self._objective.in_seconds or plan.ends_s is None:
+            ends_s = (len(members) / throughput(plan.prediction, self._level),) * len(members)
         else:
-            ends_s = tuple(end_s.at(self._level) for end_s in solved.ends_s)
+            ends_s = tuple(end_s.at(self._level) for end_s in plan.ends_s)
         return FleetGroup(
-            members=tuple(kind for _, kind in positions), sharing=solved.sharing,
+            members=tuple(kind for _, kind in positions), sharing=plan.sharing,
             ends_s=ends_s, predicted=True,
-            energy_j=None if energy_j is None else energy_j.at(self._level),
+            energy_j=None if plan.energy_j is None else plan.energy_j.at(self._level),
             in_seconds=self._objective.in_seconds,
         )  # fmt: skip
 
@@ -84,32 +82,29 @@ class EstimatedGroups:
         self._margin, self._objective = question.conditions.memory_margin, objective
         sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
         self._sorts = [sorts.index(each) for each in sorts]
-        self._known_rules: dict[tuple[str, tuple[int, ...]], bool] = {}
+        self._obeys: dict[tuple[str, tuple[int, ...]], bool] = {}
         work = [job.work_steps or 0.0 for job in kinds.jobs]
         self._work = np.array(work) if objective.in_seconds else 1 / surrogate.jobs.step_s
 
     def groups(self, member_sets: Sequence[Members]) -> Iterator[FleetGroup]:
-        """The best group of each of `member_sets` of two and more that fits, small ones first."""
-        by_size = sorted(member_sets, key=len)
-        for _, same in groupby(by_size, len):
+        """Yield the best group of each of `member_sets`, of two and more, small ones first."""
+        for _, same in groupby(sorted(member_sets, key=len), len):
             yield from self._best(np.array(list(same)))
 
     def may(self, members: Members, mode: Mode) -> bool:
-        """Whether `members` may share in this way, and fit in memory."""
-        alone = replace(self._surrogate.answers, profiles=tuple(
-            job.profile for job in self._kinds.of(members)
-        ))  # fmt: skip
-        return self._allowed(members, mode) and bool(
-            self._fit(alone, np.ones((1, len(members)), dtype=np.intp), mode)[0]
-        )
+        """Check whether `members` may share in this way, and fit in memory."""
+        profiles = tuple(job.profile for job in self._kinds.of(members))
+        answers = replace(self._surrogate.answers, profiles=profiles)
+        ones = np.ones((1, len(members)), dtype=np.intp)
+        return self._allowed(members, mode) and bool(self._fit(answers, ones, mode)[0])
 
     def _allowed(self, members: Members, mode: Mode) -> bool:
         """Whether no rule forbids it; jobs that rules cannot tell apart are checked once."""
         key = mode, tuple(sorted(self._sorts[kind] for kind in members))
-        if key not in self._known_rules:
+        if key not in self._obeys:
             jobs = self._kinds.of(members)
-            self._known_rules[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
-        return self._known_rules[key]
+            self._obeys[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
+        return self._obeys[key]
 
     def _fit(self, answers: SurrogateAnswers, counts: MemberRows, mode: Mode) -> NDArray[np.bool_]:
         return answers.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
@@ -154,10 +149,7 @@ class EstimatedGroups:
         return ends_s, energy_j
 
     def _power_w(self, member_sets: MemberRows, mode: Mode) -> Floats:
-        """Power of the GPU while all jobs of a group run, shape (groups,); NaN: not known.
-
-        A member of -1 stands for a job that has ended.
-        """
+        """Power of the GPU while a group runs, shape (groups,); NaN: unknown. -1: a job ended."""
         answers, rows = self._surrogate.answers, len(member_sets)
         steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended
         np.put_along_axis(steps_s, member_sets, self._steps_s(member_sets, mode), axis=1)
@@ -171,10 +163,8 @@ class EstimatedGroups:
         return Tenancy(whole_gpu(self._gpu), WAYS[mode])
 
     def _steps_s(self, member_sets: MemberRows, mode: Mode) -> Floats:
-        limits = np.full(member_sets.shape, 100.0)
-        return self._surrogate.distilled.steps(
-            self._surrogate.jobs, MixBatch(member_sets, limits), mode
-        )
+        batch = MixBatch(member_sets, np.full(member_sets.shape, 100.0))
+        return self._surrogate.distilled.steps(self._surrogate.jobs, batch, mode)
 
 
 # Jobs in a group at most: what was ever measured together.
@@ -211,18 +201,14 @@ class GroupPool:
         self._best: dict[Members, FleetGroup] = {}
 
     @property
-    def predicted(self) -> int:
-        """Number of sets of jobs that were predicted."""
-        return len(self._predicted)
-
-    @property
-    def member_sets(self) -> int:
-        """Number of sets of jobs that were predicted or estimated."""
-        return len(self._predicted | set(self._estimated))
-
-    @property
-    def _predicted(self) -> set[Members]:
+    def predicted(self) -> set[Members]:
+        """The sets of jobs that were predicted."""
         return {members for members, _ in self._ways}
+
+    @property
+    def member_sets(self) -> set[Members]:
+        """The sets of jobs that were predicted or estimated."""
+        return self.predicted | set(self._estimated)
 
     @property
     def groups(self) -> list[FleetGroup]:
@@ -235,44 +221,43 @@ class GroupPool:
         return self._estimates is not None
 
     def best(self, members: Members) -> FleetGroup | None:
-        """The lightest predicted group of `members`; None where none is known."""
+        """Return the lightest predicted group of `members`; None: not predicted."""
         return self._best.get(members)
 
     def under(self, members: Members, way: str) -> FleetGroup | None:
-        """The predicted group of `members` that shares in the way `way`; None: none is known."""
+        """Return the predicted group of `members` that shares in the way `way`; None: none."""
         return self._ways.get((members, way))
 
     def estimates(self, member_sets: Iterable[Members]) -> dict[Members, FleetGroup]:
-        """The best known group of each of `member_sets` that fits.
+        """Return the best group so far of each of `member_sets` that fits, estimating new ones.
 
         Without a surrogate model all are predicted, while there is time.
         """
-        asked = list(dict.fromkeys(member_sets))
+        wanted = list(dict.fromkeys(member_sets))
         if self._estimates is None:
-            return {members: group for members in asked if (group := self.predict(members))}
+            return {members: group for members in wanted if (group := self.predict(members))}
         new = [
             members
-            for members in asked
+            for members in wanted
             if len(members) > 1 and members not in self._best and members not in self._estimated
         ]
         self._estimated |= dict.fromkeys(new)
         self._estimated |= {group.members: group for group in self._estimates.groups(new)}
-        found = (
-            (members, self._best.get(members) or self._estimated.get(members)) for members in asked
-        )
-        return {members: group for members, group in found if group is not None}
+        best = {members: self._best.get(members) or self._estimated.get(members)
+                for members in wanted}  # fmt: skip
+        return {members: group for members, group in best.items() if group is not None}
 
     def estimated(self, member_sets: Sequence[Members]) -> list[FleetGroup]:
-        """The best known groups of `member_sets`, those that do not fit split into single jobs."""
-        known = self.estimates(member_sets)
+        """Return the best groups of `member_sets`; those that do not fit run one by one."""
+        groups = self.estimates(member_sets)
         parts = (
-            [members] if members in known else [(kind,) for kind in members]
+            [members] if members in groups else [(kind,) for kind in members]
             for members in member_sets
         )
-        return [known.get(part) or self._best[part] for some in parts for part in some]
+        return [groups.get(part) or self._best[part] for some in parts for part in some]
 
     def alone(self, kind: int) -> FleetGroup | None:
-        """A job alone, whether there is time or not; None where it does not fit."""
+        """Predict a job alone, whether there is time or not; None where it does not fit."""
         members = (kind,)
         if members not in self._best and (group := self._sources["mps"].group(members)):
             self._ways[members, "mps"] = self._best[members] = group
@@ -283,65 +268,54 @@ class GroupPool:
 
         The ways to share in `ways` are tried; without any, those that seem best.
         """
-        for way in ways or self._promising(members):
+        if not ways:
+            estimate = self._estimated.get(members)
+            ways = [name for name, way in WAYS.items() if not estimate or way == estimate.sharing]
+        for way in ways:
             if len(members) > 1 and (members, way) not in self._ways and self.in_time():
-                self._ways[members, way] = self._sources[way].group(members)
-                self._compare(self._ways[members, way])
+                group = self._ways[members, way] = self._sources[way].group(members)
+                self._keep_lighter(group)
         if members not in self._best:
             self._estimated[members] = None
         return self._best.get(members)
 
     def offer(self, group: FleetGroup) -> None:
-        """Add a predicted group that was found elsewhere."""
+        """Add a predicted group from elsewhere."""
         self._ways[group.members, str(group.sharing)] = group
-        self._compare(group)
+        self._keep_lighter(group)
 
-    def _compare(self, group: FleetGroup | None) -> None:
+    def _keep_lighter(self, group: FleetGroup | None) -> None:
         """Keep the lightest group of each set of members."""
-        known = None if group is None else self._best.get(group.members)
-        if group is not None and (
-            known is None or self._problem.weight(group) < self._problem.weight(known)
-        ):
-            self._best[group.members] = group
+        if group is not None:
+            best = self._best.setdefault(group.members, group)
+            if self._problem.weight(group) < self._problem.weight(best):
+                self._best[group.members] = group
 
     def may(self, members: Members) -> bool:
-        """Whether `members` may share a GPU under MPS, and has the memory to."""
+        """Check whether `members` may share a GPU under MPS, and fit in memory."""
         if self._estimates is not None:
             return self._estimates.may(members, "mps")
         return self.predict(members, ["mps"]) is not None
 
-    def every_member_set(self, most: int) -> list[Members] | None:
-        """All sets of jobs that fit on a GPU, each predicted; None where they exceed `most`.
+    def predict_all(self, most: int) -> bool:
+        """Predict all sets of jobs that fit on a GPU; False where they exceed `most`, or time is up.
 
         More jobs never take less memory, so supersets of a set that does not fit are skipped.
         """
-        found: list[Members] = []
+        left = most
         smaller: set[Members] = {(kind,) for kind in range(len(self._kinds.jobs))}
         for size in range(2, min(MOST_TOGETHER, sum(self._problem.counts)) + 1):
-            larger = self._all_larger(smaller, size, most - len(found))
-            if larger is None:
-                return None
+            larger = []
+            for members in combinations_with_replacement(range(len(self._kinds.jobs)), size):
+                rest = (members[:at] + members[at + 1 :] for at in range(size))
+                if self._kinds.allows(members) and all(each in smaller for each in rest):
+                    larger.append(members)
+                    if len(larger) > left:
+                        return False
             for members in larger:
                 self.predict(members, list(WAYS))
             if not self.in_time():
-                return None
+                return False
             smaller = {members for members in larger if members in self._best}
-            found += smaller
-        return found
-
-    def _all_larger(self, smaller: set[Members], size: int, most: int) -> list[Members] | None:
-        found = []
-        for members in combinations_with_replacement(range(len(self._kinds.jobs)), size):
-            rest = (members[:at] + members[at + 1 :] for at in range(size))
-            if self._kinds.allows(members) and all(each in smaller for each in rest):
-                found.append(members)
-                if len(found) > most:
-                    return None
-        return found
-
-    def _promising(self, members: Members) -> list[str]:
-        """The ways to share that seem best, in the order in which to try them."""
-        estimate = self._estimated.get(members)
-        if estimate is None:
-            return list(WAYS)
-        return [name for name, sharing in WAYS.items() if sharing == estimate.sharing]
+            left -= len(smaller)
+        return True
