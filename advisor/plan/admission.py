@@ -122,7 +122,7 @@ def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
 
 
 def held_alone_mib(profiles: Iterable[Profile]) -> dict[str, float]:
-    """Return the memory of one process of each profile, by name; profiles without it are left out."""
+    """Map the memory of one process of each profile, by name, where it is known."""
     return {each.name: each.memory.device_mib for each in profiles if each.memory.device_mib}
 
 
@@ -149,7 +149,7 @@ MOST_INSTANCES = 3
 
 
 def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
-    """Yield sharings of `before` jobs, which share `gpu` by `sharing`, and `added` jobs after them.
+    """Yield sharings of `gpu` by `before` jobs, which share it by `sharing` now, and `added` jobs.
 
     MIG gives each added job an instance of its own, in the free part of the GPU.
     """

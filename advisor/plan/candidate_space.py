@@ -1,4 +1,4 @@
-"""Candidate plans for some jobs on one GPU, in the order of cost if partitions are independent."""
+"""Plans for some jobs on one GPU, in the order of cost if partitions are independent."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from advisor.plan.job_sets import (
     WHOLE_GPU,
-    Indices,
     Option,
     Outcomes,
     PartitionKind,
@@ -46,7 +45,7 @@ MOST_EXACT = 3
 
 
 class Space:
-    """What every set of `jobs` does in every partition of a GPU, each worked out once.
+    """The outcome of every set of `jobs` in every partition of a GPU, each computed once.
 
     With `ask`, and where that is affordable, the predictor itself says so, else its surrogate
     model.
@@ -71,12 +70,18 @@ class Space:
         else:
             fits, awake_w = FitsMemory(question.gpu, margin), idle_power_w(profiles) or 0.0
             self.source = PredictorSource(question.predictor, fits, question.level, awake_w)
+        self._state_sizes = np.zeros(self.sets.states, dtype=np.intp)
+        self._state_sizes[self.sets.state] = self.sets.sizes
         self._outcomes: dict[Option, Outcomes] = {}
         self._scores: dict[Option, SetScores] = {}
         self._hybrids: dict[int, AssignmentSearch] = {}
 
+    def jobs_in(self, state: int) -> int:
+        """Return the number of jobs in `state`."""
+        return int(self._state_sizes[state])
+
     def outcome(self, option: Option) -> Outcomes:
-        """What every set of jobs does under `option`."""
+        """Return the outcome of every set of jobs under `option`."""
         if option not in self._outcomes:
             partitions = [WHOLE_GPU] if option.partition == WHOLE_GPU else self._partitions
             together = [each for partition in partitions for each in options(partition)]
@@ -84,25 +89,24 @@ class Space:
         return self._outcomes[option]
 
     def scores(self, option: Option) -> SetScores:
-        """Scores of every set under `option`."""
-        if (found := self._scores.get(option)) is None:
-            outcomes = self.outcome(option)
-            numbers = self.objective.of_sets(outcomes, self.sets)
-            found = SetScores(*numbers).without(~outcomes.allowed)
-            self._scores[option] = found
-        return found
+        """Return the scores of every set under `option`."""
+        if option not in self._scores:
+            outcome = self.outcome(option)
+            numbers = self.objective.of_sets(outcome, self.sets)
+            self._scores[option] = SetScores(*numbers).without(~outcome.allowed)
+        return self._scores[option]
 
     def awake(self, jobs: int) -> Awake:
-        """The GPU while `jobs` jobs run at once."""
+        """Return the GPU while `jobs` jobs run at once."""
         return Awake(self.source.awake_w, jobs)
 
     def price(self, jobs: int) -> Price:
-        """Turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
+        """Return what turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
         awake = self.awake(jobs)
         return lambda most, total: self.objective.price(most, total, awake)
 
     def one_job_each(self) -> Iterator[Assignment]:
-        """Plans for all jobs in which each has a MIG instance of its own, cheapest first."""
+        """Yield plans for all jobs in which each has its own MIG instance, cheapest first."""
         state = self.sets.states - 1
         every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
         whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
@@ -114,7 +118,7 @@ class Space:
         return AssignmentSearch(bounds, every.price, every.allowed_states).in_order(state)
 
     def hybrids(self, jobs: int) -> AssignmentSearch:
-        """The search for plans on MIG instances, where `jobs` jobs run at once."""
+        """Return the search for plans on MIG instances, where `jobs` jobs run at once."""
         if jobs not in self._hybrids:
             price, allowed = self.price(jobs), self._allowed_states
             self._hybrids[jobs] = AssignmentSearch(self._bounds, price, allowed)
@@ -122,24 +126,14 @@ class Space:
 
     @cached_property
     def _bounds(self) -> Bounds:
-        scores = {partition: [(each, self._in_partition(each)) for each in options(partition)]
-                  for partition in self._partitions}  # fmt: skip
+        scores: dict[PartitionKind, list[tuple[Option, SetScores]]] = {}
+        for partition in self._partitions:
+            scores[partition] = []
+            for option in options(partition):
+                own = self.scores(option)  # a job alone in a partition is no MPS client
+                own = own.without(self.sets.sizes == 1) if option.sharing.under_mps else own
+                scores[partition].append((option, own))
         return Bounds(self.sets, self._cuts, scores)
-
-    def jobs_in(self, state: int) -> int:
-        """Number of jobs in `state`."""
-        return int(self._state_sizes[state])
-
-    def _in_partition(self, option: Option) -> SetScores:
-        """As `scores`, but a job alone in a partition is no MPS client."""
-        found = self.scores(option)
-        return found.without(self.sets.sizes == 1) if option.sharing.under_mps else found
-
-    @cached_property
-    def _state_sizes(self) -> Indices:
-        found = np.zeros(self.sets.states, dtype=np.intp)
-        found[self.sets.state] = self.sets.sizes
-        return found
 
     @cached_property
     def _cuts(self) -> tuple[Cut, ...]:
@@ -154,17 +148,17 @@ class Space:
     @cached_property
     def _allowed_states(self) -> dict[str, NDArray[np.bool_]]:
         """For each MIG profile: the states that fit in its memory and keep isolated jobs alone."""
-        found = {}
+        allowed = {}
         for profile in {each.profile for cut in self._cuts for each in cut.instances}:
-            may = np.zeros(self.sets.states, dtype=bool)
+            allowed[profile] = np.zeros(self.sets.states, dtype=bool)
             for option in options(PartitionKind(profile)):
-                np.logical_or.at(may, self.sets.state, self.outcome(option).allowed)
-            found[profile] = may
-        return found
+                fits = self.outcome(option).allowed
+                np.logical_or.at(allowed[profile], self.sets.state, fits)
+        return allowed
 
 
 def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
-    """The sharing of `assignment`; `jobs` holds the job numbers of each of its sets in turn."""
+    """Return the sharing of `assignment`; `jobs` maps each of its sets in turn to job numbers."""
     cut = assignment.cut
     parts: dict[int, list[Part]] = {}
     partitions = zip(cut.partitions, cut.instance_at, assignment.partitions, strict=True)
@@ -199,32 +193,20 @@ class PhaseGroup:
     scores: GroupScores
 
 
-@dataclass(frozen=True, slots=True)
-class Phased:
-    """A plan in phases.
+def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]]:
+    """Find the best plans that run all jobs in phases, at most `most`, each with its cost.
 
-    Attributes:
-        cost: Cost by the objective.
-        groups: Two or more groups, in the order in which they run.
-    """
-
-    cost: float
-    groups: tuple[PhaseGroup, ...]
-
-
-def phased(space: Space, most: int) -> list[Phased]:
-    """The best plans that run all jobs in phases, at most `most` of them, best first.
+    Each has two or more groups, in the order in which they run; the best comes first.
 
     The best one without MIG instances is always among them, if need be as one more: how instances
     slow each other is not counted here, so groups on instances seem cheaper than they are.
     """
-    everyone, last = space.sets.states - 1, _reached(space)
-    jobs, of_phases = space.jobs_in(everyone), space.objective.of_phases
-    found = [Phased(of_phases(each.cost, each.worst, jobs), each.groups) for each in last]
-    found.sort(key=lambda each: each.cost)
-    whole = (each for each in found if not any(group.on_instances for group in each.groups))
+    jobs, of_phases = space.jobs_in(space.sets.states - 1), space.objective.of_phases
+    plans = [(of_phases(each.cost, each.worst, jobs), each.groups) for each in _reached(space)]
+    plans.sort(key=lambda each: each[0])
+    whole = (each for each in plans if not any(group.on_instances for group in each[1]))
     sure = next(whole, None)
-    return [each for at, each in enumerate(found) if at < most or each is sure]
+    return [each for at, each in enumerate(plans) if at < most or each is sure]
 
 
 class _Label(NamedTuple):
@@ -303,17 +285,26 @@ class _GroupTable:
     def groups(self, state: int) -> Iterator[PhaseGroup]:
         """Ways for the jobs of `state` to share the GPU, without those beaten in every respect."""
         ways: dict[bool, list[PhaseGroup]] = {}
-        tried = options(WHOLE_GPU)[: None if self.space.jobs_in(state) > 1 else 1]
+        jobs = self.space.jobs_in(state)
+        tried = options(WHOLE_GPU)[: None if jobs > 1 else 1]
         for chosen in np.flatnonzero(self.space.sets.state == state).tolist():
             for option in tried:
                 group = self._group(state, Choice(option, chosen))
-                if np.isfinite(group.scores.cost):
-                    _keep_group(ways.setdefault(option.sharing == Naive(), []), group)
+                same = ways.setdefault(option.sharing == Naive(), [])
+                beaten = any(each.scores.beats(group.scores) for each in same)
+                if np.isfinite(group.scores.cost) and not beaten:
+                    same[:] = [each for each in same if not group.scores.beats(each.scores)]
+                    same.append(group)
         kept = [group for same in ways.values() for group in same]
         yield from kept
-        # The best way on MIG instances, if its bound is below every way on the whole GPU.
-        hybrids = self.space.hybrids(self.space.jobs_in(state))
-        if hybrids.least(state) < min(map(self._price_alone, kept), default=np.inf):
+        # The best way on MIG instances, if its bound is below every way on the whole GPU, where
+        # MIG mode is entered and left for this group alone.
+        turn, least = Turn(2 * MIG_MODE_S, jobs, self.idle_w), np.inf
+        for group in kept:
+            cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
+            least = min(least, self.objective.of_phases(cost, worst, jobs))
+        hybrids = self.space.hybrids(jobs)
+        if hybrids.least(state) < least:
             for assignment in islice(hybrids.in_order(state), 1):
                 yield self._group(state, assignment)
 
@@ -321,34 +312,24 @@ class _GroupTable:
         """Seconds between a group of the set-up `before` and one of the set-up `after`."""
         if before == _NOT_SET_UP:
             return 0.0
-        if (found := self._pauses_s.get((before, after))) is None:
-            found = repartition_s(self._setups[before], self._setups[after])
-            self._pauses_s[before, after] = found
-        return found
-
-    def _price_alone(self, group: PhaseGroup) -> float:
-        """Cost of a group if MIG mode is entered and left for it alone."""
-        jobs = group.scores.jobs
-        turn = Turn(2 * MIG_MODE_S, jobs, self.idle_w)
-        cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
-        return self.objective.of_phases(cost, worst, jobs)
+        if (before, after) not in self._pauses_s:
+            pause_s = repartition_s(self._setups[before], self._setups[after])
+            self._pauses_s[before, after] = pause_s
+        return self._pauses_s[before, after]
 
     def _group(self, state: int, placement: Choice | Assignment) -> PhaseGroup:
         space, jobs = self.space, self.space.jobs_in(state)
-        parts = (
-            [placement]
-            if isinstance(placement, Choice)
-            else [p for p in placement.partitions if p.chosen]
-        )
+        parts = [placement] if isinstance(placement, Choice) else [
+            each for each in placement.partitions if each.chosen
+        ]  # fmt: skip
         scores = [(space.scores(each.option), each.chosen) for each in parts]
         most = max(float(own.most[chosen]) for own, chosen in scores)
         total = sum(float(own.total[chosen]) for own, chosen in scores)
         cost, worst = self.objective.of_group(most, total, space.awake(jobs))
         time_s, due = self._timed(parts) if self.objective.uses_deadlines else (most, ())
-        return PhaseGroup(
-            state, placement, isinstance(placement, Assignment), self._setup(placement),
-            GroupScores(jobs, time_s, cost, worst, due),
-        )  # fmt: skip
+        group_scores = GroupScores(jobs, time_s, cost, worst, due)
+        on_instances = isinstance(placement, Assignment)
+        return PhaseGroup(state, placement, on_instances, self._setup(placement), group_scores)
 
     def _timed(self, parts: Sequence[Choice]) -> tuple[float, tuple[tuple[float, float], ...]]:
         """Seconds until the last job ends, and `GroupScores.due`."""
@@ -366,27 +347,18 @@ class _GroupTable:
 
     def _setup(self, placement: Choice | Assignment) -> int:
         """A key of the instances and MPS daemons that a group needs."""
+        needs: Group | Hybrid
         if isinstance(placement, Choice):
-            found: Group | Hybrid = Group(
-                (1,), Mps() if placement.option.sharing.under_mps else Naive()
-            )
+            needs = Group((1,), Mps() if placement.option.sharing.under_mps else Naive())
         else:
             numbers = count(1)
-            found = hybrid(
-                placement, lambda chosen: tuple(islice(numbers, self.space.sets.sizes[chosen]))
-            )
+            sizes = self.space.sets.sizes
+            needs = hybrid(placement, lambda chosen: tuple(islice(numbers, sizes[chosen])))
         stays = frozenset(
             (memory[0].instance, tuple(part.sharing.under_mps for part in memory))
-            for memory in found.memories
+            for memory in needs.memories
         )
         number = self._numbers.setdefault(stays, len(self._setups))
         if number == len(self._setups):
-            self._setups.append(found)
+            self._setups.append(needs)
         return number
-
-
-def _keep_group(kept: list[PhaseGroup], group: PhaseGroup) -> None:
-    """As `_keep`, for groups of the same jobs with the same set-up."""
-    if not any(each.scores.beats(group.scores) for each in kept):
-        kept[:] = [each for each in kept if not group.scores.beats(each.scores)]
-        kept.append(group)

@@ -1,6 +1,6 @@
-"""Candidate plans for one GPU: jobs, sharing, power cap; and their forecasts."""
+"""Candidate plans for one GPU: their forecasts, the search for them, and their power caps."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, prod
@@ -48,15 +48,15 @@ class Candidate:
             raise InvalidInput(f"a GPU's jobs are numbers from 1, increasing, got {self.jobs}")
         check_count(self.sharing, len(self.jobs))
 
-    def chosen(self, asked: Sequence[Job]) -> tuple[Job, ...]:
-        """The jobs of this GPU among all that were `asked` for.
+    def chosen(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
+        """Return the jobs of this GPU among all `jobs`.
 
         Raises:
             InvalidInput: There is no such job.
         """
-        if self.jobs[-1] > len(asked):
-            raise InvalidInput(f"there is no job {self.jobs[-1]}; there are {len(asked)}")
-        return tuple(asked[number - 1] for number in self.jobs)
+        if self.jobs[-1] > len(jobs):
+            raise InvalidInput(f"there is no job {self.jobs[-1]}; there are {len(jobs)}")
+        return tuple(jobs[number - 1] for number in self.jobs)
 
 
 class Forecaster:
@@ -70,7 +70,7 @@ class Forecaster:
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def mixes(self, candidate: Candidate) -> Mixes:
-        """The jobs of `candidate`, predicted under its power cap."""
+        """Return the jobs of `candidate`, predicted under its power cap."""
         cap_w = candidate.power_cap_w
         if cap_w not in self._mixes:
             predictor, gpu = self._question.predictor, self._question.gpu
@@ -80,22 +80,22 @@ class Forecaster:
         return self._mixes[cap_w]
 
     def forecast(self, candidate: Candidate) -> Forecast | LeftOut:
-        """Forecast of `candidate`, which holds all jobs; or why it is not allowed."""
+        """Forecast `candidate`, which holds all jobs; or say why it is not allowed."""
         mixes = self.mixes(candidate)
         problem = first_broken(self._rules, mixes.jobs, candidate.sharing)
         problem = problem or self._fits.broken(mixes.whole(candidate.sharing))
         if problem:
             return LeftOut(str(candidate.sharing), problem)
-        found = forecast(mixes, candidate.sharing)
-        if candidate.power_cap_w is None or found.makespan_s is None:
-            return found
+        result = forecast(mixes, candidate.sharing)
+        if candidate.power_cap_w is None or result.makespan_s is None:
+            return result
         # A cap that a plan chooses is part of what it gains over serial, which has none.
         free_s = serial_s(self.mixes(replace(candidate, power_cap_w=None)))
-        return replace(found, speedup_vs_serial=free_s / found.makespan_s)
+        return replace(result, speedup_vs_serial=free_s / result.makespan_s)
 
 
-def as_asked(jobs: int, sharing: Sharing) -> Candidate:
-    """The candidate of `jobs` jobs under `sharing`."""
+def candidate_of_all(jobs: int, sharing: Sharing) -> Candidate:
+    """Return the candidate of `jobs` jobs under `sharing`."""
     return Candidate(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
 
 
@@ -117,7 +117,7 @@ class CappedPredictor:
         check_cap(self.cap_w, self.gpu)
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """As `Predicts.predict`; raises `InvalidInput` where the power of a job is not known."""
+        """Predict; raise `InvalidInput` where the power of a job is not known."""
         mix = self.predictor.predict(profiles, sharing)
         if sharing.mode == "serial":
             turns = [self.predictor.predict([profile], sharing) for profile in profiles]
@@ -127,45 +127,40 @@ class CappedPredictor:
         return capped(mix, powers, self.cap_w, self.gpu)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Surrogate without the cap: which limits are best hardly depends on it."""
+        """Return the surrogate without the cap: which limits are best hardly depends on it."""
         return self.predictor.surrogate(profiles)
 
 
 def _power_w(mix: MixPrediction) -> float:
     if mix.power_w is None:
-        dark = ", ".join(sorted({job.job for job in mix.jobs}))
+        names = ", ".join(sorted({job.job for job in mix.jobs}))
         raise InvalidInput(
-            f"a power cap needs the power of every job, which was not measured of all of {dark}. "
-            "Profile them anew on a GPU that meters power, or leave the cap out."
+            f"a power cap needs the power of every job, which was not measured of all of {names}. "
+            "Profile them again on a GPU that meters power, or leave the cap out."
         )
     return mix.power_w.p50
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate of a search, with its estimated cost.
-
-    Attributes:
-        candidate: Candidate of all jobs.
-        cost: Cost if MIG instances do not slow each other.
-    """
+    """A candidate of all jobs, with its estimated cost if MIG instances do not slow each other."""
 
     candidate: Candidate
     cost: float
 
 
 class Solver:
-    """Searches candidates for all of `jobs`; arguments as of `Space`."""
+    """Searches candidates for all of `jobs`; see `Space` for the arguments."""
 
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.jobs = tuple(jobs)
         self.space = Space(jobs, question, ask=ask)
-        self._everyone = self.space.sets.states - 1
+        self._all = self.space.sets.states - 1
 
     def whole(self) -> list[Proposal]:
-        """Naive, MPS, and MPS with equal limits, best first."""
-        found = []
-        sets = np.flatnonzero(self.space.sets.state == self._everyone)
+        """Propose naive, MPS, and MPS with equal limits, best first."""
+        proposals = []
+        sets = np.flatnonzero(self.space.sets.state == self._all)
         price = self.space.price(len(self.jobs))
         for option in options(WHOLE_GPU):
             own = self.space.scores(option)
@@ -173,25 +168,25 @@ class Solver:
             best = int(np.argmin(costs))
             if np.isfinite(costs[best]):
                 choice = Choice(option, int(sets[best]))
-                found.append(self._proposal(float(costs[best]), [choice]))
-        return sorted(found, key=lambda each: each.cost)
+                proposals.append(self._proposal(float(costs[best]), [choice]))
+        return sorted(proposals, key=lambda each: each.cost)
 
     def on_instances(self) -> Iterator[Proposal]:
-        """All plans on MIG instances, cheapest first."""
-        found = self.space.hybrids(len(self.jobs)).in_order(self._everyone)
-        return (self._proposal(each.cost, [each]) for each in found)
+        """Propose all plans on MIG instances, cheapest first."""
+        plans = self.space.hybrids(len(self.jobs)).in_order(self._all)
+        return (self._proposal(each.cost, [each]) for each in plans)
 
     def one_job_each(self) -> Iterator[Proposal]:
-        """All plans with a MIG instance for each job, cheapest first."""
+        """Propose all plans with a MIG instance for each job, cheapest first."""
         return (self._proposal(each.cost, [each]) for each in self.space.one_job_each())
 
     def in_phases(self, most: int) -> list[Proposal]:
-        """The best few plans in phases."""
-        every = phased(self.space, most)
-        found = [
-            self._proposal(each.cost, [group.placement for group in each.groups]) for each in every
+        """Propose the best few plans in phases."""
+        proposals = [
+            self._proposal(cost, [group.placement for group in groups])
+            for cost, groups in phased(self.space, most)
         ]
-        return [each for each in found if each.candidate.sharing != Serial()]
+        return [each for each in proposals if each.candidate.sharing != Serial()]
 
     def _proposal(self, cost: float, placements: Sequence[Choice | Assignment]) -> Proposal:
         """A plan of groups in turn; of equal jobs, the first one is in the first group."""
@@ -201,15 +196,16 @@ class Solver:
         def numbers(chosen: int) -> tuple[int, ...]:
             return tuple(sorted(free[kind].pop(0) + 1 for kind in sets.tenants[chosen]))
 
-        def group(placement: Choice | Assignment) -> Group | Hybrid:
-            if isinstance(placement, Assignment):
-                return hybrid(placement, numbers)
-            own = numbers(placement.chosen)
-            return Group(own, placement.option.of(len(own)) if len(own) > 1 else Serial())
-
-        first, *others = groups = [group(each) for each in placements]
+        groups: list[Group | Hybrid] = []
+        for each in placements:
+            if isinstance(each, Assignment):
+                groups.append(hybrid(each, numbers))
+            else:
+                own = numbers(each.chosen)
+                groups.append(Group(own, each.option.of(len(own)) if len(own) > 1 else Serial()))
+        first, *others = groups
         plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
-        return Proposal(as_asked(len(self.jobs), plain), cost)
+        return Proposal(candidate_of_all(len(self.jobs), plain), cost)
 
 
 # The most sets of jobs that are searched: those of 8 jobs.
@@ -273,51 +269,51 @@ class OneGpuSolver:
         self.jobs = tuple(jobs)
         self.question = question
         self._kinds = [self.jobs.index(job) for job in self.jobs]
-        self._known: dict[tuple[int, ...], Forecast | None] = {}
+        self._solved: dict[tuple[int, ...], Forecast | None] = {}
 
     def best(self, chosen: Sequence[int]) -> Forecast | None:
-        """The best plan for the jobs at the positions `chosen`, increasing, from 0.
+        """Return the best plan for the jobs at the positions `chosen`, increasing, from 0.
 
         None where a job is too big, or where no allowed plan has a known cost.
         """
         kinds = tuple(self._kinds[at] for at in chosen)
-        if kinds not in self._known:
-            self._known[kinds] = self._solved([self.jobs[at] for at in chosen])
-        return self._known[kinds]
+        if kinds not in self._solved:
+            self._solved[kinds] = self._solve([self.jobs[at] for at in chosen])
+        return self._solved[kinds]
 
-    def _solved(self, jobs: Sequence[Job]) -> Forecast | None:
+    def _solve(self, jobs: Sequence[Job]) -> Forecast | None:
         """Forecast proposals, cheapest first, until none can be better than the best so far."""
-        forecaster, best, least = Forecaster(jobs, self.question), None, inf
-        for proposals, exact in self._kinds_of_plans(jobs):
-            for each in proposals:
-                if exact and each.cost >= least:
+        forecaster = Forecaster(jobs, self.question)
+        serial = candidate_of_all(len(jobs), Serial())
+        best, least = _priced(serial, forecaster, self.question)
+        if len(jobs) == 1:
+            return best
+        solver = Solver(jobs, self.question)
+        exact = solver.space.exact  # then the costs of proposals are lower bounds
+        most = MOST_FORECAST if exact else ESTIMATED_FORECAST
+        for propose in (
+            solver.whole,
+            lambda: islice(solver.on_instances(), most),
+            lambda: solver.in_phases(most),
+        ):
+            for proposal in propose():
+                if exact and proposal.cost >= least:
                     break
-                found, paid = _priced(each.candidate, forecaster, self.question)
-                if paid < least:
-                    best, least = found, paid
+                plan, price = _priced(proposal.candidate, forecaster, self.question)
+                if price < least:
+                    best, least = plan, price
         return best
-
-    def _kinds_of_plans(self, jobs: Sequence[Job]) -> Iterator[tuple[Iterable[Proposal], bool]]:
-        """Proposals, and whether their costs are lower bounds."""
-        yield [Proposal(as_asked(len(jobs), Serial()), 0.0)], False
-        if len(jobs) > 1:
-            solver = Solver(jobs, self.question)
-            exact = solver.space.exact
-            most = MOST_FORECAST if exact else ESTIMATED_FORECAST
-            yield solver.whole(), exact
-            yield islice(solver.on_instances(), most), exact
-            yield solver.in_phases(most), exact
 
 
 class WholeGpuSolver:
-    """As `OneGpuSolver`, with all jobs under `sharing`; a job alone has the whole GPU."""
+    """Forecasts all jobs under `sharing`, as `OneGpuSolver`; a job alone has the whole GPU."""
 
     def __init__(self, jobs: Sequence[Job], question: Question, sharing: Concurrent) -> None:
         self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
 
     def best(self, chosen: Sequence[int]) -> Forecast | None:
         jobs = [self._jobs[at] for at in chosen]
-        plan = as_asked(len(jobs), self._sharing if len(jobs) > 1 else Serial())
+        plan = candidate_of_all(len(jobs), self._sharing if len(jobs) > 1 else Serial())
         return _priced(plan, Forecaster(jobs, self._question), self._question)[0]
 
 
@@ -325,10 +321,10 @@ def _priced(
     candidate: Candidate, forecaster: Forecaster, question: Question
 ) -> tuple[Forecast | None, float]:
     """Forecast and cost of a candidate; None and infinite where it is not allowed."""
-    found = forecaster.forecast(candidate)
-    if isinstance(found, LeftOut) or (paid := cost(found, question.objective)) is None:
+    plan = forecaster.forecast(candidate)
+    if isinstance(plan, LeftOut) or (price := cost(plan, question.objective)) is None:
         return None, inf
-    return found, paid.at(question.level)
+    return plan, price.at(question.level)
 
 
 CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
@@ -339,7 +335,7 @@ The least that boards take is not in the catalogue; a cap of less than 0.6 may b
 
 
 def cap_choices(gpu: Gpu) -> tuple[float, ...]:
-    """Power caps, in whole watts, that a plan on `gpu` may choose; none if its limit is unknown."""
+    """Return power caps, in whole watts, for plans on `gpu`; none if its limit is unknown."""
     if gpu.power_limit_w is None:
         return ()
     watts = (float(round(share * gpu.power_limit_w)) for share in CAP_SHARES)
@@ -349,23 +345,35 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 def under_caps(
     candidates: Sequence[Candidate], jobs: Sequence[Job], question: Question
 ) -> tuple[list[Forecast], list[LeftOut]]:
-    """The `candidates`, each of all `jobs`, under their best power cap where one helps.
+    """Forecast `candidates`, each of all `jobs`, under their best power cap where one helps.
 
     A job that keeps its deadline without a cap must keep it under the cap. The predictor of
-    `question` is one without a cap.
-
-    Returns:
-        What comes of them, and why caps were not looked at.
+    `question` is one without a cap. The second value is why caps were not looked at.
     """
     if problem := why_no_caps(question.gpu, question.objective, question.conditions):
         return [], [LeftOut("power caps", problem)]
     forecaster = Forecaster(jobs, replace(question, predictor=CachingPredictor(question.predictor)))
-    found = [_under_the_best(each, forecaster, question) for each in candidates]
-    return [each for each in found if each is not None], []
+    capped = []
+    for candidate in candidates:
+        free = forecaster.forecast(candidate)
+        if isinstance(free, LeftOut):
+            continue
+        in_time = [free]
+        for cap_w in cap_choices(question.gpu):
+            plan = forecaster.forecast(replace(candidate, power_cap_w=cap_w))
+            assert isinstance(plan, Forecast), "a cap takes no memory"
+            if plan.late(question.level) <= free.late(question.level):
+                in_time.append(plan)
+        best = min(
+            in_time, key=lambda each: known_cost(each, question.objective).at(question.level)
+        )
+        if best is not free:
+            capped.append(best)
+    return capped, []
 
 
 def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:
-    """Why no plan on `gpu` chooses a power cap although it may; None where plans do."""
+    """Say why no plan on `gpu` chooses a power cap although it may; None where plans do."""
     if not conditions.root:
         return "setting one takes root, and there is none"
     if not OBJECTIVES[objective].saves_energy:
@@ -373,20 +381,3 @@ def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> s
     if not cap_choices(gpu):
         return f"the power limit of {gpu.key} is not known"
     return None
-
-
-def _under_the_best(
-    candidate: Candidate, forecaster: Forecaster, question: Question
-) -> Forecast | None:
-    """Forecast of `candidate` under its best cap; None where no cap is best, or none fits."""
-    free = forecaster.forecast(candidate)
-    if isinstance(free, LeftOut):
-        return None
-    in_time = [free]
-    for cap_w in cap_choices(question.gpu):
-        capped = forecaster.forecast(replace(candidate, power_cap_w=cap_w))
-        assert isinstance(capped, Forecast), "a cap takes no memory"
-        if capped.late(question.level) <= free.late(question.level):
-            in_time.append(capped)
-    best = min(in_time, key=lambda each: known_cost(each, question.objective).at(question.level))
-    return None if best is free else best

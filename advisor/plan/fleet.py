@@ -1,13 +1,13 @@
 """The best plan for many jobs on equal GPUs that can be found in a given time.
 
-It begins with greedy plans and takes steps from the best of them: some of its groups are formed
-anew, jobs swap places, CP-SAT recombines all groups that are known, the one-GPU solver looks for
-better ways to share within groups. Thousands of groups are estimated, and every group of a plan is
-predicted before the plan counts, so that what is optimised is what is reported. Time only ends the
-steps, which are the same whatever time there is: more of it never makes a plan worse.
+The search begins with greedy plans and takes steps from the best of them: it regroups some jobs,
+swaps jobs, recombines all predicted groups with CP-SAT, and looks for better ways to share within
+groups with the one-GPU solver. Thousands of groups are estimated; every group of a plan is
+predicted before the plan counts, so that what is optimised is what is reported. The steps are the
+same whatever time there is, and time only ends them: more of it never makes a plan worse.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapreplace
 from statistics import fmean
@@ -16,7 +16,7 @@ from time import monotonic
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate, Forecaster, as_asked, cap_choices
+from advisor.plan.candidates import Candidate, Forecaster, candidate_of_all, cap_choices
 from advisor.plan.fleet_groups import Improver, Incumbent, greedy_groups, soonest_first
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.group_pool import MOST_TOGETHER, GroupPool
@@ -25,6 +25,7 @@ from advisor.plan.objectives import OBJECTIVES, FleetTerms, Objective, rankable_
 from advisor.plan.placement import (
     CoverBounds,
     FleetGroup,
+    Packing,
     PlacedGroup,
     Problem,
     arranged,
@@ -37,7 +38,7 @@ from advisor.plan.values import Forecast, Question, Standing
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, all_known, around
-from advisor.sharing import Serial
+from advisor.sharing import Group, Hybrid, Serial, Sharing
 from advisor.sharing.groups import in_turn, relabelled
 from advisor.workload.job import Job
 
@@ -58,17 +59,16 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class FleetSearchResult:
-    """The plan found, all of its groups predicted, and a bound on better ones.
+    """The plan of a search, all of its groups predicted, and a bound on better ones.
 
     Attributes:
-        cost: Cost of the plan, as of `Problem.cost`.
+        cost: Cost of the plan, see `Problem.cost`.
         bound: Lower bound of plans that run at most `MOST_TOGETHER` jobs at once on a GPU; None:
             not known.
         complete: Whether every group was looked at; then `bound` is of plans whose groups are
             time-sliced or under MPS without limits.
         groups: Number of groups looked at.
         predicted: Number of groups predicted.
-        seconds: Seconds that the search took.
         in_time: Whether the search ended before its time was up.
     """
 
@@ -103,12 +103,21 @@ class FleetSolver:
         self._kinds, self._problem = kinds, problem
         self._clock, self._began_s, self._limit_s = clock, clock(), limit_s
         self._pool = GroupPool(kinds, problem, question, self._in_time)
-        self._incumbent = Incumbent(problem, self._one_by_one())
+        alone = []
+        for kind, job in enumerate(kinds.jobs):
+            group = self._pool.alone(kind)
+            if group is None:
+                raise NothingFits(
+                    f"{job.name} does not fit on a GPU even alone. Use a smaller batch, or a GPU "
+                    f"with more memory."
+                )
+            alone += [group] * problem.counts[kind]
+        self._incumbent = Incumbent(problem, arranged(alone, problem))
         self._improver = Improver(self._pool, problem, self._incumbent)
         self._known_bound: float | None = None
 
     def best(self) -> FleetSearchResult:
-        """The best plan found."""
+        """Search until the steps or the time end."""
         ended = all(self._in_time() for _ in self._steps())
         problem = self._problem
         plan = soonest_first(self._incumbent.plan, problem, self._known())
@@ -118,7 +127,8 @@ class FleetSolver:
         return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
             complete=self._known_bound is not None, groups=len(self._pool.member_sets),
-            predicted=len(self._pool.predicted), seconds=self._clock() - self._began_s, in_time=ended,
+            predicted=len(self._pool.predicted), seconds=self._clock() - self._began_s,
+            in_time=ended,
         )  # fmt: skip
 
     def _in_time(self) -> bool:
@@ -127,30 +137,21 @@ class FleetSolver:
     def _left_s(self) -> float:
         return self._began_s + self._limit_s - self._clock()
 
-    def _one_by_one(self) -> tuple[PlacedGroup, ...]:
-        """A group of each job alone."""
-        groups = []
-        for kind, job in enumerate(self._kinds.jobs):
-            group = self._pool.alone(kind)
-            if group is None:
-                raise NothingFits(
-                    f"{job.name} does not fit on a GPU even alone. Use a smaller batch, or a GPU "
-                    f"with more memory."
-                )
-            groups += [group] * self._problem.counts[kind]
-        return arranged(groups, self._problem)
-
     def _steps(self) -> Iterator[None]:
         """The steps of the search in order; the time is checked between them."""
         yield
-        first, others = self._greedy_plans()
-        for member_sets in first:
+        greedy = greedy_groups(self._kinds, self._problem, self._pool.may)
+        later: list[list[Members]] = []
+        if self._pool.has_estimates:  # the plan that is estimated best comes first
+            greedy = sorted(greedy, key=self._estimated_cost)
+            greedy, later = greedy[:1], greedy[1:]
+        for member_sets in greedy:
             self._improver.offer(member_sets)
             yield
         yield from self._improved()
         if not (yield from self._share_better()):
             return
-        for member_sets in others:
+        for member_sets in later:
             most = self._problem.cost(self._incumbent.plan) * _TOO_COSTLY
             if self._estimated_cost(member_sets) <= most:
                 self._improver.offer(member_sets)
@@ -159,21 +160,9 @@ class FleetSolver:
         if self._looked_at_all():
             yield
             yield from self._share_better(self._most_promising())
-        self._pack()
+        self._incumbent.offer(self._packed().plan)
         yield
         yield from self._share_better()
-
-    def _greedy_plans(self) -> tuple[list[list[Members]], list[list[Members]]]:
-        """Greedy plans: those to predict at once, and those to predict later.
-
-        Where groups can be estimated, the plan that is estimated best comes first; else all come
-        first.
-        """
-        found = list(greedy_groups(self._kinds, self._problem, self._pool.may))
-        if not self._pool.has_estimates:
-            return found, []
-        found.sort(key=self._estimated_cost)
-        return found[:1], found[1:]
 
     def _estimated_cost(self, member_sets: Sequence[Members]) -> float:
         groups = self._pool.estimated(member_sets)
@@ -186,25 +175,18 @@ class FleetSolver:
             gained, number = self._improver.round(), number + 1
             yield
             if number % _RECOMBINED == 0:
-                gained = self._recombined() or gained
+                plans = quick_plans(self._known(), self._problem, self._left_s())
+                gained = any([self._incumbent.offer(plan) for plan in plans]) or gained
                 yield
             stale = 0 if gained else stale + 1
-
-    def _recombined(self) -> bool:
-        """Offer a cover of light predicted groups; whether it improves the plan."""
-        plans = quick_plans(self._known(), self._problem, self._left_s())
-        return any([self._incumbent.offer(plan) for plan in plans])
-
-    def _pack(self) -> None:
-        """Offer the best plan of all predicted groups, order and time included."""
-        groups = self._known()
-        self._incumbent.offer(
-            packed(groups, self._problem, self._left_s(), self._incumbent.plan).plan
-        )
 
     def _known(self) -> list[FleetGroup]:
         groups = [*self._pool.groups, *(each.group for each in self._incumbent.plan)]
         return list({id(each): each for each in groups}.values())
+
+    def _packed(self) -> Packing:
+        """The best plan of all predicted groups, order and time included."""
+        return packed(self._known(), self._problem, self._left_s(), self._incumbent.plan)
 
     def _looked_at_all(self) -> bool:
         """Predict every group where there are few, so that a bound on all plans is known."""
@@ -230,17 +212,18 @@ class FleetSolver:
         ordered = dict.fromkeys(each.members for each in sorted(shared, key=kept))
         return list(ordered)[:_SHARED_BETTER]
 
-    def _share_better(self, asked: Sequence[Members] | None = None) -> Generator[None, None, bool]:
-        """Solve the groups `asked` for, else those of the plan, longest first.
+    def _share_better(self, wanted: Sequence[Members] | None = None) -> Generator[None, None, bool]:
+        """Look for better ways to share within the groups `wanted`, else those of the plan.
 
-        The one-GPU solver may find better ways to share within a group.
-
-        Returns:
-            Whether there was time for all; if not, nothing else is tried, or a little more time
-            might find less.
+        Returns whether there was time for all; if not, nothing else is tried, or a little more time
+        might find less.
         """
+        if wanted is None:  # longest first
+            runs_s = {each.group.members: each.group.runs_s for each in self._incumbent.plan}
+            shared = [members for members in runs_s if len(members) > 1]
+            wanted = sorted(shared, key=lambda members: -runs_s[members])
         longest_s = self._limit_s * _THOROUGH
-        for members in _longest_first(self._incumbent.plan) if asked is None else asked:
+        for members in wanted:
             began_s = self._clock()
             if self._left_s() <= longest_s:
                 return False
@@ -255,16 +238,9 @@ class FleetSolver:
         return True
 
 
-def _longest_first(plan: Sequence[PlacedGroup]) -> list[Members]:
-    """The groups of `plan` in which jobs share a GPU, longest first."""
-    runs_s = {each.group.members: each.group.runs_s for each in plan}
-    shared = [members for members in runs_s if len(members) > 1]
-    return sorted(shared, key=lambda members: -runs_s[members])
-
-
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """What one GPU runs.
+    """The plan of one GPU.
 
     Attributes:
         number: Number of the GPU, from 0.
@@ -282,9 +258,9 @@ class FleetPlan:
 
     Attributes:
         on: The plan of each GPU that runs a job.
-        ranked_by: The objective of the search; another than asked for where that cannot be
-            computed, and then `note` says why.
-        search: What the search looked at, and how much better a plan could be.
+        ranked_by: The objective of the search: another than asked for if that cannot be computed;
+            then `note` gives the reason.
+        search: The search: its size, and how much better a plan could be.
         serial_s: Seconds if every GPU ran one job at a time, longest jobs first; None: the length
             of a job is not known.
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.
@@ -330,12 +306,9 @@ class FleetPlan:
     @property
     def late(self) -> tuple[int, ...]:
         """Numbers of the jobs that miss their deadlines, judged at the level asked for."""
-        found = [
-            each.candidate.jobs[at]
-            for each in self.on
-            for at in each.forecast.late(self.terms.level)
-        ]
-        return tuple(sorted(found)) if self.ends_s is not None else ()
+        late = [each.candidate.jobs[at] for each in self.on
+                for at in each.forecast.late(self.terms.level)]  # fmt: skip
+        return tuple(sorted(late)) if self.ends_s is not None else ()
 
     @property
     def energy_j(self) -> Interval | None:
@@ -355,7 +328,7 @@ class FleetPlan:
 def plan_fleet(
     jobs: Sequence[Job], gpu: Gpu, predictor: Predicts, terms: FleetTerms, clock: Clock = monotonic
 ) -> FleetPlan:
-    """The best plan for `jobs` on equal GPUs of the model `gpu` that is found in time.
+    """Search the best plan for `jobs` on equal GPUs of the model `gpu` in the time of `terms`.
 
     Raises:
         InvalidInput: A job is protected.
@@ -363,29 +336,36 @@ def plan_fleet(
     """
     refuse_protected(jobs)
     ends_s = clock() + terms.limit_s
-    asked = CachingPredictor(predictor)
-    serial = forecast(Mixes(jobs, asked), Serial())
+    caching = CachingPredictor(predictor)
+    serial = forecast(Mixes(jobs, caching), Serial())
     check_each_fits(serial.prediction, gpu, terms.conditions)
     ranked_by, note = rankable_by([serial], terms.objective)
     objective = OBJECTIVES[ranked_by]
     distinct = kinds(jobs)
-    problem = _problem(distinct, objective, terms.gpus, asked)
+    problem = _problem(distinct, objective, terms.gpus, caching)
     question = Question(
-        gpu=gpu, predictor=asked, objective=objective.within_group or objective.name,
+        gpu=gpu, predictor=caching, objective=objective.within_group or objective.name,
         conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
-    found = FleetSolver(distinct, problem, question, ends_s - clock(), clock).best()
+    result = FleetSolver(distinct, problem, question, ends_s - clock(), clock).best()
+    serial_s = None
+    if (steps := all_known(job.work_steps for job in jobs)) is not None:
+        free_s = [0.0] * terms.gpus
+        alone_s = (work * job.profile.step_s for work, job in zip(steps, jobs, strict=True))
+        for each_s in sorted(alone_s, reverse=True):
+            heapreplace(free_s, free_s[0] + each_s)
+        serial_s = max(free_s)
     plan = FleetPlan(
-        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, search=found,
-        on=_gpu_plans(jobs, _candidates(found.plan, distinct), asked),
-        serial_s=_one_by_one_s(jobs, terms.gpus), idle_power_w=problem.idle_power_w,
+        gpu=gpu, jobs=tuple(jobs), terms=terms, ranked_by=objective.name, note=note, search=result,
+        on=_gpu_plans(jobs, result.plan, distinct, caching), serial_s=serial_s,
+        idle_power_w=problem.idle_power_w,
     )  # fmt: skip
     may_cap = terms.conditions.power_caps and plan.energy_j is not None
     return _with_caps(plan, question) if may_cap else plan
 
 
-def _with_caps(found: FleetPlan, question: Question) -> FleetPlan:
-    """`found` with power caps that save most joules in all, chosen for one GPU after another.
+def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
+    """`free` with power caps that save most joules in all, chosen for one GPU after another.
 
     A job that keeps its deadline without caps must keep it under them. The predictor of `question`
     is one without a cap.
@@ -395,77 +375,53 @@ def _with_caps(found: FleetPlan, question: Question) -> FleetPlan:
         assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
         return plan.energy_j.at(question.level)
 
-    late = set(found.late)
-    for at, each in enumerate(found.on):
-        own = each.candidate.chosen(found.jobs)
-        forecaster, free = Forecaster(own, question), as_asked(len(own), each.candidate.sharing)
-        tried = [found]
-        for cap_w in cap_choices(found.gpu):
-            under_cap = forecaster.forecast(replace(free, power_cap_w=cap_w))
-            assert isinstance(under_cap, Forecast), "a cap takes no memory"
+    late, best = set(free.late), free
+    for at, each in enumerate(free.on):
+        own = each.candidate.chosen(free.jobs)
+        forecaster = Forecaster(own, question)
+        uncapped = candidate_of_all(len(own), each.candidate.sharing)
+        plans = [best]
+        for cap_w in cap_choices(free.gpu):
+            capped = forecaster.forecast(replace(uncapped, power_cap_w=cap_w))
+            assert isinstance(capped, Forecast), "a cap takes no memory"
             candidate = replace(each.candidate, power_cap_w=cap_w)
-            here = replace(each, candidate=candidate, forecast=under_cap)
-            tried.append(replace(found, on=(*found.on[:at], here, *found.on[at + 1 :])))
-        found = min((each for each in tried if set(each.late) <= late), key=joules)
-    return found
+            here = replace(each, candidate=candidate, forecast=capped)
+            plans.append(replace(best, on=(*best.on[:at], here, *best.on[at + 1 :])))
+        best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
+    return best
 
 
 def _gpu_plans(
-    jobs: Sequence[Job], candidates: Mapping[int, Candidate], predictor: Predicts
+    jobs: Sequence[Job], plan: Sequence[PlacedGroup], distinct: Kinds, predictor: Predicts
 ) -> tuple[GpuPlan, ...]:
-    """The forecast of each of `candidates`, by GPU number."""
-    return tuple(
-        GpuPlan(number, each, forecast(Mixes(each.chosen(jobs), predictor), each.sharing))
-        for number, each in candidates.items()
-    )
+    """The candidate that each GPU of `plan` runs, and its forecast, by GPU number."""
+    left = [list(positions) for positions in distinct.positions]
+    groups: dict[int, list[tuple[Sharing, list[int]]]] = {}
+    for placed in sorted(plan, key=lambda each: (each.gpu, each.start_s)):
+        numbers = [left[kind].pop(0) + 1 for kind in placed.group.members]
+        groups.setdefault(placed.gpu, []).append((placed.group.sharing, numbers))
+    plans = []
+    for gpu, queue in groups.items():
+        own = sorted(number for _, numbers in queue for number in numbers)
+        renamed: list[Group | Hybrid] = []
+        for sharing, numbers in queue:
+            renamed += relabelled(sharing, [own.index(number) + 1 for number in numbers])
+        candidate = Candidate(jobs=tuple(own), sharing=in_turn(renamed))
+        mixes = Mixes(candidate.chosen(jobs), predictor)
+        plans.append(GpuPlan(gpu, candidate, forecast(mixes, candidate.sharing)))
+    return tuple(plans)
 
 
 def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predicts) -> Problem:
     jobs = distinct.jobs
-    ones = (1.0,) * len(jobs)
-    alone_s = tuple((job.work_steps or 0.0) * job.profile.step_s for job in jobs)
-    least_s = tuple(_least_s(job, predictor) for job in jobs)
+    alone_s = least_s = (1.0,) * len(jobs)
+    if objective.in_seconds:
+        steps = [job.work_steps or 0.0 for job in jobs]
+        predicted = [predictor.predict([job.profile], Serial()).jobs[0].step_s for job in jobs]
+        alone_s = tuple(n * job.profile.step_s for n, job in zip(steps, jobs, strict=True))
+        least_s = tuple(n * step_s.p50 for n, step_s in zip(steps, predicted, strict=True))
     return Problem(
-        objective=objective, gpus=gpus, counts=distinct.counts,
-        alone_s=alone_s if objective.in_seconds else ones,
-        least_s=least_s if objective.in_seconds else ones,
+        objective=objective, gpus=gpus, counts=distinct.counts, alone_s=alone_s, least_s=least_s,
         deadlines_s=tuple(job.deadline_s for job in jobs),
         idle_power_w=idle_power_w([job.profile for job in jobs]),
     )  # fmt: skip
-
-
-def _least_s(job: Job, predictor: Predicts) -> float:
-    """Seconds that `job` takes alone, as predicted."""
-    alone = predictor.predict([job.profile], Serial()).jobs[0]
-    return (job.work_steps or 0.0) * alone.step_s.p50
-
-
-def _candidates(plan: Sequence[PlacedGroup], distinct: Kinds) -> dict[int, Candidate]:
-    """The candidate that each GPU of `plan` runs, by GPU number."""
-    left = [list(positions) for positions in distinct.positions]
-    named: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
-    for each in sorted(plan, key=lambda placed: (placed.gpu, placed.start_s)):
-        numbers = [left[kind].pop(0) + 1 for kind in each.group.members]
-        named.setdefault(each.gpu, []).append((each, numbers))
-    return {gpu: _candidate(groups) for gpu, groups in named.items()}
-
-
-def _candidate(groups: Sequence[tuple[PlacedGroup, list[int]]]) -> Candidate:
-    own = sorted(number for _, numbers in groups for number in numbers)
-    renamed = [
-        group
-        for placed, numbers in groups
-        for group in relabelled(placed.group.sharing, [own.index(n) + 1 for n in numbers])
-    ]
-    return Candidate(jobs=tuple(own), sharing=in_turn(renamed))
-
-
-def _one_by_one_s(jobs: Sequence[Job], gpus: int) -> float | None:
-    steps = all_known(job.work_steps for job in jobs)
-    if steps is None:
-        return None
-    free_s = [0.0] * gpus
-    alone = (work * job.profile.step_s for work, job in zip(steps, jobs, strict=True))
-    for alone_s in sorted(alone, reverse=True):
-        heapreplace(free_s, free_s[0] + alone_s)
-    return max(free_s)

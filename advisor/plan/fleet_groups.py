@@ -30,21 +30,27 @@ MayShare = Callable[[Members], bool]
 """Whether the jobs of a group may share a GPU, and fit on it."""
 
 
-def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> Iterator[list[Members]]:
-    """Groupings of all jobs: batches of several sizes and best fit, each in several orders."""
-    seen = set()
-    for order in _orders(problem):
+def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> list[list[Members]]:
+    """Group all jobs, in batches of several sizes and by best fit, each in several orders."""
+    every = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
+    longest_first = sorted(every, key=lambda kind: -problem.alone_s[kind])
+    orders = [longest_first]
+    if problem.objective.order_matters:
+        orders.append(longest_first[::-1])
+    if problem.objective.uses_deadlines:
+        due_s = [inf if each is None else each for each in problem.deadlines_s]
+        orders.append(sorted(every, key=lambda kind: due_s[kind]))
+    distinct: dict[tuple[Members, ...], list[Members]] = {}
+    for order in orders:
         filled = [batches(order, size, may) for size in SIZES]
         filled += [best_fit(order, busy, kinds, may) for busy in _BUSY]
         for member_sets in filled:
-            mark = tuple(sorted(member_sets))
-            if mark not in seen:
-                seen.add(mark)
-                yield member_sets
+            distinct.setdefault(tuple(sorted(member_sets)), member_sets)
+    return list(distinct.values())
 
 
 def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
-    """Batches of `size` jobs: each job joins the first batch that has a place and memory for it."""
+    """Fill batches of `size` jobs: each job joins the first with a place and memory for it."""
     filled: list[Members] = []
     open_from = 0
     for kind in order:
@@ -61,32 +67,20 @@ def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
 
 
 def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare) -> list[Members]:
-    """Each job joins the group that it fills best without exceeding `most_busy` of a GPU."""
+    """Let each job join the group that it fills best without exceeding `most_busy` of a GPU."""
     busy = [job.profile.busy_share or 1.0 for job in kinds.jobs]
     filled: list[Members] = []
     for kind in order:
-        asked = [(sum(busy[mate] for mate in members) + busy[kind], at)
-                 for at, members in enumerate(filled) if len(members) < max(SIZES)]  # fmt: skip
-        for total, at in sorted(asked, reverse=True):
-            larger = tuple(sorted((*filled[at], kind)))
+        totals = [(sum(busy[other] for other in members) + busy[kind], at)
+                  for at, members in enumerate(filled) if len(members) < max(SIZES)]  # fmt: skip
+        for total, at in sorted(totals, reverse=True):
+            larger = _with(filled[at], kind)
             if total <= most_busy and may(larger):
                 filled[at] = larger
                 break
         else:
             filled.append((kind,))
     return filled
-
-
-def _orders(problem: Problem) -> Iterator[list[int]]:
-    """Orders of all jobs: longest first; if the order counts, also shortest and first due first."""
-    every = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
-    longest_first = sorted(every, key=lambda kind: -problem.alone_s[kind])
-    yield longest_first
-    if problem.objective.order_matters:
-        yield longest_first[::-1]
-    if problem.objective.uses_deadlines:
-        due_s = [float("inf") if each is None else each for each in problem.deadlines_s]
-        yield sorted(every, key=lambda kind: due_s[kind])
 
 
 # Most changes looked at in a round over all blocks, least of each block, and number of rounds.
@@ -103,35 +97,23 @@ class Change(NamedTuple):
 
 
 def changes(member_sets: Sequence[Members]) -> Iterator[Change]:
-    """Every swap of two jobs, every move of a job to another group, every job split off alone."""
+    """Yield every swap of two jobs, every move to another group, every job split off alone."""
     for one, other in combinations(range(len(member_sets)), 2):
-        yield from _swaps(member_sets, one, other)
-        yield from _joined(member_sets, one, other)
-        yield from _joined(member_sets, other, one)
+        own, its = member_sets[one], member_sets[other]
+        if len(own) > 1 or len(its) > 1:
+            for leaves in set(own) - set(its):
+                for comes in set(its) - set(own):
+                    pair = _with(_without(own, leaves), comes), _with(_without(its, comes), leaves)
+                    yield Change((one, other), pair)
+        for source, target in ((one, other), (other, one)):
+            rest, goal = member_sets[source], member_sets[target]
+            if len(goal) < MOST_TOGETHER and (len(rest) > 1 or source < target):
+                for kind in set(rest):
+                    left, joined = _without(rest, kind), _with(goal, kind)
+                    yield Change((source, target), (left, joined) if left else (joined,))
     for at, members in enumerate(member_sets):
         for kind in set(members) if len(members) > 1 else ():
             yield Change((at,), (_without(members, kind), (kind,)))
-
-
-def _swaps(member_sets: Sequence[Members], one: int, other: int) -> Iterator[Change]:
-    if len(member_sets[one]) == len(member_sets[other]) == 1:
-        return
-    for leaves in set(member_sets[one]) - set(member_sets[other]):
-        for comes in set(member_sets[other]) - set(member_sets[one]):
-            ours = _with(_without(member_sets[one], leaves), comes)
-            theirs = _with(_without(member_sets[other], comes), leaves)
-            yield Change((one, other), (ours, theirs))
-
-
-def _joined(member_sets: Sequence[Members], source: int, target: int) -> Iterator[Change]:
-    if len(member_sets[target]) == MOST_TOGETHER or (
-        len(member_sets[source]) == 1 and source > target
-    ):
-        return
-    for kind in set(member_sets[source]):
-        rest = _without(member_sets[source], kind)
-        joined = _with(member_sets[target], kind)
-        yield Change((source, target), (rest, joined) if rest else (joined,))
 
 
 def _without(members: Members, kind: int) -> Members:
@@ -143,35 +125,35 @@ def _with(members: Members, kind: int) -> Members:
     return tuple(sorted((*members, kind)))
 
 
-def some_of(found: Iterator[Change], most: int, draw: Random) -> list[Change]:
-    """At most `most` of `found`, drawn at random by `draw`."""
-    every = list(found)
+def some_of(changes: Iterator[Change], most: int, draw: Random) -> list[Change]:
+    """Choose at most `most` of `changes`, drawn at random by `draw`."""
+    every = list(changes)
     return every if len(every) <= most else draw.sample(every, most)
 
 
 def rebatched(
     blocks: Sequence[Sequence[Members]], pool: GroupPool, problem: Problem, draw: Random
 ) -> list[list[Members]]:
-    """Lighter groups of the jobs of each block, by what is known of groups.
+    """Regroup the jobs of each block into groups that are estimated lighter.
 
     Where there are many changes, `draw` chooses those that are looked at.
     """
-    found = [list(block) for block in blocks]
-    moving = list(range(len(found)))
+    result = [list(block) for block in blocks]
+    moving = list(range(len(result)))
     for _ in range(_ROUNDS):
         if not pool.in_time():
             break
         most = max(_OF_EACH, _LOOKED_AT // max(1, len(moving)))
-        looked = {at: some_of(changes(found[at]), most, draw) for at in moving}
-        own = [members for at in moving for members in found[at]]
+        looked = {at: some_of(changes(result[at]), most, draw) for at in moving}
+        own = [members for at in moving for members in result[at]]
         new = [members for some in looked.values() for change in some for members in change.new]
-        known = pool.estimates([*own, *new])
-        weights = {members: problem.weight(group) for members, group in known.items()}
-        better = {at: _changed(found[at], some, weights) for at, some in looked.items()}
+        estimates = pool.estimates([*own, *new])
+        weights = {members: problem.weight(group) for members, group in estimates.items()}
+        better = {at: _changed(result[at], some, weights) for at, some in looked.items()}
         for at, member_sets in better.items():
-            found[at] = member_sets or found[at]
+            result[at] = member_sets or result[at]
         moving = [at for at, member_sets in better.items() if member_sets]
-    return found
+    return result
 
 
 def _changed(
@@ -215,47 +197,46 @@ class Incumbent:
 
     def offer(self, plan: Sequence[PlacedGroup]) -> bool:
         """Keep `plan` if it is the best, continue from it if its score is better; whether used."""
-        rank = self._problem.rank
-        better = self.score(plan) < self.score(self.current)
-        best = rank(plan) < rank(self.plan)
+        best = self._problem.rank(plan) < self._problem.rank(self.plan)
+        better = best or self.score(plan) < self.score(self.current)
         if best:
             self.plan = tuple(plan)
-        if better or best:
+        if better:
             self.current = tuple(plan)
-        return better or best
+        return better
 
     def offer_groups(self, groups: Sequence[FleetGroup]) -> bool:
-        """As `offer`, for the best arrangement of `groups` that is soon found."""
+        """Offer the best arrangement of `groups` that takes little time to find."""
         return self.offer(arranged(groups, self._problem))
 
     def offer_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
-        """As `offer`, for the plan with `new` groups in place of `old` ones."""
+        """Offer the plan with `new` groups in place of `old` ones."""
         plan = self._changed(old, new)
         return plan is not None and self.offer(plan)
 
     def promises(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:
-        """Whether the estimates of the `new` groups give a better score than the `old` ones."""
+        """Check whether estimates of `new` groups give a better score than the `old` ones."""
         plan = self._changed(old, new)
         return plan is not None and self.score(plan) < self.score(self.current)
 
     def score_in_place(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> float:
-        """Score of the plan with `new` groups at the places of `old` ones; cheap."""
+        """Compute, cheaply, the score of the plan with `new` groups at the places of `old` ones."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         return inf if plan is None else self.score(plan)
 
     def _changed(
         self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]
     ) -> tuple[PlacedGroup, ...] | None:
-        """The plan with `new` groups in place of `old` ones, or of all groups arranged anew."""
+        """The plan with `new` groups in place of `old` ones, or with all groups arranged again."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         if plan is None:
             return None
         here = plan if self._problem.objective.order_matters else levelled(plan, self._problem)
-        anew = arranged([each.group for each in plan], self._problem)
-        return min((plan, here, anew), key=self.score)
+        again = arranged([each.group for each in plan], self._problem)
+        return min((plan, here, again), key=self.score)
 
     def score(self, plan: Sequence[PlacedGroup]) -> float:
-        """Cost plus weight, each as a share of the best plan's; the lower, the better."""
+        """Compute cost plus weight, each as a share of the best plan's; the lower, the better."""
         cost, weight = self._problem.cost(self.plan), self._weight(self.plan)
         relative = self._problem.cost(plan) / cost if cost > 0 else 1.0 + self._problem.cost(plan)
         return relative + _WEIGHT * self._weight(plan) / weight
@@ -280,24 +261,22 @@ class Improver:
         self._rounds = 0
 
     def offer(self, member_sets: Sequence[Members]) -> None:
-        """Predict `member_sets` one after another, and offer each plan that they make meanwhile.
+        """Predict `member_sets` in turn, and after each offer the plan that results so far.
 
         Jobs whose group is not predicted yet run alone, as they do when the time ends there: so
-        what is found in less time is found in more time as well.
+        a plan that is found in less time is found in more time as well.
         """
         parts: list[Members] = []
         for at, members in enumerate(member_sets):
             later = [(kind,) for each in member_sets[at + 1 :] for kind in each]
             for now in self._fitting(members):
-                self._offer_parts([*parts, *now, *later])
+                every = [*parts, *now, *later]
+                best = [group for part in every if (group := self._pool.best(part))]
+                self._incumbent.offer_groups(best)  # each shared in the way that seems best
+                self._incumbent.offer_groups(
+                    [self._pool.under(each.members, "mps") or each for each in best]
+                )
             parts += now
-
-    def _offer_parts(self, parts: Sequence[Members]) -> None:
-        """Offer `parts`, each shared in the way that seems best, and all under MPS."""
-        best = [group for part in parts if (group := self._pool.best(part))]
-        under_mps = [self._pool.under(each.members, "mps") or each for each in best]
-        for groups in (best, under_mps):
-            self._incumbent.offer_groups(groups)
 
     def _fitting(self, members: Members) -> Iterator[list[Members]]:
         """Divisions of `members` into groups that fit, better from one to the next."""
@@ -319,9 +298,9 @@ class Improver:
         """Try one kind of change; whether it improves the plan."""
         self._rounds += 1
         number, odd = divmod(self._rounds - 1, 2)
-        return self._change_few() if odd else self._batch_anew(number)
+        return self._change_few() if odd else self._regroup(number)
 
-    def _batch_anew(self, number: int) -> bool:
+    def _regroup(self, number: int) -> bool:
         """Regroup the jobs of some groups, block by block, and offer what is predicted."""
         groups = self._incumbent.groups
         self._draw.shuffle(groups)
@@ -329,10 +308,17 @@ class Improver:
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
         member_sets = [[each.members for each in block] for block in blocks]
         starts = [self._mixed(block) for block in member_sets] if number % 2 else member_sets
-        found = rebatched(starts, self._pool, self._problem, self._draw)
-        pairs = [(block, new) for block, old, new in zip(blocks, member_sets, found, strict=True)
+        regrouped = rebatched(starts, self._pool, self._problem, self._draw)
+        pairs = [(block, new)
+                 for block, old, new in zip(blocks, member_sets, regrouped, strict=True)
                  if new != old]  # fmt: skip
-        pairs.sort(key=lambda each: self._lost(*each), reverse=True)
+
+        def saved(pair: tuple[list[FleetGroup], list[Members]]) -> float:
+            old, new = pair
+            before = sum(map(self._problem.weight, old))
+            return before - sum(map(self._problem.weight, self._pool.estimated(new)))
+
+        pairs.sort(key=saved, reverse=True)
         return any([self._adopted(block, new) for block, new in pairs])
 
     def _mixed(self, member_sets: Sequence[Members]) -> list[Members]:
@@ -341,21 +327,16 @@ class Improver:
         self._draw.shuffle(jobs)
         return [tuple(sorted(jobs.pop() for _ in members)) for members in member_sets]
 
-    def _lost(self, old: Sequence[FleetGroup], new: Sequence[Members]) -> float:
-        """Weight saved by `new` in place of `old`, by the best known weights."""
-        before = sum(map(self._problem.weight, old))
-        return before - sum(map(self._problem.weight, self._pool.estimated(new)))
-
     def _change_few(self) -> bool:
         """Change one or two groups of the plan where that promises most."""
         groups = self._incumbent.groups
         looked = some_of(changes([each.members for each in groups]), _LOOKED_AT_CHANGES, self._draw)
-        known = self._pool.estimates(members for change in looked for members in change.new)
+        estimates = self._pool.estimates(members for change in looked for members in change.new)
         scored = []
         for change in looked:
-            if all(members in known for members in change.new):
+            if all(members in estimates for members in change.new):
                 old = [groups[at] for at in change.old]
-                new = [known[members] for members in change.new]
+                new = [estimates[members] for members in change.new]
                 scored.append((self._incumbent.score_in_place(old, new), old, change.new))
         scored.sort(key=lambda each: each[0])
         return any([self._adopted(old, new) for _, old, new in scored[:_TRIED]])
@@ -382,15 +363,10 @@ _GROUPINGS = 200
 def soonest_first(
     plan: Sequence[PlacedGroup], problem: Problem, known: Sequence[FleetGroup] = ()
 ) -> tuple[PlacedGroup, ...]:
-    """`plan` with the jobs of each GPU in groups and order such that one ends soonest on average.
+    """Regroup and order the jobs of each GPU of `plan` so that one ends soonest on average.
 
     No GPU ends later, and all of it costs no more: where it would, groups and order stay. So they
-    do where the order counts for the cost, or times are no seconds.
-
-    Args:
-        plan: The plan.
-        problem: What it is for.
-        known: Groups that may be formed.
+    do where the order counts for the cost, or times are no seconds. The groups `known` may be used.
     """
     if problem.objective.order_matters or not problem.objective.in_seconds:
         return tuple(plan)
@@ -416,8 +392,8 @@ def _regrouped(queue: list[FleetGroup], known: Sequence[FleetGroup]) -> list[Fle
     jobs = Counter(kind for group in queue for kind in group.members)
     groupings = islice(_groupings(jobs, known), _GROUPINGS)
     latest_s = (1 + _ORDER_DUST) * _end_s(queue)
-    found = [each for each in map(_soonest_first, groupings) if _end_s(each) <= latest_s]
-    best = min(found, key=_sum_of_ends_s, default=queue)
+    punctual = [each for each in map(_soonest_first, groupings) if _end_s(each) <= latest_s]
+    best = min(punctual, key=_sum_of_ends_s, default=queue)
     return best if _sum_of_ends_s(best) < (1 - _WORTH) * _sum_of_ends_s(queue) else queue
 
 

@@ -298,7 +298,7 @@ class GroupPool:
         return self.predict(members, ["mps"]) is not None
 
     def predict_all(self, most: int) -> bool:
-        """Predict all sets of jobs that fit on a GPU; False where they exceed `most`, or time is up.
+        """Predict all sets of jobs that fit on a GPU; False: they exceed `most`, or time is up.
 
         More jobs never take less memory, so supersets of a set that does not fit are skipped.
         """

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate, Forecaster, as_asked, proposed, under_caps
+from advisor.plan.candidates import Candidate, Forecaster, candidate_of_all, proposed, under_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
@@ -265,9 +265,9 @@ def _forecast_candidates(
     Returns the forecasts that jobs and machine allow, what is left out and why, how many candidates
     were considered, and how they were searched.
     """
-    jobs, one_by_one = forecaster.jobs, as_asked(len(forecaster.jobs), Serial())
+    jobs, one_by_one = forecaster.jobs, candidate_of_all(len(forecaster.jobs), Serial())
     sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(one_by_one), question)
-    plain = [as_asked(len(jobs), each) for each in sharings]
+    plain = [candidate_of_all(len(jobs), each) for each in sharings]
     first = begun(forecaster.forecast, plain)  # they are replayed while the others are looked for
     if question.rough:
         more, exact = list[Candidate](), None
@@ -331,7 +331,7 @@ def ranked(
         conditions=conditions, rough=rough,
     )  # fmt: skip
     forecaster = Forecaster(jobs, question)
-    one_after_another = forecaster.mixes(as_asked(len(jobs), Serial()))
+    one_after_another = forecaster.mixes(candidate_of_all(len(jobs), Serial()))
     serial = forecast(one_after_another, Serial())
     check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = rankable_by([serial], objective)
