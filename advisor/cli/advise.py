@@ -23,7 +23,7 @@ from advisor.cli.options import (
     needs,
     to_write,
 )
-from advisor.cli.output import aside, show_found, show_text, warn
+from advisor.cli.output import aside, show_answer, show_text, warn
 from advisor.errors import InvalidInput, counted
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
@@ -33,14 +33,10 @@ from advisor.simulation import Policy
 if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.launch.launch_plan import LaunchPlan
-    from advisor.launch.plan_file import SavedPlan
     from advisor.plan import ObjectiveName
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
-    from advisor.simulation.simulate import Fleet, Simulation
-    from advisor.workload.job import Arrival, Job
-
-    pass
+    from advisor.workload.job import Job
 
 
 _Sharing = Annotated[
@@ -68,9 +64,9 @@ def predict(
     from advisor.report.forecast import forecast_document, forecast_report
 
     advisor = files.advisor(gpu, power_cap)
-    found = advisor.predict(named.chosen(advisor), sharing)
-    warn(found.standing.doubts)
-    show_found(found, as_json, forecast_report, forecast_document)
+    forecast = advisor.predict(named.chosen(advisor), sharing)
+    warn(forecast.standing.doubts)
+    show_answer(forecast, as_json, forecast_report, forecast_document)
 
 
 _Plan = Annotated[
@@ -111,7 +107,12 @@ def explain(
 
     With a power cap: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.launch.plan_file import SavedPlan, plan_named
+    from advisor.launch.plan_file import (
+        SavedPlan,
+        check_gpu_of_plan,
+        check_same_jobs,
+        plan_named,
+    )
     from advisor.report.plan_tables import comparison_document, comparison_report
 
     for word in (pair.first, pair.second):
@@ -120,28 +121,20 @@ def explain(
                 f"expected two PLANs before the JOBs: advisor explain naive mps {word}"
             )
     plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
-    if read := [plan for plan in plans if isinstance(plan, SavedPlan)]:
-        planned = _planned(read, gpu, given_in(context))
+    if saved := [plan for plan in plans if isinstance(plan, SavedPlan)]:
+        given = given_in(context) | {"plan": "a plan file"}
+        apart(given, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
+        if len(saved) == 2 and all(plan.power_cap_w for plan in saved):
+            apart(given, "plan", ("power_cap",), "both plans have their own caps.")
+        planned = check_same_jobs(saved)
+        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
         advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs
     else:
         advisor = files.advisor(gpu, power_cap)
         jobs = named.chosen(advisor)
-    found = advisor.compare(plans, jobs, objective)
-    warn(found.plans[0].standing.doubts)
-    show_found(found, as_json, comparison_report, comparison_document)
-
-
-def _planned(read: "Sequence[SavedPlan]", gpu: str, given: Given) -> "SavedPlan":
-    """The plan whose jobs and GPU those of all plan files are; checks the options against it."""
-    from advisor.launch.plan_file import check_gpu_of_plan, of_the_same_jobs
-
-    given = given | {"plan": "a plan file"}
-    apart(given, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
-    if len(read) == 2 and all(each.power_cap_w for each in read):
-        apart(given, "plan", ("power_cap",), "both plans have their own caps.")
-    planned = of_the_same_jobs(read)
-    check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
-    return planned
+    comparison = advisor.compare(plans, jobs, objective)
+    warn(comparison.plans[0].standing.doubts)
+    show_answer(comparison, as_json, comparison_report, comparison_document)
 
 
 def _is_job(word: str, folder: Path | None) -> bool:
@@ -152,7 +145,7 @@ def _is_job(word: str, folder: Path | None) -> bool:
     return any(name in profile_paths(key, folder) for key in profiled_gpus(folder))
 
 
-# Default of `--at-once` for jobs that arrive over time: more hardly ever pay.
+# Default of `--at-once` for jobs that arrive over time: more are rarely faster.
 _AT_ONCE_IN_TRACES = 4
 
 
@@ -181,14 +174,6 @@ class Load:
         ),
     ] = "mps"
 
-    def arrivals(self, advisor: "Advisor") -> "tuple[Arrival, ...]":
-        """The jobs with the times of their arrival; 0 for jobs without one."""
-        from advisor.workload.job import Arrival, read_arrivals
-
-        if self.trace_in:
-            return read_arrivals(self.trace_in, advisor.find_profile)
-        return tuple(map(Arrival, Named(self.jobs, self.job_file).chosen(advisor)))
-
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
@@ -211,11 +196,6 @@ class QueueOptions:
         float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="Print costs at this price.")
     ] = None
 
-    def fleet(self, gpu: str) -> "Fleet":
-        from advisor.simulation.simulate import Fleet
-
-        return Fleet(gpu, self.gpus, self.policy, self.price)
-
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
@@ -230,21 +210,6 @@ class TraceFile:
     kernels: Annotated[
         bool, typer.Option(help="Add the first replayed kernels of the mix to the trace.")
     ] = False
-
-    def check(self) -> None:
-        """Check that the trace can be written, before simulating for seconds."""
-        from advisor.workload.writing import writable
-
-        if self.trace:
-            writable(self.trace)
-
-    def write(self, simulation: "Simulation", advisor: "Advisor") -> None:
-        from advisor.report.simulation import trace_text
-        from advisor.workload.writing import write_whole
-
-        if self.trace:
-            ran = advisor.first_kernels(simulation) if self.kernels else ()
-            write_whole(self.trace, trace_text(simulation, ran))
 
 
 @grouped
@@ -263,32 +228,43 @@ def simulate(
 
     The answer has times, GPU activity, memory, energy and costs.
     """
-    from advisor.report.simulation import simulation_document, simulation_report
+    from advisor.launch.plan_file import check_gpu_of_plan, read_plan
+    from advisor.report.simulation import simulation_document, simulation_report, trace_text
     from advisor.sharing import parse_sharing
+    from advisor.simulation.simulate import Fleet
+    from advisor.workload.job import Arrival, read_arrivals
+    from advisor.workload.writing import writable, write_whole
 
     given = given_in(context)
-    _check_sources(given)
-    traced.check()
-    if load.plan:
-        advisor, arrivals, sharing = _plan_to_simulate(load.plan, gpu, power_cap, files, given)
-    else:
-        advisor, sharing = files.advisor(gpu, power_cap), load.sharing
-        arrivals = load.arrivals(advisor)
-    asked = parse_sharing(sharing)
-    _check_queue(given, asked, queue)
-    at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
-    found = advisor.simulate(arrivals, asked, queue.fleet(advisor.card.key), at_once=at_once)
-    warn(found.standing.doubts)
-    traced.write(found.simulation, advisor)
-    show_found(found, as_json, simulation_report, simulation_document)
-
-
-def _check_sources(given: Given) -> None:
     needs(given, "kernels", {"trace": "--trace FILE"})
     why = "name jobs in one way only."
     apart(given, "trace_in", ("jobs", "job_file"), why)
     apart(given, "plan", ("jobs", "job_file", "trace_in"), why)
     apart(given, "plan", ("sharing",), "the plan has its own sharing.")
+    if traced.trace:
+        writable(traced.trace)  # before seconds of simulating
+    sharing, planned = load.sharing, None
+    if load.plan:
+        planned = read_plan(load.plan, files.profiles)
+        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, str(load.plan))
+        gpu, sharing = planned.gpu, str(planned.sharing)
+        power_cap = power_cap or planned.power_cap_w
+    advisor = files.advisor(gpu, power_cap)
+    if load.trace_in:
+        arrivals = read_arrivals(load.trace_in, advisor.find_profile)
+    else:
+        named = Named(load.jobs, load.job_file)
+        arrivals = tuple(map(Arrival, planned.jobs if planned else named.chosen(advisor)))
+    mode = parse_sharing(sharing)
+    _check_queue(given, mode, queue)
+    at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
+    fleet = Fleet(advisor.card.key, queue.gpus, queue.policy, queue.price)
+    simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once)
+    warn(simulated.standing.doubts)
+    if traced.trace:
+        kernels = advisor.first_kernels(simulated.simulation) if traced.kernels else ()
+        write_whole(traced.trace, trace_text(simulated.simulation, kernels))
+    show_answer(simulated, as_json, simulation_report, simulation_document)
 
 
 def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
@@ -306,22 +282,6 @@ def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
             f"--sharing {sharing} and --policy {queue.policy} exclude each other: the sharing "
             f"orders the jobs."
         )
-
-
-def _plan_to_simulate(
-    file: Path, gpu: str, power_cap_w: float | None, files: Files, given: Given
-) -> "tuple[Advisor, tuple[Arrival, ...], str]":
-    """The advisor, jobs and sharing of a plan file; a cap given here overrides the plan's."""
-    from advisor.launch.plan_file import check_gpu_of_plan, read_plan
-    from advisor.workload.job import Arrival
-
-    planned = read_plan(file, files.profiles)
-    check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, str(file))
-    advisor = files.advisor(planned.gpu, power_cap_w or planned.power_cap_w)
-    return advisor, tuple(map(Arrival, planned.jobs)), str(planned.sharing)
-
-
-_WHY = "--sharing names the plan, and --objective and --rank choose one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +347,8 @@ def export(
     from advisor.workload.job import secrets_held
 
     given = given_in(context)
-    apart(given, "sharing", ("objective", "rank"), _WHY)
+    why = "--sharing names the plan, and --objective and --rank choose one."
+    apart(given, "sharing", ("objective", "rank"), why)
     advisor = files.advisor(gpu, power_cap)
     jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
     standing = advisor.standing(jobs)
@@ -424,11 +385,7 @@ def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
 def _export_of_all(
     advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", exported: ExportOptions
 ) -> None:
-    """Write the plan that `recommend --gpus` finds.
-
-    Raises:
-        InvalidInput: The format is for one GPU, or for a file each, and there is no FILE.
-    """
+    """Write the plan that `recommend --gpus` finds."""
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE, json_texts, refuse_format
     from advisor.launch.launch_plan import NOT_RUN
@@ -468,11 +425,7 @@ def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan
 def _plan_to_export(
     advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
 ) -> "tuple[Sequence[Job], MixPrediction]":
-    """Jobs and sharing of the plan with that `rank`, or the best.
-
-    Raises:
-        InvalidInput: There is no plan of that rank.
-    """
+    """Return jobs and prediction of the plan with that `rank`, or the best."""
     from advisor.plan.objectives import FleetTerms
     from advisor.plan.rules import EXACT_JOBS
 

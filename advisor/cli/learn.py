@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.options import AsJson, GpuKey, Profiles, apart, given_in, grouped, to_write
-from advisor.cli.output import leave_out, progress, show_found, show_text
+from advisor.cli.output import leave_out, progress, show_answer, show_text
 from advisor.errors import InvalidInput, clean, counted, with_article
 from advisor.hardware import DEFAULT_GPU
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from advisor.prediction.model import Model
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
-
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +200,7 @@ def evaluate(
     evaluation = _evaluation(measured, predictions, only_shipped=export is not None)
     if export:
         write_whole(export, entries_text(evaluation))
-    show_found(evaluation, as_json, evaluation_table, evaluation_document)
+    show_answer(evaluation, as_json, evaluation_table, evaluation_document)
 
 
 def _evaluation(

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.options import AsJson, GpuKey, Profiles, to_write
-from advisor.cli.output import leave_out, show, show_found, show_json, show_text, warn
+from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import GpuUnavailable, InvalidInput, clean
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
     from advisor.hardware.gpus import Gpu
-
-    pass
 
 
 _InUse = Annotated[
@@ -68,7 +66,7 @@ def workloads(as_json: AsJson = False) -> None:
     from advisor.report.lists import workloads_document, workloads_table
     from advisor.workload.catalogue import zoo
 
-    show_found(zoo(), as_json, workloads_table, workloads_document)
+    show_answer(zoo(), as_json, workloads_table, workloads_document)
 
 
 def profiles(

@@ -24,7 +24,7 @@ from advisor.cli.options import (
     mlflow_log,
     to_write,
 )
-from advisor.cli.output import aside, live, show_found, show_text
+from advisor.cli.output import aside, live, show_answer, show_text
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_GPU
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from advisor.api import Advisor
     from advisor.plan.values import Recommendation
     from advisor.validate import Validation
-
-    pass
 
 
 _WITHOUT_GPU = (
@@ -295,7 +293,7 @@ def validate(
             _print_processes(advised, tried)
             return
         validation = _ran(advised, advisor, tried, run_files.out)
-    show_found(validation, as_json, validation_table, validation_document)
+    show_answer(validation, as_json, validation_table, validation_document)
     if log is not None:
         log.validation(validation_document(validation))
     check(validation)

@@ -17,51 +17,37 @@ from advisor.plan import ObjectiveName
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan.forecast import HostCheckNow
     from advisor.report.mlflow_log import MlflowLog
     from advisor.workload.job import Job
 
-    pass
 
-
-def asked_gpu(context: typer.Context, word: str) -> str:
-    """Key of the GPU that ``--gpu WORD`` names; without the option, of the likeliest one.
+def choose_gpu(context: typer.Context, word: str) -> str:
+    """Return the key of the GPU that ``--gpu WORD`` names; without the option, the likeliest one.
 
     Raises:
         InvalidInput: Several GPUs have that name, or none has.
     """
-    source = context.get_parameter_source("gpu")
-    if source is not None and source.name != "DEFAULT":
-        return _named(word)
-    key, why = _likeliest(context.params)
-    if why and not _says_its_gpu(context.params):
-        aside(f"no --gpu given: the answer is for {key}, {why}")
-    return key
-
-
-def _named(word: str) -> str:
     from advisor.hardware.gpus import gpu_meant
     from advisor.measure.device import first_gpu
 
-    try:
-        return gpu_meant(word).key
-    except UnknownName:
-        first_gpu()  # which keeps what the driver says of one that is not listed
-        return gpu_meant(word).key
-
-
-def _likeliest(given: Mapping[str, Any]) -> tuple[str, str | None]:
-    """The key of the likeliest GPU, and the reason; no reason for the default."""
-    from advisor.measure.device import first_gpu
-
-    here = first_gpu()
-    if here is not None:
-        return here, "the GPU in this machine"
-    words = given.get("jobs") or given.get("names") or [given.get("job") or ""]
-    profiled_on = _profiled_on([*filter(None, words)], given.get("profiles"))
-    if len(profiled_on) == 1 and DEFAULT_GPU not in profiled_on:
-        return profiled_on[0], "on which the jobs were profiled"
-    return DEFAULT_GPU, None
+    source = context.get_parameter_source("gpu")
+    if source is not None and source.name != "DEFAULT":
+        try:
+            return gpu_meant(word).key
+        except UnknownName:
+            first_gpu()  # adds a GPU that the catalogue lacks
+            return gpu_meant(word).key
+    params = context.params
+    key, why = first_gpu(), "the GPU in this machine"
+    if key is None:
+        words = params.get("jobs") or params.get("names") or [params.get("job") or ""]
+        profiled_on = _profiled_on([*filter(None, words)], params.get("profiles"))
+        if len(profiled_on) != 1 or DEFAULT_GPU in profiled_on:
+            return DEFAULT_GPU
+        key, why = profiled_on[0], "on which the jobs were profiled"
+    if not any(str(value).endswith(".json") for value in params.values()):  # a plan names its GPU
+        aside(f"no --gpu given: the answer is for {key}, {why}")
+    return key
 
 
 def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
@@ -69,30 +55,39 @@ def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
     from advisor.hardware.gpus import known_gpus
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
-    names = [word.partition(":")[0] for word in words]
-    files = [Path(name) for name in names if name.endswith(".json")]
+    names = {word.partition(":")[0] for word in words}
+    files = {name for name in names if name.endswith(".json")}
     try:
-        of_files = {read_profile(path).gpu for path in files}
-        known = of_files or (set(profiled_gpus(folder)) if names else set())
+        keys = {read_profile(Path(name)).gpu for name in files}
+        keys = keys or (set(profiled_gpus(folder)) if names else set())
         return [
-            key for key in sorted(known & known_gpus().keys())
-            if {*names} - {*map(str, files)} <= profile_paths(key, folder).keys()
+            key for key in sorted(keys & known_gpus().keys())
+            if names - files <= profile_paths(key, folder).keys()
         ]  # fmt: skip
-    except AdvisorError:  # which the command itself will say more of
+    except AdvisorError:  # the command itself will report it
         return []
 
 
-def _says_its_gpu(given: Mapping[str, Any]) -> bool:
-    """Whether a plan file is given, which names its GPU."""
-    return any(str(value).endswith(".json") for value in given.values())
-
-
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` with an option for every field of its parameters that are dataclasses."""
+    """Give `command` an option for every field of its parameters that are dataclasses."""
     own = signature(command).parameters.values()
     groups: dict[str, Any] = {
-        each.name: each.annotation for each in own if is_dataclass(each.annotation)
+        parameter.name: parameter.annotation
+        for parameter in own
+        if is_dataclass(parameter.annotation)
     }
+    flat: list[Parameter] = []
+    for parameter in own:
+        if parameter.name not in groups:
+            flat.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            continue
+        flat += [
+            Parameter(
+                field.name, Parameter.KEYWORD_ONLY, annotation=field.type,
+                default=Parameter.empty if field.default is MISSING else field.default,
+            )
+            for field in fields(groups[parameter.name])
+        ]  # fmt: skip
 
     @wraps(command)
     def spread(**words: Any) -> None:
@@ -102,37 +97,24 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**words, **values)
 
-    flat = [part for each in own for part in _options(each, groups)]
     spread.__signature__ = signature(command).replace(parameters=flat)  # type: ignore[attr-defined]
     return spread
 
 
-def _options(parameter: Parameter, groups: dict[str, Any]) -> list[Parameter]:
-    if parameter.name not in groups:
-        return [parameter.replace(kind=Parameter.KEYWORD_ONLY)]
-    return [
-        Parameter(
-            field.name, Parameter.KEYWORD_ONLY, annotation=field.type,
-            default=Parameter.empty if field.default is MISSING else field.default,
-        )
-        for field in fields(groups[parameter.name])
-    ]  # fmt: skip
-
-
 Given = dict[str, str]
-"""What a command line itself says, by the parameter: the option as it is typed, or the word."""
+"""Options on a command line as they are typed, by the names of their parameters."""
 
 
 def given_in(context: typer.Context) -> Given:
-    """The options on the command line of `context`, without defaults and environment."""
-    said = {}
-    for each in context.command.params:
-        name = each.name or ""
+    """Return the options on the command line of `context`, without defaults and environment."""
+    given = {}
+    for parameter in context.command.params:
+        name = parameter.name or ""
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            argument = each.param_type_name == "argument"
-            said[name] = name.upper() if argument else max(each.opts, key=len)
-    return said
+            argument = parameter.param_type_name == "argument"
+            given[name] = name.upper() if argument else max(parameter.opts, key=len)
+    return given
 
 
 def apart(given: Given, one: str, others: Iterable[str], why: str) -> None:
@@ -177,7 +159,7 @@ GpuKey = Annotated[
     typer.Option(
         "--gpu",
         metavar="GPU",
-        callback=asked_gpu,
+        callback=choose_gpu,
         envvar="ADVISOR_GPU",
         show_default=False,
         help=_GPU,
@@ -186,21 +168,17 @@ GpuKey = Annotated[
 Profiles = Annotated[
     Path | None,
     typer.Option(
-        "--profiles",
-        metavar="DIR",
-        envvar="ADVISOR_PROFILES",
+        "--profiles", metavar="DIR", envvar="ADVISOR_PROFILES",
         help="Read profiles from this folder instead of the shipped ones.",
     ),
-]
+]  # fmt: skip
 Models = Annotated[
     Path | None,
     typer.Option(
-        "--models",
-        metavar="DIR",
-        envvar="ADVISOR_MODELS",
+        "--models", metavar="DIR", envvar="ADVISOR_MODELS",
         help="Read models from this folder instead of the shipped ones.",
     ),
-]
+]  # fmt: skip
 Calibration = Annotated[
     Path | None,
     typer.Option(
@@ -229,18 +207,13 @@ AUTO = "auto"
 
 
 def to_write(word: str) -> Path:
-    """The file or folder `word`, to be written; errors as of `new_path`."""
+    """Return the path `word` after checking that it can be written."""
     from advisor.workload.writing import new_path
 
     return new_path(word)
 
 
 def _watts(word: str) -> float:
-    """The power cap in `word`, in watts.
-
-    Raises:
-        InvalidInput: It is no number; only `recommend` takes `AUTO`.
-    """
     try:
         return float(word)
     except ValueError:
@@ -285,10 +258,7 @@ class Named:
     job_file: JobFile = None
 
     def chosen(self, advisor: "Advisor", gpus: int = 1) -> "tuple[Job, ...]":
-        """The jobs that they name; as `Advisor.chosen_jobs`.
-
-        Says on stderr that they are examples, where none is named.
-        """
+        """Return the jobs that they name, or examples, with a note on stderr."""
         if not self.jobs and not self.job_file:
             aside(_EXAMPLES)
         return advisor.chosen_jobs(self.jobs, self.job_file, gpus)
@@ -304,38 +274,25 @@ class Files:
     host_cores: HostCores = None
 
     def advisor(self, gpu: str, power_cap_w: float | None = None) -> "Advisor":
-        """The `Advisor` about `gpu`, for the machine at hand."""
+        """Return the `Advisor` for `gpu`, which allows for this machine if it has such a GPU."""
         from advisor.api import Advisor
         from advisor.measure.device import present_machine
 
-        present = present_machine(gpu)
+        present, check_host = present_machine(gpu), None
+        if present is not None:
+            from advisor.measure.calibrate import host_now
+
+            check_host = partial(host_now, gpu)
         return Advisor(
             gpu, profiles=self.profiles, models=self.models, calibration=self.calibration,
             power_cap_w=power_cap_w, host_cores=self.host_cores, present=present,
-            check_host=None if present is None else _host_check(gpu),
+            check_host=check_host,
         )  # fmt: skip
 
 
-def _host_check(gpu: str) -> "HostCheckNow":
-    from advisor.measure.calibrate import host_now
-
-    return partial(host_now, gpu)
-
-
 def cap_w(word: str | None) -> float | None:
-    """Watts in ``--power-cap WORD``; None without the option, or with `AUTO`.
-
-    Raises:
-        InvalidInput: It is neither a number nor `AUTO`.
-    """
-    if word in (None, AUTO):
-        return None
-    try:
-        return float(word)
-    except ValueError:
-        raise InvalidInput(
-            f"--power-cap: expected watts, e.g. 400, or {AUTO}, got {word!r}"
-        ) from None
+    """Return the watts in ``--power-cap WORD``; None without the option, or with `AUTO`."""
+    return None if word is None or word == AUTO else _watts(word)
 
 
 _WORD = "--mlflow"
@@ -349,10 +306,10 @@ Mlflow = Annotated[
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":
-    """The log at `uri`; None where `uri` is.
+    """Return the log at `uri`; None if `uri` is None.
 
     Raises:
-        AdvisorError: MLflow is not installed, or there is no such place.
+        AdvisorError: MLflow is not installed, or `uri` is not found.
     """
     if uri is None:
         return None
@@ -362,12 +319,7 @@ def mlflow_log(uri: str | None) -> "MlflowLog | None":
 
 
 def profiled_and_logged(words: Sequence[str], main: Callable[[Sequence[str]], int]) -> int:
-    """Exit code of ``main(words)``, which measures; the profiles that it wrote are logged.
-
-    Raises:
-        InvalidInput: ``--mlflow`` has no URI.
-        AdvisorError: As `mlflow_log`.
-    """
+    """Measure by ``main(words)``, log the profiles that it wrote, and return its exit code."""
     ends = words.index("--") if "--" in words else len(words)  # the rest is a script's
     ours, uri = _taken(list(words[:ends]), _WORD)
     log = mlflow_log(uri)
@@ -397,7 +349,7 @@ def _written_since(began_s: float, out: str | None) -> list[Path]:
     from advisor.workload.reading import profile_files, user_folder
 
     folder = user_folder("profiles") if out is None else Path(out)
-    places = [folder, *(each for each in folder.glob("*") if each.is_dir())]
+    places = [folder, *filter(Path.is_dir, folder.glob("*"))]
     files = (path for place in places for path in profile_files(place))
     # Time stamps of files may lag behind the clock.
     return sorted(path for path in files if path.stat().st_mtime > began_s - 0.1)

@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 
     from advisor.measure.watched_run import RunView
 
-    pass
 
-
-_Found = TypeVar("_Found")
+_Answered = TypeVar("_Answered")
 
 _LINE = "\n"
 # Width of output that is no terminal, and the least width that is laid out for.
@@ -92,11 +90,11 @@ def show(report: "RenderableType") -> None:
     _write(text)
 
 
-def show_found(
-    found: _Found,
+def show_answer(
+    found: _Answered,
     as_json: bool,
-    report: "Callable[[_Found], RenderableType]",
-    document: Callable[[_Found], dict[str, Any]],
+    report: "Callable[[_Answered], RenderableType]",
+    document: Callable[[_Answered], dict[str, Any]],
 ) -> None:
     """Print `found` as a report for people, or as one JSON document."""
     if as_json:

@@ -1,4 +1,4 @@
-"""Checks of the options of ``advisor recommend`` against each other."""
+"""Commands that choose plans: ``advisor recommend``, ``trials`` and ``batch``."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from advisor.cli.options import (
     mlflow_log,
     needs,
 )
-from advisor.cli.output import leave_out, show, show_found, show_json, show_text, warn
+from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import MOST_GPUS, START_S
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from advisor.plan.values import Standing
     from advisor.prediction.prediction import Level
     from advisor.workload.job import Job
-
-    pass
 
 
 Pessimistic = Annotated[
@@ -147,27 +145,19 @@ class Joining:
         ),
     ] = None
 
-    def __bool__(self) -> bool:
-        return self.running is not None or self.now
-
-    def found(self, advisor: "Advisor") -> "Running | None":
-        """The running jobs; None where nothing runs.
-
-        Raises:
-            InvalidInput: The options contradict each other or the driver.
-            GpuUnavailable: ``--now`` is given and the GPU does not answer.
-        """
+    def running_jobs(self, advisor: "Advisor") -> "Running | None":
+        """Return the running jobs; None if none runs."""
         names = [name for name in (self.running or "").split(",") if name]
         if not self.now:
             return advisor.running(names, self.running_sharing or "naive")
         from advisor.hardware.live_gpu import live_gpu
 
         live = live_gpu(self.device)
-        found, refused = advisor.running_now(names, live)
+        running, refused = advisor.running_now(names, live)
         leave_out(*refused)
-        if found is None:
+        if running is None:
             warn([f"no job runs on GPU {live.index} now"])
-        return found
+        return running
 
 
 _COPIES = ":auto"
@@ -176,7 +166,7 @@ _NOT_OF_COPIES = (
     "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
     "commands", "top", "protect",
 )  # fmt: skip
-# Which options need one of others, and which do not go together, and why.
+# Options that need one of others; options that exclude each other, and why.
 _NEEDS = {
     "running_sharing": _RUNS,
     "hurt": {**_RUNS, "protect": "--protect"},
@@ -196,11 +186,8 @@ _APART = (
 
 
 @dataclass(frozen=True, slots=True)
-class RecommendOptions:
-    """All options of the command line; `given` holds those without defaults.
-
-    Each check raises `InvalidInput` where an option would be ignored.
-    """
+class _Question:
+    """All options of the command line; `given` holds those without defaults."""
 
     advisor: "Advisor"
     named: Named
@@ -217,12 +204,14 @@ class RecommendOptions:
 
     @property
     def copied(self) -> str | None:
-        """Name of the job in ``JOB:auto``; None: copies are not asked about."""
+        """Name of the job in ``JOB:auto``; None: no such job."""
         names = self.named.jobs or ()
         return next((name.removesuffix(_COPIES) for name in names if name.endswith(_COPIES)), None)
 
     def check(self) -> None:
-        """Check everything that needs no files; ``--gpus 1`` is as good as no ``--gpus``."""
+        """Refuse options that would be ignored; ``--gpus 1`` equals no ``--gpus``."""
+        from advisor.workload.job import check_hurt
+
         rank, top = self.shown.commands, self.shown.top
         if rank is not None and "top" in self.given and rank > top:
             raise InvalidInput(
@@ -230,7 +219,7 @@ class RecommendOptions:
                 f"number of plans."
             )
         given = {
-            name: each for name, each in self.given.items()
+            name: word for name, word in self.given.items()
             if name != "gpus" or self.several.gpus > 1
         }  # fmt: skip
         if self.copied is not None:
@@ -241,55 +230,11 @@ class RecommendOptions:
             apart(given, "running", ("device",), "--device is for --now.")
         for one, some in _NEEDS.items():
             needs(given, one, some)
-        self._check_hurt()
-
-    def _check_hurt(self) -> None:
-        from advisor.workload.job import check_hurt
-
         if self.joining.hurt is not None:
             check_hurt("--hurt", self.joining.hurt)
 
-    def protecting(self, jobs: "Sequence[Job]") -> "tuple[Job, ...]":
-        """`jobs`, those that ``--protect`` names protected.
-
-        Raises:
-            InvalidInput: No job has such a name, or the share is wrong.
-        """
-        from advisor.plan.rules import MOST_HURT
-
-        names = self.ranking.protect or []
-        for name in names:
-            if name not in {job.name for job in jobs}:
-                raise InvalidInput(f"--protect {name}: no JOB has that name. Name one of the JOBs.")
-        hurt = MOST_HURT if self.joining.hurt is None else self.joining.hurt
-        return tuple(replace(job, protect=hurt) if job.name in names else job for job in jobs)
-
-    def check_copies(self) -> None:
-        """Check the options for a question about copies."""
-        copied = f"{self.copied}{_COPIES}"
-        if len(self.named.jobs or ()) > 1:
-            raise InvalidInput(f"{copied}: expected one JOB. Leave the others out.")
-        self._check_work(copied)
-
-    def check_additions(self) -> None:
-        """Check the options for jobs that join running ones."""
-        self._check_work("--now" if self.joining.now else "--running")
-        for runs in _RUNS:
-            why = "commands are for plans whose jobs start together."
-            apart(self.given, runs, ("commands",), why)
-            why = "jobs join by how much they slow the running jobs."
-            apart(self.given, runs, ("pessimistic",), f"{why} Allow less with --hurt.")
-
-    def check_searched_whole(self, exact_jobs: int) -> None:
-        """Check the options for jobs on one GPU, of which all plans are searched."""
-        if "time_limit" in self.given:
-            raise InvalidInput(
-                f"--time-limit is for more than {exact_jobs} jobs or several --gpus: advisor "
-                f"compares all plans of fewer jobs. Leave it out."
-            )
-
-    def _check_work(self, what: str) -> None:
-        """Check that `what` is asked for by throughput and under one power cap."""
+    def check_by_throughput(self, what: str) -> None:
+        """Refuse other objectives than throughput for `what`, and a choice of power caps."""
         if self.ranking.power_cap == AUTO:
             raise InvalidInput(
                 f"--power-cap {AUTO} and {what} exclude each other: plans choose caps for jobs "
@@ -324,9 +269,8 @@ def recommend(
 
     log = mlflow_log(mlflow)
     advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
-    answer = _answer(
-        RecommendOptions(advisor, named, ranking, shown, several, joining, given_in(context))
-    )
+    given = given_in(context)
+    answer = _answer(_Question(advisor, named, ranking, shown, several, joining, given))
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
     if as_json or shown.commands is not None:  # commands leave variables to whoever runs them
@@ -357,95 +301,113 @@ class _Answer:
     jobs: "Sequence[Job]" = ()
 
 
-def _answer(asked: RecommendOptions) -> _Answer:
-    """The answer to one of four questions, depending on the options."""
-    from advisor.plan.rules import EXACT_JOBS
+def _answer(question: _Question) -> _Answer:
+    """Answer one of four questions, depending on the options."""
+    from advisor.plan.rules import EXACT_JOBS, MOST_HURT
 
-    asked.check()
-    if asked.copied is not None:
-        asked.check_copies()
-        return _of_copies(asked, asked.copied)
-    jobs = asked.protecting(asked.named.chosen(asked.advisor, asked.several.gpus))
-    if asked.joining and (running := asked.joining.found(asked.advisor)):
-        asked.check_additions()
-        return _of_additions(asked, running, jobs)
-    if asked.several.gpus == 1 and len(jobs) <= EXACT_JOBS:
-        asked.check_searched_whole(EXACT_JOBS)
-        return _of_one_gpu(asked, jobs)
-    return _of_fleet(asked, jobs)
+    question.check()
+    if question.copied is not None:
+        return _answer_copies(question, question.copied)
+    jobs, joining = question.named.chosen(question.advisor, question.several.gpus), question.joining
+    protected = question.ranking.protect or []
+    for name in protected:
+        if name not in {job.name for job in jobs}:
+            raise InvalidInput(f"--protect {name}: no JOB has that name. Name one of the JOBs.")
+    hurt = MOST_HURT if joining.hurt is None else joining.hurt
+    jobs = tuple(replace(job, protect=hurt) if job.name in protected else job for job in jobs)
+    if (joining.running is not None or joining.now) and (
+        running := joining.running_jobs(question.advisor)
+    ):
+        return _answer_additions(question, running, jobs)
+    if question.several.gpus > 1 or len(jobs) > EXACT_JOBS:
+        return _answer_fleet(question, jobs)
+    if "time_limit" in question.given:
+        raise InvalidInput(
+            f"--time-limit is for more than {EXACT_JOBS} jobs or several --gpus: advisor compares "
+            f"all plans of fewer jobs. Leave it out."
+        )
+    return _answer_one_gpu(question, jobs)
 
 
-def _of_one_gpu(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
+def _answer_one_gpu(question: _Question, jobs: "Sequence[Job]") -> _Answer:
     from advisor.launch.commands import with_commands
     from advisor.report.plan_tables import plan_commands, plans_report
 
     def document() -> dict[str, Any]:
         from advisor.report.recommendation import recommendation_document
 
-        return recommendation_document(found, asked.shown.top)
+        return recommendation_document(advised, shown.top)
 
-    found = asked.advisor.recommend(
-        jobs,
-        asked.ranking.objective,
-        conditions=asked.ranking.conditions,
-        level=asked.ranking.level,
+    ranking, shown = question.ranking, question.shown
+    advised = question.advisor.recommend(
+        jobs, ranking.objective, conditions=ranking.conditions, level=ranking.level
     )
-    if asked.device is not None:
-        found = with_commands(found, asked.device)
+    if question.device is not None:
+        advised = with_commands(advised, question.device)
+    top = shown.top if "top" in question.given else None
     return _Answer(
-        standing=found.standing,
-        report=lambda: plans_report(
-            found, asked.shown.top if "top" in asked.given else None, details=asked.shown.details
-        ),
+        standing=advised.standing,
+        report=lambda: plans_report(advised, top, details=shown.details),
         document=document,
-        commands=lambda rank: plan_commands(found, rank),
-        refused=found.refused_variants,
+        commands=lambda rank: plan_commands(advised, rank),
+        refused=advised.refused_variants,
         jobs=jobs,
     )
 
 
-def _of_copies(asked: RecommendOptions, name: str) -> _Answer:
+def _answer_copies(question: _Question, name: str) -> _Answer:
     from advisor.report.copies import copies_document, copies_report
 
-    job = asked.advisor.chosen_jobs([name])[0]
-    found = asked.advisor.recommend_copies(job, asked.ranking.conditions, asked.ranking.level)
+    if len(question.named.jobs or ()) > 1:
+        raise InvalidInput(f"{name}{_COPIES}: expected one JOB. Leave the others out.")
+    question.check_by_throughput(f"{name}{_COPIES}")
+    ranking = question.ranking
+    job = question.advisor.chosen_jobs([name])[0]
+    copies = question.advisor.recommend_copies(job, ranking.conditions, ranking.level)
     return _Answer(
-        standing=found.standing,
-        report=lambda: copies_report(found, details=asked.shown.details),
-        document=lambda: copies_document(found),
+        standing=copies.standing,
+        report=lambda: copies_report(copies, details=question.shown.details),
+        document=lambda: copies_document(copies),
     )
 
 
-def _of_fleet(asked: RecommendOptions, jobs: "Sequence[Job]") -> _Answer:
+def _answer_fleet(question: _Question, jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.objectives import FleetTerms
     from advisor.report.fleet import fleet_commands, fleet_document, fleet_report
 
-    by = asked.ranking
+    ranking, device = question.ranking, question.device
     terms = FleetTerms(
-        objective=by.objective, gpus=asked.several.gpus, limit_s=asked.several.time_limit,
-        conditions=by.conditions, level=by.level,
+        objective=ranking.objective, gpus=question.several.gpus,
+        limit_s=question.several.time_limit, conditions=ranking.conditions, level=ranking.level,
     )  # fmt: skip
-    found = asked.advisor.recommend_fleet(jobs, terms)
+    plan = question.advisor.recommend_fleet(jobs, terms)
     return _Answer(
-        standing=found.standing,
-        report=lambda: fleet_report(found, details=asked.shown.details),
-        document=lambda: fleet_document(found, asked.device),
-        commands=lambda rank: fleet_commands(found, rank, asked.device),
+        standing=plan.standing,
+        report=lambda: fleet_report(plan, details=question.shown.details),
+        document=lambda: fleet_document(plan, device),
+        commands=lambda rank: fleet_commands(plan, rank, device),
         jobs=jobs,
     )
 
 
-def _of_additions(asked: RecommendOptions, running: "Running", jobs: "Sequence[Job]") -> _Answer:
+def _answer_additions(question: _Question, running: "Running", jobs: "Sequence[Job]") -> _Answer:
     from advisor.plan.admission import AdmissionLimits
     from advisor.report.copies import additions_document, additions_report
 
-    hurt = {} if asked.joining.hurt is None else {"most_hurt": asked.joining.hurt}
-    limits = AdmissionLimits(**hurt, conditions=asked.ranking.conditions)
-    found = asked.advisor.admit(running, jobs, limits)
+    joining, top = question.joining, question.shown.top
+    question.check_by_throughput("--now" if joining.now else "--running")
+    for runs in _RUNS:
+        why = "commands are for plans whose jobs start together."
+        apart(question.given, runs, ("commands",), why)
+        why = "jobs join by how much they slow the running jobs. Allow less with --hurt."
+        apart(question.given, runs, ("pessimistic",), why)
+    hurt = {} if joining.hurt is None else {"most_hurt": joining.hurt}
+    limits = AdmissionLimits(**hurt, conditions=question.ranking.conditions)
+    additions = question.advisor.admit(running, jobs, limits)
     return _Answer(
-        standing=found.standing,
-        report=lambda: additions_report(found, asked.shown.top),
-        document=lambda: additions_document(found, asked.shown.top),
+        standing=additions.standing,
+        report=lambda: additions_report(additions, top),
+        document=lambda: additions_document(additions, top),
     )
 
 
@@ -481,9 +443,9 @@ def batch(
     """
     from advisor.report.copies import slice_batches_document, slice_batches_report
 
-    found = files.advisor(gpu, power_cap).batches(names, on=on.split(",") if on else [])
-    warn(found.standing.doubts)
-    show_found(found, as_json, slice_batches_report, slice_batches_document)
+    batches = files.advisor(gpu, power_cap).batches(names, on=on.split(",") if on else [])
+    warn(batches.standing.doubts)
+    show_answer(batches, as_json, slice_batches_report, slice_batches_document)
 
 
 _Job = Annotated[
@@ -539,22 +501,20 @@ def trials(
     from advisor.workload.job import Job
 
     apart(given_in(context), "steps", ("epochs",), "both set the length of a trial.")
-    _check_one_trial(job)
-    advisor = files.advisor(gpu, power_cap)
-    found = advisor.trials(
-        Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count, start_s=start_up,
-        conditions=Conditions(memory_margin=memory_margin),
-        level="p95" if pessimistic else "p50",
-    )  # fmt: skip
-    warn(found.standing.doubts)
-    show_found(found, as_json, lambda each: trials_report(each, details=details), trials_document)
-
-
-def _check_one_trial(job: str) -> None:
-    """Refuse copies and epochs behind a job's name, which a file's path may hold."""
+    # A file's path may hold the signs that separate copies and epochs.
     name = re.split("[:@]", job)[0]
     if name != job and not job.endswith((".json", ".py")):
         raise InvalidInput(
             f"{job}: expected the job of one trial. Write {name}. Set its length by --epochs, the "
             f"number of trials by --count."
         )
+    advisor = files.advisor(gpu, power_cap)
+    search = advisor.trials(
+        Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count, start_s=start_up,
+        conditions=Conditions(memory_margin=memory_margin),
+        level="p95" if pessimistic else "p50",
+    )  # fmt: skip
+    warn(search.standing.doubts)
+    show_answer(
+        search, as_json, lambda answer: trials_report(answer, details=details), trials_document
+    )

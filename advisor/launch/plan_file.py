@@ -151,7 +151,7 @@ def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
         raise InvalidInput(f"--gpu {asked}: {file} is a plan for {planned}. Leave --gpu out.")
 
 
-def of_the_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
+def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
     """The first of `plans`, all of which must have equal jobs and GPUs.
 
     Raises:
