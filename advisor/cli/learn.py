@@ -13,8 +13,6 @@ from advisor.errors import InvalidInput, clean, counted, with_article
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
-    from advisor.hardware.gpus import Gpu
-    from advisor.learn.evaluate import Evaluation
     from advisor.learn.observations import MeasuredGpu
     from advisor.prediction.model import Model
     from advisor.workload.profile import Profile
@@ -28,36 +26,17 @@ class MeasuredOptions:
     gpu: GpuKey = DEFAULT_GPU
     profiles: Profiles = None
 
-    def read(self) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
-        """Profiles by name, the shipped runs, and the user's own runs; runs need their profiles.
 
-        Files that hold no profile are left out with a warning.
-        """
-        return _measured(self.gpu, self.profiles)
-
-    def others(self) -> "tuple[MeasuredGpu, ...]":
-        """Measurements on every other known GPU that has runs; CPUs do not count."""
-        from advisor.hardware.gpus import known_gpus
-        from advisor.learn.observations import MeasuredGpu
-        from advisor.workload.store import profiled_gpus
-
-        found, known = [], known_gpus()
-        for key in sorted((known.keys() & profiled_gpus(self.profiles)) - {self.gpu}):
-            profiles, shipped, own = _measured(key, self.profiles)
-            if shipped + own:
-                found.append(MeasuredGpu(known[key], profiles, shipped + own, own))
-        return tuple(found)
-
-
-def _measured(
+def _read_measured(
     gpu: str, folder: Path | None
 ) -> "tuple[dict[str, Profile], tuple[Run, ...], tuple[Run, ...]]":
+    """Read profiles by name, shipped runs and the user's own runs; warn about invalid profiles."""
     from advisor.workload.store import measured_profiles, runs_by_owner, tenants_of
 
     shipped, own = runs_by_owner(gpu, folder)
-    found, refused = measured_profiles(gpu, folder, tenants_of(shipped + own))
+    profiles, refused = measured_profiles(gpu, folder, tenants_of(shipped + own))
     leave_out(*refused)
-    return found, shipped, own
+    return profiles, shipped, own
 
 
 _Models = Annotated[
@@ -70,98 +49,81 @@ _Models = Annotated[
 
 @grouped
 def fit(measured: MeasuredOptions, out: _Models = None) -> None:
-    """Fit the model to every run, yours included.
+    """Fit the model to all runs, yours included.
 
     One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
     --out to fit to the shipped runs.
     """
-    from advisor.hardware.gpus import gpu as known
+    from advisor.hardware.gpus import gpu, known_gpus
     from advisor.learn.observations import MeasuredGpu, shared_runs
     from advisor.prediction.model import model_text
+    from advisor.workload.calibration import odd_ones
     from advisor.workload.reading import MODEL_FILE, user_folder
+    from advisor.workload.store import profiled_gpus
     from advisor.workload.writing import writable, write_whole
 
-    if out is None and measured.profiles is None and not _own_runs():
-        raise InvalidInput(_NOTHING_OF_YOURS)
-    card = known(measured.gpu)
+    folder = measured.profiles
+    if not (out or folder or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
+        raise InvalidInput(
+            "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
+            "`advisor validate JOB...`. Add --out DIR to fit to the shipped runs alone."
+        )
+    card = gpu(measured.gpu)
     path = (out or user_folder("models")) / MODEL_FILE
     writable(path)  # before a minute of fitting
-    alone, shipped, own = measured.read()
+    profiles, shipped, own = _read_measured(card.key, folder)
     if not shipped + own:
-        raise InvalidInput(_nothing_to_learn(card.key))
-    others = measured.others()
-    everyone = (MeasuredGpu(card, alone, shipped + own, own), *others)
-    # In one order whichever GPU was asked about, so that the model is one and the same.
-    model = _fitted(sorted(everyone, key=lambda each: each.gpu.key))
+        raise InvalidInput(
+            f"no run on {with_article(card.key)} yet, so the model stays as it is. Answers for "
+            f"{card.key} are estimated, with wider intervals. Measure runs where such a GPU is: "
+            f"`advisor validate JOB...`."
+        )
+    others = []
+    catalogue = known_gpus()  # which has no CPU
+    for key in sorted((catalogue.keys() & profiled_gpus(folder)) - {card.key}):
+        read = _read_measured(key, folder)
+        if runs := read[1] + read[2]:
+            others.append(MeasuredGpu(catalogue[key], read[0], runs, read[2]))
+    # In one order whichever GPU was named, so that the model is one and the same.
+    all_gpus = [MeasuredGpu(card, profiles, shipped + own, own), *others]
+    model = _fit_with_progress(sorted(all_gpus, key=lambda one: one.gpu.key))
     write_whole(path, model_text(model))
     for key, data in model.data.items():
         show_text(
             f"{clean(str(path))}: fitted to {counted(sum(data.runs.values()), 'run')} of "
             f"{counted(data.profiles, 'profile')} on {key}."
         )
-    _show_runs(card, (alone, shipped, own))
-    if paced := model.own_paces.get(card.key):
-        show_text(
-            f"Predictions now follow the pace of your own runs of {', '.join(sorted(paced))}."
-        )
-    for each in others:
-        used = len(shared_runs(each.profiles, each.runs, each.gpu))
-        show_text(f"Used on {each.gpu.key}: {used} of {counted(len(each.runs), 'run')}.")
-
-
-def _own_runs() -> bool:
-    """Whether the user has run anything, on any GPU."""
-    from advisor.workload.reading import user_folder
-
-    return any(user_folder("profiles").glob("*/runs/*.jsonl"))
-
-
-_NOTHING_OF_YOURS = (
-    "you have no runs yet, so the model stays as it is. Measure some where the GPU is: `advisor "
-    "validate JOB...`. Add --out DIR to fit to the shipped runs alone."
-)
-
-
-def _fitted(everyone: "Sequence[MeasuredGpu]") -> "Model":
-    from advisor.hardware.host_cores import allowed_cores
-    from advisor.learn.fit import fit as fitted
-    from advisor.learn.own_runs import with_own_paces
-    from advisor.learn.surrogate_fit import with_surrogate
-
-    runs = sum(len(each.runs) for each in everyone)
-    with progress() as advance:
-        advance(0, 2, f"fitting to {counted(runs, 'run')}")
-        model = fitted(everyone)
-        advance(1, 2, "fitting the surrogate model")
-        taught = {each.gpu: list(each.profiles.values()) for each in everyone}
-        model = with_surrogate(model, taught, processes=len(allowed_cores()))
-        advance(2, 2, "fitted")
-    return with_own_paces(model, everyone)
-
-
-def _nothing_to_learn(gpu: str) -> str:
-    return (
-        f"no run on {with_article(gpu)} yet, so the model stays as it is. Answers for {gpu} are "
-        f"estimated, with wider intervals. Measure runs where such a GPU is: `advisor validate "
-        f"JOB...`."
-    )
-
-
-def _show_runs(
-    card: "Gpu", read: "tuple[dict[str, Profile], Sequence[Run], Sequence[Run]]"
-) -> None:
-    """Print how many of the runs on `card` were used, and whether their software differs."""
-    from advisor.learn.observations import shared_runs
-    from advisor.workload.calibration import odd_ones
-
-    alone, shipped, own = read
-    used = [len(shared_runs(alone, runs, card)) for runs in (shipped, own)]
+    used = [len(shared_runs(profiles, runs, card)) for runs in (shipped, own)]
     show_text(
         f"Used on {card.key}: {used[0]} of {counted(len(shipped), 'run')} that came with the "
         f"profiles, {used[1]} of {len(own)} of your own."
     )
     if odd := odd_ones([run.provenance for run in (*shipped, *own)]):
         show_text(f"The runs differ: {odd}.")
+    if paced := model.own_paces.get(card.key):
+        show_text(
+            f"Predictions now follow the pace of your own runs of {', '.join(sorted(paced))}."
+        )
+    for other in others:
+        count = len(shared_runs(other.profiles, other.runs, other.gpu))
+        show_text(f"Used on {other.gpu.key}: {count} of {counted(len(other.runs), 'run')}.")
+
+
+def _fit_with_progress(measured: "Sequence[MeasuredGpu]") -> "Model":
+    from advisor.hardware.host_cores import allowed_cores
+    from advisor.learn.fit import fit as fit_model
+    from advisor.learn.own_runs import with_own_paces
+    from advisor.learn.surrogate_fit import with_surrogate
+
+    runs = sum(len(one.runs) for one in measured)
+    with progress() as advance:
+        advance(0, 2, f"fitting to {counted(runs, 'run')}")
+        model = fit_model(measured)
+        advance(1, 2, "fitting the surrogate model")
+        lessons = {one.gpu: list(one.profiles.values()) for one in measured}
+        model = with_surrogate(model, lessons, processes=len(allowed_cores()))
+        advance(2, 2, "fitted")
+    return with_own_paces(model, measured)
 
 
 _Predictions = Annotated[
@@ -174,7 +136,9 @@ _Predictions = Annotated[
 _Export = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", parser=to_write, help="Write the predictions to this file, one run a line."
+        metavar="FILE",
+        parser=to_write,
+        help="Write the predictions to this file, one run a line.",
     ),
 ]
 
@@ -188,7 +152,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score predictions for model families left out of the fit."""
-    from advisor.learn.evaluate import entries_text
+    from advisor.hardware.gpus import gpu
+    from advisor.hardware.host_cores import allowed_cores
+    from advisor.learn.evaluate import entries_text, score_entries
+    from advisor.learn.evaluate import evaluate as evaluate_model
     from advisor.report.scores import evaluation_document, evaluation_table
     from advisor.workload.writing import writable, write_whole
 
@@ -197,27 +164,17 @@ def evaluate(
     )
     if export:
         writable(export)  # before minutes of evaluating
-    evaluation = _evaluation(measured, predictions, only_shipped=export is not None)
+    card = gpu(measured.gpu)
+    profiles, shipped, own = _read_measured(card.key, measured.profiles)
+    if predictions:
+        evaluation = score_entries(predictions, profiles, shipped, card)
+    else:
+        runs = shipped if export else shipped + own
+        with progress() as advance:
+            evaluation = evaluate_model(
+                profiles, runs, card, len(allowed_cores()),
+                tell=lambda done, total: advance(done, total, "families predicted without them"),
+            )  # fmt: skip
     if export:
         write_whole(export, entries_text(evaluation))
     show_answer(evaluation, as_json, evaluation_table, evaluation_document)
-
-
-def _evaluation(
-    measured: MeasuredOptions, predictions: Path | None, *, only_shipped: bool
-) -> "Evaluation":
-    """Scores of the predictions in a file, or of this version of the model."""
-    from advisor.hardware.gpus import gpu as known
-    from advisor.hardware.host_cores import allowed_cores
-    from advisor.learn.evaluate import evaluate as evaluated
-    from advisor.learn.evaluate import score_entries
-
-    card, (alone, shipped, own) = known(measured.gpu), measured.read()
-    if predictions:
-        return score_entries(predictions, alone, shipped, card)
-    runs = shipped if only_shipped else shipped + own
-    with progress() as advance:
-        return evaluated(
-            alone, runs, card, len(allowed_cores()),
-            tell=lambda done, total: advance(done, total, "families predicted without them"),
-        )  # fmt: skip

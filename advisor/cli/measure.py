@@ -4,7 +4,7 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from advisor.cli.options import (
     By,
     Device,
     Files,
-    Given,
     GpuKey,
     Mlflow,
     Named,
@@ -28,12 +27,6 @@ from advisor.cli.output import aside, live, show_answer, show_text
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_GPU
 
-if TYPE_CHECKING:
-    from advisor.api import Advisor
-    from advisor.plan.values import Recommendation
-    from advisor.validate import Validation
-
-
 _WITHOUT_GPU = (
     "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
     "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
@@ -47,7 +40,7 @@ AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def as_given(words: list[str], rest: list[str]) -> list[str]:
-    """`words` and the `rest` after ``--``, such that typer passes a script's own words on."""
+    """Join `words` and the `rest` after ``--``, such that typer passes a script's own words on."""
     return words + rest[: words[:1] == ["profile"]] + rest
 
 
@@ -192,8 +185,8 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
     if plan.endswith(".json") or Path(plan).is_file():
         saved = saved_plan(Path(plan), options.rank, files.profiles)
         advisor = files.advisor(saved.gpu, saved.power_cap_w)
-        found = advisor.predict(saved.jobs, saved.sharing).prediction
-        prepared = prepare(saved, advisor.card, found)
+        prediction = advisor.predict(saved.jobs, saved.sharing).prediction
+        prepared = prepare(saved, advisor.card, prediction)
         terms = RunTerms(
             device=options.device, cores=options.cores, steps=options.steps,
             replace_instances=options.replace_instances, grace_s=options.grace,
@@ -232,36 +225,20 @@ def stop(
     stop_run(find_run(named), job, aside)
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """Options of which plans are run, and where."""
-
-    objective: By = "makespan"
-    top: Top = 3
-    device: Device = "0"
-
-
-@dataclass(frozen=True, slots=True)
-class RunFiles:
-    """Options of where runs are read from and written to."""
-
-    runs: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="Compare the runs in this file instead of running."
-        ),
-    ] = None
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print each process with its environment; run none.")
-    ] = False
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            parser=to_write,
-            help="Add the runs to this folder of profiles; default: your own.",
-        ),
-    ] = None
+_RunsFile = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Compare the runs in this file; run none."),
+]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print each process with its environment; run none.")
+]
+_RunsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", parser=to_write,
+        help="Add the runs to this folder of profiles; default: your own.",
+    ),
+]  # fmt: skip
 
 
 @grouped
@@ -270,8 +247,12 @@ def validate(
     *,
     named: Named,
     gpu: GpuKey = DEFAULT_GPU,
-    tried: Tried,
-    run_files: RunFiles,
+    objective: By = "makespan",
+    top: Top = 3,
+    device: Device = "0",
+    runs: _RunsFile = None,
+    dry_run: _DryRun = False,
+    out: _RunsFolder = None,
     files: Files,
     as_json: AsJson = False,
     mlflow: Mlflow = None,
@@ -280,49 +261,30 @@ def validate(
 
     The exit code is 5 if a measured step lies outside its predicted interval.
     """
-    from advisor.validate import check, validate_file, validation_document, validation_table
+    from advisor import validate as validation
+    from advisor.report.forecast import host_note, with_estimates_named
 
-    _check(given_in(context))
-    log = mlflow_log(mlflow)
-    advisor = files.advisor(gpu)
-    if run_files.runs is not None:
-        validation = validate_file(run_files.runs, advisor, run_files.out)
-    else:
-        advised = advisor.recommend(named.chosen(advisor), tried.objective)
-        if run_files.dry_run:
-            _print_processes(advised, tried)
-            return
-        validation = _ran(advised, advisor, tried, run_files.out)
-    show_answer(validation, as_json, validation_table, validation_document)
-    if log is not None:
-        log.validation(validation_document(validation))
-    check(validation)
-
-
-def _ran(
-    advised: "Recommendation", advisor: "Advisor", tried: Tried, out: Path | None
-) -> "Validation":
-    """The best plans that were `tried`, run here and compared with their predictions."""
-    from advisor.report.forecast import host_note
-    from advisor.validate import validate_advice
-
-    ran = validate_advice(advised, advisor, tried.top, tried.device, out)
-    return replace(ran, host=host_note(advised.standing))
-
-
-def _check(given: Given) -> None:
+    given = given_in(context)
     of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
     apart(given, "runs", of_running, "--from compares existing runs and chooses none.")
     apart(given, "dry_run", ("as_json", "out"), "a dry run only prints processes.")
-
-
-def _print_processes(advised: "Recommendation", tried: Tried) -> None:
-    from advisor.report.forecast import with_estimates_named
-    from advisor.validate import choose, dry_run, process_text
-
-    if advised.standing.estimated_from is not None:
-        aside(with_estimates_named(advised.standing, ""))
-
-    plans, _ = choose(advised, tried.top, "dry-run")
-    for process in dry_run(plans, tried.device):
-        show_text(process_text(process))
+    log = mlflow_log(mlflow)
+    advisor = files.advisor(gpu)
+    if runs is not None:
+        validated = validation.validate_file(runs, advisor, out)
+    else:
+        advised = advisor.recommend(named.chosen(advisor), objective)
+        if dry_run:
+            if advised.standing.estimated_from is not None:
+                aside(with_estimates_named(advised.standing, ""))
+            plans, _ = validation.choose(advised, top, "dry-run")
+            for process in validation.dry_run(plans, device):
+                show_text(validation.process_text(process))
+            return
+        validated = validation.validate_advice(advised, advisor, top, device, out)
+        validated = replace(validated, host=host_note(advised.standing))
+    document = validation.validation_document
+    show_answer(validated, as_json, validation.validation_table, document)
+    if log is not None:
+        log.validation(document(validated))
+    validation.check(validated)
