@@ -285,7 +285,7 @@ def _exit_code(run: WatchedRun, say: Say) -> int:
             f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends its "
             f"jobs, and undoes what it changed."
         )
-    elif run.events.over and not bad and not run.events.asked:
+    elif run.events.over and not bad and not run.events.stopped:
         bad = True
         say(tail(run.folder / "script.log"))
     return AdvisorError.exit_code if bad or run.events.over is None else 0

@@ -33,34 +33,30 @@ class Within:
         return self.low <= value <= self.high and not (self.above and value == self.low)
 
     def __str__(self) -> str:
-        return (
-            f" above {self.low} to {self.high}"
-            if self.above
-            else f" from {self.low} to {self.high}"
-        )
+        return f" {'above' if self.above else 'from'} {self.low} to {self.high}"
 
 
 def record(kind: type[_Record], entry: Any, where: str = "") -> _Record:
-    """The dataclass `kind` from a table of TOML or an object of JSON.
+    """Return the dataclass `kind` from a table of TOML or an object of JSON.
 
     A workload may be a name too, and bounds of numbers are `Within` in their types.
 
     Args:
-        kind: What is read; its fields are strings, numbers, dataclasses, or tuples of such.
+        kind: Its fields are strings, numbers, dataclasses, or tuples of such.
         entry: As read by the standard library.
         where: Name of the entry in messages, e.g. ``"plans[2]"``; empty for the document.
 
     Raises:
-        InvalidInput: A key is unknown or missing, or a value is not what its field takes.
+        InvalidInput: A key is unknown or missing, or a value does not fit its field.
     """
     entries = _table(entry, where).items()
     table = {name: value for name, value in entries if name not in REMOVED_FIELDS}
-    known = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    if unknown := sorted(table.keys() - known.keys()):
+    allowed = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    if unknown := sorted(table.keys() - allowed.keys()):
         raise InvalidInput(
-            f"unknown key {_key(where, unknown[0])!r}; known here: {', '.join(known)}"
+            f"unknown key {_key(where, unknown[0])!r}; known here: {', '.join(allowed)}"
         )
-    for name, field in known.items():
+    for name, field in allowed.items():
         if name not in table and field.default is field.default_factory is MISSING:
             raise InvalidInput(f"{_key(where, name)!r} is missing")
     hints = get_type_hints(kind, include_extras=True)
@@ -69,16 +65,6 @@ def record(kind: type[_Record], entry: Any, where: str = "") -> _Record:
         return kind(**read)
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}" if where else str(error)) from None
-
-
-def workload_of(entry: Any, where: str) -> Workload:
-    """The workload that `entry` names, or describes as a table.
-
-    Raises:
-        InvalidInput: It does neither.
-    """
-    found: Workload = _value(entry, Workload, where)
-    return found
 
 
 def _table(entry: Any, where: str) -> dict[str, Any]:
@@ -101,26 +87,19 @@ def _value(value: Any, hint: Any, where: str) -> Any:
             for number, each in enumerate(_of_type(value, list, "an array", where))
         )
     if kind is dict:
-        names, values = arguments
-        return {
-            _name(name, names, where): _value(each, values, _key(where, name))
-            for name, each in _table(value, where).items()
-        }
+        names, values = arguments  # names are numbers or of a choice
+        read = {}
+        for word, entry in _table(value, where).items():
+            key = _key(where, word)
+            name = _plain(int(word) if word.isdecimal() else word, names, key)
+            read[name] = _value(entry, values, key)
+        return read
     if hint is Workload and isinstance(value, str):
-        return _named(value, where)
+        with located(where):
+            return named_workloads.workload(value)
     if is_dataclass(hint):
         return record(hint, value, where)  # type: ignore[arg-type]
     return _plain(value, hint, where)
-
-
-def _named(name: str, where: str) -> Workload:
-    with located(where):
-        return named_workloads.workload(name)
-
-
-def _name(name: str, hint: Any, where: str) -> Any:
-    """A key of a table, whose names are numbers or of a choice."""
-    return _plain(int(name) if name.isdecimal() else name, hint, _key(where, name))
 
 
 def _plain(value: Any, hint: Any, where: str) -> Any:

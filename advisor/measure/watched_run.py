@@ -2,7 +2,7 @@
 
 The script of the run writes ``events``, a line each: ``state FILE``, ``started N``, ``ended N
 STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `advisor.run`
-adds ``script PID`` and ``asked N``, where it asked job N to end, of 0 all.
+adds ``script PID``, and ``asked N`` when it asks job N to end; 0 stands for all jobs.
 """
 
 import os
@@ -28,7 +28,7 @@ from advisor.measure.strict_record import record
 from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
-from advisor.workload.plan_document import DocumentedJob, PlanDocument, StepRange, planned_steps
+from advisor.workload.plan_document import PlanDocument, StepRange, planned_steps
 from advisor.workload.profile import Window
 from advisor.workload.reading import located, read_json
 from advisor.workload.run import Run, Tenant
@@ -36,7 +36,7 @@ from advisor.workload.spec import Workload
 
 # Fewer steps, or less time, say little of a pace.
 _FEWEST_STEPS, _SHORTEST_S = 6, 2.0
-# As many samples as tell a run of any length; beyond, every second one goes.
+# Enough samples for a run of any length; beyond, every second one goes.
 _MOST_SAMPLES = 4096
 # After others came or went, a pace settles for so long before it is judged, and is judged by so
 # much time at least.
@@ -49,10 +49,10 @@ _FASTEST = 1e9
 
 @dataclass(slots=True)
 class WatchedPace:
-    """What one job counted, as far as it was watched.
+    """The steps that one job counted, as far as it was watched.
 
     Attributes:
-        last: What it said last; None before it said anything.
+        last: Its last report; None before the first.
         seen_at_s: When its count last grew, on the watcher's monotonic clock.
     """
 
@@ -61,17 +61,17 @@ class WatchedPace:
     _at_s: list[float] = field(default_factory=list)
     _steps: list[int] = field(default_factory=list)
 
-    def add(self, found: ReportedProgress | None, now_s: float) -> None:
-        """Take down what the job says now; a count that goes back is another process's."""
-        if found is None:
+    def add(self, progress: ReportedProgress | None, now_s: float) -> None:
+        """Note a report of the job; a count that goes back is another process's."""
+        if progress is None:
             return
-        grew = self.last is None or found.steps > self.last.steps
-        self.last = found
-        if not grew or (self._at_s and found.at_s <= self._at_s[-1]):
+        grew = self.last is None or progress.steps > self.last.steps
+        self.last = progress
+        if not grew or (self._at_s and progress.at_s <= self._at_s[-1]):
             return
         self.seen_at_s = now_s
-        self._at_s.append(found.at_s)
-        self._steps.append(found.steps)
+        self._at_s.append(progress.at_s)
+        self._steps.append(progress.steps)
         if len(self._at_s) > _MOST_SAMPLES:
             self._at_s, self._steps = self._at_s[::2], self._steps[::2]
 
@@ -80,7 +80,7 @@ class WatchedPace:
         return None if self.last is None else self.last.steps
 
     def step_s(self, since_s: float) -> float | None:
-        """Mean seconds of a step since a moment; None where too little was seen."""
+        """Mean seconds of a step since a moment; None if too few were seen."""
         first = bisect_left(self._at_s, since_s)
         if len(self._at_s) - first < 2:
             return None
@@ -89,16 +89,16 @@ class WatchedPace:
         return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
 
     def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
-        """Steps between each two of the moments; none where it did none or was not watched."""
+        """Steps between each two of the moments; empty if one has none or was not watched."""
         if len(self._at_s) < 2 or bounds_s[0] < self._at_s[0] or bounds_s[-1] > self._at_s[-1]:
             return ()
         done = np.interp(bounds_s, self._at_s, self._steps)
-        found = [
+        windows = [
             Window(float(end - begin), float(last - first))
             for (begin, end), (first, last) in zip(pairwise(bounds_s), pairwise(done), strict=True)
             if last > first
         ]
-        return tuple(found) if len(found) == len(bounds_s) - 1 else ()
+        return tuple(windows) if len(windows) == len(bounds_s) - 1 else ()
 
     @property
     def span_s(self) -> tuple[float, float] | None:
@@ -106,18 +106,11 @@ class WatchedPace:
         return (self._at_s[0], self._at_s[-1]) if len(self._at_s) > 1 else None
 
     def silent_s(self, now_s: float, step_s: float | None) -> float | None:
-        """For how long it has done no step, where that is long; None where it goes on."""
+        """For how long it has done no step, if that is long; None while it goes on."""
         if self.seen_at_s is None:
             return None
         silent_s = now_s - self.seen_at_s
         return silent_s if silent_s > max(_SILENT_S, _SILENT_STEPS * (step_s or 0.0)) else None
-
-
-def outside(step_s: float | None, predicted: StepRange | None) -> bool:
-    """Whether a measured step lies outside its predicted interval, where both are known."""
-    if step_s is None or predicted is None:
-        return False
-    return not predicted.p05 <= step_s <= predicted.p95
 
 
 class PrintedPace:
@@ -142,32 +135,30 @@ class PrintedPace:
             self._read += len(printed)
             lines, self._line = ended_lines(self._line + printed)
             for line in lines:
-                if (found := self._pattern.search(line)) is not None:
+                if (figure := self._pattern.search(line)) is not None:
                     with suppress(ValueError):
-                        self._add(float(found[1]) / self._batch, now_s)
+                        pace = float(figure[1]) / self._batch
+                        if self._at_s is not None and 0 < pace < _FASTEST:
+                            self._steps += pace * (now_s - self._at_s)
+                        self._at_s = now_s
         if self._at_s is None or not self._steps:
             return None
         return ReportedProgress(int(self._steps), self._at_s)
 
-    def _add(self, pace: float, now_s: float) -> None:
-        if self._at_s is not None and 0 < pace < _FASTEST:
-            self._steps += pace * (now_s - self._at_s)
-        self._at_s = now_s
-
 
 Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
-"""Predicted steps of jobs, by number, while just these run; empty: not predicted."""
+"""Predicted steps of jobs, by number, while only these run; empty: not predicted."""
 
 # The pace that is shown is of so many seconds.
 _LATELY_S = 30.0
-# Of a record; a shorter one says little, and more windows say no more.
+# Of a record; a shorter one is too uncertain, and more windows add nothing.
 _WATCHED_RUN_SHORTEST_S, _WINDOWS = 6.0, 6
 _TAIL_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedJob:
-    """A job of a run; `steps` is None where the job decides itself when it ends."""
+    """A job of a run; `steps` is None if the job itself decides when it ends."""
 
     number: int
     workload: Workload
@@ -179,13 +170,18 @@ class WatchedJob:
 
 @dataclass(slots=True)
 class Events:
-    """What happened so far; times are of the monotonic clock."""
+    """The events of a run so far, by job; times are of the monotonic clock.
+
+    Attributes:
+        stopped: Jobs that the user stopped; 0 stands for all.
+        over: The exit status of the script.
+    """
 
     script: int | None = None
     state: Path | None = None
     started_s: dict[int, float] = field(default_factory=dict)
     ended: dict[int, tuple[int, float]] = field(default_factory=dict)
-    asked: set[int] = field(default_factory=set)
+    stopped: set[int] = field(default_factory=set)
     over: int | None = None
 
     @property
@@ -199,8 +195,8 @@ class Events:
 
 
 def events_in(folder: Path) -> Events:
-    """Return what the run in `folder` wrote; a line that cannot be read is left out."""
-    found = Events()
+    """Return the events of the run in `folder`; a line that cannot be read is left out."""
+    events = Events()
     suspended_s = time.clock_gettime(time.CLOCK_BOOTTIME) - monotonic()
     text = ""
     with suppress(OSError):
@@ -210,27 +206,27 @@ def events_in(folder: Path) -> Events:
         with suppress(ValueError, IndexError):
             match words[0]:
                 case "script":
-                    found.script = int(words[1])
+                    events.script = int(words[1])
                 case "state":
-                    found.state = Path(" ".join(words[1:-1]))
+                    events.state = Path(" ".join(words[1:-1]))
                 case "started":
-                    found.started_s[int(words[1])] = float(words[2]) - suspended_s
+                    events.started_s[int(words[1])] = float(words[2]) - suspended_s
                 case "ended":
-                    found.ended[int(words[1])] = (int(words[2]), float(words[3]) - suspended_s)
+                    events.ended[int(words[1])] = (int(words[2]), float(words[3]) - suspended_s)
                 case "asked":
-                    found.asked.add(int(words[1]))
+                    events.stopped.add(int(words[1]))
                 case "over":
-                    found.over = int(words[1])
-    return found
+                    events.over = int(words[1])
+    return events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """One job of a run at one moment; None: not known.
+    """One job of a run at one moment; None: not available.
 
     Attributes:
         state: ``waiting``, ``running``, ``done``, ``stopped``, ``out-of-memory`` or ``died``.
-        predicted: A step, with those that run now.
+        predicted: A step while the jobs run that run now.
         outside: Whether the pace since others started or ended lies outside the prediction.
         silent_s: For how long it did no step, if that is long.
     """
@@ -271,7 +267,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """A run at one moment; `power_w` is None where the device is not metered."""
+    """A run at one moment; `power_w` is None if the device is not metered."""
 
     id: str
     sharing: str
@@ -292,7 +288,7 @@ class WatchedRun:
         folder: Of the run.
         most_steps: Steps that each job of the zoo does at most; None: as planned.
         meter: Of its device; None: power and memory are not read.
-        expected: What is predicted while only some jobs run; None: only what the plan predicts.
+        expected: Predictions while only some jobs run; None: only those of the plan.
 
     Raises:
         InvalidInput: Its plan cannot be read.
@@ -312,10 +308,20 @@ class WatchedRun:
             self._document = record(PlanDocument, read_json(path))
         (self._plan,) = self._document.plans
         self._sharing = parse_sharing(self._plan.sharing)
-        self.jobs = tuple(
-            self._job(each, number, most_steps)
-            for number, each in enumerate(self._plan.jobs, start=1)
-        )
+        self.jobs: list[WatchedJob] = []
+        for number, planned in enumerate(self._plan.jobs, start=1):
+            workload = self._document.workloads[planned.job]
+            script = planned.script or workload.script
+            self.jobs.append(
+                WatchedJob(
+                    number=number,
+                    workload=workload,
+                    steps=planned_steps(planned, workload, most_steps),
+                    step_s=planned.step_s,
+                    cores=planned.cores,
+                    throughput=None if script is None else script.throughput,
+                )
+            )
         sets = running_together(self._sharing, len(self.jobs))
         self._groups = [frozenset(at + 1 for at in group) for group in sets]
         self._expected = expected or self._planned
@@ -330,18 +336,6 @@ class WatchedRun:
         self._power_w: dict[frozenset[int], list[float]] = {}
         self._clocks_mhz: tuple[int | None, int | None] = (None, None)
 
-    def _job(self, planned: DocumentedJob, number: int, most_steps: int | None) -> WatchedJob:
-        workload = self._document.workloads[planned.job]
-        script = planned.script or workload.script
-        return WatchedJob(
-            number=number,
-            workload=workload,
-            steps=planned_steps(planned, workload, most_steps),
-            step_s=planned.step_s,
-            cores=planned.cores,
-            throughput=None if script is None else script.throughput,
-        )
-
     def log(self, number: int) -> Path:
         """The log of a job."""
         return self.folder / f"job-{number}.log"
@@ -352,7 +346,11 @@ class WatchedRun:
         running, now_s = self.events.running, monotonic()
         for job in self.jobs:
             if job.number in self.events.started_s:
-                self._paces[job.number].add(self._progress(job, now_s), now_s)
+                if (printed := self._printed.get(job.number)) is not None:
+                    progress = printed.progress(now_s)
+                else:
+                    progress = read_progress(self.folder / f"job-{job.number}.progress")
+                self._paces[job.number].add(progress, now_s)
         power_w = None
         if self._meter is not None and running:
             with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
@@ -370,17 +368,11 @@ class WatchedRun:
             jobs=tuple(self._view(job, predicted.get(job.number), now_s) for job in self.jobs),
         )
 
-    def _progress(self, job: WatchedJob, now_s: float) -> ReportedProgress | None:
-        if (printed := self._printed.get(job.number)) is not None:
-            return printed.progress(now_s)
-        return read_progress(self.folder / f"job-{job.number}.progress")
-
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
         """Note the device memory of each job, by the processes that carry its number."""
-        for number in self.events.running if memory_mib else ():
-            ours = set(processes_of(f"ADVISOR_RUN={self.folder}"))
-            pids = ours & set(processes_of(f"ADVISOR_JOB={number}")) & memory_mib.keys()
-            if pids:
+        ours = memory_mib.keys() & set(processes_of(f"ADVISOR_RUN={self.folder}\0"))
+        for number in self.events.running if ours else ():
+            if pids := ours & set(processes_of(f"ADVISOR_JOB={number}\0")):
                 self._held_mib[number] = sum(memory_mib[pid] for pid in pids)
 
     def _planned(self, running: frozenset[int]) -> Mapping[int, StepRange]:
@@ -396,6 +388,9 @@ class WatchedRun:
         step_s = pace.step_s(max(now_s - _LATELY_S, since_s)) if running else None
         settled = now_s - since_s > SETTLE_S + JUDGED_S
         steady_s = pace.step_s(since_s + SETTLE_S) if running and settled else None
+        outside = False
+        if steady_s is not None and predicted is not None:
+            outside = not predicted.p05 <= steady_s <= predicted.p95
         state, detail = self.state(job.number)
         reserved_mib = None if pace.last is None else pace.last.reserved_mib
         expected_s = step_s or (predicted.p50 if predicted else None)
@@ -409,49 +404,49 @@ class WatchedRun:
             steps=job.steps,
             step_s=step_s,
             predicted=predicted if running else None,
-            outside=outside(steady_s, predicted),
+            outside=outside,
             memory_mib=self._held_mib.get(job.number, reserved_mib) if running else None,
             left_s=left * expected_s if left is not None and left >= 0 and expected_s else None,
             silent_s=pace.silent_s(now_s, step_s) if running else None,
         )
 
     def silent(self, patience_s: float | None) -> list[int]:
-        """Return the jobs that did steps, and none for `patience_s`; none where that is None."""
+        """Return the jobs that did steps, and none for `patience_s`; none if that is None."""
         if patience_s is None:
             return []
         seen = ((number, self._paces[number].seen_at_s) for number in self.events.running)
         return [number for number, at in seen if at is not None and monotonic() - at > patience_s]
 
     def state(self, number: int) -> tuple[str, str]:
-        """Return the state of a job as `JobView` has it, and how a bad end looked."""
+        """Return the state of a job as in `JobView`, and the cause of a bad end."""
         if number not in self.events.ended:
             return ("running" if number in self.events.started_s else "waiting"), ""
         status, _ = self.events.ended[number]
         if status == 0:
             return "done", ""
-        if self.events.asked & {0, number}:
+        if self.events.stopped & {0, number}:
             return "stopped", ""
-        said = tail(self.log(number))
-        if lacks_memory(said):
-            return "out-of-memory", error_line(said)
+        printed = tail(self.log(number))
+        if lacks_memory(printed):
+            return "out-of-memory", error_line(printed)
         how = f"exit status {status}"
         if status > 128:
             with suppress(ValueError):
                 how = f"killed by {Signals(status - 128).name}"
-        return "died", ": ".join(filter(None, [how, error_line(said)]))
+        return "died", ": ".join(filter(None, [how, error_line(printed)]))
 
     def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
         """Return a record of each group in which every job counted its steps long enough.
 
         A group's windows lie where all of its jobs ran, after they had settled and before the first
-        of them ended: what is predicted of them holds there.
+        of them ended: predictions of the group hold there.
 
         Args:
             origin: Where it was measured.
             allowed: The host cores that the jobs could have.
 
         Raises:
-            InvalidInput: What was measured cannot be true.
+            InvalidInput: The measured values cannot be true.
         """
         for at, group in enumerate(self._groups, start=1):
             if (windows := self._windows(group)) is None:
@@ -461,8 +456,8 @@ class WatchedRun:
             shared = len(numbers) > 1 and together(sharing) is not None
             name = str(sharing) if shared or "mig" in str(sharing) else "naive"
             power_w = self._power_w.get(group)
-            said = [self._paces[number].last for number in numbers]
-            versions = next((dict(each.versions) for each in said if each and each.versions), {})
+            last = [self._paces[number].last for number in numbers]
+            versions = next((dict(each.versions) for each in last if each and each.versions), {})
             yield Run(
                 id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
                 gpu=origin.device.key,
@@ -484,8 +479,8 @@ class WatchedRun:
         if ended_s - began_s < _WATCHED_RUN_SHORTEST_S:
             return None
         bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
-        found = {number: self._paces[number].windows(bounds_s) for number in group}
-        return found if all(found.values()) else None
+        windows = {number: self._paces[number].windows(bounds_s) for number in group}
+        return windows if all(windows.values()) else None
 
     def _tenant(self, number: int, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
         job, last = self.jobs[number - 1], self._paces[number].last
@@ -517,7 +512,7 @@ def script_lives(folder: Path) -> bool:
 
 
 def tail(log: Path) -> str:
-    """The end of a log; empty where there is none."""
+    """The end of a log; empty if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
