@@ -13,7 +13,6 @@ from zlib import crc32
 import numpy as np
 
 from advisor.errors import InvalidInput, counted
-from advisor.hardware.gpus import Gpu
 from advisor.learn.memory_power import (
     NO_CONTEXT,
     Trial,
@@ -44,10 +43,10 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
 
-# As two calibrations of an H200 and one of an H100 timed them: 2.00 to 2.07 ms, and 0.22 to 0.23 ms
-# for each change. Steps of runs depend on little but the share of the one in the other.
+# Two calibrations of an H200 and one of an H100 timed 2.00 to 2.07 ms, and 0.22 to 0.23 ms for each
+# change. Steps of runs depend on little but the share of the one in the other.
 _SLICE_S = 2e-3
-# Where the constants are looked for; the best lay inside for the first runs on an H200.
+# The grid of constants; the best lay inside for the first runs on an H200.
 _PATIENCES_S = (0.005e-3, 0.01e-3, 0.02e-3)
 _SWITCHES_S = (0.18e-3, 0.2e-3, 0.21e-3, 0.22e-3, 0.24e-3)
 _PACKINGS = (0.3, 0.45, 0.6)
@@ -73,19 +72,19 @@ _TELLING_RUNS = 120
 def physics_by_gpu(
     modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache
 ) -> dict[str, Physics]:
-    """Constants of replay for each GPU: common ones, or its own where these are clearly better.
+    """Fit constants of replay for each GPU: common ones, or its own if these are clearly better.
 
     Args:
         modes: Runs of each mode on all GPUs.
         playback: Cached replays.
     """
-    common, found = _best(_START, modes, playback, 0.0), {}
+    common, physics = _best(_START, modes, playback, 0.0), {}
     for key in dict.fromkeys(shared.gpu.key for runs in modes.values() for shared in runs):
         own = {mode: [shared for shared in runs if shared.gpu.key == key]
                for mode, runs in modes.items()}  # fmt: skip
         enough = {mode: runs for mode, runs in own.items() if len(runs) >= _FEWEST_OF_ONE_GPU}
-        found[key] = _best(common, enough, playback, _GAIN)
-    return found
+        physics[key] = _best(common, enough, playback, _GAIN)
+    return physics
 
 
 def _best(
@@ -109,7 +108,10 @@ def _best(
         "mps-limits": [{"bandwidth": bandwidth} for bandwidth in _BANDWIDTHS],
     }
     for mode, changes in choices.items():
-        if runs := _some(modes.get(mode, ())):
+        every = modes.get(mode, ())
+        parts = max(1, len(every) // _TELLING_RUNS)
+        # Mostly the same runs whatever family is left out.
+        if runs := [each for each in every if crc32(each.run.id.encode()) % parts == 0]:
             tried = [replace(physics, **change) for change in changes]
             errors = [playback.error(runs, each) for each in tried]
             best = errors.index(min(errors))
@@ -118,20 +120,14 @@ def _best(
     return physics
 
 
-def _some(runs: Sequence[ObservedRun]) -> list[ObservedRun]:
-    """About `_TELLING_RUNS` of `runs`, mostly the same ones whatever family is left out."""
-    parts = max(1, len(runs) // _TELLING_RUNS)
-    return [shared for shared in runs if crc32(shared.run.id.encode()) % parts == 0]
-
-
-# Where too few solo runs tell: how steps of host-bound jobs vary (see `Doubt.host_sigma`) on hosts
-# of unknown speed and on checked cores, and bounds three times as wide as steps repeat.
+# For too few solo runs: how steps of host-bound jobs vary (see `Doubt.host_sigma`) on hosts of
+# unknown speed and on checked cores, and bounds three times as wide as steps repeat.
 _UNKNOWN_HOST, _KNOWN_HOST = 0.25, 0.1
 _WIDE = ResidualBounds(low=-3.0, high=3.0)
 
 
 def widening(held: float) -> float:
-    """Factor by which to widen 90 % intervals that held a share `held`, if errors are normal."""
+    """Return the factor that widens 90 % intervals which held a share `held` of normal errors."""
     normal = NormalDist()
     return max(1.0, normal.inv_cdf(0.95) / normal.inv_cdf((1 + held) / 2))
 
@@ -164,30 +160,38 @@ def fit(
         InvalidInput: There are too few usable runs.
     """
     playback = playback or ReplayCache()
-    # Those with the most runs first: the others take from them what they were not asked.
+    # Those with the most runs first: the others take from them the constants that they lack.
     shared = sorted(((each, each.shared) for each in measured), key=lambda pair: -len(pair[1]))
     modes = _modes([run for _, usable in shared for run in usable])
     physics = physics_by_gpu(modes, playback)
     solo = _Solo([pair for each, _ in shared for pair in _solo(each)])
     own = _constants(shared, physics, playback)
-    held = [log_memory(run, _nearest(run.gpu, own).context)
+    nearest = {each.gpu.key: own.get(each.gpu.key) or nearest_constants(each.gpu, own)
+               for each, usable in shared if usable}  # fmt: skip
+    held = [log_memory(run, nearest[run.gpu.key].context)
             for _, usable in shared for run in usable]  # fmt: skip
+    data = {}
+    for each, usable in shared:
+        if usable:
+            used = {profile.name for run in usable for profile in run.profiles}
+            lines = sorted(run_line(run.run) for run in usable)
+            data[each.gpu.key] = Data(
+                profiles=len(used & each.profiles.keys()),
+                runs=dict(Counter(run.mode for run in usable)),
+                sha256=sha256("".join(lines).encode()).hexdigest(),
+            )
     return Model(
-        data={each.gpu.key: _data(each, usable) for each, usable in shared if usable},
+        data=data,
         constants=own,
         corrections={mode: _correction(chosen, physics, playback, solo)
                      for mode, chosen in modes.items()},
-        capacity={mode: found for mode, chosen in modes.items()
-                  if (found := fit_utilisation(chosen)) is not None},
+        capacity={mode: fitted for mode, chosen in modes.items()
+                  if (fitted := fit_utilisation(chosen)) is not None},
         alone=_alone(solo.raw, _UNKNOWN_HOST),
         alone_on_known_cores=_alone(solo.on_known_cores, _KNOWN_HOST),
         memory_sigma=memory_sigma(np.concatenate(held)),
         unseen=unseen,
     )  # fmt: skip
-
-
-_Seen = Sequence[tuple[MeasuredGpu, Sequence[ObservedRun]]]
-"""Each GPU with those of its runs that fitting can use."""
 
 
 def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
@@ -206,40 +210,28 @@ def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
     return enough
 
 
-def _data(measured: MeasuredGpu, usable: Sequence[ObservedRun]) -> Data:
-    used = {profile.name for shared in usable for profile in shared.profiles}
-    lines = sorted(run_line(shared.run) for shared in usable)
-    return Data(
-        profiles=len(used & measured.profiles.keys()),
-        runs=dict(Counter(shared.mode for shared in usable)),
-        sha256=sha256("".join(lines).encode()).hexdigest(),
-    )
-
-
-def _nearest(gpu: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
-    return known.get(gpu.key) or nearest_constants(gpu, known)
-
-
 def _constants(
-    seen: _Seen, physics: Mapping[str, Physics], playback: ReplayCache
+    seen: Sequence[tuple[MeasuredGpu, Sequence[ObservedRun]]],
+    physics: Mapping[str, Physics],
+    playback: ReplayCache,
 ) -> dict[str, GpuConstants]:
-    """Constants of each GPU with enough runs; what its runs do not show is taken from others."""
-    found: dict[str, GpuConstants] = {}
+    """Constants of each GPU with enough runs; those that its runs do not show, from others."""
+    constants: dict[str, GpuConstants] = {}
     tried: dict[str, Sequence[Trial]] = {}
     for each, usable in seen:
         if len(usable) < FEWEST_RUNS or each.gpu.key not in physics:
             continue
-        gpu, like = each.gpu, nearest_constants(each.gpu, found) if found else None
+        gpu, like = each.gpu, nearest_constants(each.gpu, constants) if constants else None
         context = fit_context(each.profiles, usable, gpu, like.context if like else NO_CONTEXT)
         power = fit_power(usable, _solo(each), gpu, physics[gpu.key], playback)
         if like is not None:
             power = replace(power, laws=like.power.laws | power.laws)
         tried[gpu.key] = trials(each.profiles, each.runs, context, gpu)
-        found[gpu.key] = GpuConstants(physics=physics[gpu.key], context=context, power=power)
+        constants[gpu.key] = GpuConstants(physics=physics[gpu.key], context=context, power=power)
     common = fit_edges([trial for some in tried.values() for trial in some])
     return {
         key: replace(each, memory_edges=fit_edges(tried[key]) or common)
-        for key, each in found.items()
+        for key, each in constants.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Fits the power and the activity of the whole GPU to shared runs of it."""
+"""Fits memory, and the power and activity of the whole GPU, to shared runs of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
-# Where nothing was measured on any GPU.
+# Used if nothing was measured on any GPU.
 NO_CONTEXT = Context(usual_mib=600.0, per_sm_mib=0.0)
 
 
@@ -38,13 +38,13 @@ def fit_context(
     gpu: Gpu,
     otherwise: Context = NO_CONTEXT,
 ) -> Context:
-    """The usual size of a context, and how much of it each SM taken away by a limit saves.
+    """Fit the usual size of a context, and how much of it each SM taken away by a limit saves.
 
     Args:
         profiles: Profiles by name.
         usable: Runs of these.
         gpu: The GPU of all of them.
-        otherwise: Used where runs and profiles do not tell.
+        otherwise: Used where runs and profiles do not show it.
     """
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
@@ -61,7 +61,7 @@ def fit_context(
 
 
 def log_memory(shared: ObservedRun, context: Context) -> Floats:
-    """Log of measured over predicted memory of each tenant whose memory the driver reported."""
+    """Compute log of measured over predicted memory of each tenant, if the driver reported it."""
     return np.array([
         np.log(tenant.memory.device_mib / need(
             profile, context, under_mps=shared.mode != "naive",
@@ -73,7 +73,7 @@ def log_memory(shared: ObservedRun, context: Context) -> Floats:
 
 
 def memory_sigma(log_errors: Floats) -> float:
-    """Relative standard error with which 90 % intervals hold nine of ten processes.
+    """Return the relative standard error with which 90 % intervals hold nine of ten processes.
 
     A few outliers, where a library chose other kernels, do not widen it for all. 2 % without
     measurements, and never below half a per cent.
@@ -105,35 +105,30 @@ class Trial:
 def trials(
     profiles: Mapping[str, Profile], runs: Iterable[Run], context: Context, gpu: Gpu
 ) -> tuple[Trial, ...]:
-    """The runs that tried whether mixes of `profiles` fit in memory.
+    """Return the runs that tried whether mixes of `profiles` fit in memory.
 
     A tenant that died on a GPU made to look smaller counts as refused memory: nothing else was
-    wrong with it, and not every library reports what it lacks.
+    wrong with it, and not every library reports a lack of memory.
     """
-    return tuple(trial for run in runs if (trial := _trial(profiles, run, context, gpu)))
+    tried = []
+    for run in runs:
+        names = [tenant.workload.name for tenant in run.tenants]
+        shared = together(parse_sharing(run.sharing))
+        if run.free_mib is None or shared is None or any(name not in profiles for name in names):
+            continue
+        tenants = [profiles[name] for name in names]
+        tried.append(Trial(
+            mode="serial" if len(tenants) == 1 else shared.mode,
+            families=frozenset(each.workload.family for each in tenants),
+            needs=tuple(needs(tenants, shared, context, gpu)),
+            capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
+            refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
+        ))  # fmt: skip
+    return tuple(tried)
 
 
-def _trial(
-    profiles: Mapping[str, Profile], run: Run, context: Context, gpu: Gpu
-) -> Trial | None:  # fmt: skip
-    sharing = parse_sharing(run.sharing)
-    names = [tenant.workload.name for tenant in run.tenants]
-    shared = together(sharing)
-    known = all(name in profiles for name in names)
-    if run.free_mib is None or not known or shared is None:
-        return None
-    tenants = [profiles[name] for name in names]
-    return Trial(
-        mode="serial" if len(tenants) == 1 else shared.mode,
-        families=frozenset(each.workload.family for each in tenants),
-        needs=tuple(needs(tenants, shared, context, gpu)),
-        capacity_mib=run.free_mib - (MPS_SERVER_MIB if shared.under_mps else 0),
-        refused=sum(tenant.outcome != "ok" for tenant in run.tenants),
-    )
-
-
-# Where the edge is looked for. Processes seldom step at the same time, so less than what all of
-# them need at once may do; and more than all would hold may not, for what is free lies in pieces.
+# The grid of edges. Processes seldom step at the same time, so less than all of them need at once
+# may do; and more than all would hold may not, because free memory lies in pieces.
 _SHARES = np.linspace(-1.0, 2.0, 31)
 _WIDTHS = np.linspace(0.05, 1.0, 20)
 _SIGMAS = np.array([0.003, 0.005, 0.01, 0.02, 0.04])
@@ -144,13 +139,12 @@ _FEWEST_TRIALS, _FEWEST_OF_EACH = 20, 3
 # No outcome is impossible: one that was thought so must not weigh more than all others.
 _LEAST_RISK = 0.01
 
-
-# What an edge has to be fitted; each must gain this much log likelihood (Akaike 1974).
+# Constants of an edge; each must gain this much log likelihood (Akaike 1974).
 _CONSTANTS = 3
 
 
 def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
-    """By mode: the memory edge that outcomes of trials show; empty if there are too few.
+    """Fit the memory edge of each mode to outcomes of trials; empty if there are too few.
 
     Driver and allocator refuse memory in the same way however processes take turns, so trials of
     all modes teach one edge. A mode gets an edge of its own once its trials show a difference; so
@@ -161,15 +155,14 @@ def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
         return {}
     common = _edge(mixes)
     modes: tuple[Mode, ...] = (*SHARED_MODES, "serial")
-    return {mode: _own_edge([e for e in tried if e.mode == mode], common) for mode in modes}
-
-
-def _own_edge(tried: Sequence[Trial], common: Edge) -> Edge:
-    if not _enough(tried):
-        return common
-    own = _edge(tried)
-    gained = _log_likelihood(own, tried) - _log_likelihood(common, tried)
-    return own if gained > _CONSTANTS else common
+    edges = dict.fromkeys(modes, common)
+    for mode in modes:
+        chosen = [each for each in tried if each.mode == mode]
+        if _enough(chosen):
+            own = _edge(chosen)
+            gained = _log_likelihood(own, chosen) - _log_likelihood(common, chosen)
+            edges[mode] = own if gained > _CONSTANTS else common
+    return edges
 
 
 def _enough(tried: Sequence[Trial]) -> bool:
@@ -246,7 +239,7 @@ def fit_power(
     usable: Sequence[ObservedRun], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
     physics: Physics, playback: ReplayCache,
 ) -> Power:  # fmt: skip
-    """The power laws that shared runs show.
+    """Fit the power laws to shared runs.
 
     Args:
         usable: Shared runs; those without known power are skipped.
@@ -259,8 +252,8 @@ def fit_power(
     awake_w = _awake_w(rows, gpu)
     modes = sorted({row.mode for row in rows})
     laws = {mode: _law([row for row in rows if row.mode == mode], awake_w, gpu) for mode in modes}
-    known = Power(awake_w=awake_w, laws={mode: law for mode, law in laws.items() if law})
-    return replace(known, alone=_alone(known.alone, alone))
+    power = Power(awake_w=awake_w, laws={mode: law for mode, law in laws.items() if law})
+    return replace(power, alone=_alone(power.alone, alone))
 
 
 def _row(shared: ObservedRun, physics: Physics, playback: ReplayCache) -> _Row | None:
@@ -287,7 +280,7 @@ def _awake_w(rows: Sequence[_Row], gpu: Gpu) -> float:
     """The awake power with which the laws explain the runs best.
 
     Readings before a profile cannot be used: a sleeping card draws less than a waiting one (77 W
-    and 116 W on an H200), and which of the two was read is chance.
+    and 116 W on an H200), and chance decides which of the two was read.
     """
     profiles = [profile for row in rows for profile in row.profiles]
     idle = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
@@ -296,17 +289,16 @@ def _awake_w(rows: Sequence[_Row], gpu: Gpu) -> float:
     tried = np.linspace(sleeping_w, max(sleeping_w, busy_w), _TRIED)
     if len(rows) < _FEWEST_RUNS:
         return float(np.median(tried))
-    return float(min(tried, key=lambda watts: _misfit(rows, float(watts), gpu)))
 
+    def error(awake_w: float) -> float:
+        errors = []
+        for mode in sorted({row.mode for row in rows}):
+            chosen = [row for row in rows if row.mode == mode]
+            law = _fitted(_parts(chosen, awake_w), _measured_w(chosen), awake_w)
+            errors.append(np.abs(_log_errors(chosen, law, awake_w, gpu)))
+        return float(np.concatenate(errors).mean())
 
-def _misfit(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> float:
-    """Mean absolute log error of laws fitted with that awake power."""
-    errors = []
-    for mode in sorted({row.mode for row in rows}):
-        chosen = [row for row in rows if row.mode == mode]
-        law = _fitted(_parts(chosen, awake_w), _measured_w(chosen), awake_w)
-        errors.append(np.abs(_log_errors(chosen, law, awake_w, gpu)))
-    return float(np.concatenate(errors).mean())
+    return min(map(float, tried), key=error)
 
 
 def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
@@ -319,9 +311,9 @@ def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
         return None
     parts, measured_w, unseen = _parts(rows, awake_w), _measured_w(rows), []
     for family in sorted({family for row in rows for family in row.families}):
-        known = np.array([family not in row.families for row in rows])
+        kept = np.array([family not in row.families for row in rows])
         scored = [replace(row, speeds=row.likely) for row in rows if family in row.families]
-        law = _fitted(parts[known], measured_w[known], awake_w)
+        law = _fitted(parts[kept], measured_w[kept], awake_w)
         unseen.append(_log_errors(scored, law, awake_w, gpu))
     bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
     gract, least = _gract(rows)
@@ -341,11 +333,6 @@ def _fitted(parts: Floats, measured_w: Floats, awake_w: float) -> PowerLaw:
     """The shares that explain the runs' power, with equal weight for each run's relative error.
 
     None of them is below 0, so that a job that gets faster never makes the GPU draw less.
-
-    Args:
-        parts: As of `_parts`.
-        measured_w: Power of the same runs, shape (runs,).
-        awake_w: As of `_awake_w`.
     """
     from scipy.optimize import nnls
 
@@ -360,17 +347,13 @@ def _fitted(parts: Floats, measured_w: Floats, awake_w: float) -> PowerLaw:
 
 
 def _parts(rows: Sequence[_Row], awake_w: float) -> Floats:
-    """Of each run own watts of its jobs, then times their speeds: in full precision and in half.
-
-    Returns:
-        Watts, shape (runs, 3).
-    """
-    found = np.empty((len(rows), 3))
+    """Own watts of the jobs of a run; times speeds in full precision; in half; shape (runs, 3)."""
+    watts = np.empty((len(rows), 3))
     for at, row in enumerate(rows):
         own = np.maximum(0.0, row.alone_w - awake_w)
         paced = own * row.speeds
-        found[at] = own.sum(), paced[~row.half].sum(), paced[row.half].sum()
-    return found
+        watts[at] = own.sum(), paced[~row.half].sum(), paced[row.half].sum()
+    return watts
 
 
 def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:

@@ -1,4 +1,4 @@
-"""Measured runs as rows for fitting: what replay predicted, and what was measured."""
+"""Measured runs as rows for fitting: steps that replay predicted, and measured ones."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,6 @@ from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.replay import (
     Effort,
     Physics,
-    Replayed,
     combined_variants,
     replay_mix,
     replay_variants,
@@ -24,7 +23,7 @@ from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode, parse_sharing
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
-from advisor.workload.run import Run, Tenant
+from advisor.workload.run import Run
 
 Bools = NDArray[np.bool_]
 
@@ -105,29 +104,21 @@ class ObservedRun:
 def shared_runs(
     profiles: Mapping[str, Profile], runs: Iterable[Run], gpu: Gpu
 ) -> tuple[ObservedRun, ...]:
-    """Those of `runs`, all on `gpu`, that fitting can use, in order."""
-    return tuple(shared for run in runs if (shared := _shared(profiles, run, gpu)))
-
-
-def _shared(profiles: Mapping[str, Profile], run: Run, gpu: Gpu) -> ObservedRun | None:
-    names = [tenant.workload.name for tenant in run.tenants]
-    shared = together(parse_sharing(run.sharing))
-    usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
-    if not usable or shared is None:
-        return None
-    return ObservedRun(
-        gpu=gpu,
-        run=run,
-        sharing=shared,
-        profiles=profiles_on_host(run, profiles),
-        as_measured=tuple(profiles[name] for name in names),
-        measured_s=np.array([tenant.step_s for tenant in run.tenants]),
-        telling=np.array([_telling(profiles[each.workload.name], each) for each in run.tenants]),
-    )
-
-
-def _telling(profile: Profile, tenant: Tenant) -> bool:
-    return is_gpu_bound(profile) or on_like_core(profile, tenant)
+    """Return those of `runs`, all on `gpu`, that fitting can use, in order."""
+    observed = []
+    for run in runs:
+        names = [tenant.workload.name for tenant in run.tenants]
+        sharing = together(parse_sharing(run.sharing))
+        usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
+        if usable and sharing is not None:
+            alone = tuple(profiles[name] for name in names)
+            pairs = zip(alone, run.tenants, strict=True)
+            observed.append(ObservedRun(
+                gpu=gpu, run=run, sharing=sharing, profiles=profiles_on_host(run, profiles),
+                as_measured=alone, measured_s=np.array([tenant.step_s for tenant in run.tenants]),
+                telling=np.array([is_gpu_bound(p) or on_like_core(p, t) for p, t in pairs]),
+            ))  # fmt: skip
+    return tuple(observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +150,7 @@ class Rows:
         return np.array([is_gpu_bound(each) for each in self.profiles])
 
     def chosen(self, keep: Bools) -> "Rows":
-        """Some of the rows."""
+        """Return the rows to `keep`."""
         profiles = tuple(each for each, kept in zip(self.profiles, keep, strict=True) if kept)
         return Rows(
             self.of_run[keep], profiles, self.x[keep], self.replayed_s[keep], self.measured_s[keep]
@@ -178,12 +169,12 @@ _NO_ROWS = Rows(
 def rows_by_gpu(
     runs: Sequence[ObservedRun], rows_of: Callable[[Sequence[ObservedRun], str], Rows]
 ) -> Rows:
-    """The rows of all runs; `rows_of` makes those of one GPU, given its key."""
+    """Return the rows of all runs; `rows_of` makes those of one GPU from them and its key."""
     parts = [_NO_ROWS]
     for key in dict.fromkeys(shared.gpu.key for shared in runs):
         places = np.array([at for at, shared in enumerate(runs) if shared.gpu.key == key])
-        found = rows_of([runs[at] for at in places], key)
-        parts.append(replace(found, of_run=places[found.of_run]))
+        rows = rows_of([runs[at] for at in places], key)
+        parts.append(replace(rows, of_run=places[rows.of_run]))
     return Rows(
         of_run=np.concatenate([each.of_run for each in parts]),
         profiles=tuple(profile for each in parts for profile in each.profiles),
@@ -194,7 +185,7 @@ def rows_by_gpu(
 
 
 def telling_of(rows: Rows, runs: Sequence[ObservedRun]) -> Bools:
-    """Whether each of `rows`, all jobs of some of `runs`, shows the effect of sharing."""
+    """Return whether each of `rows`, all jobs of some of `runs`, shows the effect of sharing."""
     chosen = list(dict.fromkeys(map(int, rows.of_run)))
     return np.concatenate([np.empty(0, dtype=bool), *(runs[each].telling for each in chosen)])
 
@@ -218,7 +209,7 @@ class ReplayCache:
         physics: Physics,
         effort: Effort = Effort(),  # noqa: B008 - frozen
     ) -> Floats | None:
-        """Steps by replay alone, shape (jobs,); None without traces."""
+        """Compute steps by replay alone, shape (jobs,); None without traces."""
         return self.play(shared.profiles, shared.sharing, shared.gpu, physics, effort)
 
     def play(
@@ -229,21 +220,15 @@ class ReplayCache:
         physics: Physics,
         effort: Effort,
     ) -> Floats | None:
-        """As `physics.replay_mix`."""
+        """Replay as `advisor.prediction.replay.replay_mix`."""
         jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
         key = (gpu.key, jobs, sharing, effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
             self._replayed[key] = replay_mix(profiles, sharing, gpu, physics, effort)
         return self._replayed[key]
 
-    def replayed(self, shared: ObservedRun, physics: Physics) -> Replayed | None:
-        """Replayed in all of its `physics.replay_variants`."""
-        return combined_variants(
-            [self.replayed_s(shared, *way) for way in replay_variants(shared.sharing, physics)]
-        )
-
     def error(self, runs: Sequence[ObservedRun], physics: Physics) -> float:
-        """Mean absolute log error of replay alone over jobs of `runs` that tell of sharing."""
+        """Compute the mean absolute log error of replay over jobs of `runs` that show sharing."""
         replays = at_once(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
         logs = [
             np.abs(np.log(shared.measured_s / replayed))[shared.telling]
@@ -253,18 +238,22 @@ class ReplayCache:
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
     def telling_rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
-        """Rows of the jobs that show the effect of sharing, of runs whose profiles have traces."""
+        """Return rows of jobs that show the effect of sharing, of runs with traces."""
         rows = self.rows(runs, physics)
         return rows.chosen(telling_of(rows, runs))
 
     def rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
-        """All jobs of those `runs` whose profiles have traces; without any, no rows."""
+        """Return rows of all jobs of those `runs` whose profiles have traces."""
         # Of all runs at once: of one, a long replay keeps a single core busy.
         at_once(lambda way: self.replayed_s(*way), [
             (shared, *way) for shared in runs for way in replay_variants(shared.sharing, physics)
         ])  # fmt: skip
-        played = [(index, shared, replayed) for index, shared in enumerate(runs)
-                  if (replayed := self.replayed(shared, physics)) is not None]  # fmt: skip
+        variants = [
+            combined_variants([self.replayed_s(s, *w) for w in replay_variants(s.sharing, physics)])
+            for s in runs
+        ]
+        played = [(index, runs[index], replayed) for index, replayed in enumerate(variants)
+                  if replayed is not None]  # fmt: skip
         return Rows(
             of_run=np.array(
                 [index for index, shared, _ in played for _ in shared.profiles], dtype=np.intp

@@ -146,7 +146,7 @@ def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere
         elsewhere: All jobs of those of the runs that show how uncertain it is.
     """
     with fitting_in_one_thread():
-        kernel = _tuned(rows, tuple(blocks_of(rows, runs)))
+        kernel = _tuned(rows, tuple(_blocks_of(rows, runs)))
         solved = _Solved(rows, runs, kernel)
         fitted = _process(rows.x, _target(rows), kernel)
         doubt = solved.doubt(elsewhere.raw, elsewhere.host_sigma[0])
@@ -202,7 +202,7 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
 _Block = tuple[NDArray[np.intp], Bools]
 
 
-def blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
+def _blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
     """Return for each family the rows of all runs that contain it, and its own rows among them."""
     families = np.array(rows.family)
     for family in sorted(set(rows.family)):
@@ -214,12 +214,6 @@ def of_runs_with(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArra
     """Return the rows of all runs that contain `family`; if every run does, only its own rows."""
     with_it = np.array([family in shared.families for shared in runs])[rows.of_run]
     return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
-
-
-def errors_on_unseen(rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> Floats:
-    """Compute log of measured over predicted step of each row, without its family; (rows,)."""
-    with fitting_in_one_thread():
-        return _unseen(rows, tuple(blocks_of(rows, runs)), kernel)[0]
 
 
 def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:

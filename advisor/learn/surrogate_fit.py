@@ -48,29 +48,27 @@ class DrawnMix:
 
 
 def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
-    """`lessons` mixes of 1 to 8 of `profiles` profiles, drawn with a fixed seed."""
+    """Draw `lessons` mixes of 1 to 8 of `profiles` profiles, with a fixed seed."""
     random = Random(_SEED)
-    return [_drawn(random, profiles, modes) for _ in range(lessons)]
-
-
-def _drawn(random: Random, profiles: int, modes: Sequence[Mode]) -> DrawnMix:
-    degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
-    jobs = random.sample(range(profiles), min(degree, profiles))
-    if len(jobs) < degree or random.random() < _COPIES:
-        jobs = [random.choice(jobs) for _ in range(degree)]
-    mode = random.choices(modes, [MODES[each] for each in modes])[0]
-    if mode == "naive":
-        return DrawnMix(tuple(jobs), Naive())
-    if mode == "mps":
-        return DrawnMix(tuple(jobs), Mps())
-    limits = [float(random.choice(LIMIT_GRID)) for _ in jobs]
-    if random.random() < _EQUAL:
-        limits = limits[:1] * degree
-    return DrawnMix(tuple(jobs), Mps(tuple(limits)))
+    mixes = []
+    for _ in range(lessons):
+        degree = random.choices(list(_DEGREES), list(_DEGREES.values()))[0]
+        jobs = random.sample(range(profiles), min(degree, profiles))
+        if len(jobs) < degree or random.random() < _COPIES:
+            jobs = [random.choice(jobs) for _ in range(degree)]
+        mode = random.choices(modes, [MODES[each] for each in modes])[0]
+        sharing: Concurrent = Naive() if mode == "naive" else Mps()
+        if mode == "mps-limits":
+            limits = [float(random.choice(LIMIT_GRID)) for _ in jobs]
+            if random.random() < _EQUAL:
+                limits = limits[:1] * degree
+            sharing = Mps(tuple(limits))
+        mixes.append(DrawnMix(tuple(jobs), sharing))
+    return mixes
 
 
 def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
-    """`lessons` as arrays, with a place for each job of the largest mix."""
+    """Return `lessons` as arrays, with a place for each job of the largest mix."""
     places = max(len(lesson.jobs) for lesson in lessons)
     jobs = np.full((len(lessons), places), -1, dtype=np.intp)
     limits = np.full((len(lessons), places), 100.0)
@@ -91,7 +89,7 @@ _PREDICTED: Mode = "mps-limits"
 _WORTH_SPREADING = 300
 
 # Found by trying, on mixes drawn by another seed. With less of `_SURE` the weights of points that
-# are much alike grow, and with them what a rounding error makes of the model.
+# are close together grow, and with them the effect of a rounding error on the model.
 _POINTS = 256
 _NOISE = 0.003
 _SURE = 3e-5
@@ -106,7 +104,7 @@ def with_surrogate(
     lessons: int = LESSONS,
     processes: int = 1,
 ) -> Model:
-    """`model` with a surrogate model fitted to its answers.
+    """Return `model` with a surrogate model fitted to its answers.
 
     Args:
         model: Fitted model; each mode with a correction gets a surrogate.
@@ -122,13 +120,12 @@ def with_surrogate(
     usable = {gpu: some for gpu, some in usable.items() if len(some) > 1}
     if not usable or not model.corrections:
         return model
+    modes = sorted(model.corrections.keys() & SHARED_MODES)
     taught = []
     for gpu, some in usable.items():
-        drawn = draw(
-            lessons // len(usable), len(some), sorted(model.corrections.keys() & SHARED_MODES)
-        )
-        ask = partial(_answers, some, gpu, model, replay_mix)
-        taught.append(_Lessons(some, gpu, drawn, _asked(drawn, ask, processes)))
+        drawn = draw(lessons // len(usable), len(some), modes)
+        answer = partial(_answers, some, gpu, model, replay_mix)
+        taught.append(_Lessons(some, gpu, drawn, _in_parts(drawn, answer, processes)))
     return _taught(model, taught)
 
 
@@ -141,7 +138,7 @@ def _usable(model: Model, profiles: Sequence[Profile], gpu: Gpu) -> list[Profile
 def with_surrogate_without(
     family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: ReplayFunction
 ) -> Model:
-    """As `with_surrogate`, for the modes that predictions use, without mixes with a `family` job.
+    """Fit as `with_surrogate`, for modes that predictions use, without mixes with a `family` job.
 
     Args:
         family: Left out.
@@ -187,15 +184,15 @@ def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
     for mode in sorted({mix.sharing.mode for mix, _ in drawn}):
         of_mode = [(mix, steps_s) for mix, steps_s in drawn if mix.sharing.mode == mode]
         crowds = batch_of([lesson for lesson, _ in of_mode])
-        there = crowds.jobs >= 0
+        taken = crowds.jobs >= 0
         steps_s = np.concatenate([steps_s for _, steps_s in of_mode])
-        y = np.log(steps_s / jobs.step_s[crowds.jobs[there]])
-        surrogates[mode] = fitted_surrogate(columns(jobs, crowds)[there], y, mode)
+        y = np.log(steps_s / jobs.step_s[crowds.jobs[taken]])
+        surrogates[mode] = fit_surrogate(columns(jobs, crowds)[taken], y, mode)
     return replace(model, distilled=SurrogateModel(surrogates=surrogates))
 
 
-def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
-    """The surrogate of `mode` fitted to `y`, shape (rows,), at `x`, shape (rows, columns).
+def fit_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
+    """Fit the surrogate of `mode` to `y`, shape (rows,), at `x`, shape (rows, columns).
 
     In closed form, so that the result is the same on every machine.
     """
@@ -206,9 +203,9 @@ def fitted_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
     scale = np.where(differs, deviation, 1.0) * np.array([LENGTHS[each][mode] for each in COLUMNS])
     points = _spread(np.round(x / scale, 4))
     with fitting_in_one_thread():
-        alike, among = _likeness(x / scale, points), _likeness(points, points)
-        squared = alike.T @ alike + _NOISE * among + _SURE * np.eye(len(points))
-        weights = solve(squared, alike.T @ (y - y.mean()), assume_a="pos")
+        near, among = _likeness(x / scale, points), _likeness(points, points)
+        squared = near.T @ near + _NOISE * among + _SURE * np.eye(len(points))
+        weights = solve(squared, near.T @ (y - y.mean()), assume_a="pos")
     return Surrogate(
         columns=COLUMNS,
         scale=tuple(map(float, scale)),
@@ -233,14 +230,16 @@ def _spread(rows: Floats) -> Floats:
     )
 
 
-def _asked(
-    lessons: Sequence[DrawnMix], ask: Callable[[Sequence[DrawnMix]], list[Floats]], processes: int
-) -> list[Floats]:
+def _in_parts(
+    lessons: Sequence[DrawnMix], answer: Callable[[Sequence[DrawnMix]], list[Floats]],
+    processes: int,
+) -> list[Floats]:  # fmt: skip
+    """The answers for `lessons`, in several processes."""
     if processes == 1 or len(lessons) < _WORTH_SPREADING:
-        return ask(lessons)
+        return answer(lessons)
     parts = [lessons[first::processes] for first in range(processes)]
     answers: list[Floats] = [np.zeros(0)] * len(lessons)
-    with in_processes(ask, parts, processes) as answered:
+    with in_processes(answer, parts, processes) as answered:
         for first, part in enumerate(answered):
             answers[first::processes] = part
     return answers
@@ -260,9 +259,9 @@ def _answers(
         some = [at for at, lesson in enumerate(lessons)
                 if lesson.sharing.mode == mode and len(lesson.jobs) > 1]  # fmt: skip
         mixes = [Mix(mixed[at], lessons[at].sharing, tuple(range(len(mixed[at])))) for at in some]
-        found = by_replay(mixes, gpu, model, play) if mixes else []
-        assert found is not None, "modes with a correction teach, and jobs with traces"
-        answers |= zip(some, (middle for _, middle, _ in found), strict=True)
+        steps = by_replay(mixes, gpu, model, play) if mixes else []
+        assert steps is not None, "modes with a correction teach, and jobs with traces"
+        answers |= zip(some, (middle for _, middle, _ in steps), strict=True)
     for at, lesson in enumerate(lessons):
         if len(lesson.jobs) == 1:
             step_s = alone_s(mixed[at][0], lesson.sharing, gpu, model, play)
