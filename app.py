@@ -1,11 +1,10 @@
 """The page: choose a GPU and jobs, see how they share it best.
 
-Started by ``advisor app`` or ``streamlit run app.py``. It holds widgets only, as `advisor.page`
-does: what they show comes from the library.
+``advisor app`` or ``streamlit run app.py`` starts it. Like `advisor.page` it only contains widgets:
+the library computes what they show.
 """
 
 import json
-from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
@@ -13,18 +12,18 @@ from streamlit.delta_generator import DeltaGenerator
 
 from advisor.errors import AdvisorError
 from advisor.page.answer import (
-    AnswerPlaces,
     advice,
     answer_places,
     choose_clicked,
     hide_rough,
+    open_view,
     rough_advice,
     show_answer,
     show_rough,
 )
-from advisor.page.more import answer_stands, asking, further_questions
-from advisor.page.question import STYLE, Posed, keep_address, linked, posed, refuse
-from advisor.page.views import open_view
+from advisor.page.link import linked
+from advisor.page.more import further_questions, pause_predictions, predict_after
+from advisor.page.question import STYLE, keep_address, read_question, refuse
 from advisor.plan.values import Plan, Recommendation
 from advisor.report.forecast import ORIGINS, bounds_note, plan_name, plan_rows
 from advisor.report.format import NOT_MEASURED, shortened, words_of
@@ -32,7 +31,7 @@ from advisor.report.recommendation import recommendation_document
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _LONGEST = 36  # letters that fit into the column of plans
-_WRAPPED_PX = 65  # rows that are higher than 4 rem are those in which Streamlit wraps words
+_WRAPPED_PX = 65  # Streamlit wraps words in rows that are higher than 4 rem
 
 
 def main() -> None:
@@ -40,61 +39,56 @@ def main() -> None:
     st.html(STYLE)
     st.header("How should these jobs share one GPU?")
     answered, by_jobs = st.container(), st.container()
-    question = found = None
     try:
         with st.sidebar:
-            question = posed(by_jobs)
+            asked = read_question(by_jobs)
+        if asked is None:
+            _show_outdated(answered)
+            return
     except AdvisorError as error:
         refuse(error)
-    if question is not None:
-        try:
-            found = _advised(question, answered)
-        except AdvisorError as error:
-            refuse(error, question.by_jobs)
-    if question is not None and found is not None:
-        _show_all(question, *found)
-    elif "last answer" in st.session_state:
-        _show_outdated(st.session_state["last answer"], answered)
-
-
-def _advised(question: Posed, answered: DeltaGenerator) -> tuple[Recommendation, AnswerPlaces]:
-    """The plans, and where to show them; where they take long, rough ones stand there meanwhile."""
-    asked, jobs = question.asked, question.jobs
-    if (rough := rough_advice(asked, jobs)) is None:
-        return advice(asked, jobs), answer_places(answered)
-    places = answer_places(answered)
-    show_rough(rough, places)
+        _show_outdated(answered)
+        return
+    question, jobs = asked
     try:
-        return advice(asked, jobs), places
-    except AdvisorError:
-        hide_rough(places)
-        raise
-
-
-def _show_all(question: Posed, advised: Recommendation, answered: AnswerPlaces) -> None:
-    """The answer where it was `answered`, the plans, what else is asked; the address asks it."""
+        rough = rough_advice(question, jobs)
+        places = None
+        if rough is not None:  # the exact answer takes long
+            places = answer_places(answered)
+            show_rough(rough, places)
+        try:
+            advised = advice(question, jobs)
+        except AdvisorError:
+            if places is not None:
+                hide_rough(places)
+            raise
+    except AdvisorError as error:
+        refuse(error, by_jobs)
+        _show_outdated(answered)
+        return
     st.session_state["last answer"] = advised
     plan = _plan_in_view(advised)
-    show_answer(advised, plan, answered)
+    show_answer(advised, plan, places or answer_places(answered))
     _show(advised, plan)
-    further = further_questions(advised, question.asked, question.jobs)
-    keep_address(question.asked, advised, plan, further)
-    answer_stands(question.asked, question.jobs)
+    keep_address(question, advised, plan, further_questions(advised, question, jobs))
+    predict_after(question, jobs)
 
 
-def _show_outdated(last: Recommendation, answered: DeltaGenerator) -> None:
+def _show_outdated(answered: DeltaGenerator) -> None:
+    """Show the last answer, if there is one, marked as outdated."""
+    last = st.session_state.get("last answer")
+    if last is None:
+        return
     plan = _plan_in_view(last)
     with answered:
-        st.warning(
-            "What is asked now has no answer; this is the last one, to what was asked before."
-        )
+        st.warning("There is no answer to this question; this is the last one.")
         show_answer(last, plan, answer_places(st.container(key="outdated-answer")))
     with st.container(key="outdated-plans"):
         _show(last, plan)
 
 
 def _show(advised: Recommendation, plan: Plan) -> None:
-    """All plans, and all that is to be known of `plan`."""
+    """Show `plan` in full, and all plans."""
     for stale in advised.standing.stale:
         st.warning(str(stale))
     for why in advised.refused_variants:
@@ -103,7 +97,7 @@ def _show(advised: Recommendation, plan: Plan) -> None:
     open_view(advised, plan)
     st.subheader("All ways, best first")
     _ranking(advised)
-    with st.expander("What is measured, what is predicted, what is estimated"):
+    with st.expander("Measured, predicted, estimated: the origin of the figures"):
         st.markdown(ORIGINS)
     if advised.left_out:
         with st.expander("Considered and left out"):
@@ -112,36 +106,35 @@ def _show(advised: Recommendation, plan: Plan) -> None:
 
 
 def _plan_in_view(advised: Recommendation) -> Plan:
-    """The plan that is chosen: by a click, at first by the link, in the list, else the best."""
+    """The chosen plan: by a click, else by the link at first, else in the list, else the best."""
     names = _names(advised)
     choose_clicked(list(names))
-    _choose_linked(advised, list(names))
+    if "plan" not in st.session_state:
+        linked_names = [name for name, plan in names.items()
+                        if plan_name(advised, plan) == linked().plan]  # fmt: skip
+        if linked_names:
+            st.session_state["plan"] = linked_names[0]
     return names.get(st.session_state.get("plan", ""), advised.best)
 
 
 def _names(advised: Recommendation) -> dict[str, Plan]:
-    """The plans by what they are called in the list to choose from."""
+    """The plans by their names in the list to choose from."""
     return {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
-
-
-def _choose_linked(advised: Recommendation, names: Sequence[str]) -> None:
-    """Choose the plan that the link was made with, once, if it is among those advised."""
-    if "plan" in st.session_state:
-        return
-    found = [plan_name(advised, plan) for plan in advised.plans]
-    if (asked := linked().plan) in found:
-        st.session_state["plan"] = names[found.index(asked)]
 
 
 def _ranking(advised: Recommendation) -> None:
     rows = pd.DataFrame(plan_rows(advised))
-    short = _at_a_glance(rows)
+    short = rows.drop(columns="why")
+    short["plan"] = short["plan"].map(shortened)
+    short["based on"] = short["based on"].str.partition(" ")[0].str.rstrip(",")
+    short = short.loc[:, short.ne(NOT_MEASURED).any()]
+    wrapped = max(map(len, short["plan"])) > _LONGEST
     with st.container(key="wide"):
         st.dataframe(
             short, hide_index=True, key="ranking", on_select="rerun", selection_mode="single-row",
-            height="content", column_config=_WIDTHS, row_height=_row_px(short["plan"]),
+            height="content", column_config=_WIDTHS, row_height=_WRAPPED_PX if wrapped else None,
         )  # fmt: skip
-        st.caption("A click on the box of a row chooses that plan.")
+        st.caption("Click the box of a row to choose its plan.")
     with st.container(key="narrow"):
         st.table(short.iloc[:, :4], hide_index=True)
     st.caption(f"{bounds_note(advised)} Ways to share considered: {advised.considered}.")
@@ -154,18 +147,5 @@ def _ranking(advised: Recommendation) -> None:
         st.download_button("Download as JSON", document, "plans.json", "application/json")
 
 
-def _row_px(plans: Sequence[str]) -> int | None:
-    """Of a row in which words wrap where one of `plans` is too long; None: of the usual rows."""
-    return _WRAPPED_PX if max(map(len, plans)) > _LONGEST else None
-
-
-def _at_a_glance(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of `rows` what is read beside each other; no column of which nothing was measured."""
-    short = rows.drop(columns="why")
-    short["plan"] = short["plan"].map(shortened)
-    short["based on"] = short["based on"].str.partition(" ")[0].str.rstrip(",")
-    return short.loc[:, short.ne(NOT_MEASURED).any()]
-
-
-asking()
+pause_predictions()
 main()

@@ -1,4 +1,4 @@
-"""Several equal GPUs on the page: which job runs where and when, and what that gains."""
+"""Further questions of the page: trials, additions, several GPUs, slices, runs, this machine."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ from advisor.page.answer import (
     queued,
     stacked_table,
 )
-from advisor.page.link import WantedJob, on_the_page
-from advisor.page.question import at_first, linked, refuse
+from advisor.page.link import WantedJob, at_first, linked, on_the_page
+from advisor.page.question import refuse
 from advisor.plan import MOST_GPUS, START_S
 from advisor.plan.admission import Additions, Running, held_alone_mib, recognised, running_now
 from advisor.plan.copies import slice_speeds
@@ -78,81 +78,75 @@ _PLAN = "the best plan found"
 _ALONE = "serial"
 
 
-def fleet_view(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job]) -> None:
-    """What comes of `jobs`, which are those of `asked`, once it is said how many GPUs there are."""
+def fleet_view(advised: Recommendation, question: PageQuestion, jobs: Sequence[Job]) -> None:
+    """Show a plan or a queue for the `jobs` of `question`, if the number of GPUs is typed."""
     left, right = st.columns(2)
     ways = (_PLAN, *get_args(Policy))
     gpus = left.number_input(
-        f"How many {asked.gpu} are there?", 1, MOST_GPUS, linked().gpus, 1, key="gpus",
-        placeholder="All are alike",
+        f"How many {question.gpu} are there?", 1, MOST_GPUS, linked().gpus, 1, key="gpus",
+        placeholder="All are equal",
     )  # fmt: skip
     who = right.selectbox(
-        "Who runs where, and when, is said by", ways, ways.index(linked().policy or _PLAN),
+        "Policy", ways, ways.index(linked().policy or _PLAN),
         key="policy",
-        help="Or a queue: the first who came, the shortest, or who adds most by prediction.",
+        help="Or a queue that starts the first job, the shortest, or the one that adds most work.",
     )  # fmt: skip
     try:
         if who != _PLAN:
-            _queue(asked, jobs, gpus, who)
+            _queue(question, jobs, gpus, who)
         elif gpus is not None:
-            _plan(advised, asked, jobs, gpus)
+            _plan(advised, question, jobs, gpus)
     except AdvisorError as error:
         refuse(error)
 
 
-def _plan(advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job], gpus: int) -> None:
-    found, simulated = fleet_plan(asked, gpus, jobs)
-    st.markdown(f"**{fleet_answer(found)}**")
-    if found.makespan_s is not None:
-        alone = advised.best.makespan_s if gpus > 1 else None
-        cards(gains_of(found.makespan_s, alone, found.serial_s))
-        _who_when(jobs_of_plan(found, simulated))
-    stacked_table(fleet_gpu_rows(found), "GPUs")
-    for said in fleet_notes(found):
-        st.caption(on_the_page(said))
+def _plan(advised: Recommendation, question: PageQuestion, jobs: Sequence[Job], gpus: int) -> None:
+    plan, simulated = fleet_plan(question, gpus, jobs)
+    st.markdown(f"**{fleet_answer(plan)}**")
+    if plan.makespan_s is not None:
+        one_gpu_s = advised.best.makespan_s if gpus > 1 else None
+        cards(gains_of(plan.makespan_s, one_gpu_s, plan.serial_s))
+        _jobs_on_gpus(jobs_of_plan(plan, simulated))
+    stacked_table(fleet_gpu_rows(plan), "GPUs")
+    for note in fleet_notes(plan):
+        st.caption(on_the_page(note))
     with st.expander("Apply it"):
-        text = fleet_commands(found, 1)
+        text = fleet_commands(plan, 1)
         st.code(text, language="bash", wrap_lines=True)
         st.download_button("Download", text, "fleet.sh", "text/plain", key="fleet commands")
-    _document(fleet_document(found))
+    _document(fleet_document(plan))
 
 
-def _queue(asked: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy: Policy) -> None:
+def _queue(question: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy: Policy) -> None:
     left, middle, right = st.columns(3)
-    known = linked()
-    ways = list(dict.fromkeys(["mps", "naive", *filter(None, [known.sharing])]))
+    link = linked()
+    ways = list(dict.fromkeys(["mps", "naive", *filter(None, [link.sharing])]))
     sharing = left.selectbox(
-        "Jobs on one GPU share it by", ways, at_first(ways, known.sharing), key="fleet sharing",
+        "Jobs on one GPU share it by", ways, at_first(ways, link.sharing), key="fleet sharing",
         accept_new_options=True,
-        help="Or as `advisor simulate` takes it: `mps=50,50`, `mig=3g.71gb,4g.71gb`.",
+        help="Or in the notation of `advisor simulate`: `mps=50,50`, `mig=3g.71gb,4g.71gb`.",
     )  # fmt: skip
     at_once = middle.number_input(
-        "Jobs on a GPU at once, at most", 1, None, known.at_once, 1, key="at once",
-        placeholder="what fits",
+        "Jobs on a GPU at once, at most", 1, None, link.at_once, 1, key="at once",
+        placeholder="all that fit",
     )  # fmt: skip
     price = right.number_input(
-        "EUR for a GPU's hour", 0.0, None, known.price, key="price",
-        placeholder="costs are left out",
+        "EUR for a GPU's hour", 0.0, None, link.price, key="price",
+        placeholder="without costs",
     )  # fmt: skip
-    if gpus is not None:
-        _queue_answer(asked, jobs, Fleet(asked.gpu, gpus, policy, price), (sharing, at_once))
-
-
-def _queue_answer(
-    asked: PageQuestion, jobs: Sequence[Job], fleet: Fleet, shared: tuple[str, int | None]
-) -> None:
-    """What comes of `jobs` where each GPU is `shared` like that, by so many at once at most."""
-    sharing, at_once = shared
-    found = queued(asked, fleet, sharing, at_once, jobs)
+    if gpus is None:
+        return
+    fleet = Fleet(question.gpu, gpus, policy, price)
+    found = queued(question, fleet, sharing, at_once, jobs)
     simulation = found.simulation
     st.markdown(f"**{simulation_heading(found)}**")
     one_gpu_s = None
-    if fleet.gpus > 1:
-        one_gpu_s = _until_s(queued(asked, replace(fleet, gpus=1), sharing, at_once, jobs))
-    one_job_each_s = _until_s(queued(asked, fleet, _ALONE, None, jobs))
+    if gpus > 1:
+        one_gpu_s = _makespan_s(queued(question, replace(fleet, gpus=1), sharing, at_once, jobs))
+    one_job_each_s = _makespan_s(queued(question, fleet, _ALONE, None, jobs))
     cards(gains_of(simulation.makespan_s, one_gpu_s, one_job_each_s))
-    _who_when(jobs_of_queue(simulation))
-    st.table([{"over time": name, "": said} for name, said in simulation_facts(simulation)])
+    _jobs_on_gpus(jobs_of_queue(simulation))
+    st.table([{"over time": name, "": value} for name, value in simulation_facts(simulation)])
     st.download_button(
         "Download the trace, for ui.perfetto.dev", trace_text(simulation), "fleet-trace.json",
         "application/json",
@@ -160,41 +154,47 @@ def _queue_answer(
     _document(simulation_document(found))
 
 
-def _until_s(found: OverTime) -> float:
+def _makespan_s(found: OverTime) -> float:
     return found.simulation.makespan_s.p50
 
 
-def _who_when(placed: Sequence[JobOnGpu]) -> None:
+def _jobs_on_gpus(placed: Sequence[JobOnGpu]) -> None:
     st.altair_chart(lanes_chart(lanes_of(placed), names_of(placed)), width="stretch")
-    st.caption("The thin line is where nine of ten ends should fall.")
+    st.caption("The thin line is the 90 % interval of an end.")
     stacked_table(job_rows_of(placed), "jobs on GPUs")
 
 
-def _document(found: dict[str, Any]) -> None:
-    text = json.dumps(found, indent=1, allow_nan=False)
+def _document(document: dict[str, Any]) -> None:
+    text = json.dumps(document, indent=1, allow_nan=False)
     st.download_button("Download as JSON", text, "fleet.json", "application/json", key="fleet json")
 
 
-def additions_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
-    """Which of `jobs` may join those of them that run already, once it is said which these are."""
-    live = _live_gpus(asked.gpu)
-    how, taken = _what_runs(live, jobs)
-    known = linked()
+def additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
+    """Show which `jobs` of `question` may join those of them that run already."""
+    live = _live_gpus(question.gpu)
+    how, taken = _running_jobs(live, jobs)
+    link = linked()
     hurt = st.number_input(
         "May get slower by, %", format="%g", key="hurt",
-        value=100 * (MOST_HURT if known.hurt is None else known.hurt),
-        help="By how much a step of a job that runs already may take longer.",
+        value=100 * (MOST_HURT if link.hurt is None else link.hurt),
+        help="The most by which a step of a running job may take longer.",
     )  # fmt: skip
     if not taken and how not in live:
         return
     try:
-        running = _running(how, live, [jobs[at] for at in taken], jobs)
+        named = [jobs[at] for at in taken]
+        running: Running | None
+        if how in live:
+            held_mib = held_alone_mib(job.profile for job in jobs)
+            running = running_now(live[how], named, held_mib)
+        else:
+            running = Running(jobs=tuple(named), sharing=parse_sharing(how))
         if running is None:
-            st.caption("Nothing runs there now: all of it is free.")
+            st.caption("Nothing runs on it now: the whole GPU is free.")
         elif len(taken) == len(jobs):
             st.info("All of the jobs run already: choose fewer, or add a job to the table.")
         else:
-            _show(may_be_added(asked, taken, hurt / 100, running, jobs))
+            _show_additions(may_be_added(question, taken, hurt / 100, running, jobs))
     except AdvisorError as error:
         if taken:
             refuse(error)
@@ -202,18 +202,18 @@ def additions_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
             st.info(str(error))
 
 
-def _what_runs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, tuple[int, ...]]:
-    """How what runs shares the GPU, and which of `jobs` run, by their places from 0."""
-    known = linked()
+def _running_jobs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, tuple[int, ...]]:
+    """How running jobs share the GPU, and which of `jobs` run, by their places from 0."""
+    link = linked()
     rows = [row_name(number, job.name) for number, job in enumerate(jobs, start=1)]
-    ways = list(dict.fromkeys([*live, "naive", "mps", *filter(None, [known.running_sharing])]))
+    ways = list(dict.fromkeys([*live, "naive", "mps", *filter(None, [link.running_sharing])]))
     how = st.selectbox(
-        "What runs shares the GPU", ways, at_first(ways, known.running_sharing),
+        "Running jobs share the GPU by", ways, at_first(ways, link.running_sharing),
         key="running sharing", accept_new_options=True,
-        help="Or as `advisor predict` takes it: `mps=50,50`, `mig=3g.71gb@0`.",
+        help="Or in the notation of `advisor predict`: `mps=50,50`, `mig=3g.71gb@0`.",
     )  # fmt: skip
     seen = recognised(live[how], jobs) if how in live else ()
-    at_start = seen or [place - 1 for place in known.running if place <= len(rows)]
+    at_start = seen or [place - 1 for place in link.running if place <= len(rows)]
     names = st.multiselect(
         "Jobs that run already", rows, [rows[at] for at in at_start], key=f"running {seen}",
         placeholder="Choose among the jobs",
@@ -224,53 +224,46 @@ def _what_runs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, t
 
 
 def _live_gpus(gpu: str) -> dict[str, LiveGpu]:
-    """Those of this machine that are of the model `gpu`, by what the choice of one is called."""
+    """GPUs of this machine of the model `gpu`, by their names in the list to choose from."""
     try:
         found = [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except AdvisorError:
         return {}
     return {
-        f"as the driver says of GPU {each.index}": each
+        f"now, on GPU {each.index}": each
         for each in found if each.catalogue_key == gpu
     }  # fmt: skip
 
 
-def _running(
-    how: str, live: Mapping[str, LiveGpu], named: Sequence[Job], jobs: Sequence[Job]
-) -> Running | None:
-    if how in live:
-        return running_now(live[how], named, held_alone_mib(job.profile for job in jobs))
-    return Running(jobs=tuple(named), sharing=parse_sharing(how))
-
-
-def _show(found: Additions) -> None:
-    st.markdown(f"**{with_estimates_named(found.standing, additions_advice(found))}**")
-    rows = addition_rows(found)
+def _show_additions(additions: Additions) -> None:
+    advice = with_estimates_named(additions.standing, additions_advice(additions))
+    st.markdown(f"**{advice}**")
+    rows = addition_rows(additions)
     stacked_table(rows, "additions")
     names = [row["add"] for row in rows]
     index = at_first(names, linked().added)
-    chosen = names.index(st.selectbox("How each fares with", names, index, key="added"))
-    stacked_table(joined_rows(found, found.found[chosen]), "jobs with those added")
-    for said in notes_on_additions(found):
-        st.caption(said)
+    chosen = names.index(st.selectbox("Slowdowns with", names, index, key="added"))
+    stacked_table(joined_rows(additions, additions.found[chosen]), "jobs with those added")
+    for note in notes_on_additions(additions):
+        st.caption(note)
 
 
 _EVERY_S = 3.0
 
 
 def live_view(jobs: Sequence[Job]) -> None:
-    """Watch them, and say which of `jobs` their processes may be; without a driver, a sentence."""
+    """Show the GPUs of this machine, with the `jobs` that their processes may be."""
     try:
         live_gpus()
     except AdvisorError as error:
-        st.caption(f"No GPU of this machine can be watched: {error}")
+        st.caption(f"This machine has no GPU to watch: {error}")
         return
     _watched(jobs)
 
 
 @st.fragment(run_every=_EVERY_S)
 def _watched(jobs: Sequence[Job]) -> None:
-    """Renews itself, and not the page."""
+    """Refreshes without the rest of the page."""
     try:
         found = live_gpus()
     except AdvisorError as error:
@@ -281,7 +274,7 @@ def _watched(jobs: Sequence[Job]) -> None:
             _gpu(gpu, jobs)
     if broken := [each for each in found if not isinstance(each, LiveGpu)]:
         st.warning("\n\n".join(live_lines(broken)))
-    st.caption(f"Read from the driver every {_EVERY_S:g} s; nothing is changed there.")
+    st.caption(f"Read from the driver every {_EVERY_S:g} s, without changing anything.")
 
 
 def _gpu(gpu: LiveGpu, jobs: Sequence[Job]) -> None:
@@ -290,54 +283,56 @@ def _gpu(gpu: LiveGpu, jobs: Sequence[Job]) -> None:
     if gpu.processes:
         stacked_table(process_rows(gpu, jobs), f"processes of {gpu.index}")
     else:
-        st.caption("No process uses it.")
+        st.caption("No process uses this GPU.")
 
 
-_MOST_JOBS = 6  # of more, predicting takes longer than people read
+_MOST_JOBS = 6  # predictions of more take longer than people read
 
 _last: Queue[tuple[PageQuestion, tuple[Job, ...]] | None] = Queue()
 _foreseeing = Event()
 
 
-def asking() -> None:
-    """Somebody waits for an answer: predict nothing else."""
+def pause_predictions() -> None:
+    """Stop predicting likely questions while a user waits for an answer."""
     if _foreseeing.is_set():
         _last.put(None)
 
 
-def answer_stands(asked: PageQuestion, jobs: tuple[Job, ...]) -> None:
-    """The answer for `jobs`, which are those of `asked`, can be read."""
+def predict_after(question: PageQuestion, jobs: tuple[Job, ...]) -> None:
+    """Predict likely questions after `question`, whose answer is shown."""
     if _foreseeing.is_set():
-        _last.put((asked, jobs))
+        _last.put((question, jobs))
 
 
-def foresee() -> None:
-    """Predict what may follow each question that was answered, for as long as the server runs."""
+def predict_likely_questions() -> None:
+    """Predict questions that may follow each answered one, as long as the server runs."""
     _foreseeing.set()
     before: tuple[WantedJob, ...] = ()
     while True:
-        if question := _last.get():
-            asked, jobs = question
-            follow(asked, jobs, before)
-            before = asked.jobs
+        if latest := _last.get():
+            question, jobs = latest
+            _predict_after(question, jobs, before)
+            before = question.jobs
 
 
-def follow(asked: PageQuestion, jobs: tuple[Job, ...], before: tuple[WantedJob, ...]) -> None:
-    """Predict what may follow `asked` until somebody asks; `before`: the rows asked before it."""
-    for each in one_more(asked.jobs, jobs, before):
+def _predict_after(
+    question: PageQuestion, jobs: tuple[Job, ...], before: tuple[WantedJob, ...]
+) -> None:
+    """Predict what may follow `question` until the next one; `before`: the rows before it."""
+    for more in _one_more(question.jobs, jobs, before):
         if not _last.empty():
             return
-        # The page says what is wrong, if it is asked; and a server that ends takes no more work.
+        # The page shows the error if the question is asked; a server that ends accepts no work.
         with suppress(AdvisorError, RuntimeError):
-            advisor_of(asked.gpu, asked.cap_w).recommend(
-                each, asked.objective, conditions=asked.conditions, level=asked.level
+            advisor_of(question.gpu, question.cap_w).recommend(
+                more, question.objective, conditions=question.conditions, level=question.level
             )
 
 
-def one_more(
-    rows: tuple[WantedJob, ...], jobs: tuple[Job, ...], before: tuple[WantedJob, ...] = ()
+def _one_more(
+    rows: tuple[WantedJob, ...], jobs: tuple[Job, ...], before: tuple[WantedJob, ...]
 ) -> Iterator[tuple[Job, ...]]:
-    """`jobs` with one more of a row's, row by row; first of those that were not asked `before`."""
+    """`jobs` with one more copy, row by row; first of rows that are not in `before`."""
     ends, end = [], 0
     for row in rows:
         end += row.copies
@@ -347,20 +342,20 @@ def one_more(
             yield (*jobs[:end], *jobs[end - 1 :])
 
 
-def trials_view(advised: Recommendation, asked: PageQuestion) -> None:
-    """What comes of 1, 2, ... copies of one of the jobs, once it is chosen."""
+def trials_view(advised: Recommendation, question: PageQuestion) -> None:
+    """Show the rates of 1, 2, ... trials at once of the chosen job."""
     jobs = {job.name: job for job in advised.jobs}
-    asked_of = linked().trials
+    link = linked().trials
     name = st.selectbox(
         "Trials of a search, all of the job", list(jobs), key="trials",
-        index=list(jobs).index(asked_of) if asked_of in jobs else None,
+        index=list(jobs).index(link) if link in jobs else None,
         placeholder="Choose a job",
     )  # fmt: skip
     if name is None:
         return
     try:
-        found = advisor_of(asked.gpu, asked.cap_w).trials(
-            jobs[name], start_s=START_S, conditions=asked.conditions, level=asked.level
+        found = advisor_of(question.gpu, question.cap_w).trials(
+            jobs[name], start_s=START_S, conditions=question.conditions, level=question.level
         )
     except AdvisorError as error:
         refuse(error)
@@ -368,29 +363,27 @@ def trials_view(advised: Recommendation, asked: PageQuestion) -> None:
     st.markdown(trials_advice(found))
     copies = found.copies
     st.caption(
-        f"Copies that pay: {copies.pay}. Copies that fit: {copies.fit}; one more "
-        f"{copies.limited_by}. Clients that MPS serves: {copies.mps_clients}."
+        f"Worthwhile copies: {copies.pay}. Copies that fit: {copies.fit}; one more "
+        f"{copies.limited_by}. MPS serves up to {copies.mps_clients} clients."
     )
     st.altair_chart(trials_chart(found), width="stretch")
-    st.caption(
-        "The thin line is where nine of ten measurements should fall; the ring, what is advised."
-    )
+    st.caption("The thin line is the 90 % interval; the ring is the advice.")
 
 
 def further_questions(
-    advised: Recommendation, asked: PageQuestion, jobs: Sequence[Job]
+    advised: Recommendation, question: PageQuestion, jobs: Sequence[Job]
 ) -> str | None:
-    """One question of several, and its answer; `jobs` are those of `asked`.
+    """Show one further question of several, and its answer for the `jobs` of `question`.
 
     Returns:
-        The question, in the words of the page; None: it is the first.
+        The further question, as titled on the page; None: it is the first.
     """
     views: dict[str, Callable[[], None]] = {
-        "How many at once?": lambda: trials_view(advised, asked),
-        "What may be added?": lambda: additions_view(asked, jobs),
-        "Several GPUs?": lambda: fleet_view(advised, asked, jobs),
-        "How fast is each on a MIG slice?": lambda: _slice_speed_view(asked, jobs),
-        "How good were predictions?": lambda: _measured_view(asked, jobs),
+        "How many at once?": lambda: trials_view(advised, question),
+        "What may be added?": lambda: additions_view(question, jobs),
+        "Several GPUs?": lambda: fleet_view(advised, question, jobs),
+        "How fast is each on a MIG slice?": lambda: _slice_speed_view(question, jobs),
+        "How good were predictions?": lambda: _measured_view(question, jobs),
         "What runs here now?": lambda: live_view(jobs),
     }
     first, *others = views
@@ -404,11 +397,11 @@ def further_questions(
     return chosen if chosen in others else None
 
 
-def _slice_speed_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
-    """How much slower each of `jobs` runs on smaller instances; why not, on a GPU without MIG."""
-    advisor = advisor_of(asked.gpu, asked.cap_w)
+def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
+    """Show the speed of each of `jobs` on smaller instances, or why that is impossible."""
+    advisor = advisor_of(question.gpu, question.cap_w)
     profiles = list({job.name: job.profile for job in jobs}.values())
-    # What an unknown host may do to a job it does on an instance and on the whole GPU alike.
+    # An unknown host has the same effect on an instance and on the whole GPU.
     predictor = advisor.uncalibrated.on_known_cores()
     try:
         found = slice_speeds(profiles, advisor.card, predictor)
@@ -419,16 +412,16 @@ def _slice_speed_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
     st.caption(slice_speed_text(found, profiles))
 
 
-def _measured_view(asked: PageQuestion, jobs: Sequence[Job]) -> None:
-    """How close predictions for runs of `jobs` came; or that there are none."""
+def _measured_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
+    """Show the errors of predictions for runs of `jobs`, or that there are none."""
     try:
-        found = measured(asked, jobs)
+        found = measured(question, jobs)
     except AdvisorError as error:
         st.error(str(error))
         return
     if not found.runs:
-        st.info(runs_of_jobs_text(found, asked.gpu))
+        st.info(runs_of_jobs_text(found, question.gpu))
         return
     drawn = runs_of_jobs_chart(runs_of_jobs_rows(found), [job.name for job in jobs])
     st.altair_chart(drawn, width="stretch")
-    st.caption(runs_of_jobs_text(found, asked.gpu))
+    st.caption(runs_of_jobs_text(found, question.gpu))

@@ -1,7 +1,8 @@
 """The question on the page: GPU, objective, jobs and conditions."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 import pandas as pd
@@ -17,11 +18,11 @@ from advisor.page.answer import PageQuestion, advisor_of
 from advisor.page.link import (
     LinkedQuestion,
     WantedJob,
-    asked_jobs,
-    handed_rows,
-    linked_question,
+    jobs_of_rows,
+    linked,
     on_the_page,
     parameters,
+    uploaded_rows,
     wanted_job,
 )
 from advisor.plan import ObjectiveName
@@ -40,39 +41,20 @@ from advisor.workload.profile import Profile
 from advisor.workload.store import profiled_gpus
 
 
-def linked() -> LinkedQuestion:
-    """What the link asked with which the page was opened."""
-    if "linked" not in st.session_state:
-        given = {name: st.query_params.get_all(name) for name in st.query_params}
-        st.session_state["linked"] = linked_question(given)
-    found: LinkedQuestion = st.session_state["linked"]
-    return found
-
-
-def named(choice: str | None) -> str | None:
-    """The name of a plan that is chosen from a list where its rank is before it."""
-    return None if choice is None else choice.partition("  ")[2]
-
-
-def at_first(choices: Sequence[str], asked: str | None) -> int:
-    """The place of what the link `asked` for among `choices`; of the first where it is none."""
-    return choices.index(asked) if asked in choices else 0
-
-
 def keep_address(
-    asked: PageQuestion, advised: Recommendation, plan: Plan, question: str | None
+    question: PageQuestion, advised: Recommendation, plan: Plan, further: str | None
 ) -> None:
-    """Make the address ask for `asked`, and for the `plan` and further `question` looked at."""
+    """Write `question`, the `plan` in view and the `further` question to the page's address."""
     shown = st.session_state.get
-    policy, hurt = shown("policy"), shown("hurt")
+    policy, hurt, other = shown("policy"), shown("hurt"), shown("second plan")
     now = LinkedQuestion(
-        gpu=asked.gpu, objective=asked.objective, jobs=asked.jobs, cap_w=asked.cap_w,
-        conditions=asked.conditions, level=asked.level,
+        gpu=question.gpu, objective=question.objective, jobs=question.jobs, cap_w=question.cap_w,
+        conditions=question.conditions, level=question.level,
         plan=None if plan is advised.best else plan_name(advised, plan),
-        trials=shown("trials"), files=tuple(name for name, _ in asked.files),
-        question=question, gpus=shown("gpus"),
+        trials=shown("trials"), files=tuple(name for name, _ in question.files),
+        question=further, gpus=shown("gpus"),
         policy=policy if policy in get_args(Policy) else None,
-        view=shown("view"), beside=named(shown("second plan")), form=shown("format"),
+        view=shown("view"), beside=other and other.partition("  ")[2], form=shown("format"),
         running=shown("running jobs", ()), running_sharing=shown("running sharing"),
         hurt=None if hurt in (None, 100 * MOST_HURT) else hurt / 100, added=shown("added"),
         sharing=shown("fleet sharing"), at_once=shown("at once"), price=shown("price"),
@@ -111,54 +93,53 @@ STYLE = """<style>
 
 
 def refuse(error: AdvisorError, at: DeltaGenerator | None = None) -> None:
-    """Say `error` where the page is being written, or `at` another place.
+    """Show `error` at the end of the page, or `at` another place.
 
-    Its words may be those of a file or of a link. What Markdown takes for a picture in them would
-    be fetched from whatever host they name.
+    Its words may come from a file or a link: Markdown's pictures and links are escaped, because a
+    browser would fetch them from any host.
     """
-    said = on_the_page(str(error)).replace("![", "!\\[").replace("](", "]\\(")
-    (at or st).error(said)
+    (at or st).error(on_the_page(str(error)).replace("![", "!\\[").replace("](", "]\\("))
 
 
-def conditions_asked(
+def choose_conditions(
     gpu: Gpu, objective: ObjectiveName
 ) -> tuple[float | None, Conditions, Level] | None:
-    """Power cap, conditions and what counts of a range; None where one of them is impossible."""
-    asked = linked().conditions
+    """Return power cap, conditions and level of intervals; None if one of them is impossible."""
+    link = linked().conditions
     with st.expander("Conditions"):
         rootless = not gpu.mig and not OBJECTIVES[objective].saves_energy
         root = _tick(
-            "MIG may be switched on, which takes root", "root", asked.root,
+            "MIG may be switched on, which requires root", "root", link.root,
             f"{gpu.key} has no MIG" if rootless else None,
         )  # fmt: skip
         cap_w, possible, caps = _power_caps(gpu, objective, Conditions(root=root))
         free = st.number_input(
-            "Memory to keep free, %", value=100 * asked.memory_margin, format="%g", key="memory"
+            "Memory to keep free, %", value=100 * link.memory_margin, format="%g", key="memory"
         )
         by_memory = st.container()
         upper = _tick(
-            "Rank by the upper ends of the ranges", "pessimistic", linked().level == "p95"
+            "Rank by the upper ends of the intervals", "pessimistic", linked().level == "p95"
         )
     try:
-        found = Conditions(root=root, memory_margin=free / 100, power_caps=caps)
+        conditions = Conditions(root=root, memory_margin=free / 100, power_caps=caps)
     except AdvisorError as error:
         refuse(error, by_memory)
         return None
-    return (cap_w, found, "p95" if upper else "p50") if possible else None
+    return (cap_w, conditions, "p95" if upper else "p50") if possible else None
 
 
 def _power_caps(
     gpu: Gpu, objective: ObjectiveName, under: Conditions
 ) -> tuple[float | None, bool, bool]:
-    """The cap, whether `gpu` can be set to it, and whether plans choose one; either or neither."""
-    known, useless = linked(), why_no_caps(gpu, objective, under)
-    given = st.session_state.get("power cap", known.cap_w)
-    chosen = useless is None and st.session_state.get("power caps", known.conditions.power_caps)
+    """The cap, whether `gpu` supports it, and whether plans choose one."""
+    link, useless = linked(), why_no_caps(gpu, objective, under)
+    typed = st.session_state.get("power cap", link.cap_w)
+    chosen = useless is None and st.session_state.get("power caps", link.conditions.power_caps)
     cap_w = st.number_input(
-        "Power cap, W", value=known.cap_w, step=10.0, format="%g", key="power cap",
-        disabled=chosen and given is None,
+        "Power cap, W", value=link.cap_w, step=10.0, format="%g", key="power cap",
+        disabled=chosen and typed is None,
         placeholder="the plans choose" if chosen else "the GPU's own limit",
-        help=f"What the GPU may draw at most. What a cap does was {CAP_NOTE}.",
+        help=f"The most that the GPU may draw. The effect of a cap was {CAP_NOTE}.",
     )  # fmt: skip
     possible = True
     try:
@@ -169,33 +150,31 @@ def _power_caps(
         possible = False
     excluded = useless if cap_w is None else "all plans run under the cap above"
     caps = _tick(
-        "A plan may choose a power cap", "power caps", known.conditions.power_caps, excluded
+        "A plan may choose a power cap", "power caps", link.conditions.power_caps, excluded
     )
     return cap_w, possible, caps and excluded is None
 
 
 def _tick(label: str, key: str, value: bool, excluded: str | None = None) -> bool:
-    """A box to tick, unless something that is said under it leaves nothing to choose."""
+    """A box to tick, disabled if a reason, shown below it, excludes it."""
     ticked = st.checkbox(label, value=value, key=key, disabled=excluded is not None)
     if excluded is not None:
-        st.caption(f"Nothing to choose: {on_the_page(excluded)}.")
+        st.caption(f"Not available: {on_the_page(excluded)}.")
     return ticked
 
 
-_NOT_RUN = (
-    "Nothing that a job file says is run or read here: its commands stand in what “Apply it” gives."
-)
+_NOT_RUN = "This page runs and reads nothing of a job file: “Apply it” shows its commands."
 _Files = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class HandedIn:
-    """What the files hold.
+class Uploads:
+    """Content of the uploaded files.
 
     Attributes:
         files: Names and contents.
-        rows: What the job files ask for.
-        jobs: By the names by which the table offers them.
+        rows: Rows of the job files.
+        jobs: Jobs by their names in the table.
     """
 
     files: _Files
@@ -203,16 +182,26 @@ class HandedIn:
     jobs: Mapping[str, Job]
 
 
-def files_handed_in(gpu: str) -> HandedIn:
-    """What the files hold that are handed in; of those that cannot be used it says why not."""
+def uploads(gpu: str) -> Uploads:
+    """Return the content of the uploaded files; refuse those that cannot be used."""
+    files = st.file_uploader(
+        "Your own profiles, and job files", ["json", "toml"], accept_multiple_files=True,
+        key="uploads",
+        help="Files of `advisor profile`, `advisor profile --from-numbers` or `advisor init jobs`.",
+    )  # fmt: skip
+    names = {each.name for each in files}
+    if missing := [name for name in linked().files if name not in names]:
+        named = ", ".join(f"`{name}`" for name in missing)
+        st.info(f"A link holds no files. This one was made with {named}: upload again.")
     used: _Files = ()
     rows: tuple[tuple[WantedJob, Job], ...] = ()
     jobs: dict[str, Job] = {}
-    for file in _uploaded():
+    # Profiles before the jobs that use them.
+    for file in sorted(((each.name, each.getvalue()) for each in files), key=_is_jobs):
         try:
             if _is_jobs(file):
                 handed = _jobs(gpu, *file, used)
-                rows += handed_rows(handed.jobs, file[0])
+                rows += uploaded_rows(handed.jobs, file[0])
                 st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in handed.left_out)]))
             else:
                 profile = _profile(gpu, *file)
@@ -220,30 +209,8 @@ def files_handed_in(gpu: str) -> HandedIn:
             used += (file,)
         except AdvisorError as error:
             refuse(error)
-    return HandedIn(
-        used,
-        tuple(row for row, _ in rows),
-        {row.name: job for row, job in rows} | jobs,
-    )
-
-
-def _uploaded() -> list[tuple[str, bytes]]:
-    """Names and contents of the files in the page's field, profiles before jobs that use them."""
-    given = st.file_uploader(
-        "Your own profiles, and job files", ["json", "toml"], accept_multiple_files=True,
-        key="uploads",
-        help="What `advisor profile` or `advisor profile --from-numbers` wrote; jobs as "
-        "`advisor init jobs` writes them.",
-    )  # fmt: skip
-    _ask_for_linked({each.name for each in given})
-    return sorted(((each.name, each.getvalue()) for each in given), key=_is_jobs)
-
-
-def _ask_for_linked(given: Collection[str]) -> None:
-    """Say which files the link was made with that are not among those `given`."""
-    if missing := [name for name in linked().files if name not in given]:
-        named = ", ".join(f"`{name}`" for name in missing)
-        st.info(f"A link holds no files. This one was made with {named}: hand in again.")
+    own = {row.name: job for row, job in rows} | jobs
+    return Uploads(used, tuple(row for row, _ in rows), own)
 
 
 def _is_jobs(file: tuple[str, bytes]) -> bool:
@@ -252,7 +219,7 @@ def _is_jobs(file: tuple[str, bytes]) -> bool:
 
 @st.cache_resource(max_entries=50, show_spinner=False)
 def _profile(gpu: str, file: str, content: bytes) -> Profile:
-    """One and the same for the same content, so that what is known of its mixes stays known."""
+    """The same object for the same content, so that predictions of its mixes stay remembered."""
     return handed_in(content, file, known_gpus()[gpu])
 
 
@@ -272,12 +239,12 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """What is offered in the table, what stood there at first, and what stands there now.
+    """The table of jobs: its names to choose from, its first rows and its rows now.
 
     Attributes:
-        number: Of the tables before: what is typed belongs to one of them.
-        offered: Names that jobs may have.
-        handed: Rows that are from files.
+        number: Number of tables before this one; each keeps its own edits.
+        offered: Names to choose from.
+        handed: Rows from files.
     """
 
     number: int
@@ -293,35 +260,35 @@ def job_table(
     linked: tuple[WantedJob, ...],
     usual: Callable[[], Sequence[WantedJob]],
 ) -> tuple[WantedJob, ...]:
-    """The jobs as typed; what was typed stays where other jobs are offered, unless files say more.
+    """Return the jobs as typed; edits stay if other jobs are offered, unless files add rows.
 
     Args:
-        offered: Names that jobs may have.
-        handed: Rows that are from files.
-        linked: Rows that a link asks for; of jobs that are handed in later, once they are.
-        usual: Tells what stands there where nothing was typed.
+        offered: Names to choose from.
+        handed: Rows from files.
+        linked: Rows of a link; rows of jobs that are uploaded later follow then.
+        usual: Returns the rows of a table without edits.
 
     Raises:
-        InvalidInput: A number that counts something is not whole.
+        InvalidInput: A count is not a whole number.
     """
     table = st.session_state.get("job table")
     if table is None or (table.offered, table.handed) != (offered, handed):
         table = _next_table(table, offered, handed, linked, usual)
-    st.caption("Jobs: every cell can be typed into, and the empty row adds one.")
+    st.caption("Jobs: type into any cell; the empty row adds a job.")
     edited = st.data_editor(
         pd.DataFrame(list(table.first), columns=list(_KINDS)).astype(_KINDS),
         key=f"jobs {table.number}", num_rows="dynamic", hide_index=True, width="stretch",
         column_config=_columns(offered), placeholder="",
     )  # fmt: skip
     with st.container(key="narrow-jobs"):
-        st.caption("Further right: batch size, user, deadline, and whether it is alone.")
+        st.caption("Further right: batch size, user, deadline, and alone.")
     rows = edited.astype(object).where(edited.notna(), None).to_dict("records")
     rows = tuple(row for row in rows if row["name"] is not None)
     st.session_state["job table"] = replace(table, now=rows)
-    strangers = [row.name for row in linked if row.name not in offered]
-    if strangers and rows == table.first:
-        unknown = ", ".join(f"`{name}`" for name in dict.fromkeys(strangers))
-        st.info(f"The link also asks about {unknown}, of which there is no profile here.")
+    unknown = [row.name for row in linked if row.name not in offered]
+    if unknown and rows == table.first:
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(unknown))
+        st.info(f"The link also contains {names}, without a profile here.")
     return tuple(map(wanted_job, rows))
 
 
@@ -352,7 +319,7 @@ def _columns(offered: Sequence[str]) -> dict[str, Any]:
         "name": st.column_config.SelectboxColumn("job", options=offered, required=True),
         "copies": number(step=1, default=usual.copies),
         "epochs": number(default=usual.epochs),
-        "batch": number(step=1, help="Examples a step; empty: as the job's name says."),
+        "batch": number(step=1, help="Examples a step; empty: the batch size of the profile."),
         "user": text(help="Its owner: MPS serves one user at a time."),
         "deadline_min": number("due, min", help="Minutes until it should be done."),
         "isolated": st.column_config.CheckboxColumn(
@@ -361,68 +328,48 @@ def _columns(offered: Sequence[str]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Posed:
-    """A question that can be answered.
-
-    Attributes:
-        asked: As typed.
-        jobs: Those of `asked`.
-        by_jobs: Where to say what is wrong with them together.
-    """
-
-    asked: PageQuestion
-    jobs: tuple[Job, ...]
-    by_jobs: DeltaGenerator
-
-
-def posed(by_jobs: DeltaGenerator) -> Posed | None:
-    """What is asked; None where something is impossible or missing, which stands at its field.
+def read_question(by_jobs: DeltaGenerator) -> tuple[PageQuestion, tuple[Job, ...]] | None:
+    """Return the question and its jobs; None if a field, which shows why, is impossible or missing.
 
     Args:
-        by_jobs: Where the table of jobs is.
+        by_jobs: Place of the table of jobs.
     """
-    known = known_gpus()
-    if not any(key in known for key in profiled_gpus()):
-        st.info("Nothing is measured yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
+    models = known_gpus()
+    if not any(key in models for key in profiled_gpus()):
+        st.info("No profile yet. On a machine with a GPU: `advisor profile WORKLOAD`.")
         return None
-    gpu, objective = _chosen_gpu(linked().gpu), _objective()
+    gpu, objective = _chosen_gpu(), _objective()
     by_objective = st.container()
-    files = files_handed_in(gpu)
-    offered = tuple(dict.fromkeys([*files.jobs, *names_of_jobs(known[gpu])]))
+    files = uploads(gpu)
+    offered = tuple(dict.fromkeys([*files.jobs, *names_of_jobs(models[gpu])]))
+    wanted: tuple[WantedJob, ...] = ()
+    jobs: tuple[Job, ...] | None = None
     with by_jobs:
-        wanted, jobs = _asked_jobs(gpu, offered, files)
+        try:
+            usual = partial(_usual_jobs, gpu, offered)
+            wanted = job_table(offered, files.rows, linked().jobs, usual)
+            if wanted:
+                jobs = jobs_of_rows(wanted, files.jobs, advisor_of(gpu, None).find_profile)
+            else:
+                st.info("Choose at least one job.")
+        except AdvisorError as error:
+            refuse(error)
     if OBJECTIVES[objective].uses_deadlines and not any(each.deadline_min for each in wanted):
         by_objective.info("No job has a deadline: type one, in minutes, into “due, min”.")
-    under = conditions_asked(known[gpu], objective)
+    under = choose_conditions(models[gpu], objective)
     if jobs is None or under is None:
         return None
-    if not (known[gpu].mig and under[1].root) and any(each.isolated for each in wanted):
-        by_jobs.caption("Without MIG a job that is to be alone runs while no other does.")
-    return Posed(PageQuestion(gpu, wanted, objective, *under, files.files), jobs, by_jobs)
+    if not (models[gpu].mig and under[1].root) and any(each.isolated for each in wanted):
+        by_jobs.caption("Without MIG, a job marked alone runs while no other job runs.")
+    return PageQuestion(gpu, wanted, objective, *under, files.files), jobs
 
 
-def _asked_jobs(
-    gpu: str, offered: tuple[str, ...], files: HandedIn
-) -> tuple[tuple[WantedJob, ...], tuple[Job, ...] | None]:
-    """The jobs as typed, and as they are; None where these are impossible or missing."""
-    wanted: tuple[WantedJob, ...] = ()
-    try:
-        wanted = job_table(offered, files.rows, linked().jobs, lambda: _usual_jobs(gpu, offered))
-        if wanted:
-            return wanted, asked_jobs(wanted, files.jobs, advisor_of(gpu, None).find_profile)
-        st.info("Choose at least one job.")
-    except AdvisorError as error:
-        refuse(error)
-    return wanted, None
-
-
-def _chosen_gpu(linked: str | None) -> str:
-    """The key of one; at first the `linked` one, else that of this machine, else the usual one."""
-    at_hand = first_gpu()
-    choices = gpu_choices(at_hand)
+def _chosen_gpu() -> str:
+    """Key of the chosen GPU: at first that of the link, else of this machine, else the default."""
+    here = first_gpu()
+    choices = gpu_choices(here)
     keys = list(choices)
-    likely = next(each for each in (linked, at_hand, DEFAULT_GPU, *keys) if each in choices)
+    likely = next(each for each in (linked().gpu, here, DEFAULT_GPU, *keys) if each in choices)
     key = st.selectbox(
         "GPU", keys, index=keys.index(likely), key="gpu",
         format_func=lambda key: choices[key].label,
@@ -432,15 +379,15 @@ def _chosen_gpu(linked: str | None) -> str:
 
 
 def _objective() -> ObjectiveName:
-    names, asked = list(OBJECTIVES), linked().objective
+    names, link = list(OBJECTIVES), linked().objective
     return st.selectbox(
-        "Best means", names, index=names.index(asked) if asked in OBJECTIVES else 0,
+        "Best means", names, index=names.index(link) if link in OBJECTIVES else 0,
         format_func=lambda name: OBJECTIVES[name].choice, key="objective",
     )  # fmt: skip
 
 
 def _usual_jobs(gpu: str, offered: Sequence[str]) -> Sequence[WantedJob]:
-    """The bundled ones, else the first of those `offered`."""
+    """The bundled jobs, else the first of those `offered`."""
     try:
         return [WantedJob(job.name, epochs=job.epochs) for job in Advisor(gpu).chosen_jobs()]
     except AdvisorError:

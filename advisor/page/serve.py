@@ -1,7 +1,4 @@
-"""`advisor app`: serves the page, and predicts while nobody waits.
-
-First what the page answers as it opens, while a browser starts; then what is likely asked next.
-"""
+"""`advisor app`: serves the page, and predicts its first answer and likely next questions."""
 
 import os
 import signal
@@ -9,21 +6,20 @@ from contextlib import suppress
 from runpy import run_module
 from threading import Thread
 
-# As a shell has it for a command that Ctrl-C ended.
-_INTERRUPTED = 128 + signal.SIGINT
+_INTERRUPTED = 128 + signal.SIGINT  # a shell's exit code after Ctrl-C
 
 
 def main() -> None:
-    """As the command `streamlit` with the words behind this module's name.
+    """Run the command `streamlit` with the arguments of this module.
 
-    An interrupt ends it quietly while it starts; once it serves, streamlit ends it, with 0.
+    An interrupt ends it quietly while it starts; then streamlit ends it with exit code 0.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as of a command under nohup
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as under nohup
         signal.signal(signal.SIGINT, _leave)
-    from advisor.page.more import foresee
+    from advisor.page.more import predict_likely_questions
 
     Thread(target=_ready_first_answer, daemon=True).start()
-    Thread(target=foresee, daemon=True).start()
+    Thread(target=predict_likely_questions, daemon=True).start()
     run_module("streamlit", run_name="__main__", alter_sys=True)
 
 
@@ -32,13 +28,13 @@ def _leave(_number: int, _frame: object) -> None:
 
 
 def _ready_first_answer() -> None:
-    """Predict what a page asks that nobody has typed into: its answer is remembered."""
+    """Predict the answer of a page without edits, so that it is remembered."""
     from advisor.errors import AdvisorError
     from advisor.hardware import DEFAULT_GPU
     from advisor.measure.device import first_gpu
     from advisor.page.answer import advisor_of
 
-    # The page says what is wrong, where it shows; and a server that ends takes no more work.
+    # The page shows the error; a server that ends accepts no work.
     with suppress(AdvisorError, RuntimeError):
         advisor = advisor_of(first_gpu() or DEFAULT_GPU, None)
         advisor.recommend(advisor.chosen_jobs())

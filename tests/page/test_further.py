@@ -57,7 +57,7 @@ def test_nothing_that_a_handed_in_job_file_says_is_run_here(page, tmp_path):
     look_at(hand_in(page, ("jobs.toml", text.encode())), "Apply it")
     assert not [*page.exception, *page.error]
     assert f"touch {touched}" in page.code[0].value
-    assert "Nothing that a job file says is run or read here" in captions(page)
+    assert "runs and reads nothing of a job file" in captions(page)
     assert not touched.exists()
 
 

@@ -118,8 +118,8 @@ def test_every_kind_of_plan_has_its_views(page, plan):
     ends = dict(rows_with(page, "over time").itertuples(index=False))
     assert (ends["total time"], ends["energy"]) == (
         row["total time"], row["energy"])  # fmt: skip
-    look_at(page, "How each fares")
-    look_at(page, "Beside another plan")
+    look_at(page, "Slowdown of each job")
+    look_at(page, "Compare with another plan")
     assert not page.exception
     assert len([each for each in page.table if "change" in each.value]) == 1 + 3
     assert ("mig=" in plan) == any("not confirmed" in each.value for each in page.warning)
