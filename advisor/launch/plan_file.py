@@ -15,7 +15,6 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
 from advisor.measure.run_list import is_advice
-from advisor.measure.strict_record import record
 from advisor.prediction.find_profile import profile_finder
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count
@@ -29,7 +28,7 @@ from advisor.workload.plan_document import (
 )
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.reading import located, read_bytes, read_json
-from advisor.workload.records import parse_record
+from advisor.workload.records import check_record, parse_record
 from advisor.workload.spec import Workload
 
 _ASKED = (
@@ -271,5 +270,6 @@ def _saved_plan_job(advised: Mapping[str, Any], epochs: float, load: FindsProfil
         return Job(profile, epochs)
     said = {each.name for each in fields(DocumentedJob)} & advised.keys()
     entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in said}
+    planned = check_record(DocumentedJob, entry, name, _SAVED_PLAN_REMEDY)
     with located(name, _SAVED_PLAN_REMEDY):
-        return planned_job(profile, record(DocumentedJob, entry))
+        return planned_job(profile, planned)

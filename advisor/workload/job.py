@@ -1,7 +1,6 @@
 """A job to run: how much of a profiled workload, by when, and what it allows its mates."""
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from advisor.workload.reading import (
     read_toml,
     shown,
 )
-from advisor.workload.records import parse_record
+from advisor.workload.records import check_record
 from advisor.workload.spec import Script
 
 # Owners: they become part of sentences, which the page shows as Markdown.
@@ -381,7 +380,7 @@ def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
         for field, instead in _REMOVED.items():
             if isinstance(table, dict) and field in table:
                 raise InvalidInput(f"{where}: {field} is no longer there: {instead}.")
-    return parse_record(_JobFile, json.dumps(document, default=str), where, _REMEDY).job
+    return check_record(_JobFile, document, where, _REMEDY).job
 
 
 def _jobs(

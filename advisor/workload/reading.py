@@ -6,18 +6,15 @@ no regular file, or too large, is refused before it is read.
 
 import json
 import os
-import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar
 
-from advisor.errors import InvalidInput, counted
+from advisor.errors import InvalidInput
 
 DAY_S = 86_400.0
 _MOST_FLOAT = 1e308
@@ -259,84 +256,6 @@ def reason_of(error: OSError | ValueError) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
-Found = Mapping[str, Any]
-"""One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``."""
-
-_UNKNOWN, _MISSING = "unexpected_keyword_argument", "missing"
-_NO_LIST = ("tuple_type", "list_type")
-# Of all that a file lacks, more than these are counted.
-_NAMED = 3
-_WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
-
-
-def refusal(kind: type, wrong: Sequence[Found]) -> str:
-    """Why a document is no record of type `kind`, without a full stop."""
-    if wrong[0]["type"] == "json_invalid":
-        return str(wrong[0]["msg"]).replace("Invalid JSON", "not valid JSON")
-    missing = [str(each["loc"][0]) for each in wrong if _lacks_of_its_own(each)]
-    if len(missing) > 1:
-        some, more = ", ".join(missing[:_NAMED]), len(missing) - _NAMED
-        others = f" and {counted(more, 'other field')}" if more > 0 else ""
-        return f"it is no {_word(kind)}: it lacks {some}{others}"
-    # A key that is not known says why the one that was meant is missing.
-    first = next((each for each in wrong if each["type"] == _UNKNOWN), wrong[0])
-    return _said(kind, first) if first["loc"] else no_record(kind)
-
-
-def no_record(kind: type) -> str:
-    """Why a document that is no JSON object is no record of type `kind`."""
-    return f"it is no {_word(kind)}, which is a JSON object, {{...}}"
-
-
-def _lacks_of_its_own(each: Found) -> bool:
-    return each["type"] == _MISSING and len(each["loc"]) == 1
-
-
-def _said(kind: type, found: Found) -> str:
-    field = _place(found["loc"])
-    if found["type"] == _UNKNOWN:
-        *places, name = found["loc"]
-        near = get_close_matches(str(name), sorted(_fields_at(kind, places)), n=1)
-        return f"{field} is no known field" + "".join(f"; did you mean {each}?" for each in near)
-    if found["type"] in _NO_LIST:
-        return f"{field}: write a list, as [...]"
-    return f"{field} is missing" if found["type"] == _MISSING else f"{field}: {found['msg']}"
-
-
-def _place(parts: Sequence[str | int]) -> str:
-    """Where in the file, entries counted from 1: ``"workload.batch"``, ``"job 2: epochs"``."""
-    said, after = "", ""
-    for part in parts:
-        said += f" {part + 1}" if isinstance(part, int) else f"{after}{part}"
-        after = ": " if isinstance(part, int) else "."
-    return said
-
-
-def _word(kind: type) -> str:
-    """What a record of type `kind` is called: ``"minimal profile"``."""
-    return _WORD_STARTS.sub(" ", kind.__name__.lstrip("_")).lower()
-
-
-def _fields_at(kind: type, places: Sequence[str | int]) -> set[str]:
-    """The fields of the records at these `places` inside a record of `kind`."""
-    records = {kind}
-    for name in places:
-        inside = {
-            each
-            for record in records
-            for each in _records_in(get_type_hints(record).get(str(name)))
-        }
-        records = inside or records  # numbers and names of entries lead no deeper
-    return {field.name for record in records for field in fields(record)}
-
-
-def _records_in(hint: Any) -> Iterator[type]:
-    if isinstance(hint, type) and is_dataclass(hint):
-        yield hint
-    for part in get_args(hint):
-        yield from _records_in(part)
-
-
 REMOVED_FIELDS = frozenset({"mps_client_priority", "read_from", "to_end"})
 """Fields of files that earlier versions wrote; readers ignore them."""
 
@@ -351,32 +270,20 @@ def read_json(path: Path, remedy: str = "Correct the file.") -> Any:
     return parse_json(read_bytes(path), shown(path), remedy)
 
 
-def parse_json(
-    text: str | bytes, where: str, remedy: str = "Correct the file.", *, of_a_type: bool = False
-) -> Any:
-    """The JSON document `text`; messages call it `where`.
-
-    Args:
-        text: One document.
-        where: Names it in messages.
-        remedy: What to do about one that is refused.
-        of_a_type: Whether the text was already parsed as a typed record, whose nesting is limited;
-            then nesting is not checked, which takes as long as parsing.
+def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.") -> Any:
+    """Parse the JSON document `text`; messages call it `where` and end with `remedy`.
 
     Raises:
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
             nested too deep.
     """
     try:
-        document = json.loads(text, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
-        if not of_a_type:
-            _refuse_deep(document)
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}. {remedy}") from None
-    except RecursionError:
-        raise InvalidInput(f"{where}: {_TOO_DEEP}. {remedy}") from None
-    except ValueError as error:
-        raise InvalidInput(f"{where}: not JSON: {_unlike_json(text, error)}. {remedy}") from None
+        document = json.loads(
+            text, object_pairs_hook=distinct_keys, parse_constant=_refuse_constant
+        )
+        _refuse_deep(document)
+    except (InvalidInput, RecursionError, ValueError) as error:
+        raise InvalidInput(f"{where}: not valid JSON: {_plain(error)}. {remedy}") from None
     return document
 
 
@@ -398,41 +305,15 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
     try:
         document = tomllib.loads(text.decode("utf-8-sig"))
         _refuse_deep(document)
-    except RecursionError:
-        raise InvalidInput(f"{where}: {_TOO_DEEP}. Correct the file.") from None
-    except (InvalidInput, ValueError) as error:
-        raise InvalidInput(f"{where}: {_unlike_toml(text, error)}. Correct the file.") from None
+    except (InvalidInput, RecursionError, ValueError) as error:
+        raise InvalidInput(f"{where}: not valid TOML: {_plain(error)}. Correct the file.") from None
     return document
 
 
-def _unlike_json(text: str | bytes, error: ValueError) -> str:
-    """What somebody who took another file for it should know, else where it is not JSON."""
-    import tomllib
-
-    content = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    if not content.strip():
-        return "it is empty"
-    if len(content) <= MOST_TOML_BYTES and _parses(content, tomllib.loads):
-        return "it is TOML"
-    return _not_text(error)
-
-
-def _unlike_toml(text: bytes, error: Exception) -> str:
-    if isinstance(error, ValueError) and text.lstrip()[:1] in (b"{", b"["):
-        return "it is JSON, and TOML is wanted" if _parses(text, json.loads) else _not_text(error)
-    return _not_text(error)
-
-
-def _not_text(error: Exception) -> str:
-    return "it is no text in UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
-
-
-def _parses(content: bytes, parse: Callable[[str], object]) -> bool:
-    try:
-        parse(content.decode())
-    except (ValueError, RecursionError):
-        return False
-    return True
+def _plain(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not text in UTF-8"
+    return _TOO_DEEP if isinstance(error, RecursionError) else str(error)
 
 
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
@@ -452,12 +333,17 @@ def _refuse_deep(document: Any) -> None:
     raise InvalidInput(_TOO_DEEP)
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the JSON object of these `pairs`.
+
+    Raises:
+        InvalidInput: A key occurs twice.
+    """
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise InvalidInput(f"{twice!r} occurs twice")
-    return found
+    return entries
 
 
 def _refuse_constant(word: str) -> Any:

@@ -1,37 +1,40 @@
-"""Reads records, checking each field.
+"""Reads JSON and TOML strictly into dataclasses, and explains what a file should contain instead.
 
-The only importer of pydantic, and only when something is read.
+The only importer of pydantic, and only when a record is read.
 """
 
 import json
 import re
+import sys
 from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
-from advisor.errors import InvalidInput
-from advisor.workload.reading import REMOVED_FIELDS, no_record, parse_json, refusal
+from advisor.errors import InvalidInput, counted
+from advisor.workload.reading import REMOVED_FIELDS, distinct_keys
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     pass
 
-
 _Record = TypeVar("_Record")
+
+_MOST_FLOAT = sys.float_info.max
+_KEY = re.compile(rb'"\s*:')
+_REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:'.encode())
+# An exponent of three digits, or 300 digits, may be beyond all that a float holds.
+_NOT_FINITE = re.compile(rb"NaN|Infinity|[eE]\+?\d{3}|\d{300}")
 
 
 @cache
 def _adapter(kind: Any) -> "TypeAdapter[Any]":
-    """Reads `kind` and the records inside it: no misspelt key, no NaN, no true or "3" for a number.
-
-    Pydantic takes no settings for a dataclass alone, and passes those of a union on to all inside.
-    """
     from pydantic import TypeAdapter
 
-    return TypeAdapter(
-        kind | None, config={"extra": "forbid", "allow_inf_nan": False, "strict": True}
-    )
+    return TypeAdapter(kind)
 
 
 def parse_record(
@@ -40,75 +43,150 @@ def parse_record(
     where: str,
     remedy: str = "Measure it again, or correct the file.",
 ) -> _Record:
-    """The record of type `kind` in the JSON `text`.
+    """Read the record of type `kind` from the JSON `text`.
 
     Args:
-        kind: A frozen dataclass of this package.
+        kind: A frozen dataclass.
         text: One JSON document.
         where: Names the document in messages.
-        remedy: What to do about a document that is refused.
+        remedy: How to correct a document that is refused.
 
     Raises:
-        InvalidInput: `text` is not such a record.
-    """
-    from pydantic import ValidationError
-
-    text = text.removeprefix(BOM_UTF8) if isinstance(text, bytes) else text  # as editors write it
-    try:
-        record: _Record | None = _adapter(kind).validate_json(_without_removed(text))  # type: ignore[arg-type]  # types do hash
-    except ValidationError as error:
-        wrong = error.errors(include_url=False, include_context=False, include_input=False)
-        raise InvalidInput(_ended(f"{where}: {refusal(kind, wrong)}", remedy)) from None
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}. {remedy}") from None
-    if record is None:
-        raise InvalidInput(_ended(f"{where}: {no_record(kind)}", remedy))
-    if _may_repeat_keys(text):  # of which pydantic takes the last
-        parse_json(text, where, remedy, of_a_type=True)
-    return record
-
-
-_REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:')
-
-
-def _without_removed(text: str | bytes) -> str | bytes:
-    """Return the JSON `text` without `REMOVED_FIELDS`; unchanged if it is not JSON."""
-    content = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    if not _REMOVED.search(content):
-        return text
-    try:
-        return json.dumps(json.loads(content, object_hook=_kept))
-    except (ValueError, RecursionError):
-        return text
-
-
-def _kept(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name not in REMOVED_FIELDS}
-
-
-def _ended(said: str, remedy: str) -> str:
-    """Both, as sentences; one that asks has its end already."""
-    return f"{said} {remedy}" if said.endswith("?") else f"{said}. {remedy}"
-
-
-# Every key of a JSON text; in strings there may be more of these.
-_KEY = re.compile(rb'"\s*:')
-
-
-def _may_repeat_keys(text: str | bytes) -> bool:
-    """Whether there may be a key twice in an object of `text`: it has more than are told apart.
-
-    Looking for one takes a file of many numbers three times as long.
+        InvalidInput: `text` is not such a record: it is not JSON, a key is misspelt or occurs
+            twice, a field is missing, or a value has another type or is impossible.
     """
     from pydantic_core import from_json
 
-    content = text.encode() if isinstance(text, str) else text
-    keys, left = 0, [from_json(content)]
+    content = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    content = content.removeprefix(BOM_UTF8)  # some editors write it
+    try:
+        repeats = _keys(from_json(content)) < len(_KEY.findall(content))
+        careful = repeats or _NOT_FINITE.search(content) or _REMOVED.search(content)
+        # The standard library takes three times as long, but lets us look at every pair.
+        document = json.loads(content, object_pairs_hook=_kept) if careful else None
+    except (InvalidInput, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{where}: not valid JSON: {error}. {remedy}") from None
+    if careful:
+        return _record(kind, document, where, remedy)
+    return _validated(kind, content, where, remedy)
+
+
+def check_record(
+    kind: type[_Record], document: Mapping[str, Any], where: str, remedy: str
+) -> _Record:
+    """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`.
+
+    Raises:
+        InvalidInput: `document` is not such a record.
+    """
+    kept = json.loads(json.dumps(document, default=str), object_pairs_hook=_kept)
+    return _record(kind, kept, where, remedy)
+
+
+def _record(kind: type[_Record], document: Any, where: str, remedy: str) -> _Record:
+    if (place := next(_not_finite(document), None)) is not None:
+        raise InvalidInput(f"{where}: {_place(place)}: a number must be finite. {remedy}")
+    return _validated(kind, json.dumps(document).encode(), where, remedy)
+
+
+def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> _Record:
+    from pydantic import ValidationError
+
+    try:
+        record: _Record = _adapter(kind).validate_json(  # type: ignore[arg-type]  # types do hash
+            content, strict=True, extra="forbid"
+        )
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_context=False, include_input=False)
+        reason = _reason(kind, wrong)
+        stop = "" if reason.endswith("?") else "."
+        raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}. {remedy}") from None
+    return record
+
+
+def _keys(document: Any) -> int:
+    """Keys of all objects in `document`; a list without a container first is not searched."""
+    keys, left = 0, [document]
     while left:
-        each = left.pop()
-        if isinstance(each, dict):
-            keys += len(each)
-            left += each.values()
-        elif isinstance(each, list) and each and isinstance(each[0], dict | list):
-            left += each
-    return keys < len(_KEY.findall(content))
+        node = left.pop()
+        if isinstance(node, dict):
+            keys += len(node)
+            left += node.values()
+        elif isinstance(node, list) and node and isinstance(node[0], dict | list):
+            left += node
+    return keys
+
+
+def _kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = distinct_keys(pairs).items()
+    return {name: value for name, value in entries if name not in REMOVED_FIELDS}
+
+
+def _not_finite(node: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Places of numbers in `node` that no float holds."""
+    if isinstance(node, dict | list):
+        for key, inner in node.items() if isinstance(node, dict) else enumerate(node):
+            yield from _not_finite(inner, (*place, key))
+    elif isinstance(node, int | float) and not -_MOST_FLOAT <= node <= _MOST_FLOAT:
+        yield place
+
+
+# One of pydantic's errors: its ``type``, its ``loc`` and its ``msg``.
+_Wrong = Mapping[str, Any]
+
+_UNKNOWN, _MISSING = "unexpected_keyword_argument", "missing"
+_NO_LIST = ("tuple_type", "list_type")
+# Missing fields beyond these are counted.
+_NAMED = 3
+_WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
+    """Why a document is not a record of type `kind`, without a full stop."""
+    name = _WORD_STARTS.sub(" ", kind.__name__.lstrip("_")).lower()  # e.g. "minimal profile"
+    missing = [str(each["loc"][0]) for each in wrong
+               if each["type"] == _MISSING and len(each["loc"]) == 1]  # fmt: skip
+    if len(missing) > 1:
+        some, more = ", ".join(missing[:_NAMED]), len(missing) - _NAMED
+        others = f" and {counted(more, 'other field')}" if more > 0 else ""
+        return f"not a {name}: it lacks {some}{others}"
+    # An unknown key explains why the one that was meant is missing.
+    first = next((each for each in wrong if each["type"] == _UNKNOWN), wrong[0])
+    if not first["loc"]:
+        return f"not a {name}, which is an object, {{...}}"
+    field = _place(first["loc"])
+    if first["type"] == _UNKNOWN:
+        *places, key = first["loc"]
+        near = get_close_matches(str(key), sorted(_fields_at(kind, places)), n=1)
+        return f"{field} is not a known field" + "".join(f"; did you mean {it}?" for it in near)
+    if first["type"] in _NO_LIST:
+        return f"{field}: write a list, as [...]"
+    return f"{field} is missing" if first["type"] == _MISSING else f"{field}: {first['msg']}"
+
+
+def _place(parts: Sequence[str | int]) -> str:
+    """Where in the file, entries counted from 1: ``"workload.batch"``, ``"job 2: epochs"``."""
+    place, separator = "", ""
+    for part in parts:
+        place += f" {part + 1}" if isinstance(part, int) else f"{separator}{part}"
+        separator = ": " if isinstance(part, int) else "."
+    return place
+
+
+def _fields_at(kind: type, places: Sequence[str | int]) -> set[str]:
+    """The fields of the records at these `places` inside a record of `kind`."""
+    records = {kind}
+    for name in places:
+        hints = [get_type_hints(record).get(str(name)) for record in records]
+        # Numbers and names of entries lead no deeper.
+        records = {inner for hint in hints for inner in _records_in(hint)} or records
+    return {field.name for record in records for field in fields(record)}
+
+
+def _records_in(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from _records_in(part)
