@@ -319,7 +319,7 @@ class Correction:
         try:
             return cholesky(covariance)
         except np.linalg.LinAlgError:
-            raise InvalidInput("the model's points contradict its kernel. Fit it anew") from None
+            raise InvalidInput("the model's points contradict its kernel. Fit it again") from None
 
 
 def widened(low: Floats, high: Floats, spread: Floats) -> tuple[Floats, Floats]:

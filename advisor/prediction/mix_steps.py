@@ -17,7 +17,7 @@ from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import Model
 from advisor.prediction.power import PowerLaw
-from advisor.prediction.prediction import MixPrediction
+from advisor.prediction.prediction import MixPrediction, all_known
 from advisor.prediction.replay import (
     Effort,
     Physics,
@@ -27,7 +27,6 @@ from advisor.prediction.replay import (
     replay_variants,
 )
 from advisor.prediction.surrogate import (
-    FIXED,
     LIMIT_GRID,
     MixBatch,
     Summaries,
@@ -43,18 +42,13 @@ from advisor.workload.profile import Profile
 # A short replay suffices to choose among mixes.
 _TO_CHOOSE = Effort(events=4_000)
 
-# `physics.replay_mix`, or what remembers its answers.
+# `replay_mix`, or a function that caches its answers.
 ReplayFunction = Callable[[Sequence[Profile], Concurrent, Gpu, Physics, Effort], Floats | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Jobs that share a GPU, and the positions of those to predict.
-
-    Attributes:
-        asked: Positions among `profiles`.
-        effort: How long to replay.
-    """
+    """Jobs that share a GPU, and the positions `asked` of those to predict."""
 
     profiles: tuple[Profile, ...]
     sharing: Concurrent
@@ -65,7 +59,7 @@ class Mix:
 def by_replay(
     mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction = replay_mix
 ) -> list[Floats] | None:
-    """Seconds of a step of the jobs in `asked`: lower end, middle and upper end of 90 %.
+    """Predict seconds of a step of the jobs in `asked`: lower end, middle and upper end of 90 %.
 
     Args:
         mixes: At least one.
@@ -77,22 +71,27 @@ def by_replay(
         Of each mix, shape (3, asked); None without traces, or without a correction of a mode.
     """
     modes = [mix.sharing.mode for mix in mixes]
-    found: dict[int, Floats] = {}
+    steps: dict[int, Floats] = {}
     for mode in dict.fromkeys(modes):
         chosen = [at for at, other in enumerate(modes) if other == mode]
         answers = _of_one_mode([mixes[at] for at in chosen], gpu, model, play)
         if answers is None:
             return None
-        found |= zip(chosen, answers, strict=True)
-    return [found[at] for at in range(len(mixes))]
+        steps |= zip(chosen, answers, strict=True)
+    return [steps[at] for at in range(len(mixes))]
 
 
 def _of_one_mode(
     mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Floats] | None:
-    sharing = mixes[0].sharing
+    sharing, physics = mixes[0].sharing, model.of(gpu).physics
     correction = model.corrections.get(sharing.mode)
-    replays = _replays(mixes, gpu, model.of(gpu).physics, play)
+    variants = [replay_variants(mix.sharing, physics, mix.effort) for mix in mixes]
+    played = iter(at_once(
+        lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
+        [(mix, way) for mix, some in zip(mixes, variants, strict=True) for way in some],
+    ))  # fmt: skip
+    replays = all_known(combined_variants([next(played) for _ in some]) for some in variants)
     if correction is None or replays is None:
         return None
     pairs = list(zip(mixes, replays, strict=True))
@@ -105,58 +104,17 @@ def _of_one_mode(
         middle = corrected(replayed_s, correction.log_correction(near), alone_s)
         low, high = correction.log_bounds(jobs, near, middle)
         if sharing.mode == "naive":
-            of_mates = [
+            spreads = [
                 mates_spread(mix.profiles, replayed.steps_s)[list(mix.asked)]
                 for mix, replayed in pairs
             ]
-            low, high = widened(low, high, np.concatenate(of_mates))
+            low, high = widened(low, high, np.concatenate(spreads))
     ends = np.cumsum([len(mix.asked) for mix in mixes])[:-1]
     return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
 
 
-def _replays(
-    mixes: Sequence[Mix], gpu: Gpu, physics: Physics, play: ReplayFunction
-) -> list[Replayed] | None:
-    """All replays of all mixes, in parallel."""
-    parts = [(mix, replay_variants(mix.sharing, physics, mix.effort)) for mix in mixes]
-    steps = iter(at_once(
-        lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
-        [(mix, way) for mix, some in parts for way in some],
-    ))  # fmt: skip
-    found = [combined_variants([next(steps) for _ in some]) for _, some in parts]
-    replays = [each for each in found if each is not None]
-    return replays if len(replays) == len(found) else None
-
-
-def brief_steps(
-    profiles: Sequence[Profile], sharings: Sequence[Mps], gpu: Gpu, model: Model
-) -> Floats:
-    """Seconds of a step of each job by a short replay, shape (sharings, jobs).
-
-    Corrected without uncertainty of the constants; for choosing what to predict.
-
-    Args:
-        profiles: Profiles with traces.
-        sharings: Sharings with limits.
-        gpu: The GPU that they share.
-        model: With a correction of limits.
-    """
-    replays = at_once(
-        lambda each: replay_mix(profiles, each, gpu, model.of(gpu).physics, _TO_CHOOSE), sharings
-    )
-    correction, found = model.corrections["mps-limits"], []
-    alone_s = np.array([each.step_s for each in profiles])
-    with one_thread():
-        for sharing, replayed_s in zip(sharings, replays, strict=True):
-            assert replayed_s is not None, "only profiles with traces are estimated"
-            rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 3))
-            log_correction = correction.log_correction(correction.near(rows))
-            found.append(corrected(replayed_s, log_correction, alone_s))
-    return np.array(found)
-
-
 def corrected(replayed_s: Floats, log_correction: Floats, alone_s: Floats) -> Floats:
-    """Replayed steps times their correction; no job gets faster by sharing, shape (jobs,)."""
+    """Return replayed steps times their correction; no job gets faster by sharing."""
     return np.asarray(np.maximum(replayed_s * np.exp(log_correction), alone_s))
 
 
@@ -222,7 +180,7 @@ def under_unequal_limits(
     model: Model,
     play: ReplayFunction,
 ) -> Floats | None:
-    """Seconds of a step of each job: lower end, middle and upper end of 90 %, shape (3, jobs).
+    """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
     Copies of a job with the same limit get one answer.
 
@@ -234,11 +192,12 @@ def under_unequal_limits(
     places = {kind: at for at, kind in reversed(list(enumerate(kinds)))}
     jobs = [_Job(place, tuple(at for at in order if at != place), sharing)
             for place in places.values()]  # fmt: skip
-    mixes = [_mix(profiles, job, anchor) for job in jobs for anchor in job.anchors]
-    found = by_replay(mixes, gpu, model, play)
-    if found is None:
+    steps = by_replay(
+        [_mix(profiles, job, anchor) for job in jobs for anchor in job.anchors], gpu, model, play
+    )
+    if steps is None:
         return None
-    replayed, curves = iter(found), _curves(profiles, jobs, gpu, model)
+    replayed, curves = iter(steps), _curves(profiles, jobs, gpu, model)
     logs = [_between(job, [np.log(next(replayed)[:, 0]) for _ in job.anchors], curve)
             for job, curve in zip(jobs, curves, strict=True)]  # fmt: skip
     answers = dict(zip(places, logs, strict=True))
@@ -248,11 +207,7 @@ def under_unequal_limits(
 def alone_under_limit(
     profile: Profile, limit: float, gpu: Gpu, physics: Physics, play: ReplayFunction
 ) -> float | None:
-    """Seconds of a step of a job that is left alone under `limit`, in per cent.
-
-    Returns:
-        None without a trace.
-    """
+    """Return seconds of a step of a job alone under `limit`, in per cent; None without a trace."""
     curve = _alone(profile, gpu, physics, play)
     return None if curve is None else float(np.exp(np.interp(np.log(limit), np.log(_ALONE), curve)))
 
@@ -260,9 +215,9 @@ def alone_under_limit(
 @once_a_profile
 def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -> Floats | None:
     """Log of the fastest step at `_ALONE` and below, shape (limits,)."""
-    found = [play([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]
-    known = [each[0] for each in found if each is not None]
-    return np.minimum.accumulate(np.log(known)) if known else None
+    steps = [play([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]
+    steps_s = [each[0] for each in steps if each is not None]
+    return np.minimum.accumulate(np.log(steps_s)) if steps_s else None
 
 
 def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
@@ -286,24 +241,24 @@ def _curves(
 
     By the surrogate model; without one each SM counts the same.
     """
-    asked = [[job.own, *job.anchors] for job in jobs]
+    limits = [[job.own, *job.anchors] for job in jobs]
     seen = summaries(profiles, gpu, model.of(gpu).physics)
     if seen is None or model.distilled is None or "mps-limits" not in model.distilled.surrogates:
-        return [-np.log(each) for each in asked]
-    vectors = np.array([job.at(limit) for job, some in zip(jobs, asked, strict=True)
+        return [-np.log(each) for each in limits]
+    vectors = np.array([job.at(limit) for job, some in zip(jobs, limits, strict=True)
                         for limit in some])  # fmt: skip
-    everyone = np.broadcast_to(np.arange(len(profiles)), vectors.shape)
-    steps_s = model.distilled.steps(seen, MixBatch(everyone, vectors), "mps-limits")
-    ends = np.cumsum([len(some) for some in asked])[:-1]
+    places = np.broadcast_to(np.arange(len(profiles)), vectors.shape)
+    steps_s = model.distilled.steps(seen, MixBatch(places, vectors), "mps-limits")
+    ends = np.cumsum([len(some) for some in limits])[:-1]
     parts = np.split(np.log(steps_s), ends)
     return [part[:, job.place] for part, job in zip(parts, jobs, strict=True)]
 
 
-def _between(job: _Job, found: Sequence[Floats], curve: Floats) -> Floats:
+def _between(job: _Job, logs: Sequence[Floats], curve: Floats) -> Floats:
     """Log of lower end, middle and upper end at the job's limit, from those at its anchors."""
     own, *at = curve
     slower = job.own < job.centre
-    chain = list(accumulate(found, np.maximum if slower else np.minimum))
+    chain = list(accumulate(logs, np.maximum if slower else np.minimum))
     below = max(0.0, own - at[-1]) if job.own < min(job.anchors) else 0.0
     if len(chain) == 1:
         return np.asarray(chain[0] + below)
@@ -316,8 +271,6 @@ def _between(job: _Job, found: Sequence[Floats], curve: Floats) -> Floats:
 
 
 _Places = NDArray[np.intp]
-
-_DRAM, _HOST, _STEP = map(FIXED.index, ("dram", "host", "log_step_ms"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +300,7 @@ class SurrogateAnswers:
     model: Model
 
     def steps(self, asked: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
-        """Seconds of a step of each job, each shape (sets, places); NaN where a place is empty.
+        """Return seconds of a step, each shape (sets, places); NaN where a place is empty.
 
         Args:
             asked: Tenancies, each with the profile in each place of each set, -1 for none; all of
@@ -356,19 +309,24 @@ class SurrogateAnswers:
         distilled = self.model.distilled
         assert distilled is not None, "estimates need a surrogate model"
         modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in asked]
-        found: dict[int, Floats] = {}
+        steps: dict[int, Floats] = {}
         for mode in dict.fromkeys(modes):
             chosen = [at for at, other in enumerate(modes) if other == mode]
             steps_s = distilled.steps(*self._joined([asked[at] for at in chosen]), mode)
             ends = np.cumsum([len(asked[at][1]) for at in chosen])
-            found |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
-        return [found[at] for at in range(len(asked))]
+            steps |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
+        return [steps[at] for at in range(len(asked))]
 
     def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
-        """All sets as crowds of jobs that differ from partition to partition."""
+        """All sets as mixes of jobs that differ from partition to partition."""
         partitions = list(dict.fromkeys(tenancy.partition for tenancy, _ in asked))
-        jobs = [self._summaries(each) for each in partitions]
         first = {each: at * len(self.profiles) for at, each in enumerate(partitions)}
+        jobs, physics = [], self.model.of(self.gpu).physics
+        for partition in partitions:
+            moved = [on_partition(each, partition, physics) for each in self.profiles]
+            summary = summaries(moved, partition.as_gpu, physics)
+            assert summary is not None, "only profiles with traces and counters are estimated"
+            jobs.append(summary)
         places = [
             np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in asked
         ]
@@ -378,7 +336,7 @@ class SurrogateAnswers:
     def fits(
         self, tenancy: Tenancy, counts: _Places, most_risk: float, margin: float
     ) -> NDArray[np.bool_]:
-        """Whether sets of jobs fit in memory, shape (sets,).
+        """Return whether sets of jobs fit in memory, shape (sets,).
 
         Args:
             tenancy: Partition and sharing.
@@ -409,23 +367,14 @@ class SurrogateAnswers:
         return fits & leaves_free(upper_mib, capacity_mib, margin) if margin else fits
 
     def added_w(self, tenancy: Tenancy, steps_s: Floats) -> Floats:
-        """What a job of each profile adds to an awake GPU's power, shape (sets, profiles).
+        """Return what a job of each profile adds to an awake GPU's power, shape (sets, profiles).
 
-        Args:
-            tenancy: Where and how.
-            steps_s: Of a job of each profile, in the same shape.
+        `steps_s` are seconds of a step of a job of each profile, in the same shape.
         """
         whole, power = tenancy.partition.whole, self.model.of(self.gpu).power
         law = power.laws.get(tenancy.mode, PowerLaw()) if whole else PowerLaw()
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
         return power.added_w(self.profiles, speeds, law)
-
-    def _summaries(self, partition: Partition) -> Summaries:
-        physics = self.model.of(self.gpu).physics
-        there = [on_partition(each, partition, physics) for each in self.profiles]
-        found = summaries(there, partition.as_gpu, physics)
-        assert found is not None, "only profiles with traces and counters are estimated"
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,18 +394,16 @@ class SurrogatePredictor:
         return mode in self.distilled.surrogates and mode in self.answers.model.corrections
 
     def fit(self, limit: float, most_risk: float) -> bool:
-        """Whether all jobs at once fit in memory, each under `limit`, in per cent.
+        """Return whether all jobs at once fit in memory, each under `limit`, in per cent.
 
-        Args:
-            limit: Of each job.
-            most_risk: Highest chance of running out that is allowed, 0..1.
+        `most_risk` is the highest chance of running out that is allowed, 0..1.
         """
         tenancy = Tenancy(whole_gpu(self.answers.gpu), Mps(), limit)
-        everyone = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
-        return bool(self.answers.fits(tenancy, everyone, most_risk, 0.0)[0])
+        counts = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
+        return bool(self.answers.fits(tenancy, counts, most_risk, 0.0)[0])
 
     def steps(self, sharings: Sequence[Concurrent]) -> Floats:
-        """Seconds of a step of each job under each sharing, shape (sharings, jobs).
+        """Return seconds of a step of each job under each sharing, shape (sharings, jobs).
 
         Raises:
             KeyError: There is no surrogate of the mode of one of them.
@@ -473,7 +420,7 @@ class SurrogatePredictor:
     def limited(
         self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: Mode = "mps-limits"
     ) -> Floats:
-        """Seconds of a step of each job under MPS limits, shape (mixes, jobs).
+        """Return seconds of a step of each job under MPS limits, shape (mixes, jobs).
 
         Args:
             limits: In per cent, shape (mixes, jobs).
@@ -481,24 +428,37 @@ class SurrogatePredictor:
                 jobs.
             mode: Of all mixes.
         """
-        everyone = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
-        jobs = everyone if running is None else np.where(running, everyone, -1)
+        jobs = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
+        jobs = jobs if running is None else np.where(running, jobs, -1)
         return self.distilled.steps(self.jobs, MixBatch(jobs, limits), mode)
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
-        """As `steps` for sharings with limits, by a short replay, which is more accurate."""
-        answers = self.answers
-        return brief_steps(answers.profiles, sharings, answers.gpu, answers.model)
+        """Return `steps` for sharings with limits by a short replay, which is more accurate.
+
+        It is corrected without uncertainty of the constants.
+        """
+        profiles, gpu, model = self.answers.profiles, self.answers.gpu, self.answers.model
+        physics, correction = model.of(gpu).physics, model.corrections["mps-limits"]
+        replays = at_once(
+            lambda each: replay_mix(profiles, each, gpu, physics, _TO_CHOOSE), sharings
+        )
+        alone_s, steps = np.array([each.step_s for each in profiles]), []
+        with one_thread():
+            for sharing, replayed_s in zip(sharings, replays, strict=True):
+                assert replayed_s is not None, "only profiles with traces are estimated"
+                rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 3))
+                log_correction = correction.log_correction(correction.near(rows))
+                steps.append(corrected(replayed_s, log_correction, alone_s))
+        return np.array(steps)
 
 
 def surrogate_predictor(
     profiles: Sequence[Profile], gpu: Gpu, model: Model
 ) -> SurrogatePredictor | None:
-    """The surrogate for `profiles`; None without a surrogate model, traces or counters."""
+    """Return the surrogate for `profiles`; None without a surrogate model, traces or counters."""
     if model.distilled is None:
         return None
-    jobs = summaries(profiles, gpu, model.of(gpu).physics)
-    if jobs is None:
+    if (jobs := summaries(profiles, gpu, model.of(gpu).physics)) is None:
         return None
     return SurrogatePredictor(model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model))
 

@@ -356,7 +356,7 @@ def load_model(path: Path) -> Model:
             f"{shown(path)}: no model there. Leave out --models, and the shipped one answers; or "
             f"put one there: `advisor fit --out {path.parent}`."
         )
-    model = parse_record(Model, read_bytes(path), shown(path), "Fit it anew: `advisor fit`.")
+    model = parse_record(Model, read_bytes(path), shown(path), "Fit it again: `advisor fit`.")
     if path == beside_package("models") / MODEL_FILE:
         keep_factors(path, {mode: each.points for mode, each in model.corrections.items()})
     return model

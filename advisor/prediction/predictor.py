@@ -39,7 +39,6 @@ from advisor.prediction.mix_steps import (
 from advisor.prediction.model import Model, calibrated_constants
 from advisor.prediction.power import (
     PowerAndEnergy,
-    PowerLaw,
     gract_on_instances,
     held_to,
     power_in_turn,
@@ -88,7 +87,7 @@ def estimate_spread(profile: Profile) -> float:
 
 
 def estimate_range(profile: Profile) -> Interval:
-    """Factor on the step of a profile, if it is an estimate; 1 throughout if it was measured."""
+    """Return the factor on the step of a profile; 1 throughout if the profile was measured."""
     end = Z95 * estimate_spread(profile)
     return interval_around(1.0, -end, end)
 
@@ -98,52 +97,45 @@ def estimate_range(profile: Profile) -> Interval:
 _POWER_SPREAD = 0.25
 
 
-def with_power_doubt(drawn: PowerAndEnergy, profiles: Sequence[Profile]) -> PowerAndEnergy:
-    """`drawn` with wider intervals where `profiles` are estimates."""
+def _with_power_doubt(drawn: PowerAndEnergy, profiles: Sequence[Profile]) -> PowerAndEnergy:
+    """`drawn` with wider intervals where `profiles` are estimates.
+
+    Over batch sizes power and time grow together, so power is as uncertain as the step.
+    """
     if not any(each.is_estimate for each in profiles):
         return drawn
-    end = Z95 * max(map(_power_spread, profiles))
+    end = Z95 * max(
+        hypot(
+            0.0 if each.other_batches is None else each.other_batches.step_spread,
+            0.0 if each.estimated_from is None else _POWER_SPREAD,
+        )
+        for each in profiles
+    )
     doubt = interval_around(1.0, -end, end)
     power_w = None if drawn.power_w is None else drawn.power_w.times(doubt)
     energies = tuple(None if each is None else each.times(doubt) for each in drawn.energy_step_j)
     return PowerAndEnergy(power_w, energies)
 
 
-def _power_spread(profile: Profile) -> float:
-    """As `estimate_spread`, of power; over batch sizes both grow together, so they vary alike."""
-    others = profile.other_batches
-    of_batch = 0.0 if others is None else others.step_spread
-    return hypot(of_batch, 0.0 if profile.estimated_from is None else _POWER_SPREAD)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part of a profile: whether a profile lacks it, and what it tells about a job."""
-
-    lacks: Callable[[Profile], bool]
-    tells: str
-
-
-def _lacks_counters(profile: Profile) -> bool:
-    return profile.counters is None or profile.counters.sm_active is None
-
-
-_PARTS: Mapping[str, _Part] = {
-    "utilisation": _Part(
-        lambda each: each.gpu_s is None and each.trace is None, "how long it keeps the GPU busy"
+# Parts of a profile: whether a profile lacks it, and what it shows of a job.
+_PARTS: Mapping[str, tuple[Callable[[Profile], bool], str]] = {
+    "utilisation": (
+        lambda each: each.gpu_s is None and each.trace is None,
+        "how long it keeps the GPU busy",
     ),
-    "memory utilisation": _Part(
+    "memory utilisation": (
         lambda each: (
             each.trace is None
             and (each.counters is None or each.counters.memory_utilization is None)
         ),
         "what a slice costs it",
     ),
-    "kernel trace": _Part(lambda each: each.trace is None, "how many SMs it leaves to others"),
-    "counters of SMs": _Part(
-        _lacks_counters, "how it loads SMs and memory, by GPM or, before Hopper, by DCGM"
+    "kernel trace": (lambda each: each.trace is None, "how many SMs it leaves to others"),
+    "counters of SMs": (
+        lambda each: each.counters is None or each.counters.sm_active is None,
+        "how it loads SMs and memory, by GPM or, before Hopper, by DCGM",
     ),
-    "MPS probe": _Part(lambda each: each.mps is None, "what MPS and its limits cost it alone"),
+    "MPS probe": (lambda each: each.mps is None, "what MPS and its limits cost it alone"),
 }
 _SIDE_BY_SIDE = ("utilisation", "kernel trace", "counters of SMs", "MPS probe")
 # Jobs in turn have the SMs to themselves, as a job alone has those of its instance or limit.
@@ -156,22 +148,28 @@ _WIDE = {"kernel trace", "memory utilisation"}
 
 
 def without_utilisation(profiles: Sequence[Profile]) -> tuple[str, ...]:
-    """Names of the `profiles` that do not tell how long their jobs keep the GPU busy."""
-    lacks = _PARTS["utilisation"].lacks
+    """Return the names of the `profiles` that lack how long their jobs keep the GPU busy."""
+    lacks, _ = _PARTS["utilisation"]
     return tuple(dict.fromkeys(each.name for each in profiles if lacks(each)))
 
 
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str | None:
-    """Why intervals for `profiles` under `sharing` are wide; None if nothing is missing.
+    """Explain why intervals for `profiles` under `sharing` are wide; None if nothing is missing.
 
-    Names the missing parts that matter here, and what each would tell. For bare numbers on MIG
-    instances it says why intervals are narrower than elsewhere.
+    The words name the missing parts that matter here, and what each would show. For bare numbers on
+    MIG instances they explain why intervals are narrower than elsewhere.
     """
+    shared = together(sharing)
+    parts: tuple[str, ...] = ()
+    if instance_sets(sharing):
+        parts = ("memory utilisation",) if memory_tells(gpu) else _ON_OWN_SMS
+    elif shared is not None and len(profiles) == 1:
+        parts = _ON_OWN_SMS if shared.limits else ()
+    elif shared is not None:
+        parts = _SIDE_BY_SIDE if shared.under_mps else _ON_OWN_SMS
     lacking: dict[tuple[str, ...], list[str]] = {}
     for each in {profile.name: profile for profile in profiles}.values():
-        missing = tuple(
-            part for part in _bearing_on(profiles, sharing, gpu) if _PARTS[part].lacks(each)
-        )
+        missing = tuple(part for part in parts if _PARTS[part][0](each))
         if missing:
             lacking.setdefault(missing, []).append(each.name)
     if not lacking:
@@ -179,30 +177,16 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         return _ALONE if bare else None
     wide = "wide" if any(_WIDE.intersection(each) for each in lacking) else "somewhat wider"
     listed = "; ".join(
-        f"{', '.join(sorted(names))} has no {_parts(missing)}" for missing, names in lacking.items()
+        f"{', '.join(sorted(names))} has no "
+        + ", no ".join(f"{part} ({_PARTS[part][1]})" for part in missing)
+        for missing, names in lacking.items()
     )
     return f"ranges are {wide}, for {listed}"
 
 
-def briefly(said: str) -> str:
-    """What `why_wide` says, without what each part would tell."""
-    return re.sub(r" \([^()]*\)", "", said)
-
-
-def _parts(missing: Sequence[str]) -> str:
-    return ", no ".join(f"{part} ({_PARTS[part].tells})" for part in missing)
-
-
-def _bearing_on(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> tuple[str, ...]:
-    """The parts of a profile that narrow intervals for these jobs under `sharing`."""
-    if any(True for _ in instance_sets(sharing)):
-        return ("memory utilisation",) if memory_tells(gpu) else _ON_OWN_SMS
-    shared = together(sharing)
-    if shared is None:
-        return ()
-    if len(profiles) == 1:
-        return _ON_OWN_SMS if shared.limits else ()
-    return _SIDE_BY_SIDE if shared.under_mps else _ON_OWN_SMS
+def briefly(words: str) -> str:
+    """Return the words of `why_wide` without what each part would show."""
+    return re.sub(r" \([^()]*\)", "", words)
 
 
 # A thousandth of the shortest step, and a million times the longest.
@@ -216,34 +200,29 @@ def step_intervals(
     model: Model,
     play: ReplayFunction = replay_mix,
 ) -> list[Interval]:
-    """Seconds of a step of each job, in the jobs' order; `play` replays.
+    """Predict seconds of a step of each job, in the jobs' order; `play` replays.
 
     Raises:
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
     """
-    found = [
-        each.times(estimate_range(profile)) if profile.is_estimate else each
-        for each, profile in zip(
-            _intervals(profiles, sharing, gpu, model, play), profiles, strict=True
-        )
-    ]
-    if min(each.p05 for each in found) < _LEAST_S or max(each.p95 for each in found) > _MOST_S:
-        raise InvalidInput(
-            f"by the model, a step on {gpu.key} takes no time or years. Fit it anew: `advisor fit`."
-        )
-    return found
-
-
-def _intervals(
-    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model, play: ReplayFunction
-) -> list[Interval]:
-    for instances in instance_sets(sharing):
-        there = partial(_on_instance, model=model)
-        return on_instances(profiles, instances, gpu, model.of(gpu).physics, there)
     shared = together(sharing)
-    if shared is None:
-        return [around_alone(each, each.step_s, model) for each in profiles]
-    return _on_gpu(profiles, shared, gpu, model, play)
+    if sets := instance_sets(sharing):
+        there = partial(_on_instance, model=model)
+        steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, there)
+    elif shared is None:
+        steps = [_around_alone(each, each.step_s, model) for each in profiles]
+    else:
+        steps = _on_gpu(profiles, shared, gpu, model, play)
+    steps = [
+        step.times(estimate_range(profile)) if profile.is_estimate else step
+        for step, profile in zip(steps, profiles, strict=True)
+    ]
+    if min(each.p05 for each in steps) < _LEAST_S or max(each.p95 for each in steps) > _MOST_S:
+        raise InvalidInput(
+            f"by the model, a step on {gpu.key} takes no time or years. Fit it again: `advisor "
+            f"fit`."
+        )
+    return steps
 
 
 @once_a_mix  # many layouts have instances with the same jobs on them
@@ -257,20 +236,24 @@ def _on_gpu(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> list[Interval]:
     if len(profiles) == 1:
-        return [_left_alone(profiles[0], sharing, gpu, model, play)]
-    return _shared(profiles, sharing, gpu, model, play)
+        profile = profiles[0]
+        if profile.trace is not None or not sharing.limits:
+            return [_around_alone(profile, alone_s(profile, sharing, gpu, model, play), model)]
+        slowdown = slowdown_on(profile, whole_gpu(gpu).limited(sharing.limits[0]))
+        return [_around_alone(profile, profile.step_s, model).times(slowdown)]
+    sharing = without_idle_limits(sharing)
+    if len(set(sharing.limits)) > 1:
+        steps = under_unequal_limits(profiles, Mps(sharing.limits), gpu, model, play)
+    else:
+        mix = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
+        replayed = by_replay([mix], gpu, model, play)
+        steps = None if replayed is None else replayed[0]
+    if steps is None:
+        return _by_capacity(profiles, sharing, gpu, model)
+    return [Interval(*map(float, each)) for each in steps.T]
 
 
-def _left_alone(
-    profile: Profile, sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
-) -> Interval:
-    if profile.trace is not None or not sharing.limits:
-        return around_alone(profile, alone_s(profile, sharing, gpu, model, play), model)
-    limited = whole_gpu(gpu).limited(sharing.limits[0])
-    return around_alone(profile, profile.step_s, model).times(slowdown_on(profile, limited))
-
-
-def around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
+def _around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
     """Interval around `step_s` of a job alone; the model adds no doubt of its own."""
     doubt = model.alone
     scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
@@ -285,29 +268,14 @@ def alone_s(
     model: Model,
     play: ReplayFunction = replay_mix,
 ) -> float:
-    """Seconds of a step of a job that is left alone: as measured, or under a limit as replayed.
+    """Return seconds of a step of a job alone: as measured, or under a limit as replayed.
 
     Without a trace a limit is taken not to slow it.
     """
     if not sharing.limits:
         return profile.step_s
-    found = alone_under_limit(profile, sharing.limits[0], gpu, model.of(gpu).physics, play)
-    return profile.step_s if found is None else found
-
-
-def _shared(
-    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
-) -> list[Interval]:
-    sharing = without_idle_limits(sharing)
-    if len(set(sharing.limits)) > 1:
-        steps = under_unequal_limits(profiles, Mps(sharing.limits), gpu, model, play)
-    else:
-        everyone = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
-        found = by_replay([everyone], gpu, model, play)
-        steps = None if found is None else found[0]
-    if steps is None:
-        return _by_capacity(profiles, sharing, gpu, model)
-    return [Interval(*map(float, each)) for each in steps.T]
+    step_s = alone_under_limit(profile, sharing.limits[0], gpu, model.of(gpu).physics, play)
+    return profile.step_s if step_s is None else step_s
 
 
 def _by_capacity(
@@ -316,16 +284,13 @@ def _by_capacity(
     """Steps by the utilisation model, for jobs of which one has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
     if any(each.gpu_s is None for each in bare):
-        found = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]
-        return [spanning(each) for each in zip(*found, strict=True)]
+        answers = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]
+        return [spanning(each) for each in zip(*answers, strict=True)]
     steps, plain = capacity_steps(bare, sharing), model.capacity.get(sharing.mode)
     if steps is None or plain is None:
         # Nothing was fitted: between no loss and strict turns.
-        turns = len(profiles)
-        return [
-            Interval(each.step_s, each.step_s * (1 + turns) / 2, each.step_s * turns)
-            for each in profiles
-        ]
+        most = len(profiles)
+        return [Interval(1.0, (1 + most) / 2, most).scaled(each.step_s) for each in profiles]
     capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
     rows = columns(bare, sharing, gpu, capacity_s)
     middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
@@ -348,9 +313,9 @@ def _bounded_by_limits(
 ) -> list[Interval]:
     """Steps under limits, at the upper end of which they are those without limits.
 
-    None is shorter than the job's would be there without mates, which is not among what the model
-    of nvidia-smi's numbers is fitted to. Where limits leave a third of an H200 idle, it errs by
-    31 % without this, and by 18 % with it (15 steps).
+    None is shorter than the job's would be there alone, because the model of nvidia-smi's numbers
+    is not fitted to that. Where limits leave a third of an H200 idle, it is 31 % off without this,
+    and 18 % with it (15 steps).
     """
     shares = np.array(sharing.limits) / 100
     weight = min(1.0, (1 - float(np.exp(np.log(shares).mean()))) / (1 - _HARDLY_LIMITED))
@@ -367,7 +332,7 @@ _EXACT = Interval(1.0, 1.0, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    """Predicts mixes of measured jobs on one GPU.
+    """Predictor of mixes of measured jobs on one GPU.
 
     Attributes:
         model: The fitted model, learnt on this GPU or on others.
@@ -379,11 +344,11 @@ class Predictor:
     play: ReplayFunction = replay_mix
 
     def on_known_cores(self) -> "Predictor":
-        """The same for profiles converted to the cores at hand: its intervals are narrower."""
+        """Return the predictor of profiles converted to this host: its intervals are narrower."""
         return replace(self, model=self.model.on_known_cores())
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """The prediction of each job and the GPU under `sharing`, while all jobs run.
+        """Predict each job and the GPU under `sharing`, while all jobs run.
 
         A mix that does not fit is predicted too; its `oom_probability` is near 1. Intervals are
         wider where the model learnt this kind of sharing on other GPUs only.
@@ -393,12 +358,14 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        asked = placed(sharing, self.gpu)
-        alone = one_at_a_time(asked, len(profiles))
-        learnt_as: Arrangement = Serial() if alone else asked
-        mix = self._as_if_learnt_here(
-            profiles, asked, confirmed=self._confirmed(profiles, learnt_as)
+        sharing = placed(sharing, self.gpu)
+        alone = one_at_a_time(sharing, len(profiles))
+        learnt_as: Arrangement = Serial() if alone else sharing
+        # Whether this kind of sharing was measured on this GPU; a job alone has no kind.
+        confirmed = not any(each.is_estimate for each in profiles) and (
+            alone or self.gpu.key in self.model.learnt_on(sharing.mode)
         )
+        mix = self._as_if_learnt_here(profiles, sharing, confirmed=confirmed)
         if alone:
             mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
         mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
@@ -406,17 +373,29 @@ class Predictor:
         return held_to(mix, self.gpu.power_limit_w)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """The surrogate for searching; None without a surrogate model, traces or counters."""
+        """Return the surrogate for searching; None without a fitted one, traces or counters."""
         return surrogate_predictor(profiles, self.gpu, self.model)
 
     def _as_if_learnt_here(
         self, profiles: Sequence[Profile], asked: Arrangement, *, confirmed: bool
     ) -> MixPrediction:
-        """The prediction by what the model knows, wherever it learnt that; `asked` is placed."""
+        """The prediction by all that the model learnt, on any GPU; `asked` is placed."""
         own = self.model.of(self.gpu)
         sharing = without_idle_limits(as_whole_gpu(asked, self.gpu))
-        steps = self._steps(profiles, sharing)
-        drawn = self._drawn(profiles, steps, sharing)
+        steps: Sequence[Interval] = step_intervals(
+            profiles, sharing, self.gpu, self.model, self.play
+        )
+        if instance_sets(sharing):  # they share the whole GPU's power limit
+            steps = throttled(profiles, steps, self.gpu, own.power)
+        # Jobs in turn have the law of a job alone.
+        law = own.power.law(
+            sharing.mode, 1 if sharing.mode == "serial" else len(profiles), sharing.keeps_sms_apart
+        )
+        if sharing.mode == "serial":
+            drawn = power_in_turn(profiles, steps, self.gpu, own.power)
+        else:
+            drawn = power_together(profiles, steps, self.gpu, own.power, law)
+        drawn = _with_power_doubt(drawn, profiles)
         wanted = needs(profiles, sharing, own.context, self.gpu)
         memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
         risks, pool_risks = self._risks(wanted, memories)
@@ -425,51 +404,38 @@ class Predictor:
         in_turn = sharing.mode == "serial"
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
+        if sets := instance_sets(sharing):
+            constants = own.physics, own.power
+            gract = gract_on_instances(profiles, sets[0], steps, self.gpu, constants)
+            smact = smact_on_instances(profiles, sets[0], speeds, self.gpu, constants)
+        else:
+            activity = power.gract_under_limits if sharing.limits else power.gract
+            gract, smact = activity(profiles, speeds, law), power.smact(profiles, speeds, law)
         return MixPrediction(
             gpu=self.gpu.key, sharing=asked, jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
             weighted_speedup=1.0 if in_turn else sum(speeds), power_w=drawn.power_w,
-            gract=self._gract(profiles, sharing, steps, speeds),
-            smact=self._smact(profiles, sharing, speeds),
+            gract=gract, smact=smact,
             confirmed_on_hardware=confirmed, mps_server_mib=own.mps_server_mib,
             wide_because=why_wide(profiles, sharing, self.gpu),
         )  # fmt: skip
-
-    def _steps(self, profiles: Sequence[Profile], sharing: Arrangement) -> Sequence[Interval]:
-        """Step of each job; MIG instances also share the whole GPU's power limit."""
-        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
-        if any(instance_sets(sharing)):
-            return throttled(profiles, steps, self.gpu, self.model.of(self.gpu).power)
-        return steps
-
-    def _confirmed(self, profiles: Sequence[Profile], sharing: Arrangement) -> bool:
-        """Whether this kind of sharing was measured on this GPU; a job alone has no kind."""
-        if any(each.is_estimate for each in profiles):
-            return False
-        return sharing.mode == "serial" or self.gpu.key in self.model.learnt_on(sharing.mode)
 
     def _by_runs_elsewhere(
         self, profiles: Sequence[Profile], sharing: Arrangement, mix: MixPrediction
     ) -> MixPrediction:
         """`mix` with the GPUs whose runs stand in for those of this one, and wider intervals."""
-        others = self._others(sharing)
+        taught: tuple[str, ...] = (*self.model.data,)
+        if sharing.mode in SHARED_MODES:
+            taught = self.model.learnt_on(sharing.mode)
+        others = () if sharing.mode == "serial" or self.gpu.key in taught else taught
         sources = {each.estimated_from for each in profiles if each.estimated_from}.union(others)
         if not sources:
             return mix
         learnt = sharing.mode == "serial" or bool(self.model.learnt_on(sharing.mode))
         mix = replace(mix, estimated_from=", ".join(sorted(sources)), ran_elsewhere=learnt)
         return widened(mix, self.model.widening(self.gpu)) if others else mix
-
-    def _others(self, sharing: Arrangement) -> tuple[str, ...]:
-        """GPUs whose runs stand in for those of this one, which the model lacks."""
-        if sharing.mode == "serial":
-            return ()
-        taught: tuple[str, ...] = (*self.model.data,)
-        if sharing.mode in SHARED_MODES:
-            taught = self.model.learnt_on(sharing.mode)
-        return () if self.gpu.key in taught else taught
 
     def _risks(
         self, wanted: Sequence[Need], memories: Sequence[Pool]
@@ -479,10 +445,10 @@ class Predictor:
         of_jobs, of_pools = [0.0] * len(wanted), []
         for pool in memories:
             edge = edge_for(edges, pool.mode, len(pool.jobs), sigma)
-            together = [wanted[job] for job in pool.jobs]
-            of_pools.append(edge.risk(together, pool.capacity_mib))
-            each = edge.risk_of_each(together, pool.capacity_mib)
-            for job, risk in zip(pool.jobs, each, strict=True):
+            shared = [wanted[job] for job in pool.jobs]
+            of_pools.append(edge.risk(shared, pool.capacity_mib))
+            risks = edge.risk_of_each(shared, pool.capacity_mib)
+            for job, risk in zip(pool.jobs, risks, strict=True):
                 of_jobs[job] = risk
         return of_jobs, of_pools
 
@@ -502,59 +468,19 @@ class Predictor:
         )
 
     def _no_faster_than_alone(self, profile: Profile, job: JobPrediction) -> JobPrediction:
-        """`job` without the part of a range in which mates would hasten a job of bare numbers.
+        """`job` whose range is cut where others would speed up a job of bare numbers.
 
-        Their ranges are so wide that they hold that, too.
+        The range of such a job is so wide that it reaches there.
         """
         if profile.trace is not None:
             return job
-        alone_s = around_alone(profile, profile.step_s, self.model).times(estimate_range(profile))
+        alone_s = _around_alone(profile, profile.step_s, self.model).times(estimate_range(profile))
         return job.no_faster_than(alone_s.p05)
-
-    def _gract(
-        self,
-        profiles: Sequence[Profile],
-        sharing: Arrangement,
-        steps: Sequence[Interval],
-        speeds: Sequence[float],
-    ) -> float | None:
-        own = self.model.of(self.gpu)
-        for hybrid in instance_sets(sharing):
-            constants = own.physics, own.power
-            return gract_on_instances(profiles, hybrid, steps, self.gpu, constants)
-        activity = power.gract_under_limits if sharing.limits else power.gract
-        return activity(profiles, speeds, self._law(profiles, sharing))
-
-    def _smact(
-        self, profiles: Sequence[Profile], sharing: Arrangement, speeds: Sequence[float]
-    ) -> float | None:
-        for hybrid in instance_sets(sharing):
-            own = self.model.of(self.gpu)
-            constants = own.physics, own.power
-            return smact_on_instances(profiles, hybrid, speeds, self.gpu, constants)
-        return power.smact(profiles, speeds, self._law(profiles, sharing))
-
-    def _law(self, profiles: Sequence[Profile], sharing: Arrangement) -> PowerLaw:
-        """The law of power and activity; jobs in turn have the law of a job alone."""
-        jobs = 1 if sharing.mode == "serial" else len(profiles)
-        power = self.model.of(self.gpu).power
-        return power.law(sharing.mode, jobs, sharing.keeps_sms_apart)
-
-    def _drawn(
-        self, profiles: Sequence[Profile], steps: Sequence[Interval], sharing: Arrangement
-    ) -> PowerAndEnergy:
-        power = self.model.of(self.gpu).power
-        if sharing.mode == "serial":
-            drawn = power_in_turn(profiles, steps, self.gpu, power)
-        else:
-            law = self._law(profiles, sharing)
-            drawn = power_together(profiles, steps, self.gpu, power, law)
-        return with_power_doubt(drawn, profiles)
 
 
 @dataclass(frozen=True, slots=True)
 class CalibratedPredictor:
-    """Predicts as `predictor` does, for the host on which `calibration` was made.
+    """Predictor for the host on which `calibration` was made.
 
     A profile that recorded the speed of its host is converted to this host, with as many cores busy
     as jobs run at once. The slowdown of a job is relative to the job alone on this host.
@@ -564,26 +490,26 @@ class CalibratedPredictor:
     calibration: Calibration
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """As `advisor.prediction.predictor.Predictor.predict`."""
+        """Predict as `Predictor.predict` does."""
         busy = 1 if sharing.mode == "serial" else len(profiles)
         here = profiles_on_calibrated(profiles, self.calibration, busy)
         return self.predictor.predict(here, sharing)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """As `advisor.prediction.predictor.Predictor.surrogate`, with all of the jobs at work."""
+        """Return the surrogate of `Predictor.surrogate`, with all of the jobs at work."""
         here = profiles_on_calibrated(profiles, self.calibration, len(profiles))
         return self.predictor.surrogate(here)
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
-    """`predictor` with the measured host speed and GPU constants instead of the fitted ones."""
-    known = predictor.on_known_cores()
-    gpu, model = known.gpu, known.model
+    """Return `predictor` with the measured host speed and GPU constants instead of fitted ones."""
+    here = predictor.on_known_cores()
+    gpu, model = here.gpu, here.model
     own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
     if calibration.contexts is not None:
         gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
-    known = replace(known, gpu=gpu, model=model.with_own(gpu, own))
-    return CalibratedPredictor(known, calibration)
+    here = replace(here, gpu=gpu, model=model.with_own(gpu, own))
+    return CalibratedPredictor(here, calibration)
 
 
 # Smaller factors on host work are within a host's own fluctuation.
@@ -592,7 +518,7 @@ _FELT = 1.001
 
 @dataclass(frozen=True, slots=True)
 class SharedCores:
-    """Predicts as `predictor` does, on a host with `cores` cores for all jobs.
+    """Predictor for a host with `cores` cores for all jobs.
 
     Contention for the host's caches and memory bandwidth is not modelled.
 
@@ -608,42 +534,34 @@ class SharedCores:
             raise InvalidInput(f"a host has 1 to {MOST_CORES} cores, got {self.cores}")
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """The prediction of `predictor`, slowed where jobs at once need more cores than there are.
+        """Predict as `predictor`, slowed where jobs at once need more cores than there are.
 
         A job's slowdown is relative to the job alone on these cores.
         """
         free = self.predictor.predict(profiles, sharing)
         alone = [stretch_on([each], [each.step_s], self.cores) for each in profiles]
-        shared = self._stretches(profiles, free, sharing)
+        shared = [1.0] * len(profiles)
+        for run in running_together(sharing, len(profiles)):
+            steps_s = [free.jobs[at].step_s.p50 for at in run]
+            stretch = stretch_on([profiles[at] for at in run], steps_s, self.cores)
+            for at in run:
+                shared[at] = stretch
         if max(*alone, *shared) < _FELT:
             return free
         slower = [on_host(each, by) for each, by in zip(profiles, shared, strict=True)]
-        found = self.predictor.predict(slower, sharing)
-        against = [on_host(each, by) for each, by in zip(profiles, alone, strict=True)]
-        jobs = tuple(map(_against, found.jobs, slower, against))
+        mix = self.predictor.predict(slower, sharing)
+        by_itself = [on_host(each, by) for each, by in zip(profiles, alone, strict=True)]
+        jobs = tuple(
+            replace(job, slowdown=job.slowdown * here.step_s / own.step_s)
+            for job, here, own in zip(mix.jobs, slower, by_itself, strict=True)
+        )
         return replace(
-            found,
+            mix,
             jobs=jobs,
             weighted_speedup=1.0 if sharing.mode == "serial" else sum(1 / j.slowdown for j in jobs),
             host_stretch=max(shared),
         )
 
-    def _stretches(
-        self, profiles: Sequence[Profile], free: MixPrediction, sharing: Arrangement
-    ) -> list[float]:
-        """Factor by which the host work of each job gets longer."""
-        found = [1.0] * len(profiles)
-        for run in running_together(sharing, len(profiles)):
-            steps_s = [free.jobs[at].step_s.p50 for at in run]
-            stretch = stretch_on([profiles[at] for at in run], steps_s, self.cores)
-            for at in run:
-                found[at] = stretch
-        return found
-
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Surrogate for enough cores; what it finds is predicted again for the cores there are."""
+        """Return the surrogate for enough cores; its choices are predicted again for these."""
         return self.predictor.surrogate(profiles)
-
-
-def _against(job: JobPrediction, shared: Profile, alone: Profile) -> JobPrediction:
-    return replace(job, slowdown=job.slowdown * shared.step_s / alone.step_s)
