@@ -66,7 +66,7 @@ _FURTHEST = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilisationModel:
-    """The residual of the capacity model in one mode, and bounds of the remaining error.
+    """Residual of the capacity model in one mode, and bounds of the remaining error.
 
     Attributes:
         gpu_bound: Bounds of log(measured / predicted) for families left out, of jobs that keep the
@@ -93,25 +93,25 @@ class UtilisationModel:
             raise InvalidInput("the scales of a model's columns are above 0")
 
     def log_correction(self, x: Floats) -> Floats:
-        """Log of measured over the capacity model's step, shape (jobs,); x: (jobs, columns)."""
+        """Return log(measured / capacity model's step), shape (jobs,); x: (jobs, columns)."""
         if not self.weights:
             return np.zeros(len(x))
         away = (x - np.array(self.mean)) / np.array(self.scale)
         return np.asarray(self.constant + drawn(away) @ np.array(self.weights))
 
     def interval(self, profile: Profile, step_s: float) -> Interval:
-        """Around the predicted step of a job; `profile` is from `seen_by_driver`."""
+        """Return the interval of a predicted step; `profile` is from `seen_by_driver`."""
         bounds = self.gpu_bound if is_gpu_bound(profile) else self.host_bound
         return interval_around(step_s, bounds.low, bounds.high)
 
 
 def drawn(away: Floats) -> Floats:
-    """Standardised columns, clipped, with the average for unknown values."""
+    """Return standardised columns clipped, with the average for unknown values."""
     return np.nan_to_num(np.clip(away, -_FURTHEST, _FURTHEST), nan=0.0)
 
 
 def seen_by_driver(profile: Profile) -> Profile:
-    """`profile` as nvidia-smi alone shows it: step, utilisation, power and memory.
+    """Return `profile` as nvidia-smi alone shows it: step, utilisation, power and memory.
 
     GRACT stands for the driver's utilisation, as both are shares of time in which any kernel ran;
     the GPU path is that share of a step. Without counters the GPU path is unchanged.
@@ -135,7 +135,7 @@ _ANY_BUSY = (0.05, 0.5, 1.0)
 
 
 def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
-    """`profiles` as they may be: once for each share of `_ANY_BUSY`, where they do not say one."""
+    """Return `profiles` once for each share of `_ANY_BUSY`, which stands in where they lack one."""
     return [
         [each if each.gpu_s is not None else replace(each, gpu_s=busy * each.step_s)
          for each in profiles]
@@ -146,7 +146,7 @@ def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
 def columns(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, capacity_s: Floats
 ) -> Floats:
-    """One row for each job, one column for each of `COLUMNS`, shape (jobs, columns).
+    """Compute a row for each job with a column for each of `COLUMNS`, shape (jobs, columns).
 
     Args:
         profiles: From `seen_by_driver`, each with a GPU path.
@@ -158,27 +158,27 @@ def columns(
     busy = np.array([each.busy_share for each in profiles])
     shares = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles))
     usual = _USUAL_POWER + _USUAL_POWER_BUSY * busy
-    known = [power_share(each, gpu) for each in profiles]
-    power = np.array([u if own is None else own for u, own in zip(usual, known, strict=True)])
-    mates = len(profiles) - 1
-    found = {
+    measured = [power_share(each, gpu) for each in profiles]
+    power = np.array([u if own is None else own for u, own in zip(usual, measured, strict=True)])
+    others = len(profiles) - 1
+    by_name = {
         "log_capacity_slowdown": np.log(capacity_s / step_s),
         "log_degree": np.full(len(profiles), np.log(len(profiles))),
         "busy": busy,
         "mates_busy": busy.sum() - busy,
         "log_limit": np.log(shares),
-        "mates_log_limit": (np.log(shares).sum() - np.log(shares)) / mates,
+        "mates_log_limit": (np.log(shares).sum() - np.log(shares)) / others,
         "log_busy_over_limit": np.log(np.maximum(1.0, busy / shares)),
         "log_step_ms": np.log(1e3 * step_s),
-        "mates_log_step_ms": (np.log(1e3 * step_s).sum() - np.log(1e3 * step_s)) / mates,
+        "mates_log_step_ms": (np.log(1e3 * step_s).sum() - np.log(1e3 * step_s)) / others,
         "power": power,
         "mates_power": power.sum() - power,
     }
-    return np.column_stack([found[name] for name in COLUMNS])
+    return np.column_stack([by_name[name] for name in COLUMNS])
 
 
 def power_share(profile: Profile, gpu: Gpu) -> float | None:
-    """Power alone over the GPU's limit; None if one of both is not known."""
+    """Return power alone over the GPU's limit; None if one of both is not known."""
     if profile.power_w is None or gpu.power_limit_w is None:
         return None
     return profile.power_w / gpu.power_limit_w
@@ -189,7 +189,7 @@ MPS_CAPACITY = 0.85
 
 
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
-    """Seconds of a step of each job, shape (jobs,); None if a profile lacks what the model needs.
+    """Predict seconds of a step, shape (jobs,); None if a profile lacks what the model needs.
 
     Under MPS with limits a job's GPU path is stretched by its limit first. MIG and phases are not
     covered.
@@ -204,7 +204,11 @@ def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float
         case "mps" | "mps-limits":
             parts = [limit / 100 for limit in sharing.limits] or [1.0] * len(profiles)
             busy = [_busy_s(each, part) for each, part in zip(profiles, parts, strict=True)]
-            return _shared(profiles, busy, MPS_CAPACITY / _activity(profiles))
+            # SM activity while busy over all jobs, weighted by their GPU time; never 0.
+            gpu_s = [profile.gpu_s or 0.0 for profile in profiles]
+            weighted = sum(g * _sm_share(each) for g, each in zip(gpu_s, profiles, strict=True))
+            activity = max(0.05, weighted / max(sum(gpu_s), 1e-12))
+            return _shared(profiles, busy, MPS_CAPACITY / activity)
         case "mig" | "hybrid" | "phases":
             return None
         case _:
@@ -224,13 +228,6 @@ def _sm_share(profile: Profile) -> float:
     return min(1.0, counters.sm_active / profile.busy_share)
 
 
-def _activity(profiles: Sequence[Profile]) -> float:
-    """SM activity while busy over all jobs, weighted by their GPU time; never 0."""
-    busy = [profile.gpu_s or 0.0 for profile in profiles]
-    weighted = sum(g * _sm_share(each) for g, each in zip(busy, profiles, strict=True))
-    return max(0.05, weighted / max(sum(busy), 1e-12))
-
-
 def _shared(
     profiles: Sequence[Profile], busy_s: Sequence[float], capacity: float
 ) -> tuple[float, ...]:
@@ -241,7 +238,7 @@ def _shared(
 def contended(
     free_s: Sequence[float], busy_s: Sequence[float], capacity: float
 ) -> tuple[float, ...]:
-    """Seconds of a step of each job when all share a resource of limited capacity.
+    """Predict seconds of a step of each job when all share a resource of limited capacity.
 
     Args:
         free_s: Steps without contention, shape (jobs,).
@@ -271,10 +268,16 @@ _OWN_DOUBT = 0.25
 
 @dataclass(frozen=True, slots=True)
 class PartCurve:
-    """How steps slow on a part of a GPU.
+    """Law of how steps slow on a part of a GPU: under an MPS limit or on a MIG instance.
+
+    Of a step alone on the whole GPU, a share W is work that takes k times as long on the part; the
+    rest, most of it the host's, hides that. The step takes ``(1 + W^p (k^p - 1))^(1/p)`` times as
+    long: the slower of both sets the pace (p large), or they add up (p = 1). The constants were
+    fitted to four models on MIG slices and under MPS limits of an A100 (MISO's artifact, SoCC '22),
+    two on slices of an A100 (MIGPerf), and the MPS probes of the profiles of an H200 and an H100.
 
     Attributes:
-        sharpness: p of the formula above.
+        sharpness: p of the formula.
         sms: Power of the share of SMs by which work speeds up, with as much of the bandwidth.
         bandwidth: Power by which it speeds up with more bandwidth than that.
         surplus: Times that; still more buys nothing, as under an MPS limit, which takes SMs only.
@@ -286,17 +289,20 @@ class PartCurve:
     surplus: float
 
     def work_slowdown(self, sm_share: _Real, bandwidth_share: _Real) -> Floats:
-        """Of parts with those shares, in (0, 1], in their shape: k of the formula above."""
+        """Return k of parts with those shares, in (0, 1], in their shape: how work slows."""
         sms = np.asarray(sm_share, dtype=np.float64)
         richer = np.minimum(bandwidth_share / sms, self.surplus)
         return np.asarray(np.maximum(1.0, sms**-self.sms * richer**-self.bandwidth))
 
     def log_slowdown(self, log_odds: _Real, work_slowdown: Floats) -> Floats:
-        """Log of a step over the step alone, at least 0; `log_odds` are those of W."""
+        """Return the log of a step over the step alone, at least 0.
+
+        `log_odds` are those of W, the share of the step that is work.
+        """
         return np.log1p(self._slowed(log_odds, work_slowdown)) / self.sharpness
 
     def doubt(self, log_odds: _Real, work_slowdown: Floats) -> Floats:
-        """How far off `log_slowdown` may be, where the log odds may be off by 1."""
+        """Return how far off `log_slowdown` may be, where the log odds may be off by 1."""
         slowed = self._slowed(log_odds, work_slowdown)
         by_odds = slowed / (1 + slowed) / (1 + np.exp(log_odds))
         return np.asarray(np.hypot(by_odds, _OWN_DOUBT * (1 - work_slowdown**-2)))
@@ -315,7 +321,10 @@ _LEAST_SMS = 0.005
 
 @dataclass(frozen=True, slots=True)
 class WorkSign:
-    """How something that is known of a job alone tells the share of its step that is work.
+    """Relation of a number of a job alone to W, the share of its step that is work.
+
+    On an A100 nvidia-smi's memory utilisation shows W best, then the steps under MPS limits, then
+    power. GPU utilisation is the worst: a kernel on a tenth of the SMs keeps that at 100 % too.
 
     Attributes:
         constant: Log odds of W where the sign is 1.
@@ -343,41 +352,35 @@ BY_LIMITS = WorkSign(0.0, 0.0, doubt=1.77, doubt_of_limits=0.23)
 
 
 def slowdown_on(profile: Profile, partition: Partition) -> Interval:
-    """How many times as long a step takes alone on a part of the GPU that nobody else touches.
+    """Predict how many times as long a step takes alone on a part of the GPU.
 
-    The widest interval where nothing tells how much the job keeps the GPU busy.
+    The interval is widest where the profile lacks how much the job keeps the GPU busy.
     """
-    known = _work(profile, partition.gpu)
-    if known is None:
+    if (work := _work(profile, partition.gpu)) is None:
         return spanning([slowdown_on(each, partition) for (each,) in any_busy([profile])])
-    odds, sign = known
-    k = work_slowdown(partition)
+    odds, sign = work
+    k = CURVE.work_slowdown(partition.sm_share, partition.bandwidth_share)
     middle = float(np.exp(CURVE.log_slowdown(odds, k)))
-    alike = sign.doubt if partition.bandwidth_share < 1 else sign.doubt_of_limits
-    end = alike * float(CURVE.doubt(odds, k))
+    doubt = sign.doubt if partition.bandwidth_share < 1 else sign.doubt_of_limits
+    end = doubt * float(CURVE.doubt(odds, k))
     return Interval(max(1.0, middle * np.exp(-end)), middle, middle * np.exp(end))
 
 
 def busy_slowdown(profile: Profile, partition: Partition) -> float:
-    """How many times as long the GPU is busy in a step there: at most all of the step.
+    """Predict how many times as long the GPU is busy in a step there: at most all of the step.
 
     While it is busy, work fills a part of the SMs, and slows by what the partition lacks of that.
     """
-    busy, known = profile.busy_share, _work(profile, partition.gpu)
-    if not busy or known is None:
+    busy, work = profile.busy_share, _work(profile, partition.gpu)
+    if not busy or work is None:
         return slowdown_on(profile, partition).p50
-    filled = min(1.0, 1 / (1 + np.exp(-known[0])) / busy)
-    stretched = max(1.0, filled * float(work_slowdown(partition)))
-    return float(min(stretched, slowdown_on(profile, partition).p50 / busy))
+    filled = min(1.0, 1 / (1 + np.exp(-work[0])) / busy)
+    k = float(CURVE.work_slowdown(partition.sm_share, partition.bandwidth_share))
+    return float(min(max(1.0, filled * k), slowdown_on(profile, partition).p50 / busy))
 
 
-def work_slowdown(partition: Partition) -> Floats:
-    """How many times as long work takes there, at least 1."""
-    return CURVE.work_slowdown(partition.sm_share, partition.bandwidth_share)
-
-
-def memory_tells(gpu: Gpu) -> bool:
-    """Whether memory utilisation tells of a job what a slice of `gpu` costs it.
+def slices_follow_memory(gpu: Gpu) -> bool:
+    """Return whether a job's memory utilisation shows what a slice of `gpu` costs it.
 
     That was seen on an A100 alone; later GPUs have twice its bandwidth for as much work.
     """
@@ -388,7 +391,7 @@ def _work(profile: Profile, gpu: Gpu) -> tuple[float, WorkSign] | None:
     """Log odds of W by the best sign there is, and that sign; None if there is none."""
     counters, power = profile.counters, power_share(profile, gpu)
     shown = None if counters is None else counters.memory_utilization
-    if shown is not None and memory_tells(gpu):
+    if shown is not None and slices_follow_memory(gpu):
         return BY_MEMORY.log_odds(shown), BY_MEMORY
     if profile.mps is not None and profile.mps.limited:
         return _work_by_limits(profile, gpu), BY_LIMITS

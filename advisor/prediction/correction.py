@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -28,6 +28,9 @@ _BLOCK = 64
 class CholeskyFactor:
     """A lower triangle L whose product with its transpose is the covariance, in rows of blocks.
 
+    In single precision, because spreads are never read to more than three digits. That takes half
+    the time of LAPACK in double precision, and needs numpy only.
+
     Attributes:
         before: Blocks left of the diagonal, shapes (rows, rows above).
         inverses: Inverses of the blocks on the diagonal, shapes (rows, rows).
@@ -38,7 +41,7 @@ class CholeskyFactor:
 
     @classmethod
     def of_bytes(cls, content: bytes | memoryview, points: int) -> "CholeskyFactor | None":
-        """The inverse of `to_bytes`, for `points` points; None if `content` has another size."""
+        """Read what `to_bytes` wrote for `points` points; None if it has another size."""
         sizes = [(min(_BLOCK, points - start), start) for start in range(0, points, _BLOCK)]
         ends = np.cumsum([rows * columns for rows, start in sizes for columns in (start, rows)])
         if len(content) != ends[-1] * np.dtype(np.float32).itemsize:
@@ -53,17 +56,17 @@ class CholeskyFactor:
         return b"".join(part.tobytes() for pair in pairs for part in pair)
 
     def whitened(self, columns: NDArray[Any]) -> NDArray[np.float32]:
-        """The solution x of ``L x = columns``, in the same shape (points, columns)."""
-        found = columns.astype(np.float32)
+        """Return the solution x of ``L x = columns``, in the same shape (points, columns)."""
+        x = columns.astype(np.float32)
         for before, inverse in zip(self.before, self.inverses, strict=True):
             above = before.shape[1]
             own = slice(above, above + len(before))
-            found[own] = inverse @ (found[own] - before @ found[:above])
-        return found
+            x[own] = inverse @ (x[own] - before @ x[:above])
+        return x
 
 
 def cholesky(covariance: NDArray[np.float32]) -> CholeskyFactor:
-    """The factor of `covariance`, which it overwrites.
+    """Compute the factor of `covariance`, which it overwrites.
 
     Raises:
         numpy.linalg.LinAlgError: It is not positive definite.
@@ -83,14 +86,9 @@ Points = tuple[tuple[float, ...], ...]
 """The jobs that a correction was fitted to, shape (points, features)."""
 
 
-class _Kept(NamedTuple):
-    """The file of the factor of `points`; holding these keeps their id from being reused."""
-
-    points: Points
-    path: Path
-
-
-_kept: dict[int, _Kept] = {}
+# Files of the factors of points, by the id of these; holding the points keeps their id from being
+# reused. Computing the factors of the shipped model takes a tenth of a ranking's time.
+_kept: dict[int, tuple[Points, Path]] = {}
 
 
 def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
@@ -99,44 +97,34 @@ def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
         whose = sha256(bytes(model)).hexdigest()[:16]
         for mode, each in points.items():
             path = cache_folder("factors") / f"{whose}-{mode}.bin"
-            _kept[id(each)] = _Kept(each, path)
+            _kept[id(each)] = each, path
 
 
 def factor(points: Points, inputs: bytes, make: Callable[[], CholeskyFactor]) -> CholeskyFactor:
-    """The factor that `make` computes, or that another process computed and kept.
+    """Return the factor that `make` computes, or that another process computed and kept.
 
     Args:
         points: The very object that `keep_factors` got.
         inputs: Everything the factor is computed from.
         make: Called if no file has the factor.
     """
-    if (kept := _kept.get(id(points))) is None:
+    if id(points) not in _kept:
         return make()
-    source = Path(__file__).read_bytes()
-    key = sha256(source + inputs).digest()
-    return _read(kept.path, key, len(points)) or _written(kept.path, key, make())
-
-
-def _read(path: Path, key: bytes, points: int) -> CholeskyFactor | None:
-    """The factor in a file; None where it is missing, damaged or of other inputs."""
-    try:
+    path, key = _kept[id(points)][1], sha256(Path(__file__).read_bytes() + inputs).digest()
+    with suppress(OSError):
         content = path.read_bytes()
-    except OSError:
-        return None
-    head = len(key) + 4
-    body = memoryview(content)[head:]
-    if content[:head] != key + crc32(body).to_bytes(4):
-        return None
-    return CholeskyFactor.of_bytes(body, points)
-
-
-def _written(path: Path, key: bytes, found: CholeskyFactor) -> CholeskyFactor:
+        head, body = content[: len(key) + 4], memoryview(content)[len(key) + 4 :]
+        if head == key + crc32(body).to_bytes(4):  # else it is damaged or of other inputs
+            read = CholeskyFactor.of_bytes(body, len(points))
+            if read is not None:
+                return read
     from advisor.workload.writing import write_whole
 
-    body = found.to_bytes()
+    made = make()
+    body = memoryview(made.to_bytes())
     with suppress(AdvisorError):  # no room, or no folder that can be written
         write_whole(path, key + crc32(body).to_bytes(4) + body)
-    return found
+    return made
 
 
 # The steps of jobs that fill the GPU, alone, repeat so closely on another host and day.
@@ -148,7 +136,7 @@ MOST = 3.0
 
 
 def squared_lengths(points: NDArray[Any]) -> NDArray[Any]:
-    """The squared distance of each point from the origin, shape (points,)."""
+    """Return the squared distance of each point from the origin, shape (points,)."""
     return np.asarray((points**2).sum(axis=1))
 
 
@@ -173,10 +161,9 @@ class Kernel:
     def likeness(
         self, rows: NDArray[Any], points: NDArray[Any], lengths: NDArray[Any] | None = None
     ) -> NDArray[Any]:
-        """Covariance of each row with each point, shape (rows, points), as precise as these.
+        """Return the covariance of each row with each point, shape (rows, points), as precise.
 
-        `lengths` are the `squared_lengths` of the points, for callers that ask about the same
-        points often.
+        `lengths` are the `squared_lengths` of the points, if the caller has them.
         """
         lengths = squared_lengths(points) if lengths is None else lengths
         squares = squared_lengths(rows)[:, None] + lengths[None, :]
@@ -187,10 +174,10 @@ class Kernel:
 
 
 def host_spread(profiles: Sequence[Profile], steps_s: Floats, host_sigma: float = 0.0) -> Floats:
-    """Standard deviation of the log of each step by its host, shape (jobs,).
+    """Return the standard deviation of the log of each step by its host, shape (jobs,).
 
-    By what the profile's own windows differed by and by `host_sigma`, as of `Doubt`, as far as a
-    step of `steps_s`, shape (jobs,), follows its host.
+    The profile's own windows and `host_sigma` of `Doubt` count as far as a step of `steps_s`, shape
+    (jobs,), follows its host.
     """
     unsteady = np.hypot(host_sigma, [pace_spread(each.windows) for each in profiles])
     beyond = [log_beyond_host(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)]
@@ -199,7 +186,7 @@ def host_spread(profiles: Sequence[Profile], steps_s: Floats, host_sigma: float 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """How uncertain predictions for unseen families are, given what is known of the host.
+    """Uncertainty of predictions for unseen families.
 
     Attributes:
         host_sigma: Standard deviation of the log of a host-bound job's step alone, between its
@@ -216,17 +203,14 @@ class Doubt:
         check(self, ("host_sigma",), MOST_LOG)
 
     def scale(self, profiles: Sequence[Profile], steps_s: Floats, spread: Floats) -> Floats:
-        """Standard deviation of the log of each step, shape (jobs,).
+        """Return the standard deviation of the log of each predicted step, shape (jobs,).
 
-        Args:
-            profiles: Of the jobs.
-            steps_s: As predicted, shape (jobs,).
-            spread: The model's own, shape (jobs,); `host_spread` adds to it.
+        `spread` is the model's own, shape (jobs,); `host_spread` adds to it.
         """
         return np.asarray(np.hypot(spread, host_spread(profiles, steps_s, self.host_sigma)))
 
     def log_bounds(self, profiles: Sequence[Profile], scale: Floats) -> tuple[Floats, Floats]:
-        """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
+        """Return log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
         bounds = [self.gpu_bound if is_gpu_bound(each) else self.host_bound for each in profiles]
         low, high = np.array([(each.low, each.high) for each in bounds]).T
         return low * scale, high * scale
@@ -246,7 +230,7 @@ class Correction:
         points: The jobs fitted to, in columns of mean 0 and scale 1, shape (points, features).
         weights: Weight of each point, shape (points,).
         doubt: On a host whose speed is not known.
-        doubt_on_known_cores: If profiles are converted to the speed of the cores at hand.
+        doubt_on_known_cores: If profiles are converted to the speed of the host's cores.
     """
 
     features: tuple[str, ...]
@@ -268,16 +252,16 @@ class Correction:
         check_scaled("a model's columns", self.scale, most)
 
     def near(self, rows: Floats) -> Floats:
-        """Covariance of jobs with the points, shape (jobs, points) for rows (jobs, features)."""
+        """Return covariances with the points, shape (jobs, points) for rows (jobs, features)."""
         scaled = (rows - self._scales[0]) / self._scales[1]
         return self.kernel.likeness(scaled, self._points, self._lengths)
 
     def log_correction(self, near: Floats) -> Floats:
-        """Log of measured over replayed, predicted from `near`; shape (jobs,)."""
+        """Predict log(measured / replayed) from `near`, shape (jobs,)."""
         return np.clip(near @ self._weights, -MOST_LOG, MOST_LOG)
 
     def spread(self, near: Floats) -> Floats:
-        """Standard deviation of that log, shape (jobs,); wider far from all points."""
+        """Return the standard deviation of that log, shape (jobs,); wider far from all points."""
         whitened = self._mixing.whitened(near.T)
         explained = (whitened * whitened).sum(axis=0, dtype=np.float64)
         unexplained = self.kernel.noise + np.maximum(0.0, self.kernel.signal - explained)
@@ -286,7 +270,7 @@ class Correction:
     def log_bounds(
         self, profiles: Sequence[Profile], near: Floats, steps_s: Floats
     ) -> tuple[Floats, Floats]:
-        """Log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
+        """Return log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
         scale = self.doubt.scale(profiles, steps_s, self.spread(near))
         return self.doubt.log_bounds(profiles, scale)
 
@@ -310,35 +294,37 @@ class Correction:
     def _mixing(self) -> CholeskyFactor:
         """Of the points' covariance."""
         inputs = repr(self.kernel).encode() + self._points.tobytes()
-        return factor(self.points, inputs, self._factor)
 
-    def _factor(self) -> CholeskyFactor:
-        points = self._points.astype(np.float32)
-        covariance = self.kernel.likeness(points, points)
-        covariance[np.diag_indices_from(covariance)] += self.kernel.noise
-        try:
-            return cholesky(covariance)
-        except np.linalg.LinAlgError:
-            raise InvalidInput("the model's points contradict its kernel. Fit it again") from None
+        def make() -> CholeskyFactor:
+            points = self._points.astype(np.float32)
+            covariance = self.kernel.likeness(points, points)
+            covariance[np.diag_indices_from(covariance)] += self.kernel.noise
+            try:
+                return cholesky(covariance)
+            except np.linalg.LinAlgError:
+                raise InvalidInput(
+                    "the model's points contradict its kernel. Fit it again"
+                ) from None
+
+        return factor(self.points, inputs, make)
 
 
 def widened(low: Floats, high: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """Log distances of both ends of 90 % intervals, at most and at least 0, wider by `spread`."""
+    """Return log distances of both ends of 90 % intervals, wider by `spread`."""
     more = Z95 * spread
     return -np.hypot(low, more), np.hypot(high, more)
 
 
 def mates_spread(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
-    """Standard deviation of the log of each step by what mates' windows differed by, shape (jobs,).
+    """Return the standard deviation of log steps by the hosts of co-located jobs, shape (jobs,).
 
-    0 for jobs that do not fill the GPU: their steps are their own.
-
-    Args:
-        profiles: Of jobs that take turns.
-        steps_s: Of each in the mix, shape (jobs,).
+    Under naive sharing a job that fills the GPU has what the others leave: if they work on the GPU
+    for the shares a of their steps, its step takes its GPU part over 1 - sum(a). A job that its
+    host slows leaves more, and one whose windows varied when profiled may be slow or fast. 0 for
+    jobs that do not fill the GPU: their steps are their own. `steps_s` are those in the mix.
     """
-    given = np.array([each.gpu_s or 0.0 for each in profiles]) / steps_s
-    varied = (given * host_spread(profiles, steps_s)) ** 2
+    share = np.array([each.gpu_s or 0.0 for each in profiles]) / steps_s
+    varied = (share * host_spread(profiles, steps_s)) ** 2
     fills = np.array([is_gpu_bound(each) for each in profiles])
-    of_mates = np.sqrt(np.maximum(0.0, varied.sum() - varied))
-    return np.where(fills, of_mates / np.where(fills, given, 1.0), 0.0)
+    by_others = np.sqrt(np.maximum(0.0, varied.sum() - varied))
+    return np.where(fills, by_others / np.where(fills, share, 1.0), 0.0)

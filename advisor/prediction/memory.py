@@ -1,4 +1,4 @@
-"""Device memory of a mix, in both meanings, and the risk that it does not fit.
+"""Predicts device memory of a mix, in both meanings, and the risk that it does not fit.
 
 Memory adds up over processes. `memory_mib` is what a process holds when nothing stops it: what
 torch's caching allocator reserved plus the CUDA context. `memory_min_mib` is what it needs:
@@ -32,9 +32,9 @@ FloatOrArray = TypeVar("FloatOrArray", float, Floats)
 # What the MPS server holds of the device, as nvidia-smi listed it on an H200, driver 580.159.04.
 MPS_SERVER_MIB = 66.0
 
-# Convolutions do with smaller workspaces where memory is short, and what is left in pieces between
-# live tensors nobody can use: so other jobs give up a third as much of their caches. Of 270 mixes
-# and 36 jobs alone on an H200 made to look like smaller cards, either set alone tells the same.
+# Convolutions use smaller workspaces where memory is short, and no job can use the pieces between
+# live tensors: so other jobs give up a third as much of their caches. Of 270 mixes and 36 jobs
+# alone on an H200 made to look like smaller cards, either set alone gives the same.
 _RIGID = 0.33
 # Share of its GPU time in convolutions from which a job counts as one of these: a choice.
 _CONVOLUTIONAL = 0.1
@@ -83,14 +83,14 @@ class Need:
         return self.pliable * (self.held_mib - self.least_mib)
 
     def interval_mib(self, sigma: float) -> Interval:
-        """Around what it holds, at a relative standard error of `sigma` in measured ones."""
+        """Return the interval of `held_mib`; `sigma` is the relative standard error if measured."""
         wide = hypot(sigma, self.spread_mib / self.held_mib if self.held_mib else 0.0)
         ends = (upper_end_mib(self.held_mib, each) for each in (-wide, 0.0, wide))
         return Interval(*ends)
 
 
 def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: float = 0) -> Need:
-    """Memory of one process of `profile`.
+    """Return the memory of one process of `profile`.
 
     Args:
         profile: Measured alone.
@@ -107,14 +107,9 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
         # What of it is a cache is not known.
         held_mib = max(0.0, (memory.device_mib or 0.0) - saved_mib)
         return Need(held_mib, held_mib, spread * held_mib)
-    context_mib = whole_mib - saved_mib
-    tensors_mib = memory.reserved_mib
-    return Need(
-        tensors_mib + context_mib,
-        memory.allocated_mib + context_mib,
-        spread * tensors_mib,
-        _pliable(profile),
-    )
+    context_mib, tensors_mib = whole_mib - saved_mib, memory.reserved_mib
+    least_mib = memory.allocated_mib + context_mib
+    return Need(tensors_mib + context_mib, least_mib, spread * tensors_mib, _pliable(profile))
 
 
 @once_a_profile
@@ -129,30 +124,31 @@ def _pliable(profile: Profile) -> float:
 def needs(
     profiles: Sequence[Profile], sharing: Arrangement, context: Context, gpu: Gpu
 ) -> list[Need]:
-    """Memory of each of `profiles` under `sharing`, in order.
+    """Return the memory of each of `profiles` under `sharing`, in order.
 
     The context on a compute instance is taken to be as large as on the whole GPU instance, which
     owns the memory: no smaller one was measured.
     """
-    found: dict[int, Need] = {}
+    by_job: dict[int, Need] = {}
     for part in partitions(sharing, len(profiles)):
-        there = _partition(part, gpu)
-        limited = [there.sms - there.limited(each).sms for each in part.sharing.limits]
+        partition = _partition(part, gpu)
+        limited = [partition.sms - partition.limited(each).sms for each in part.sharing.limits]
         beyond = gpu.sms - _partition(replace(part, slices=None), gpu).sms
         for number, own in zip(part.jobs, limited or [0] * len(part.jobs), strict=True):
             under_mps, taken = part.sharing.under_mps, beyond + own
-            its = need(profiles[number - 1], context, under_mps=under_mps, sms_taken=taken)
-            found[number] = its
-    return [found[number] for number in sorted(found)]
+            by_job[number] = need(
+                profiles[number - 1], context, under_mps=under_mps, sms_taken=taken
+            )
+    return [by_job[number] for number in sorted(by_job)]
 
 
 def upper_end_mib(held_mib: FloatOrArray, sigma: float) -> FloatOrArray:
-    """Upper end of the memory of processes that are predicted to hold `held_mib`."""
+    """Return the upper end of the memory of processes that are predicted to hold `held_mib`."""
     return held_mib * (1 + Z95 * sigma)
 
 
 def leaves_free(upper_mib: FloatOrArray, capacity_mib: float, margin: float) -> Bools:
-    """Whether a share `margin` of the memory stays free if processes take `upper_mib`."""
+    """Return whether a share `margin` of the memory stays free if processes take `upper_mib`."""
     return np.asarray(upper_mib <= (1 - margin) * capacity_mib)
 
 
@@ -166,29 +162,23 @@ class Pool:
 
 
 def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
-    """The pools of `jobs` jobs, one group after another; jobs in turn have one each.
+    """Return the pools of `jobs` jobs, one group after another; jobs in turn have one each.
 
-    Args:
-        gpu: The GPU.
-        sharing: With instances that `gpu` offers.
-        jobs: How many there are.
-        mps_server_mib: What an MPS server holds of the memory that its clients share.
+    `mps_server_mib` is what an MPS server holds of the memory that its clients share.
     """
-    return [_pool(memory, gpu, mps_server_mib) for memory in memories(sharing, jobs)]
+    found = []
+    for parts in memories(sharing, jobs):
+        servers = sum(part.sharing.under_mps for part in parts)
+        capacity_mib = float(_partition(parts[0], gpu).memory_mib) - servers * mps_server_mib
+        positions = tuple(number - 1 for part in parts for number in part.jobs)
+        found.append(Pool(positions, capacity_mib, parts[0].sharing.mode))
+    return found
 
 
 def pools_of(mix: MixPrediction, gpu: Gpu) -> list[Pool]:
-    """The pools that the jobs of `mix` share on `gpu`."""
+    """Return the pools that the jobs of `mix` share on `gpu`."""
     server_mib = MPS_SERVER_MIB if mix.mps_server_mib is None else mix.mps_server_mib
     return pools(gpu, mix.sharing, len(mix.jobs), server_mib)
-
-
-def _pool(parts: Sequence[SharedPartition], gpu: Gpu, mps_server_mib: float) -> Pool:
-    whole_mib = _partition(parts[0], gpu).memory_mib
-    servers = sum(part.sharing.under_mps for part in parts)
-    positions = tuple(number - 1 for part in parts for number in part.jobs)
-    capacity_mib = float(whole_mib) - servers * mps_server_mib
-    return Pool(positions, capacity_mib, parts[0].sharing.mode)
 
 
 def _partition(part: SharedPartition, gpu: Gpu) -> Partition:
@@ -201,7 +191,7 @@ _MOST_SPREAD = 1000.0  # of a share of memory
 
 
 def caches_mib(needs: Sequence[Need]) -> float:
-    """Memory that processes together can give up beyond their least need.
+    """Return the memory that processes together can give up beyond their least need.
 
     Their caches are full at different times, so the squares add up.
     """
@@ -215,7 +205,7 @@ def deviations_over(
     edge: tuple[Numbers, Numbers, Numbers],
     own_spread_mib: Numbers = 0.0,
 ) -> Floats:
-    """By how many standard deviations processes exceed even odds of running out of memory.
+    """Return how many standard deviations processes are over even odds of running out of memory.
 
     Errors of the processes are taken to be correlated, since one driver and one allocator cause
     them. Arrays are broadcast.
@@ -259,7 +249,7 @@ class Edge:
         check(self, ("width", "sigma"), _MOST_SPREAD)
 
     def risk(self, needs: Sequence[Need], capacity_mib: float) -> float:
-        """Chance that `needs` together run out of `capacity_mib`, 0..1."""
+        """Return the chance that `needs` together run out of `capacity_mib`, 0..1."""
         held_mib = sum(need.held_mib for need in needs)
         spread_mib = sum(need.spread_mib for need in needs)
         over = self._over(held_mib, caches_mib(needs), capacity_mib, spread_mib)
@@ -268,12 +258,12 @@ class Edge:
     def allows(
         self, held_mib: Floats, cache_mib: Floats, capacity_mib: float, most_risk: float
     ) -> Bools:
-        """Whether the chance to run out is at most `most_risk`, shape (sets,).
+        """Return whether the chance to run out is at most `most_risk`, shape (sets,).
 
         Args:
-            held_mib: What the processes of each set hold together, shape (sets,).
-            cache_mib: As of `caches_mib`, in the same shape.
-            capacity_mib: What there is.
+            held_mib: Memory that the processes of each set hold together, shape (sets,).
+            cache_mib: `caches_mib` of each set, shape (sets,).
+            capacity_mib: Memory of the pool.
             most_risk: 0..1, neither end.
         """
         over = self._over(held_mib, cache_mib, capacity_mib)
@@ -286,11 +276,11 @@ class Edge:
         return deviations_over(held_mib, cache_mib, capacity_mib, edge, spread_mib)
 
     def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
-        """Chance that each of `needs` is refused, by who asks when the card is full.
+        """Return the chance that each of `needs` is refused: those that ask when the card is full.
 
-        Weights are asked for before the card is full; what goes up and down, as the size of the
-        cache tells, until the end. Half goes evenly and half by caches: on an H200 that told
-        who was refused better than even shares, and better than shares of all memory.
+        Jobs allocate weights before the card is full, and what goes up and down, as the size of the
+        cache shows, until the end. Half of the risk goes evenly and half by caches: on an H200 that
+        predicted the refused job better than even shares, and better than shares of all memory.
         """
         risk = self.risk(needs, capacity_mib)
         # Even shares where nobody has a cache.
@@ -300,15 +290,15 @@ class Edge:
 
 
 def cautious_edge(sigma: float) -> Edge:
-    """The edge without measured outcomes: no cache is given up, and all processes are refused."""
+    """Return the edge without outcomes: no cache is given up, and all processes are refused."""
     return Edge(share=1.0, width=0.0, sigma=sigma, victims=float("inf"))
 
 
 def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: float) -> Edge:
-    """The edge of processes that share one memory, of a whole GPU or an instance.
+    """Return the edge of processes that share one memory, of a whole GPU or an instance.
 
     Without trials of this kind, the edge of other mixes is taken: the driver refuses all processes
-    alike, and a process alone is never refused for the cache of another.
+    by the same rule, and a process alone is never refused for the cache of another.
 
     Args:
         edges: Those that trials taught; serial: of a process alone.
@@ -317,13 +307,13 @@ def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: floa
         sigma: Relative standard error of a process's memory, where no outcome was measured.
     """
     # Compute instances have a job each, and their memory in common.
-    alike: Mode = "naive" if mode == "serial" else mode
-    own = edges.get("serial" if processes == 1 else alike)
+    shared: Mode = "naive" if mode == "serial" else mode
+    own = edges.get("serial" if processes == 1 else shared)
     return own or edges.get("naive") or cautious_edge(sigma)
 
 
 def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
-    """Memory cap in MiB of each job that needs one, by job number from 1.
+    """Return the memory cap in MiB of each job that needs one, by job number from 1.
 
     Caps are set only for jobs under MPS whose least memory fits together while what they would take
     without caps does not. What is left beyond the least is shared out in proportion to what each

@@ -34,7 +34,6 @@ from advisor.prediction.trace import (
 )
 from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Place, Sharing
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
-from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
 # Log of what kernels lose beside traffic that takes all of the bandwidth; nine in ten lie between
@@ -49,11 +48,11 @@ StepsOnGpu = Callable[[Sequence[Profile], Concurrent, Gpu], list[Interval]]
 def on_instances(
     profiles: Sequence[Profile], hybrid: Hybrid, gpu: Gpu, physics: Physics, steps: StepsOnGpu
 ) -> list[Interval]:
-    """Seconds of a step of each job, in the jobs' order; `steps` answers for whole GPUs."""
-    found: dict[int, Interval] = {}
+    """Predict seconds of a step of each job, in the jobs' order; `steps` answers for whole GPUs."""
+    by_job: dict[int, Interval] = {}
     for held in hybrid.places:
-        found |= _on_place(profiles, held, gpu, physics, steps)
-    return [found[job] for job in sorted(found)]
+        by_job |= _on_place(profiles, held, gpu, physics, steps)
+    return [by_job[job] for job in sorted(by_job)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +60,20 @@ class _Tenant:
     """A job on its part of a GPU instance.
 
     Attributes:
-        step_s: Of it and its mates on the part, if nobody were on the others.
-        there: Its profile, moved to the part.
+        step_s: Of it beside others on the part, if nobody were on the other parts.
+        moved: Its profile, moved to the part.
         sm_share: The part's, of the instance's SMs.
     """
 
     part: int
     step_s: Interval
-    there: Profile
+    moved: Profile
     sm_share: float
 
     @property
     def traffic(self) -> float:
         """Share of the instance's bandwidth that it uses, 0..1; the usual where not measured."""
-        counters = self.there.counters
+        counters = self.moved.counters
         if counters is None or counters.dram_active is None:
             return _USUAL_TRAFFIC * self.sm_share
         return counters.dram_active
@@ -85,26 +84,21 @@ def _on_place(
 ) -> dict[int, Interval]:
     """Seconds of a step of each job on one GPU instance, by number."""
     instance = partition_of(gpu, place.instance.profile)
-    found: dict[int, _Tenant] = {}
+    tenants: dict[int, _Tenant] = {}
     for at, part in enumerate(place.parts):
         partition = partition_of(gpu, place.instance.profile, part.slices)
         jobs = [profiles[job - 1] for job in part.jobs]
-        there = [on_partition(each, partition, physics) for each in jobs]
-        answers = steps(there, part.sharing, partition.as_gpu)
-        for job, profile, moved, step_s in zip(part.jobs, jobs, there, answers, strict=True):
-            doubted = step_s.times(_doubt(profile, partition, physics))
-            found[job] = _Tenant(at, doubted, moved, partition.sms / instance.sms)
+        moved = [on_partition(each, partition, physics) for each in jobs]
+        answers = steps(moved, part.sharing, partition.as_gpu)
+        for job, profile, own, step_s in zip(part.jobs, jobs, moved, answers, strict=True):
+            doubt = Interval(1.0, 1.0, 1.0)
+            if not partition.whole:
+                alone = step_on(profile, partition, physics)
+                doubt = alone.scaled(1 / alone.p50)
+            tenants[job] = _Tenant(at, step_s.times(doubt), own, partition.sms / instance.sms)
     if len(place.parts) == 1:
-        return {job: each.step_s for job, each in found.items()}
-    return _short_of_bandwidth(found)
-
-
-def _doubt(profile: Profile, partition: Partition, physics: Physics) -> Interval:
-    """How far a step may lie from that of the moved `profile`, around 1."""
-    if partition.whole:
-        return Interval(1.0, 1.0, 1.0)
-    there = step_on(profile, partition, physics)
-    return there.scaled(1 / there.p50)
+        return {job: each.step_s for job, each in tenants.items()}
+    return _short_of_bandwidth(tenants)
 
 
 def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
@@ -116,12 +110,12 @@ def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
         job: each.step_s.times(
             slowed_by_traffic(
                 sum(other.traffic for other in tenants.values() if other.part != each.part),
-                each.there.busy_share,
+                each.moved.busy_share,
             )
         )
         for job, each in tenants.items()
     }
-    moved_s = [moving_s(each.there) for each in tenants.values()]
+    moved_s = [moving_s(each.moved) for each in tenants.values()]
     least_s = [max(each.p50, moved) for each, moved in zip(slowed.values(), moved_s, strict=True)]
     together_s = contended(least_s, moved_s, 1.0)
     return {
@@ -131,7 +125,7 @@ def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
 
 
 def slowed_by_traffic(others: float, busy: float | None) -> Interval:
-    """How many times as long a step takes beside jobs with SMs of their own on the same memory.
+    """Return how many times as long a step takes next to jobs on other SMs of the same memory.
 
     Args:
         others: Shares of the bandwidth that they use, summed.
@@ -145,9 +139,9 @@ def slowed_by_traffic(others: float, busy: float | None) -> Interval:
 
 
 def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:
-    """How jobs share the whole GPU, where their only instance has all of its SMs and bandwidth.
+    """Return the sharing of the whole GPU if the only instance has all of its SMs and bandwidth.
 
-    `sharing` itself where it is cut into less.
+    `sharing` itself if the GPU is cut into less.
     """
     for hybrid in instance_sets(sharing):
         first, *others = hybrid.partitions
@@ -161,7 +155,7 @@ def placed(sharing: Arrangement, gpu: Gpu) -> Arrangement: ...
 @overload
 def placed(sharing: Sharing, gpu: Gpu) -> Sharing: ...
 def placed(sharing: Sharing, gpu: Gpu) -> Sharing:
-    """`sharing` with a start for each MIG instance; as it is where it has none.
+    """Return `sharing` with a start for each MIG instance; unchanged without instances.
 
     Raises:
         InvalidInput: `gpu` has no such instances, or they start elsewhere.
@@ -183,7 +177,7 @@ _OF_BANDWIDTH = ("dram_active", "memory_utilization")
 
 @once_a_profile
 def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
-    """`profile` as of the job on a part of its GPU that nobody else touches; shares are of it.
+    """Return `profile` of the job alone on a part of its GPU; its shares are of that part.
 
     Kernels slow as `advisor.prediction.trace.slowdowns`. What they lose with L2 is not modelled
     apart from bandwidth, because a slice has as much of both. Jobs without a trace slow as
@@ -191,19 +185,28 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
     """
     if partition.whole:
         return profile
-    busier = _busier(profile, partition, physics)
+    work = _work(profile, partition.gpu, physics)
+    busy_s = 0.0 if work is None else float(work.duration_s.sum())
+    if work is None:
+        busier = busy_slowdown(profile, partition)
+    else:
+        busier = work.busy_s(profile, partition) / busy_s if busy_s else 1.0
     stretch = step_on(profile, partition, physics).p50 / profile.step_s
     of_sms = dict.fromkeys(_OF_SMS, 1 / partition.sm_share)
     of_bandwidth = dict.fromkeys(_OF_BANDWIDTH, 1 / partition.bandwidth_share)
     grown = of_sms | of_bandwidth | {"gract": engine_growth(profile, busier)}
-    there = at_pace(profile, stretch)
+    slower, trace, gpu = at_pace(profile, stretch), profile.trace, partition.gpu
+    if trace is not None:
+        demanded, exponent = demand(trace, gpu.sms, physics.packing), exponent_alone(profile, gpu)
+        us = np.asarray(trace.duration_us) * slowdowns(demanded, profile, partition, exponent)
+        trace = replace(trace, duration_us=tuple(us.tolist()))
     return replace(
-        there,
+        slower,
         gpu_s=profile.gpu_s and profile.gpu_s * busier,
         counters=profile.counters and thinned(profile.counters, stretch, grown),
-        mps=there.mps and _probe_on(there.mps, profile, partition, physics),
-        trace=profile.trace and _trace_on(profile, profile.trace, partition, physics),
-        sm_exponent=measured_exponent(profile, partition.gpu),
+        mps=slower.mps and _probe_on(slower.mps, profile, partition, physics),
+        trace=trace,
+        sm_exponent=measured_exponent(profile, gpu),
     )
 
 
@@ -252,17 +255,8 @@ def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work | None:
     return _Work(played.duration_s, played.demand, gaps_s, played.waiting, exponent)
 
 
-def _busier(profile: Profile, partition: Partition, physics: Physics) -> float:
-    """How many times as long a step keeps the GPU busy there."""
-    work = _work(profile, partition.gpu, physics)
-    if work is None:
-        return busy_slowdown(profile, partition)
-    busy_s = float(work.duration_s.sum())
-    return work.busy_s(profile, partition) / busy_s if busy_s else 1.0
-
-
 def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
-    """SMs times seconds that a step keeps busy there, over those on the whole GPU.
+    """Return SMs times seconds that a step keeps busy there, over those on the whole GPU.
 
     Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over
     289 mixes under limits that keep jobs apart, on an H200 and an H100, SM activity so summed was
@@ -272,13 +266,13 @@ def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
     if work is None:
         return 1.0
     slower = slowdowns(work.demand, profile, partition, work.exponent)
-    there = work.duration_s * slower * np.minimum(work.demand, partition.sm_share)
+    on_part = work.duration_s * slower * np.minimum(work.demand, partition.sm_share)
     whole = float((work.duration_s * work.demand).sum())
-    return float(there.sum()) / whole if whole else 1.0
+    return float(on_part.sum()) / whole if whole else 1.0
 
 
 def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
-    """Seconds of a step there: the slower of host and GPU sets the pace, but not all of it.
+    """Return seconds of a step there: the slower of host and GPU sets the pace, but not all of it.
 
     Where the host waits for the GPU, both do.
     """
@@ -293,36 +287,27 @@ def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interva
         return Interval(*(waiting.changed(gpu=slower * exp(away)).seconds()
                           for away in (-end, 0.0, end)))  # fmt: skip
     before = (alone_s + work.gaps_s) / profile.step_s
-    there = [(busy_s * exp(away) + work.gaps_s) / profile.step_s for away in (-end, 0.0, end)]
-    return Interval(*(profile.step_s * longer_step(before, each) for each in there))
+    after = [(busy_s * exp(away) + work.gaps_s) / profile.step_s for away in (-end, 0.0, end)]
+    return Interval(*(profile.step_s * longer_step(before, each) for each in after))
 
 
-def longer_step(before: float, there: float) -> float:
-    """How many times as long a step takes, at least 1, once its GPU work takes longer.
+def longer_step(before: float, after: float) -> float:
+    """Return how many times as long a step takes, at least 1, once its GPU work takes longer.
 
-    1 where the GPU's part stays as it was, and `there` where that is much more than a step.
+    1 where the GPU's part stays as it was, and `after` where that is much more than a step.
 
     Args:
         before: Seconds of its GPU work over those of the step, alone on the whole GPU.
-        there: Seconds of its GPU work on the partition over those of the step before.
+        after: Seconds of its GPU work on the partition over those of the step before.
     """
-    grown = max(before, there) ** _SHARPNESS - min(1.0, before) ** _SHARPNESS
-    return float(max(1.0, there, (1 + max(0.0, grown)) ** (1 / _SHARPNESS)))
-
-
-def _trace_on(
-    profile: Profile, trace: KernelTrace, partition: Partition, physics: Physics
-) -> KernelTrace:
-    gpu = partition.gpu
-    exponent = exponent_alone(profile, gpu)
-    slower = slowdowns(demand(trace, gpu.sms, physics.packing), profile, partition, exponent)
-    return replace(trace, duration_us=tuple((np.asarray(trace.duration_us) * slower).tolist()))
+    grown = max(before, after) ** _SHARPNESS - min(1.0, before) ** _SHARPNESS
+    return float(max(1.0, after, (1 + max(0.0, grown)) ** (1 / _SHARPNESS)))
 
 
 def _probe_on(
     probe: MpsProbe, profile: Profile, partition: Partition, physics: Physics
 ) -> MpsProbe:
-    """`probe` at the same per cents of the partition: computed, as limits are without mates."""
+    """`probe` at the same per cents of the partition, computed for the job alone."""
     whole_s = step_on(profile, partition, physics).p50
 
     def limited(run: LimitedRun) -> LimitedRun:

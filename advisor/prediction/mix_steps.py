@@ -182,10 +182,10 @@ def under_unequal_limits(
 ) -> Floats | None:
     """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
-    Copies of a job with the same limit get one answer.
-
-    Returns:
-        None without traces, or without a correction of limits.
+    A job never slows when its limit is raised. So a job is replayed at a few limits of its own that
+    do not depend on its limit, its anchors: the mean of the others' limits, and a few rungs above
+    or below. Between two anchors the answer follows the surrogate model's curve, which only falls.
+    Copies of a job with the same limit get one answer. None without traces or correction of limits.
     """
     kinds = list(zip([each.name for each in profiles], sharing.limits, strict=True))
     order = sorted(range(len(kinds)), key=lambda at: kinds[at])

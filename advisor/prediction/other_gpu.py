@@ -1,14 +1,19 @@
-"""What a profile becomes on a GPU on which nobody measured it.
+"""Estimates a profile on a GPU on which nobody measured it.
 
-Kernels are scaled one by one (`advisor.prediction.other_gpu`); memory, counters, power and
-what MPS limits cost follow from them and the two GPUs. The host's part stays as it was measured:
-it is of the host and not of the GPU.
+Kernels are scaled one by one; memory, counters, power and the cost of MPS limits follow from them
+and the two GPUs. The host's part stays as it was measured: it is of the host and not of the GPU.
+
+A trace has neither operations nor bytes, so a kernel's time is divided among what may have bound
+it: its start, arithmetic, DRAM, and all else on the chip (L2, issue, latency), which follows SMs
+and clocks. For products and convolutions the profile's counters give arithmetic and DRAM; for other
+kernels their class and length do, because what fits into L2 does not go to DRAM. Each part is
+scaled by the ratio of the two GPUs' rates for it; the parts of products overlap.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +63,7 @@ Arithmetic = Literal["fp32", "tf32", "fp16", "bf16"]
 
 
 def arithmetic(kind: str, precision: Precision) -> Arithmetic:
-    """What kernels of the class `kind` compute in, in a job of `precision`.
+    """Return the format in which kernels of the class `kind` compute, in a job of `precision`.
 
     Torch's own switches let convolutions and recurrent layers use TF32, and products not.
     """
@@ -69,7 +74,7 @@ def arithmetic(kind: str, precision: Precision) -> Arithmetic:
 
 
 def tflops(rates: GpuRates, what: Arithmetic) -> float:
-    """Rate of a GPU for arithmetic of this kind, 1e12 operations a second.
+    """Return the rate of a GPU for arithmetic of this kind, 1e12 operations a second.
 
     Without tensor cores for a format it is computed in FP32.
     """
@@ -89,8 +94,7 @@ class RatedGpu:
     rates: GpuRates
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kernels:
+class _Kernels(NamedTuple):
     """The kernels of a step; columns of shape (kernels,)."""
 
     kinds: NDArray[np.str_]
@@ -99,40 +103,34 @@ class _Kernels:
 
 
 def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
-    """Microseconds of each kernel of the profile's step on `target`, shape (kernels,).
+    """Return microseconds of each kernel of the profile's step on `target`, shape (kernels,).
 
-    Without a trace, of the whole time in which its GPU was busy as if it were one product.
-
-    Args:
-        profile: Measured on `source`.
-        source: Its GPU.
-        target: Another, or the same.
+    `profile` was measured on `source`. Without a trace the whole time in which its GPU was busy
+    counts as one product.
     """
-    kernels = _kernels(profile)
+    if (trace := profile.trace) is None:
+        busy_us = 1e6 * (profile.gpu_s or profile.step_s)
+        kernels = _Kernels(np.array(["gemm"]), np.array([busy_us]), np.array([np.inf]))
+    else:
+        kernels = _Kernels(
+            kinds=np.array(trace.classes)[list(trace.class_of)],
+            us=np.asarray(trace.duration_us, dtype=np.float64),
+            blocks=np.asarray(trace.blocks, dtype=np.float64),
+        )
     start_us = np.minimum(kernels.us, START_US)
     rest_us = kernels.us - start_us
     is_product, is_of_host = np.isin(kernels.kinds, _PRODUCTS), kernels.kinds == HOST_COPY
-    moved = _moving(kernels, rest_us, source, target)
+    slower = source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s
+    dram = _dram_share(kernels, rest_us, source, target)
+    moved = (1 - dram) * _on_chip(kernels, source, target) + dram * slower
     computed = _computed(profile, kernels, rest_us, source, target)
     clock = source.rates.clock_mhz / target.rates.clock_mhz
-    there_us = start_us * clock + rest_us * np.where(is_product, computed, moved)
-    return np.where(is_of_host, kernels.us, there_us)
-
-
-def _kernels(profile: Profile) -> _Kernels:
-    trace = profile.trace
-    if trace is None:
-        busy_us = 1e6 * (profile.gpu_s or profile.step_s)
-        return _Kernels(kinds=np.array(["gemm"]), us=np.array([busy_us]), blocks=np.array([np.inf]))
-    return _Kernels(
-        kinds=np.array(trace.classes)[list(trace.class_of)],
-        us=np.asarray(trace.duration_us, dtype=np.float64),
-        blocks=np.asarray(trace.blocks, dtype=np.float64),
-    )
+    us = start_us * clock + rest_us * np.where(is_product, computed, moved)
+    return np.where(is_of_host, kernels.us, us)
 
 
 def _on_chip(kernels: _Kernels, source: RatedGpu, target: RatedGpu) -> Floats:
-    """How much longer what follows SMs and clocks takes, by the SMs that each grid can fill."""
+    """Factor on time that follows SMs and clocks, by the SMs that each grid can fill."""
     return (source.rates.clock_mhz * _filled(kernels, source)) / (
         target.rates.clock_mhz * _filled(kernels, target)
     )
@@ -143,13 +141,6 @@ def _filled(kernels: _Kernels, gpu: RatedGpu) -> Floats:
     return np.where(kernels.blocks > 0, np.minimum(kernels.blocks, gpu.gpu.sms), gpu.gpu.sms)
 
 
-def _moving(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu) -> Floats:
-    """How much longer kernels that mostly move data take."""
-    slower = source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s
-    there = _dram_share(kernels, rest_us, source, target)
-    return (1 - there) * _on_chip(kernels, source, target) + there * slower
-
-
 def _dram_share(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu) -> Floats:
     """Share of the time of each kernel that DRAM would bound with the L2 of `target`, 0..1.
 
@@ -158,69 +149,43 @@ def _dram_share(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: Ra
     usual = np.array([_DRAM_SHARE.get(kind, 0.0) for kind in kernels.kinds])
     share = usual * _filled(kernels, source) / source.gpu.sms
     touched_mib = share * rest_us * source.rates.bandwidth_gb_s * _MIB_PER_US_OF_GB_S
-    return np.asarray(share * _beyond_l2(touched_mib, target))
-
-
-def _beyond_l2(touched_mib: Floats, gpu: RatedGpu) -> Floats:
-    """Share of the data that L2 cannot have kept, 0..1."""
-    kept_mib = _L2_KEPT * (gpu.gpu.l2_mib or 0.0)
-    return np.asarray(1 - np.minimum(1.0, kept_mib / np.maximum(touched_mib, 1e-9)))
+    kept_mib = _L2_KEPT * (target.gpu.l2_mib or 0.0)
+    beyond_l2 = 1 - np.minimum(1.0, kept_mib / np.maximum(touched_mib, 1e-9))
+    return np.asarray(share * beyond_l2)
 
 
 def _computed(
     profile: Profile, kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu
 ) -> Floats:
-    """How much longer products and convolutions take."""
-    what = [arithmetic(kind, profile.workload.precision) for kind in kernels.kinds]
+    """Factor on the time of products and convolutions."""
+    formats = [arithmetic(kind, profile.workload.precision) for kind in kernels.kinds]
     fewer = _filled(kernels, source) / source.gpu.sms * target.gpu.sms / _filled(kernels, target)
-    slower = (
-        np.array([tflops(source.rates, each) / tflops(target.rates, each) for each in what]) * fewer
-    )
-    busy = _arithmetic_share(profile, kernels, rest_us, what, source.gpu)
-    dram = _dram_share_of_products(profile, kernels, rest_us, source)
+    rates = [tflops(source.rates, each) / tflops(target.rates, each) for each in formats]
+    products, counters = np.isin(kernels.kinds, _PRODUCTS), profile.counters
+    # Share of its time that each product's arithmetic would take at attained rates, 0..1.
+    on_tensor = products & (np.array(formats) != "fp32")
+    tensor, active = _TENSOR_USUAL, None if counters is None else counters.tensor_active
+    if active is not None and on_tensor.any():
+        active_us = active * profile.step_s * 1e6 / tensor_share(source.gpu)
+        tensor = min(1.0, active_us / (_LEAST_US + float(rest_us[on_tensor].sum())))
+    busy = np.where(on_tensor, tensor, _FP32_BUSY)
+    # Share of their time for which products keep DRAM busy: the other kernels leave that of it.
+    dram, active = _DRAM_USUAL, None if counters is None else counters.dram_active
+    if active is not None and products.any():
+        moved_us = _dram_share(kernels, rest_us, source, source) * rest_us
+        left_us = active * profile.step_s * 1e6 - float(moved_us[~products].sum())
+        dram = min(1.0, max(0.0, left_us / (_LEAST_US + float(rest_us[products].sum()))))
     moving = np.full_like(busy, dram)
     used = busy**_OVERLAP + moving**_OVERLAP
-    parts = np.array([busy, moving, np.maximum(0.0, 1 - used) ** (1 / _OVERLAP)])
+    before = np.array([busy, moving, np.maximum(0.0, 1 - used) ** (1 / _OVERLAP)])
     bandwidth = np.full_like(busy, source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s)
-    there = parts * np.array([slower, bandwidth, _on_chip(kernels, source, target)])
-    return np.asarray(_together(there) / _together(parts))
-
-
-def _together(parts: Floats) -> Floats:
-    return np.asarray((parts**_OVERLAP).sum(axis=0) ** (1 / _OVERLAP))
-
-
-def _arithmetic_share(
-    profile: Profile, kernels: _Kernels, rest_us: Floats, what: list[Arithmetic], source: Gpu
-) -> Floats:
-    """Share of its time for which each product's arithmetic would take at attained rates, 0..1."""
-    on_tensor = np.isin(kernels.kinds, _PRODUCTS) & (np.array(what) != "fp32")
-    active = None if profile.counters is None else profile.counters.tensor_active
-    if active is None or not on_tensor.any():
-        return np.where(on_tensor, _TENSOR_USUAL, _FP32_BUSY)
-    active_us = active * profile.step_s * 1e6 / tensor_share(source)
-    share = min(1.0, active_us / (_LEAST_US + float(rest_us[on_tensor].sum())))
-    return np.where(on_tensor, share, _FP32_BUSY)
-
-
-def _dram_share_of_products(
-    profile: Profile, kernels: _Kernels, rest_us: Floats, source: RatedGpu
-) -> float:
-    """Share of their time for which products keep DRAM busy: what other kernels leave of it."""
-    products = np.isin(kernels.kinds, _PRODUCTS)
-    active = None if profile.counters is None else profile.counters.dram_active
-    if active is None or not products.any():
-        return _DRAM_USUAL
-    moved_us = _dram_share(kernels, rest_us, source, source) * rest_us
-    others_us = float(moved_us[~products].sum())
-    left_us = active * profile.step_s * 1e6 - others_us
-    return min(1.0, max(0.0, left_us / (_LEAST_US + float(rest_us[products].sum()))))
+    slower = np.array([np.array(rates) * fewer, bandwidth, _on_chip(kernels, source, target)])
+    sums = ((parts**_OVERLAP).sum(axis=0) ** (1 / _OVERLAP) for parts in (before * slower, before))
+    return np.asarray(np.divide(*sums))
 
 
 def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = ()) -> Profile:
-    """An estimate of what would be measured of the profile's workload on `target`.
-
-    On the GPU on which it was measured it is the profile itself.
+    """Estimate the profile of its workload on `target`; the same profile on its own GPU.
 
     Args:
         profile: Measured, on a GPU of the catalogue.
@@ -231,37 +196,29 @@ def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = 
         InvalidInput: The profile is of no GPU that the catalogue has, or an estimate already, or
             the rates of `target` are not known, or its power is more than its GPU draws.
     """
-    source = _source(profile, calibrations)
-    if target.key == source.gpu.key:
-        return profile
-    rates = _rates(target, calibrations)
-    if rates is None:
-        raise InvalidInput(
-            f"how fast {target.key} computes is not known, so nothing can be estimated for it. "
-            f"Measure there: {how_to_measure([profile.name])}."
-        )
-    return _moved(profile, source, RatedGpu(target, rates))
-
-
-def _rates(gpu: Gpu, calibrations: Sequence[Calibration]) -> GpuRates | None:
-    return rates_of(gpu, next((each for each in calibrations if each.gpu == gpu.key), None))
-
-
-def _source(profile: Profile, calibrations: Sequence[Calibration]) -> RatedGpu:
     if profile.estimated_from is not None:
         raise InvalidInput(
             f"{profile.name}: it is an estimate itself. Use the profile that was measured "
             f"on {with_article(profile.estimated_from)}."
         )
+    own = {each.gpu: each for each in reversed(calibrations)}
     source = known_gpus().get(profile.gpu)
-    rates = None if source is None else _rates(source, calibrations)
-    if source is None or rates is None:
+    source_rates = None if source is None else rates_of(source, own.get(source.key))
+    if source is None or source_rates is None:
         raise InvalidInput(
-            f"{profile.name}: measured on {profile.gpu}, of which no rates are known: only what "
-            f"was measured on a GPU that `advisor gpus` lists can be translated."
+            f"{profile.name}: measured on {profile.gpu}, of which no rates are known. Translate a "
+            f"profile that was measured on a GPU that `advisor gpus` lists."
         )
     check_power(profile, source)
-    return RatedGpu(source, rates)
+    if target.key == source.key:
+        return profile
+    rates = rates_of(target, own.get(target.key))
+    if rates is None:
+        raise InvalidInput(
+            f"how fast {target.key} computes is not known, so nothing can be estimated for it. "
+            f"Measure there: {how_to_measure([profile.name])}."
+        )
+    return _moved(profile, RatedGpu(source, source_rates), RatedGpu(target, rates))
 
 
 def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
@@ -293,9 +250,9 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
 
 
 def _stretch(profile: Profile, slower: float) -> float:
-    """How much longer a step takes: the slower of host and GPU sets the pace, before and after.
+    """Factor on a step: the slower of host and GPU sets the pace, before and after.
 
-    What of a step is neither, as the gaps between kernels, grows with it. Where the host waits for
+    The rest of a step, such as the gaps between kernels, grows with it. Where the host waits for
     the GPU, both set the pace.
     """
     if (waiting := waiting_step(profile)) is not None:
@@ -313,17 +270,17 @@ _FURTHEST = log(2)  # between other GPUs nobody measured it
 
 
 def _exponent(profile: Profile, source: RatedGpu, target: RatedGpu) -> float | None:
-    """How its kernels slow with fewer SMs: the more, the less bandwidth binds them.
+    """`sm_exponent` on the target: the higher, the less bandwidth binds its kernels.
 
     None without a trace.
     """
     if profile.trace is None:
         return None
-    what = arithmetic("conv", profile.workload.precision)
-    there, here = (
-        each.rates.bandwidth_gb_s / tflops(each.rates, what) for each in (target, source)
+    used = arithmetic("conv", profile.workload.precision)
+    after, before = (
+        each.rates.bandwidth_gb_s / tflops(each.rates, used) for each in (target, source)
     )
-    richer = min(_FURTHEST, max(-_FURTHEST, log(there / here)))
+    richer = min(_FURTHEST, max(-_FURTHEST, log(after / before)))
     return max(0.0, exponent_alone(profile, source.gpu) + _PER_BANDWIDTH * richer)
 
 
@@ -382,10 +339,10 @@ def _counters(
         return None
     stretch = after.step_s / before.step_s
     busier = (after.busy_share or 1.0) / (before.busy_share or 1.0)
-    what = arithmetic("conv", before.workload.precision)
+    used = arithmetic("conv", before.workload.precision)
     threads = source.gpu.threads_per_sm / target.gpu.threads_per_sm
     bandwidth = source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s
-    products = tflops(source.rates, what) / tflops(target.rates, what)
+    products = tflops(source.rates, used) / tflops(target.rates, used)
     fuller = _fullness(after, target.gpu) / _fullness(before, source.gpu)
     return replace(
         counters,
@@ -416,10 +373,10 @@ def _power(
     before: Profile, after: Profile, source: Gpu, target: Gpu
 ) -> tuple[float | None, float | None]:
     """Power and idle power: the same shares of the limit, as far as the GPU works."""
-    limit_w, there_w = source.power_limit_w, target.power_limit_w
-    if before.power_w is None or limit_w is None or there_w is None:
+    limit_w, most_w = source.power_limit_w, target.power_limit_w
+    if before.power_w is None or limit_w is None or most_w is None:
         return None, None
-    ratio, idle_w = there_w / limit_w, before.idle_power_w or 0.0
+    ratio, idle_w = most_w / limit_w, before.idle_power_w or 0.0
     busier = (after.busy_share or 1.0) / (before.busy_share or 1.0)
-    power_w = min(there_w, ratio * (idle_w + (before.power_w - idle_w) * busier))
+    power_w = min(most_w, ratio * (idle_w + (before.power_w - idle_w) * busier))
     return power_w, before.idle_power_w and before.idle_power_w * ratio

@@ -17,8 +17,8 @@ from advisor.prediction.capacity import (
     any_busy,
     capacity_steps,
     columns,
-    memory_tells,
     seen_by_driver,
+    slices_follow_memory,
     slowdown_on,
 )
 from advisor.prediction.correction import SOLO_SPREAD
@@ -162,7 +162,7 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
     shared = together(sharing)
     parts: tuple[str, ...] = ()
     if instance_sets(sharing):
-        parts = ("memory utilisation",) if memory_tells(gpu) else _ON_OWN_SMS
+        parts = ("memory utilisation",) if slices_follow_memory(gpu) else _ON_OWN_SMS
     elif shared is not None and len(profiles) == 1:
         parts = _ON_OWN_SMS if shared.limits else ()
     elif shared is not None:
