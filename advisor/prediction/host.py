@@ -13,8 +13,7 @@ from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import measured_exponent, waiting_step
 from advisor.workload.calibration import Calibration
-from advisor.workload.kernel_trace import HostSide
-from advisor.workload.profile import Counters, LimitedRun, MpsProbe, Profile, Window
+from advisor.workload.profile import Counters, LimitedRun, Profile, Window
 from advisor.workload.run import Run, Tenant
 
 # Of a factor on host work: beyond it nobody would run so many jobs.
@@ -24,7 +23,7 @@ _ROUNDS = 60
 
 
 def core_seconds(profile: Profile) -> float | None:
-    """Core seconds of a step: of the process that launches it and of its loader's workers.
+    """Return core seconds of a step: of the process that launches it and its loader's workers.
 
     Spinning waits do not count, since they yield. If the work of a loader was not measured on its
     own, each worker counts as busy while it makes a batch as fast as it can.
@@ -41,14 +40,20 @@ def core_seconds(profile: Profile) -> float | None:
 
 
 def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int) -> float:
-    """Factor by which host work gets longer if jobs share `cores` cores, at least 1.
+    """Return the factor by which host work gets longer if jobs share `cores` cores, at least 1.
 
-    Args:
-        profiles: Of jobs that run at the same time; one whose host path is not known needs a core.
-        steps_s: Seconds of a step of each with cores enough, shape (jobs,).
-        cores: At least 1.
+    Jobs with enough cores do not disturb each other. With fewer cores than busy processes, all host
+    work gets longer by one factor: the least at which the jobs together need no more than the cores
+    there are. A job that still waits for the GPU then is not slowed; one whose host path is not
+    known needs a core. `steps_s` are seconds of a step with cores enough, shape (jobs,).
     """
-    needs = [_needed(each, step_s) for each, step_s in zip(profiles, steps_s, strict=True)]
+    needs = []
+    for profile, step_s in zip(profiles, steps_s, strict=True):
+        work_s = core_seconds(profile)
+        if work_s is None or profile.host_s is None:
+            needs.append((step_s, step_s, step_s))
+        else:
+            needs.append((work_s, profile.host_s, step_s))
 
     def busy(stretch: float) -> float:
         return sum(work_s / max(step_s, stretch * path_s) for work_s, path_s, step_s in needs)
@@ -60,14 +65,6 @@ def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int
         middle = (low * high) ** 0.5
         low, high = (middle, high) if busy(middle) > cores else (low, middle)
     return high
-
-
-def _needed(profile: Profile, step_s: float) -> tuple[float, float, float]:
-    """Core seconds, seconds of the host path, and seconds of a step."""
-    work_s = core_seconds(profile)
-    if work_s is None or profile.host_s is None:
-        return step_s, step_s, step_s
-    return work_s, profile.host_s, step_s
 
 
 # A check of a twentieth of a second is a noisy measure of the seconds after it, and is not all that
@@ -82,12 +79,12 @@ _TRUST_IN_PASSING = 0.57 * _TRUST
 
 
 def host_slowdown(there_s: float, here_s: float, *, in_passing: bool = False) -> float:
-    """Factor on host work where the host check takes `here_s` instead of `there_s`."""
+    """Return the factor on host work where the host check takes `here_s` instead of `there_s`."""
     return float((here_s / there_s) ** (_TRUST_IN_PASSING if in_passing else _TRUST))
 
 
 def on_host_checked(profile: Profile, check_s: float | None) -> Profile:
-    """`profile` on a host whose check took `check_s`; unchanged where either check is missing."""
+    """Convert `profile` to a host whose check took `check_s`; unchanged if a check is missing."""
     if profile.host_check_s is None or check_s is None:
         return profile
     return on_host(profile, host_slowdown(profile.host_check_s, check_s))
@@ -95,66 +92,50 @@ def on_host_checked(profile: Profile, check_s: float | None) -> Profile:
 
 @once_a_profile
 def on_host(profile: Profile, slowdown: float) -> Profile:
-    """`profile` on a host that takes `slowdown` times as long for the same work.
+    """Convert `profile` to a host that takes `slowdown` times as long for the same work.
 
-    The host path stretches, and with it the step where the host sets its pace. What the GPU does
-    in a step stays, so its shares of time shrink as steps grow.
+    The host path stretches, and with it the step where the host sets its pace. The GPU's work in a
+    step stays, so its shares of time shrink as steps grow.
     """
     if profile.host_s is None or slowdown == 1:
         return profile
-    trace = profile.trace and profile.trace.launched(slowdown)
+    card = catalogue().get(profile.gpu) or known_gpus().get(profile.gpu)
+    times = {  # what is read from files stays
+        name: value * slowdown
+        for name in ("main_s", "loader_s", "loader_cpu_s", "wait_s")
+        if (value := getattr(profile.host, name, None)) is not None
+    }
+    # The slower side sets the pace; both do where the host waits for the GPU.
+    host_s, gpu_s = profile.host_s, profile.gpu_s or 0.0
+    if (waiting := waiting_step(profile)) is not None:
+        step_s = waiting.changed(host=slowdown).seconds()
+    elif host_s >= gpu_s:
+        step_s = max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
+    else:
+        step_s = max(profile.step_s, host_s * slowdown)
     return replace(
-        at_pace(profile, _step_s(profile, slowdown) / profile.step_s),
-        host_s=profile.host_s * slowdown,
-        host=profile.host and _slower(profile.host, slowdown),
-        trace=trace,
+        at_pace(profile, step_s / profile.step_s),
+        host_s=host_s * slowdown,
+        host=profile.host and replace(profile.host, **times),
+        trace=profile.trace and profile.trace.launched(slowdown),
         host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
-        sm_exponent=_kept_exponent(profile),
+        sm_exponent=profile.sm_exponent if card is None else measured_exponent(profile, card),
     )
 
 
-def _kept_exponent(profile: Profile) -> float | None:
-    """How its kernels slow with fewer SMs, which no host changes."""
-    card = catalogue().get(profile.gpu) or known_gpus().get(profile.gpu)
-    return profile.sm_exponent if card is None else measured_exponent(profile, card)
-
-
-def _slower(host: HostSide, slowdown: float) -> HostSide:
-    """`host` on a slower machine; the amount read from files does not change."""
-    times = {
-        name: value and value * slowdown
-        for name in ("main_s", "loader_s", "loader_cpu_s", "wait_s")
-        if (value := getattr(host, name)) is not None
-    }
-    return replace(host, **times)
-
-
 def host_path_s(profile: Profile) -> float:
-    """Seconds a step's host path takes alone: a step's where it sets the pace; 0 if not known."""
+    """Return seconds of a step's host path alone: a step's if it sets the pace; 0 if not known."""
     host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
     return profile.step_s if host_s >= gpu_s else min(host_s, profile.step_s)
 
 
 def log_beyond_host(profile: Profile, step_s: float) -> float:
-    """Log of a step of `step_s` in a mix over the host's path alone, at least 0.
+    """Return the log of a step of `step_s` in a mix over the host's path alone, at least 0.
 
-    At 0 the host sets the pace, and a slower host shows in full; mates hide a part of it.
+    At 0 the host sets the pace, and a slower host shows in full; other jobs hide a part of it.
     """
     path_s = host_path_s(profile)
     return max(0.0, log(step_s / path_s)) if path_s else inf
-
-
-def _step_s(profile: Profile, slowdown: float) -> float:
-    """The slower side sets the pace; a host that was the slower one may become the faster.
-
-    Where the host waits for the GPU, both set it.
-    """
-    if (waiting := waiting_step(profile)) is not None:
-        return waiting.changed(host=slowdown).seconds()
-    host_s, gpu_s = profile.host_s or 0.0, profile.gpu_s or 0.0
-    if host_s >= gpu_s:
-        return max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
-    return max(profile.step_s, host_s * slowdown)
 
 
 # Where cores differ by more than this, what the check leaves wrong (12 % of a step in the mean of
@@ -163,7 +144,7 @@ _FAR = 1.2
 
 
 def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
-    """Profile of each tenant of `run`, converted to the core that it had, in order.
+    """Return the profile of each tenant of `run`, converted to the core that it had, in order.
 
     Raises:
         KeyError: A tenant has no profile.
@@ -174,9 +155,9 @@ def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile
 
 
 def on_like_core(profile: Profile, tenant: Tenant) -> bool:
-    """Whether the core of `tenant` is known to have been about as fast as that of `profile`.
+    """Return whether the core of `tenant` is known to be about as fast as that of `profile`.
 
-    Otherwise the step of a host-bound job depends more on the core than on its mates.
+    Otherwise the step of a host-bound job depends more on the core than on the other jobs.
     """
     if tenant.host_check_s is None:
         return False
@@ -189,34 +170,41 @@ _SHARES = tuple(each.name for each in fields(Counters) if each.name not in ("sou
 
 
 def at_pace(profile: Profile, stretch: float) -> Profile:
-    """`profile` with steps that are longer by `stretch` and do the same work."""
+    """Return `profile` with steps that are longer by `stretch` and do the same work."""
+    power_w, idle_w, probe = profile.power_w, profile.idle_power_w, profile.mps
+    if power_w is not None and idle_w is not None:
+        power_w = idle_w + (power_w - idle_w) / stretch
     return replace(
         profile,
         windows=stretched(profile.windows, stretch),
         counters=profile.counters and thinned(profile.counters, stretch, {}),
-        power_w=_power_w(profile, stretch),
-        mps=profile.mps and _probe(profile.mps, stretch),
-    )
+        power_w=power_w,
+        mps=probe and replace(  # all runs of it, so that a limit costs as much as before
+            probe,
+            unlimited=longer(probe.unlimited, stretch),
+            limited=tuple(longer(run, stretch) for run in probe.limited),
+        ),
+    )  # fmt: skip
 
 
 def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
-    """`windows` in which each step takes `stretch` times as long."""
+    """Return `windows` in which each step takes `stretch` times as long."""
     return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
 
 
 def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:
-    """`counters` over longer steps; those in `grown` count so many times as much a step."""
+    """Return `counters` over longer steps; those in `grown` count so many times as much a step."""
     most = dict.fromkeys(_SHARES, 1.0) | dict.fromkeys(_RATES, float("inf"))
-    known = {name: getattr(counters, name) for name in most}
-    thinned = {
-        name: min(most[name], value * grown.get(name, 1.0) / stretch)
-        for name, value in known.items() if value is not None
-    }  # fmt: skip
-    return replace(counters, **thinned)
+    values = {
+        name: min(limit, value * grown.get(name, 1.0) / stretch)
+        for name, limit in most.items()
+        if (value := getattr(counters, name)) is not None
+    }
+    return replace(counters, **values)
 
 
 def engine_growth(profile: Profile, busier: float) -> float:
-    """How many times as long a step keeps the engine active whose kernels take `busier` times so.
+    """Return the factor on the time that the engine is active, if kernels take `busier` times.
 
     Between kernels that queue up about a microsecond passes, in which the engine counts as active,
     however long they take: 1.3 us in the median of 88 jobs of an H200 and an H100, which is 40 % of
@@ -228,18 +216,6 @@ def engine_growth(profile: Profile, busier: float) -> float:
     return kernels * busier + 1 - kernels
 
 
-def _power_w(profile: Profile, stretch: float) -> float | None:
-    if profile.power_w is None or profile.idle_power_w is None:
-        return profile.power_w
-    return profile.idle_power_w + (profile.power_w - profile.idle_power_w) / stretch
-
-
-def _probe(probe: MpsProbe, stretch: float) -> MpsProbe:
-    """The whole probe stretched alike, so that what a limit costs stays the same."""
-    limited = tuple(longer(run, stretch) for run in probe.limited)
-    return replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
-
-
 def longer(run: LimitedRun, stretch: float) -> LimitedRun:
     return replace(run, windows=stretched(run.windows, stretch))
 
@@ -247,20 +223,19 @@ def longer(run: LimitedRun, stretch: float) -> LimitedRun:
 def profiles_on_calibrated(
     profiles: Sequence[Profile], calibration: Calibration, busy: int
 ) -> tuple[Profile, ...]:
-    """`profiles` on the host of `calibration` with `busy` cores at work.
+    """Convert `profiles` to the host of `calibration` with `busy` cores at work.
 
     A profile that did not record the speed of its host is unchanged.
     """
-    return tuple(_here(profile, calibration, busy) for profile in profiles)
-
-
-def _here(profile: Profile, calibration: Calibration, busy: int) -> Profile:
-    slowdown = slowdown_of(profile, calibration, busy)
-    return profile if slowdown is None else on_host(profile, slowdown)
+    slowdowns = [slowdown_of(profile, calibration, busy) for profile in profiles]
+    return tuple(
+        profile if slowdown is None else on_host(profile, slowdown)
+        for profile, slowdown in zip(profiles, slowdowns, strict=True)
+    )
 
 
 def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
-    """Host time here, with `busy` cores at work, over host time where `profile` was made.
+    """Return host time here, with `busy` cores at work, over that where `profile` was made.
 
     None if the profile did not record the speed of its host.
     """

@@ -1,7 +1,10 @@
 """Estimates a profile at a batch size that was not measured, from profiles at others.
 
-Both paths of a step, memory, energy and activity each follow `batch_law`. The kernel trace is that
-of the nearest size, with more or fewer blocks, and scaled as the GPU's path is.
+Part of a step costs the same at every batch size: launches, the optimizer, reading weights. A small
+batch also leaves SMs idle, so its examples cost more. Hence three laws for time and energy: a
+larger batch costs no less; an example in it costs no more; and each further example costs at least
+as much as the one before. They leave a band, which is narrow between sizes that are close. The
+kernel trace is that of the nearest size, with more or fewer blocks, scaled as the GPU's path is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +18,7 @@ from advisor.errors import InvalidInput
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import on_host_checked, stretched
 from advisor.prediction.other_gpu import START_US
+from advisor.prediction.prediction import all_known
 from advisor.workload.kernel_trace import HostSide, KernelTrace
 from advisor.workload.profile import (
     Counters,
@@ -26,13 +30,12 @@ from advisor.workload.profile import (
     batch_name,
 )
 from advisor.workload.reading import LEAST_STEP_S, MOST_BLOCKS
-from advisor.workload.spec import Workload
 
 FARTHEST = 4.0
-"""Times beyond the largest or smallest batch size measured, at which nothing is said any more."""
+"""Times beyond the largest or smallest batch size measured, up to which a size is estimated."""
 
 # Standard deviation of the log of a step at a measured size, and for each doubling from the nearest
-# one as much again: kernels are chosen anew for each size. And as a share of the band's width. Both
+# one as much again: each size has kernels of its own. And as a share of the band's width. Both
 # from the V100 of Zeus (NSDI'23 artifact, ml-energy/zeus, 5 networks); scored on its A40, and on
 # the A100 slices of MISO and MIGPerf.
 _ALIKE, _OF_BAND = 0.03, 0.4
@@ -43,7 +46,7 @@ _MEMORY_ALIKE = 0.02
 
 @dataclass(frozen=True, slots=True)
 class AtBatch:
-    """What is expected at a batch size, and how uncertain that is.
+    """A value expected at a batch size, and how uncertain it is.
 
     Attributes:
         middle: The expected value.
@@ -55,13 +58,10 @@ class AtBatch:
 
 
 def band(known: Mapping[int, float], batch: int) -> tuple[float, float]:
-    """Lower and upper bound that the three laws allow at `batch`; equal where it was measured.
+    """Return the bounds that the three laws allow at `batch`; equal where it was measured.
 
-    Measurements that contradict the laws are replaced by the line between the nearest two.
-
-    Args:
-        known: Cost of a step by batch size; at least one.
-        batch: Examples a step.
+    `known` is the cost of a step by batch size. Measurements that contradict the laws are replaced
+    by the line between the nearest two.
     """
     if batch in known:
         return known[batch], known[batch]
@@ -82,10 +82,9 @@ def _line(known: Mapping[int, float], one: int, other: int, batch: int) -> float
 
 
 def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
-    """Time or energy of a step: the middle of the band between sizes, its lower end beyond them.
+    """Estimate time or energy of a step: the middle of the band, or its lower end beyond the sizes.
 
-    Beyond the sizes measured, the line through the nearest two continues as far as the other laws
-    allow.
+    There the line through the nearest two sizes continues as far as the other laws allow.
     """
     low, high = band(known, batch)
     between = min(known) < batch < max(known)
@@ -96,7 +95,7 @@ def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
 
 
 def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
-    """Memory: on the line through the nearest two sizes, since activations grow in proportion.
+    """Estimate memory: on the line through two sizes, because activations grow in proportion.
 
     Beyond the largest size the line is a lower bound: where activations are few, memory peaks at
     the optimizer's step, and a larger batch moves the peak to the backward pass, where all
@@ -139,23 +138,22 @@ _OF_WEIGHTS = ("optimizer",)
 def trace_at_batch(
     near: Profile, batch: int, host: AtBatch | None, on_gpu: AtBatch | None
 ) -> KernelTrace | None:
-    """The trace of `near` at another batch size; what is equal in every step stays."""
+    """Estimate the trace of `near` at another batch size; kernels equal in every step stay."""
     trace = near.trace
     if trace is None or host is None or on_gpu is None or not near.gpu_s or not near.host_s:
         return None
-    us = np.asarray(trace.duration_us)
-    alike = np.isin(np.array(trace.classes), _OF_WEIGHTS)[list(trace.class_of)]
-    stays = np.where(alike, us, np.minimum(us, START_US))
-    wanted = float(us.sum()) * on_gpu.middle / near.gpu_s
+    us, blocks = np.asarray(trace.duration_us), np.asarray(trace.blocks, dtype=np.float64)
+    fixed = np.isin(np.array(trace.classes), _OF_WEIGHTS)[list(trace.class_of)]
+    stays = np.where(fixed, us, np.minimum(us, START_US))
+    total = float(us.sum()) * on_gpu.middle / near.gpu_s
     moving = float((us - stays).sum())
-    factor = (wanted - float(stays.sum())) / moving if moving else 0.0
-    there = stays + (us - stays) * factor if factor > 0 else us * wanted / float(us.sum())
-    more = batch / near.workload.batch
-    blocks = np.asarray(trace.blocks, dtype=np.float64)
-    grown = np.where(alike | (blocks == 0), blocks, np.clip(np.rint(blocks * more), 1, MOST_BLOCKS))
+    factor = (total - float(stays.sum())) / moving if moving else 0.0
+    scaled = stays + (us - stays) * factor if factor > 0 else us * total / float(us.sum())
+    grown = np.clip(np.rint(blocks * (batch / near.workload.batch)), 1, MOST_BLOCKS)
+    grown = np.where(fixed | (blocks == 0), blocks, grown)
     return replace(
         trace.launched(host.middle / near.host_s),
-        duration_us=tuple(map(float, there)),
+        duration_us=tuple(map(float, scaled)),
         blocks=tuple(map(int, grown)),
     )
 
@@ -165,11 +163,7 @@ _COUNTED = tuple(each.name for each in fields(Counters) if each.name not in ("so
 
 @once_a_mix
 def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
-    """The profile of the workload of `profiles` at `batch`: estimated, unless measured.
-
-    Args:
-        profiles: Profiles of one workload on one GPU at different batch sizes, at least two.
-        batch: Examples a step.
+    """Return the profile of one workload at `batch`: estimated from `profiles`, unless measured.
 
     Raises:
         InvalidInput: They differ in more than their batch size, are fewer than two, or `batch` is
@@ -179,11 +173,11 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     if batch in measured:
         return measured[batch]
     check_alike(profiles)
-    said = batch_name(profiles[0].name)
-    check_near(said.work if said else profiles[0].name, measured, batch)
+    name = batch_name(profiles[0].name)
+    check_near(name.work if name else profiles[0].name, measured, batch)
     near = measured[min(measured, key=lambda each: abs(log(each / batch)))]
-    alike = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}
-    return _estimate(alike, near, batch)
+    on_host = {key: on_host_checked(each, near.host_check_s) for key, each in measured.items()}
+    return _estimate(on_host, near, batch)
 
 
 def check_alike(profiles: Sequence[Profile]) -> None:
@@ -199,8 +193,8 @@ def check_alike(profiles: Sequence[Profile]) -> None:
             raise InvalidInput(f"{each.name} differs from {first.name} in more than its batch")
     if len({each.workload.batch for each in profiles}) < 2:
         raise InvalidInput(
-            f"{first.name} was measured at batch {first.workload.batch} only, and what an example "
-            f"adds to a step takes two sizes. Measure it at another one too."
+            f"{first.name} was measured at batch {first.workload.batch} only, and the cost of "
+            f"another example takes two sizes. Measure it at another one too."
         )
 
 
@@ -212,9 +206,8 @@ class _Sizes:
 
     def known(self, number: Callable[[Profile], float | None]) -> dict[int, float] | None:
         """A number of each profile by batch size; None if a profile lacks it."""
-        found = {size: number(each) for size, each in self.measured.items()}
-        known = {size: value for size, value in found.items() if value is not None}
-        return known if len(known) == len(found) else None
+        values = all_known(number(each) for each in self.measured.values())
+        return None if values is None else dict(zip(self.measured, values, strict=True))
 
     def step(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
         """A number that adds up over a step, such as time."""
@@ -228,8 +221,8 @@ class _Sizes:
             rate = number(each)
             return None if rate is None else rate * each.step_s
 
-        found = self.step(in_a_step)
-        return None if found is None else found.middle / step_s
+        amount = self.step(in_a_step)
+        return None if amount is None else amount.middle / step_s
 
     def memory(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
         known = self.known(number)
@@ -242,10 +235,17 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
     step = _step(sizes, near, host, on_gpu)
     memory = _memory(sizes, lambda each: each.memory)
     held = sizes.memory(lambda each: each.memory.reserved_mib or each.memory.device_mib)
-    power_w = _power_w(sizes, step.middle)
+    # By the energy above idle, of which a step has a part and an example a part.
+    idles_w = sizes.known(lambda each: each.idle_power_w)
+    idle_w = 0.0 if idles_w is None else fmean(idles_w.values())
+    above_w = sizes.per_step(
+        lambda each: None if each.power_w is None else max(0.0, each.power_w - idle_w), step.middle
+    )
+    power_w = None if above_w is None else idle_w + above_w
+    name = batch_name(near.name)
     return replace(
         near,
-        workload=_workload(near.workload, batch),
+        workload=replace(near.workload, name=name.at(batch) if name else near.name, batch=batch),
         windows=stretched(near.windows, step.middle / near.step_s),
         host_s=_middle(host),
         gpu_s=_middle(on_gpu),
@@ -265,28 +265,26 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
 
 
 def _host_side(sizes: _Sizes, near: HostSide | None) -> HostSide | None:
-    """Each part by the laws of a step: a loader's has little that every batch takes alike."""
+    """Each part by the laws of a step."""
     if near is None:
         return None
-    names = [each.name for each in fields(HostSide)]
-    return HostSide(**{name: _middle(sizes.step(_part_of_host(name))) for name in names})
+
+    def part(name: str) -> float | None:
+        return _middle(sizes.step(lambda each: getattr(each.host, name, None)))
+
+    return HostSide(**{each.name: part(each.name) for each in fields(HostSide)})
 
 
-def _part_of_host(name: str) -> Callable[[Profile], float | None]:
-    return lambda each: getattr(each.host, name, None)
-
-
-def _middle(found: AtBatch | None) -> float | None:
-    return None if found is None else found.middle
+def _middle(value: AtBatch | None) -> float | None:
+    return None if value is None else value.middle
 
 
 def _host(sizes: _Sizes, near: Profile) -> AtBatch | None:
     """The host path: launches, which beyond the sizes measured stay as they are; or a loader's."""
-    found, known = sizes.step(lambda each: each.host_s), sizes.known(lambda each: each.host_s)
-    if found is None or known is None or near.workload.loader_workers:
-        return found
-    within = min(max(found.middle, min(known.values())), max(known.values()))
-    return AtBatch(within, found.spread)
+    host, known = sizes.step(lambda each: each.host_s), sizes.known(lambda each: each.host_s)
+    if host is None or known is None or near.workload.loader_workers:
+        return host
+    return AtBatch(min(max(host.middle, min(known.values())), max(known.values())), host.spread)
 
 
 def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | None) -> AtBatch:
@@ -294,8 +292,8 @@ def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | 
     if host is None or on_gpu is None:
         return step_at({size: each.step_s for size, each in sizes.measured.items()}, sizes.batch)
     near_host_s, near_gpu_s = near.host_s or 0.0, near.gpu_s or 0.0
-    # Of the step what is neither, as gaps between kernels; and a host's pace since then, which
-    # makes nothing that the GPU does longer or shorter.
+    # The rest of the step, such as gaps between kernels; and a host's pace since then, which
+    # changes nothing that the GPU does.
     over = near.step_s / max(near_host_s, near_gpu_s, LEAST_STEP_S)
     of_host, of_gpu = (over, 1.0) if near_host_s >= near_gpu_s else (1.0, over)
     paths = (
@@ -304,11 +302,6 @@ def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | 
     )
     slower = max(paths, key=lambda each: each.middle)
     return AtBatch(max(LEAST_STEP_S, slower.middle), slower.spread)
-
-
-def _workload(near: Workload, batch: int) -> Workload:
-    said = batch_name(near.name)
-    return replace(near, name=said.at(batch) if said else near.name, batch=batch)
 
 
 def _memory(sizes: _Sizes, of: Callable[[Profile], Memory]) -> Memory:
@@ -326,16 +319,6 @@ def _memory(sizes: _Sizes, of: Callable[[Profile], Memory]) -> Memory:
     )
 
 
-def _power_w(sizes: _Sizes, step_s: float) -> float | None:
-    """By the energy above idle, of which a step has a part and an example a part."""
-    idle_w = sizes.known(lambda each: each.idle_power_w)
-    idle = 0.0 if idle_w is None else fmean(idle_w.values())
-    above = sizes.per_step(
-        lambda each: None if each.power_w is None else max(0.0, each.power_w - idle), step_s
-    )
-    return None if above is None else idle + above
-
-
 def _counters(sizes: _Sizes, near: Counters | None, step_s: float) -> Counters | None:
     gract = _counted(sizes, "gract", step_s)
     if near is None or gract is None:
@@ -345,9 +328,9 @@ def _counters(sizes: _Sizes, near: Counters | None, step_s: float) -> Counters |
 
 
 def _counted(sizes: _Sizes, name: str, step_s: float) -> float | None:
-    found = sizes.per_step(lambda each: getattr(each.counters, name, None), step_s)
+    rate = sizes.per_step(lambda each: getattr(each.counters, name, None), step_s)
     most = float("inf") if name.endswith("_mib_s") else 1.0
-    return None if found is None else min(most, found)
+    return None if rate is None else min(most, rate)
 
 
 def _probe(sizes: _Sizes, near: Profile) -> MpsProbe | None:
@@ -356,19 +339,17 @@ def _probe(sizes: _Sizes, near: Profile) -> MpsProbe | None:
         return None
 
     def moved(run: LimitedRun) -> LimitedRun | None:
-        there = sizes.step(lambda each: _probed_s(each, run.limit_pct))
-        if there is None:
+        def probed_s(each: Profile) -> float | None:
+            runs = () if each.mps is None else (*each.mps.limited, each.mps.unlimited)
+            return next((one.step_s for one in runs if one.limit_pct == run.limit_pct), None)
+
+        step = sizes.step(probed_s)
+        if step is None:
             return None
-        return replace(run, windows=stretched(run.windows, there.middle / run.step_s))
+        return replace(run, windows=stretched(run.windows, step.middle / run.step_s))
 
     unlimited, *limited = map(moved, (probe.unlimited, *probe.limited))
     if unlimited is None:
         return None
     memory = _memory(sizes, lambda each: each.mps.memory if each.mps else each.memory)
     return MpsProbe(unlimited, tuple(each for each in limited if each), memory)
-
-
-def _probed_s(profile: Profile, limit_pct: float) -> float | None:
-    """Seconds of a step of `profile` alone under that limit; None if it was not probed."""
-    runs = () if profile.mps is None else (*profile.mps.limited, profile.mps.unlimited)
-    return next((each.step_s for each in runs if each.limit_pct == limit_pct), None)

@@ -1,6 +1,5 @@
 """Converts a profile's kernel trace to arrays for replay, fitted to the measured solo pace."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -20,6 +19,10 @@ WaitFloats = NDArray[np.float64]
 class WaitingStep(NamedTuple):
     """Kernels of a step, and how far the host is when it waits for them; seconds.
 
+    Such a host does not run ahead: the GPU has nothing to do from the end of a wait until the host
+    has launched again, and the host nothing until the GPU is done. So a step takes longer than
+    either of them, and grows with both.
+
     Attributes:
         launch_s: When the host launches each, from the step's start, shape (kernels,).
         duration_s: How long each runs, shape (kernels,).
@@ -36,7 +39,7 @@ class WaitingStep(NamedTuple):
     gap_s: float
 
     def changed(self, *, host: float = 1.0, gpu: float = 1.0, gap: float = 1.0) -> "WaitingStep":
-        """The same where host, kernels and gaps take so many times as long."""
+        """Return the same where host, kernels and gaps take so many times as long."""
         waits_s = self.waits_s.copy()
         waits_s[np.isfinite(waits_s)] *= host
         return WaitingStep(
@@ -45,7 +48,7 @@ class WaitingStep(NamedTuple):
         )  # fmt: skip
 
     def taking(self, step_s: float) -> "WaitingStep":
-        """The same at a pace such that a step takes `step_s`, by the least of these changes.
+        """Return the same at a pace such that a step takes `step_s`, by the least of these changes.
 
         The kernels as they are and the gaps if there is time for them; the host slower, or faster
         if there is not; kernels that take longer than a step as long as that.
@@ -66,10 +69,12 @@ class WaitingStep(NamedTuple):
         return at(brentq(lambda effort: at(effort).seconds() - step_s, 0.0, most))
 
     def seconds(self) -> float:
-        """Seconds of a step alone, from the end of its last wait to the same in the next step."""
+        """Return seconds of a step alone, from the end of its last wait to the next such end."""
         last = int(np.flatnonzero(np.isfinite(self.waits_s))[-1])
+        # Kernels from the last wait on; those before it belong to the next step.
         launch_s, waits_s = (
-            _from(last + 1, column, self.host_s) for column in (self.launch_s, self.waits_s)
+            np.concatenate((column[last + 1 :], column[: last + 1] + self.host_s))
+            for column in (self.launch_s, self.waits_s)
         )
         duration_s = np.roll(self.duration_s, -last - 1)
         began_s = -float(self.waits_s[last])  # when the host began this step, if it never waited
@@ -84,21 +89,16 @@ class WaitingStep(NamedTuple):
         return began_s + float(waits_s[-1])
 
 
-def _from(first: int, column: WaitFloats, host_s: float) -> WaitFloats:
-    """`column` from a kernel on; those before it belong to the next step."""
-    return np.concatenate((column[first:], column[:first] + host_s))
-
-
 def waits_for(launch_s: WaitFloats, waits_s: WaitFloats, host_s: float) -> WaitFloats:
-    """`WaitingStep.waits_s` of a host that waits at `waits_s`, shape (waits,), of each step.
+    """Return `WaitingStep.waits_s` of a host that waits at `waits_s`, shape (waits,), of each step.
 
     A wait before a step's first launch is for the last kernel of the step before. Of several for
     the same kernel the first one holds the host.
     """
-    found = np.full(len(launch_s), np.inf)
+    by_kernel = np.full(len(launch_s), np.inf)
     before = np.searchsorted(launch_s, waits_s, side="right") - 1
-    np.minimum.at(found, before, np.where(before < 0, waits_s + host_s, waits_s))
-    return found
+    np.minimum.at(by_kernel, before, np.where(before < 0, waits_s + host_s, waits_s))
+    return by_kernel
 
 
 # A CUDA stream queues about this many launches before the host has to wait.
@@ -148,17 +148,15 @@ class ReplayTrace:
 
     @property
     def waiting(self) -> WaitingStep | None:
-        """The step where the host waits for the GPU; None if it never does."""
+        """Return the step where the host waits for the GPU; None if it never does."""
         if not np.isfinite(self.waits_s).any():
             return None
         return WaitingStep(self.launch_s, self.duration_s, self.waits_s, self.host_s, self.gap_s)
 
     def alone_s(self, step_s: float, kernels_s: float) -> float:
-        """Seconds of a step alone once its kernels take `kernels_s` together.
+        """Return seconds of a step alone, measured as `step_s`, once its kernels take `kernels_s`.
 
-        Args:
-            step_s: Seconds of a step alone as measured.
-            kernels_s: At least as long as they take now.
+        `kernels_s` are at least as long as they take now.
         """
         if (waiting := self.waiting) is None:
             return max(step_s, kernels_s + self.gap_s * len(self.duration_s))
@@ -166,7 +164,7 @@ class ReplayTrace:
 
 
 def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
-    """Share of a GPU with `sms` SMs that each kernel can use, 0..1, shape (kernels,).
+    """Return the share of a GPU with `sms` SMs that each kernel can use, 0..1, shape (kernels,).
 
     Args:
         trace: The kernels.
@@ -182,7 +180,7 @@ def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
 
 
 def waves(trace: KernelTrace, sms: int) -> Floats:
-    """How often each kernel fills a GPU with `sms` SMs with its blocks, shape (kernels,).
+    """Return how often each kernel's blocks fill a GPU with `sms` SMs, shape (kernels,).
 
     Less than 1 is the share of the GPU's block slots that it holds.
     """
@@ -191,108 +189,67 @@ def waves(trace: KernelTrace, sms: int) -> Floats:
 
 
 def waiting_step(profile: Profile) -> WaitingStep | None:
-    """The step of a job whose host waits for the GPU; None of any other, and without a trace."""
+    """Return the step of a job whose host waits for the GPU; None for others or without a trace."""
     if profile.trace is None or not profile.trace.waits_us:
         return None
-    played = replay_trace(profile, 1, 0.0)  # of how many SMs makes no difference here
+    played = replay_trace(profile, 1, 0.0)  # the number of SMs makes no difference here
     return None if played is None else played.waiting
 
 
 @once_a_profile
 def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | None:
-    """The trace of `profile` for replay, such that alone it takes the step time measured alone.
+    """Return the trace of `profile` for replay; alone it takes the step time measured alone.
 
     If the host is the slower side, its launches are stretched over the measured step; if the GPU
     is, the rest of the step is spread as gaps between the kernels. Kernels of a host-bound job
-    queue up while mates hold it back, and then follow each other as closely as the GPU starts them;
-    so do those of a job whose host waits for the GPU, and the rest of the step is the host's. In a
-    CUDA graph nothing passes between kernels: the rest of its step comes before the next graph, and
-    not where graphs queue up. With this, steps of jobs that fill an H100 are off by 1.6 instead of
-    2.6 % under naive sharing, by replay alone.
-
-    Returns:
-        None if the profile has no trace.
+    queue up while others hold it back, and then follow each other as closely as the GPU starts
+    them; so do those of a job whose host waits for the GPU, and the rest of the step is the host's.
+    In a CUDA graph nothing passes between kernels: the rest of its step comes before the next
+    graph, and not where graphs queue up. With this, steps of jobs that fill an H100 are off by 1.6
+    instead of 2.6 % under naive sharing, by replay alone. None without a trace.
     """
     trace = profile.trace
     if trace is None or profile.host_s is None:
         return None
     times_us = np.array([trace.launch_us, trace.duration_us])
-    shares = demand(trace, sms, packing), waves(trace, sms), _in_turns(trace)
-    columns = _one_by_one(np.stack([*(1e-6 * times_us), *shares]), profile.gpu_s or 0.0, trace)
+    of_host = np.array([kind == HOST_COPY for kind in trace.classes])[list(trace.class_of)]
+    in_turns = np.where(of_host & ~of_host.all(), 0.0, 1.0)
+    columns = np.stack(
+        [*(1e-6 * times_us), demand(trace, sms, packing), waves(trace, sms), in_turns]
+    )
+    columns = _one_by_one(columns, profile.gpu_s or 0.0, trace)
     launch_s, duration_s, demanded, waved, in_turns = columns
     kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
+    waits_s, lead = np.full(kernels, np.inf), max(1.0, LAUNCH_QUEUE / kernels)
+    host_bound = profile.host_s >= busy_s
     if trace.waits_us:
         waits_s = waits_for(launch_s, 1e-6 * np.array(trace.waits_us), profile.host_s)
-        return _waiting(
-            columns=columns,
-            waits_s=waits_s,
-            host_s=profile.host_s,
-            step_s=step_s,
-        )
-    host_bound = profile.host_s >= busy_s
-    if profile.workload.execution == "graph" and not host_bound:
-        return _graph(columns, step_s)
-    stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
-    host_s = profile.host_s * stretch
-    idle_s = max(0.0, (step_s - busy_s) / kernels)
+        waiting = WaitingStep(launch_s, duration_s, waits_s, profile.host_s, QUEUED_GAP_S)
+        launch_s, duration_s, waits_s, host_s, gap_s = waiting.taking(step_s)
+    elif profile.workload.execution == "graph" and not host_bound:
+        # One launch a step starts all kernels.
+        launch_s, duration_s = np.zeros_like(launch_s), duration_s * min(1.0, step_s / busy_s)
+        host_s, gap_s, lead = step_s, 0.0, LAUNCH_QUEUE
+    else:
+        stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
+        host_s = profile.host_s * stretch
+        launch_s = np.minimum(launch_s * stretch, host_s)
+        duration_s = duration_s * min(1.0, step_s / busy_s)
+        gap_s = max(0.0, (step_s - busy_s) / kernels)
+        gap_s = min(QUEUED_GAP_S, gap_s) if host_bound else gap_s
     return ReplayTrace(
-        launch_s=np.minimum(launch_s * stretch, host_s),
-        duration_s=duration_s * min(1.0, step_s / busy_s),
-        demand=demanded,
-        waves=waved,
-        host_s=host_s,
-        gap_s=min(QUEUED_GAP_S, idle_s) if host_bound else idle_s,
-        lead_s=_lead_s(host_s, kernels),
-        waits_s=np.full(kernels, np.inf),
-        in_turns=in_turns,
-    )
-
-
-def _graph(columns: Floats, step_s: float) -> ReplayTrace:
-    """The trace of these `columns`, as of `_one_by_one`, all of which one launch a step starts."""
-    launch_s, duration_s, demanded, waved, in_turns = columns
-    return ReplayTrace(
-        launch_s=np.zeros_like(launch_s),
-        duration_s=duration_s * min(1.0, step_s / float(duration_s.sum())),
-        demand=demanded,
-        waves=waved,
-        host_s=step_s,
-        gap_s=0.0,
-        lead_s=step_s * LAUNCH_QUEUE,
-        waits_s=np.full(len(duration_s), np.inf),
-        in_turns=in_turns,
-    )
-
-
-def _waiting(columns: Floats, waits_s: Floats, host_s: float, step_s: float) -> ReplayTrace:
-    """The trace of these `columns`, as of `_one_by_one`, whose step takes `step_s`."""
-    launch_s, duration_s, demanded, waved, in_turns = columns
-    step = WaitingStep(launch_s, duration_s, waits_s, host_s, QUEUED_GAP_S).taking(step_s)
-    return ReplayTrace(
-        launch_s=step.launch_s, duration_s=step.duration_s, demand=demanded, waves=waved,
-        host_s=step.host_s, gap_s=step.gap_s, lead_s=_lead_s(step.host_s, len(duration_s)),
-        waits_s=step.waits_s, in_turns=in_turns,
+        launch_s=launch_s, duration_s=duration_s, demand=demanded, waves=waved, host_s=host_s,
+        gap_s=gap_s, lead_s=host_s * lead, waits_s=waits_s, in_turns=in_turns,
     )  # fmt: skip
-
-
-def _lead_s(host_s: float, kernels: int) -> float:
-    return host_s * max(1.0, LAUNCH_QUEUE / kernels)
-
-
-def _in_turns(trace: KernelTrace) -> Floats:
-    """`ReplayTrace.in_turns` of each kernel; 1 for all if they are all copies."""
-    of_host = np.array([kind == HOST_COPY for kind in trace.classes])[list(trace.class_of)]
-    return np.where(of_host & ~of_host.all(), 0.0, 1.0)
 
 
 def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
     """Launch, duration, demand, waves and turns of kernels in turn, shape (5, kernels).
 
-    `columns` are the same of kernels that ran in parallel on streams of one job, which are merged.
-
-    If kernels add up to more than the time in which any ran, neighbours on different streams are
-    merged, for as long as they took, with all the SMs and slots that they used: they wait for mates
-    at the same time. If streams are not known, as many are merged as ran at once on average.
+    `columns` are the same of kernels that ran in parallel on streams of one job. If kernels add up
+    to more than the time in which any ran, neighbours on different streams are merged, for as long
+    as they took, with all the SMs and slots that they used: they wait for other jobs at the same
+    time. If streams are not known, as many are merged as ran at once on average.
     """
     launch_s, duration_s, demanded, waved, in_turns = columns
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
@@ -301,7 +258,13 @@ def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
     if trace.stream_of is None:
         group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
     else:
-        group = _side_by_side(trace.stream_of)
+        groups, busy, number = [], set[int](), 0
+        for stream in trace.stream_of:
+            if stream in busy:
+                busy, number = set(), number + 1
+            busy.add(stream)
+            groups.append(number)
+        group = np.array(groups)
     together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
     used, held = (
         np.minimum(1.0, np.bincount(group, duration_s * share) / together_s)
@@ -310,17 +273,6 @@ def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
     first = np.searchsorted(group, np.arange(group[-1] + 1))
     turns = np.minimum(1.0, np.bincount(group, in_turns))
     return np.stack([launch_s[first], together_s, used, held, turns])
-
-
-def _side_by_side(stream_of: Sequence[int]) -> NDArray[np.int_]:
-    """Groups of neighbours no two of which are of one stream, by number, shape (kernels,)."""
-    groups, busy, number = [], set[int](), 0
-    for stream in stream_of:
-        if stream in busy:
-            busy, number = set(), number + 1
-        busy.add(stream)
-        groups.append(number)
-    return np.array(groups)
 
 
 # Exponents are those of a kernel that has a quarter of the SMs that it could use. What it is spared
@@ -339,46 +291,35 @@ _PACKING = 0.45
 
 
 def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:
-    """Pace of kernels on a share of the SMs over that on all of them, (0, 1], shape as `demand`.
+    """Return the pace of kernels on a share of the SMs over that on all, (0, 1], as `demand`.
 
-    Args:
-        demand: Share of the SMs that each can use, 0..1.
-        share: Of the SMs that it has, (0, 1].
-        exponent: As of `limit_exponent`.
+    `demand` is the share of the SMs that each can use, `exponent` that of `limit_exponent`.
     """
     lack = np.maximum(demand, share) / share
     return np.asarray(np.round(_spared(lack, exponent) / lack, DECIMALS))
 
 
 def _spared(lack: Floats, exponent: float) -> Floats:
-    """How many times as fast as in proportion to its SMs a kernel is that could use `lack` times.
+    """Pace of kernels over one in proportion to their SMs, if they could use `lack` times as many.
 
     Kernels that move data lose little with the first SMs that are taken: the others ask for as much
     bandwidth. Of few SMs each moves as much as it can, and kernels slow in proportion.
-
-    Args:
-        lack: SMs that each could use over those that it has, at least 1.
-        exponent: As of `limit_exponent`.
     """
     died_away = (1 - lack**-_POWER) / (1 - _QUARTER**-_POWER)
     return np.asarray(_QUARTER ** ((1 - max(_LEAST, exponent)) * died_away))
 
 
 def limit_exponent(profile: Profile, gpu: Gpu, bandwidth: float) -> float:
-    """How the job's kernels slow with the SMs that a limit takes; 1: in proportion.
+    """Return how the job's kernels slow with the SMs that a limit takes; 1: in proportion.
 
     On a quarter of the SMs that they could use, they run at ``0.25 ** exponent`` of their pace.
-
-    Args:
-        profile: Measured alone.
-        gpu: Its GPU.
-        bandwidth: How far limited jobs keep the bandwidth that each had alone.
+    `bandwidth` is how far limited jobs keep the bandwidth that each had alone.
     """
     return bandwidth * exponent_alone(profile, gpu) + (1 - bandwidth)
 
 
 def exponent_alone(profile: Profile, gpu: Gpu) -> float:
-    """As `limit_exponent` of a job from which nobody takes bandwidth, by its probe.
+    """Return `limit_exponent` of a job from which nobody takes bandwidth, by its probe.
 
     Kernels that move data slow less than those that compute. The usual exponent where there is no
     probe.
@@ -389,34 +330,29 @@ def exponent_alone(profile: Profile, gpu: Gpu) -> float:
 
 @once_a_profile
 def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
-    """What the probe of `profile` tells of its kernels, wherever it ran; None without one.
+    """Fit the exponent to the probe of `profile`, on any GPU; None without a probe.
 
-    The exponent with which steps under the limits of the probe come nearest to those measured:
-    those that hide in the host's path tell only what is too much. What its host did to a probe
-    moves it little, since few exponents are far from the usual one.
+    With it steps under the limits of the probe come nearest to those measured. Steps that hide in
+    the host's path only bound it. A probe disturbed by its host moves it little, because few
+    exponents are far from the usual one.
     """
     played = replay_trace(profile, gpu.sms, _PACKING)
     if profile.sm_exponent is not None or profile.mps is None or played is None:
         return profile.sm_exponent
     off = _FIRMNESS * (_EXPONENTS - _USUAL_EXPONENT) ** 2
+    demanded, kind = np.unique(played.demand, return_inverse=True)  # most kernels are like others
+    kind_s = np.bincount(kind, played.duration_s)
     for run in profile.mps.limited:
         share = run.sms / gpu.sms if run.sms else limit_shares([run.limit_pct], gpu.sms)[0]
-        kernels_s = _kernels_s(played, share)
-        told = np.array([played.alone_s(profile.step_s, each) for each in kernels_s])
-        told /= profile.step_s
-        off += np.log(told / max(1.0, run.step_s / profile.mps.unlimited.step_s)) ** 2
+        kernels_s = [(kind_s / sm_pace(demanded, share, each)).sum() for each in _EXPONENTS]
+        slowdown = np.array([played.alone_s(profile.step_s, each) for each in kernels_s])
+        slowdown /= profile.step_s
+        off += np.log(slowdown / max(1.0, run.step_s / profile.mps.unlimited.step_s)) ** 2
     return float(_EXPONENTS[int(np.argmin(off))])
 
 
-def _kernels_s(played: ReplayTrace, share: float) -> Floats:
-    """Seconds of a step's kernels on a share of the SMs, by each of `_EXPONENTS`."""
-    demand, kind = np.unique(played.demand, return_inverse=True)  # most kernels are like others
-    alike_s = np.bincount(kind, played.duration_s)
-    return np.array([(alike_s / sm_pace(demand, share, each)).sum() for each in _EXPONENTS])
-
-
 def slowdowns(demand: Floats, profile: Profile, partition: Partition, exponent: float) -> Floats:
-    """Of kernels with that demand on a partition, at least 1, in the shape of `demand`.
+    """Return slowdowns of kernels with that demand on a partition, at least 1, shape as `demand`.
 
     As under a limit that leaves as many SMs; where bandwidth and L2 are cut too, such that a share
     of everything works at that share of the pace: kernels that slow less than in proportion to SMs
@@ -433,12 +369,12 @@ def slowdowns(demand: Floats, profile: Profile, partition: Partition, exponent: 
 
 
 def moving_s(profile: Profile) -> float:
-    """Seconds in which the whole GPU's bandwidth moves what a step moves; 0 where unknown."""
+    """Return seconds in which the GPU's full bandwidth moves a step's data; 0 where unknown."""
     counters = profile.counters
     return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
 
 
 def dram_share(profile: Profile) -> float:
-    """Share of DRAM bandwidth in use while the GPU works for the job, 0..1; 0 where unknown."""
+    """Return the share of DRAM bandwidth used while the GPU works for the job; 0 where unknown."""
     busy_s = (profile.busy_share or 0.0) * profile.step_s
     return min(1.0, moving_s(profile) / busy_s) if busy_s else 0.0
