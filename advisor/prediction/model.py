@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, UnknownName
@@ -17,7 +18,7 @@ from advisor.prediction.power import Power
 from advisor.prediction.replay import Physics
 from advisor.prediction.surrogate import SurrogateModel
 from advisor.sharing import Mode
-from advisor.workload.calibration import Calibration, Switching
+from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.reading import (
     MODEL_FILE,
@@ -37,11 +38,11 @@ _MOST = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnStep:
-    """What runs in one way of sharing showed of a job that fills the GPU.
+    """Pace of a job that fills the GPU, as runs in one way of sharing showed it.
 
     Attributes:
         factor: Seconds of a step in these runs over those predicted from profiles.
-        runs: In how many runs.
+        runs: Number of these runs.
     """
 
     factor: float
@@ -51,20 +52,25 @@ class OwnStep:
         check_number("factor on steps in runs of your own", self.factor, _MOST, 1 / _MOST)
 
     def factor_at(self, slowdown: float) -> float:
-        """`factor` on a step predicted `slowdown` times as long as alone; none gets shorter."""
+        """Return `factor` on a step predicted `slowdown` times as long; none gets shorter."""
         return max(self.factor, min(1.0, 1 / slowdown))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPace:
-    """What runs of a job showed of its pace.
+    """Pace of a job as the user's own runs showed it.
+
+    A profile is of one minute on some core, and runs of the same job on the user's machine show
+    more minutes: of eight scripts on an H100 (43 steps), one was profiled a third slower than it
+    ran in all of its runs, and a check of the host did not show that. Where the GPU sets the pace,
+    the profile is right, and the prediction of jobs together is wrong by one factor.
 
     Attributes:
         slowdown: Seconds of its host path in these runs over those in the profile; 1 where no run
             showed that.
-        runs: In how many runs the host set the job's pace.
+        runs: Number of runs in which the host set the job's pace.
         profiled: Date of the profile, one that was made since is not converted; None: not known.
-        beside: By mode: how its steps beside others were, if it fills the GPU.
+        beside: By mode: its steps together with other jobs, if it fills the GPU.
     """
 
     slowdown: float
@@ -77,44 +83,44 @@ class OwnPace:
 
 
 def at_own_pace(profile: Profile, paces: Mapping[str, OwnPace]) -> Profile:
-    """`profile` with the host path of the user's own runs of it, if any showed that."""
-    found = pace_of(profile, paces)
-    return _converted(profile, found.slowdown) if found and found.runs else profile
+    """Return `profile` with the host path of the user's own runs of it, if any showed that."""
+    pace = pace_of(profile, paces)
+    return _converted(profile, pace.slowdown) if pace and pace.runs else profile
 
 
 def pace_of(profile: Profile, paces: Mapping[str, OwnPace]) -> OwnPace | None:
-    """What the user's own runs say of `profile`; None where there are none, or of another."""
-    found = paces.get(profile.name)
-    return found if found and found.profiled == date_of(profile) else None
+    """Return the pace of the user's own runs of this very `profile`; None without runs."""
+    pace = paces.get(profile.name)
+    return pace if pace and pace.profiled == date_of(profile) else None
 
 
 def step_of(profile: Profile, paces: Mapping[str, OwnPace], mode: Mode) -> OwnStep | None:
-    """What the user's own runs say of steps of `profile` beside others in `mode`, if any do."""
-    found = pace_of(profile, paces)
-    return None if found is None else found.beside.get(mode)
+    """Return the pace of `profile` in the user's own runs with other jobs in `mode`, if any."""
+    pace = pace_of(profile, paces)
+    return None if pace is None else pace.beside.get(mode)
 
 
 def date_of(profile: Profile) -> str | None:
-    """When `profile` was measured; None where nobody wrote that down."""
+    """Return the date when `profile` was measured; None if it is not recorded."""
     return None if profile.provenance is None else profile.provenance.date
 
 
 @once_a_profile
 def _converted(profile: Profile, slowdown: float) -> Profile:
-    """`profile` with that slowdown; a check of the host, which these runs had too, says no more."""
+    """`profile` with that slowdown, without the check of the host, which these runs replace."""
     return replace(on_host(profile, slowdown), host_check_s=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuConstants:
-    """The constants of one GPU and its driver.
+    """Constants of one GPU and its driver.
 
     Attributes:
         physics: Constants of replay.
         context: Sizes of CUDA contexts.
         power: How power and activity of jobs that share add up.
-        memory_edges: By mode: when mixes run out of memory, and as serial when a process alone
-            does; empty if no outcome was measured.
+        memory_edges: By mode: when mixes run out of memory; serial: when a process alone does;
+            empty if no outcome was measured.
         mps_server_mib: Memory of the GPU that an MPS server holds.
     """
 
@@ -129,15 +135,17 @@ class GpuConstants:
 
 
 def nearest_constants(to: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
-    """The constants that stand in on `to`, of which nothing was measured.
+    """Return the constants that stand in on `to`, of which nothing was measured.
 
-    They are those of the most alike GPU of `known`, at least one. Replay's constants and memory
+    They are those of the GPU of `known` most like it, at least one. Replay's constants and memory
     edges are shares and times of the driver and stay. A context keeps local memory for every thread
     that its SMs can hold, so it shrinks with these; the awake GPU draws the same share of its
     limit.
     """
-    key = most_alike(to, known)
-    constants, like = known[key], _known_gpu(key)
+    gpus = {key: _known_gpu(key) for key in known}
+    apart = {key: inf if like is None else unlikeness(like, to) for key, like in gpus.items()}
+    key = min(known, key=lambda key: (apart[key], key))
+    constants, like = known[key], gpus[key]
     if like is None:
         return constants
     context, power = constants.context, constants.power
@@ -153,21 +161,18 @@ def nearest_constants(to: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstant
     )
 
 
-# Fitted slices and switches stand for a little more than what a calibration sees of them: on an
-# H200 and an H100 they are within this factor of each other.
+# Fitted slices and switches stand for a little more than a calibration sees of them: on an H200
+# and an H100 they are within this factor of each other.
 _ALIKE = 1.2
 
 
 def calibrated_constants(
     constants: GpuConstants, calibration: Calibration, *, fitted: bool
 ) -> GpuConstants:
-    """`constants` with what `calibration` measured on their GPU.
+    """Return `constants` with the values that `calibration` measured on their GPU.
 
-    Args:
-        constants: Of a GPU.
-        calibration: Of it, or of its host alone.
-        fitted: Whether its time slices were fitted to runs on it; else those that a calibration saw
-            replace them where they are of another size.
+    `fitted`: whether its time slices were fitted to runs on it; if not, those that the calibration
+    saw replace them where they are of another size.
     """
     if (sizes := calibration.contexts) is not None:
         context, server_mib = constants.context, sizes.mps_server_mib
@@ -179,55 +184,35 @@ def calibrated_constants(
             ),
             mps_server_mib=constants.mps_server_mib if server_mib is None else server_mib,
         )
-    return constants if fitted else _sliced_as_seen(constants, calibration.switching)
-
-
-def _sliced_as_seen(constants: GpuConstants, seen: Sequence[Switching]) -> GpuConstants:
-    """`constants` with the slices that the shortest kernel showed, where it showed any."""
-    first = next((each for each in seen if each.slice_s), None)
-    if first is None:
+    # The shortest kernel that showed a slice.
+    shortest = next((each for each in calibration.switching if each.slice_s), None)
+    if fitted or shortest is None:
         return constants
     slicing = constants.physics.slicing
     slicing = replace(
         slicing,
-        slice_s=_nearer(slicing.slice_s, first.slice_s),
-        switch_s=_nearer(slicing.switch_s, first.switch_s),
+        slice_s=_nearer(slicing.slice_s, shortest.slice_s),
+        switch_s=_nearer(slicing.switch_s, shortest.switch_s),
     )
     return replace(constants, physics=replace(constants.physics, slicing=slicing))
 
 
 def _nearer(fitted_s: float, seen_s: float | None) -> float:
-    """What was seen, unless it is of the size that was fitted."""
+    """The value seen, unless it is of the size that was fitted."""
     if not seen_s or not fitted_s or 1 / _ALIKE < seen_s / fitted_s < _ALIKE:
         return fitted_s
     return max(0.0, seen_s)
 
 
-def most_alike(to: Gpu, keys: Mapping[str, object]) -> str:
-    """Of `keys` of GPUs, at least one, that of the GPU most like `to`."""
-
-    def unlike(key: str) -> float:
-        other = _known_gpu(key)
-        return float("inf") if other is None else unlikeness(other, to)
-
-    return min(keys, key=lambda key: (unlike(key), key))
-
-
-def of_its_architecture(to: Gpu, keys: Iterable[str]) -> bool:
-    """Whether one of `keys` of GPUs is that of a GPU of the architecture of `to`."""
-    known = map(_known_gpu, keys)
-    return any(each is not None and each.architecture == to.architecture for each in known)
-
-
 def _known_gpu(key: str) -> Gpu | None:
-    """None for a GPU that only the machine knew on which it was measured."""
+    """The GPU called `key`; None if only the machine with it can describe it."""
     try:
         return gpu(key)
     except UnknownName:
         return None
 
 
-# With fewer runs of a mode, a GPU has not taught it.
+# With fewer runs of a mode on a GPU, the model has not learnt the mode there.
 FEWEST_RUNS = 5
 
 
@@ -248,7 +233,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnseenGpu:
-    """How much wider intervals are for GPUs of which the model has seen no runs.
+    """Widening of intervals for GPUs of which the model has seen no runs.
 
     Attributes:
         widening: Factor on the log of each end of an interval over its middle, at least 1.
@@ -270,7 +255,7 @@ class UnseenGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """How jobs share a GPU, learnt from runs on some GPUs, with the constants of each of these.
+    """Model of how jobs share a GPU, learnt from runs on some GPUs, with the constants of each.
 
     Attributes:
         data: By GPU: the runs that it was fitted to.
@@ -278,11 +263,11 @@ class Model:
         corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: By mode, for profiles without a trace.
         alone: How far steps alone are from their profiles on a host of unknown speed.
-        alone_on_known_cores: The same with profiles converted to the speed of the cores at hand.
+        alone_on_known_cores: The same with profiles converted to the speed of the host's cores.
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
-        own_paces: By GPU and job: what the user's own runs say of its pace.
+        own_paces: By GPU and job: its pace in the user's own runs.
     """
 
     data: dict[str, Data]
@@ -302,31 +287,31 @@ class Model:
             raise InvalidInput("a model has the constants of one GPU at least")
 
     def __hash__(self) -> int:
-        """Hash of what it was fitted to, since answers are cached by model."""
+        """Hash the data that it was fitted to, because answers are cached by model."""
         return hash(tuple(each.sha256 for each in self.data.values()))
 
     def of(self, gpu: Gpu) -> GpuConstants:
-        """The constants of `gpu`: its own, else those of the GPU most like it."""
+        """Return the constants of `gpu`: its own, else those of the GPU most like it."""
         own = self.constants.get(gpu.key)
         return nearest_constants(gpu, self.constants) if own is None else own
 
     def widening(self, gpu: Gpu) -> float:
-        """Factor on intervals for `gpu` if no runs on it were seen."""
-        near = of_its_architecture(gpu, self.data)
-        return self.unseen.alike if near else self.unseen.widening
+        """Return the factor on intervals for `gpu` if no runs on it were seen."""
+        seen = [each.architecture for each in map(_known_gpu, self.data) if each is not None]
+        return self.unseen.alike if gpu.architecture in seen else self.unseen.widening
 
     def with_own(self, gpu: Gpu, constants: GpuConstants) -> "Model":
-        """The model with other `constants` of `gpu`."""
+        """Return the model with other `constants` of `gpu`."""
         return replace(self, constants={**self.constants, gpu.key: constants})
 
     def learnt_on(self, mode: Mode) -> tuple[str, ...]:
-        """The GPUs with enough runs of `mode` to learn it from."""
+        """Return the GPUs with enough runs of `mode` to learn it from."""
         return tuple(
             key for key, each in self.data.items() if each.runs.get(mode, 0) >= FEWEST_RUNS
         )
 
     def on_known_cores(self) -> "Model":
-        """The model for profiles converted to the cores at hand: its intervals are narrower."""
+        """Return the model for profiles converted to this host: its intervals are narrower."""
         corrections = {
             mode: replace(each, doubt=each.doubt_on_known_cores)
             for mode, each in self.corrections.items()
@@ -339,22 +324,22 @@ _NUMBERS = re.compile(r"\[[-+.eE\d,\s]+\]")
 
 
 def model_text(model: Model) -> str:
-    """`model` as JSON, indented so that a change shows as a diff; rows of numbers are one line."""
+    """Write `model` as JSON, indented so that a diff shows changes; rows of numbers are one line."""
     indented = json.dumps(asdict(model), indent=1, allow_nan=False)
-    return _NUMBERS.sub(lambda found: re.sub(r"\s+", " ", found[0]), indented) + "\n"
+    return _NUMBERS.sub(lambda row: re.sub(r"\s+", " ", row[0]), indented) + "\n"
 
 
 @read_once(4)
 def load_model(path: Path) -> Model:
-    """The model in `path`; one and the same object until the file changes.
+    """Read the model in `path`; the same object until the file changes.
 
     Raises:
         InvalidInput: There is none, or it is malformed or of another version.
     """
     if not is_file(path):
         raise InvalidInput(
-            f"{shown(path)}: no model there. Leave out --models, and the shipped one answers; or "
-            f"put one there: `advisor fit --out {path.parent}`."
+            f"{shown(path)}: no model there. Leave out --models to use the shipped one, or put one "
+            f"there: `advisor fit --out {path.parent}`."
         )
     model = parse_record(Model, read_bytes(path), shown(path), "Fit it again: `advisor fit`.")
     if path == beside_package("models") / MODEL_FILE:

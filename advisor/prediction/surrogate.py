@@ -1,11 +1,11 @@
 """The surrogate model: a smooth function fitted to the predictor's answers, fast for many mixes.
 
 It is used for searching, whose results are predicted again by replay and correction, and between
-two replayed limits, see `advisor.prediction.mig_instances`. A job's mates enter as sums, means and
+two replayed limits, see `advisor.prediction.mix_steps`. Co-located jobs enter as sums, means and
 maxima, so their order is irrelevant and copies of a job get one answer.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,7 +42,7 @@ FIXED = (
     "log_step_ms",
     "log_alone_under_mps",  # what being an MPS client costs or gains alone
 )
-# Of the jobs beside it, its mates, at their limits; see `mates_columns`.
+# Of the co-located jobs, at their limits; see `mates_columns`.
 MATES = (
     "log_degree",
     "mates_busy",
@@ -77,7 +77,7 @@ class Summaries:
 
 
 def joined(parts: Sequence[Summaries]) -> Summaries:
-    """Summaries of the jobs of all `parts`, one after another."""
+    """Join the summaries of the jobs of all `parts`, one after another."""
     return Summaries(
         step_s=np.concatenate([each.step_s for each in parts]),
         limited=np.concatenate([each.limited for each in parts]),
@@ -87,7 +87,7 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
 
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
-    """The features of `profiles`; None if one has no kernel trace or no counters."""
+    """Return the features of `profiles`; None if one has no kernel trace or no counters."""
     scripts = [replay_trace(each, gpu.sms, physics.packing) for each in profiles]
     pairs = [(profile, played) for profile, played in zip(profiles, scripts, strict=True)
              if played is not None and profile.counters is not None]  # fmt: skip
@@ -96,7 +96,7 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
     return Summaries(
         step_s=np.array([each.step_s for each in profiles]),
         limited=np.array([_limited(*pair, gpu, physics) for pair in pairs]),
-        fixed=np.array([fixed_of(*pair) for pair in pairs]),
+        fixed=np.array([_fixed(*pair) for pair in pairs]),
     )
 
 
@@ -113,7 +113,8 @@ def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) 
     return np.array(rows)
 
 
-def fixed_of(profile: Profile, played: ReplayTrace) -> Floats:
+def _fixed(profile: Profile, played: ReplayTrace) -> Floats:
+    """`FIXED` of a job, shape (columns,)."""
     seconds, busy_s = played.duration_s, max(float(played.duration_s.sum()), 1e-9)
     busy = profile.busy_share or 1.0
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0
@@ -130,7 +131,8 @@ def fixed_of(profile: Profile, played: ReplayTrace) -> Floats:
     ])  # fmt: skip
 
 
-_FOUND = {
+# Length scales that fitting chose: of each column by mode.
+_FITTED = {
     "dram": (100, 35, 67),
     "occupancy": (28, 47, 17),
     "host": (9.1, 11, 100),
@@ -157,39 +159,33 @@ _FOUND = {
     "sms": (75, 4, 4.7),
 }
 
-# By column and mode.
-LENGTHS = {column: dict(zip(SHARED_MODES, found, strict=True)) for column, found in _FOUND.items()}
+LENGTHS = {column: dict(zip(SHARED_MODES, row, strict=True)) for column, row in _FITTED.items()}
 
 
-def mates_columns(fixed: Floats, limited: Floats, there: NDArray[np.bool_]) -> Floats:
-    """`MATES` of each job, shape (mixes, places, columns)."""
+def mates_columns(fixed: Floats, limited: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Compute `MATES` of each job, shape (mixes, places, columns)."""
     of = dict(zip((*FIXED, *LIMITED), np.moveaxis(np.concatenate([fixed, limited], 2), 2, 0),
                   strict=True))  # fmt: skip
-    busy, long = np.where(there, of["busy"], 0.0), np.where(there, of["log_kernel_us"], 0.0)
-    mates = np.maximum(_others(there.astype(np.float64)), 1)
-    busy_mates = _others(busy)
-    return np.stack([
-        np.broadcast_to(np.log(np.maximum(1, there.sum(axis=1, keepdims=True))), there.shape),
-        busy_mates,
-        _others(np.where(there, of["sms"], 0.0)),
-        _others(busy * of["dram"]),
-        _others(busy * of["occupancy"]),
-        _others(busy * of["wide"]),
-        _others(busy * long) / np.maximum(busy_mates, 1e-9),
-        _others(np.where(there, of["log_step_ms"], 0.0)) / mates,
-        _most_of_others(busy),
-        _most_of_others(long),
-        *_waits(of, busy),
-    ], axis=2)  # fmt: skip
-
-
-def _waits(of: Mapping[str, Floats], busy: Floats) -> list[Floats]:
-    """Log of one and the time that a job's kernels wait in a step, over the step."""
+    busy, long = np.where(present, of["busy"], 0.0), np.where(present, of["log_kernel_us"], 0.0)
+    count, others_busy = np.maximum(_others(present.astype(np.float64)), 1), _others(busy)
+    # Log of one and the time that a job's kernels wait in a step, over the step.
     step_us, kernels = 1e3 * np.exp(of["log_step_ms"]), np.exp(of["log_kernels"])
     turn_us = busy * busy * step_us / kernels
     wide = of["sms"] / np.maximum(of["busy"], 1e-9)
     waits = turn_us, turn_us * wide, busy * np.exp(of["log_kernel_us"])
-    return [np.log1p(_others(each) * kernels / step_us) for each in waits]
+    return np.stack([
+        np.broadcast_to(np.log(np.maximum(1, present.sum(axis=1, keepdims=True))), present.shape),
+        others_busy,
+        _others(np.where(present, of["sms"], 0.0)),
+        _others(busy * of["dram"]),
+        _others(busy * of["occupancy"]),
+        _others(busy * of["wide"]),
+        _others(busy * long) / np.maximum(others_busy, 1e-9),
+        _others(np.where(present, of["log_step_ms"], 0.0)) / count,
+        _most_of_others(busy),
+        _most_of_others(long),
+        *(np.log1p(_others(each) * kernels / step_us) for each in waits),
+    ], axis=2)  # fmt: skip
 
 
 def _others(values: Floats) -> Floats:
@@ -218,21 +214,17 @@ class MixBatch:
     """Mixes of some jobs, one mix a row; rows with fewer jobs have empty places.
 
     Attributes:
-        jobs: Which job is in a place, shape (mixes, places); -1 if it is empty.
+        jobs: The job in each place, shape (mixes, places); -1 if it is empty.
         limits: Its MPS limit in per cent, shape (mixes, places); 100 if there is none.
     """
 
     jobs: _Indices
     limits: Floats
 
-    def rows(self, chosen: slice) -> "MixBatch":
-        """The mixes at `chosen`."""
-        return MixBatch(self.jobs[chosen], self.limits[chosen])
-
 
 @dataclass(frozen=True, kw_only=True)
 class Surrogate:
-    """The log of a job's slowdown: a weighted sum of its likenesses to jobs in some mixes.
+    """Log of a job's slowdown: a weighted sum of its likenesses to jobs in some mixes.
 
     It is the mean of a Gaussian process over a subset of the rows that it was fitted to (Rasmussen
     and Williams 2006, section 8.3.1).
@@ -263,7 +255,7 @@ class Surrogate:
         check_scaled("the columns of the search", self.scale, most)
 
     def slowdowns(self, others: Floats, limited: Floats, of: _Indices) -> Floats:
-        """Log slowdown of jobs in mixes, at each limit of their own; shape (rows, limits).
+        """Return log slowdowns of jobs in mixes, at each limit of their own, shape (rows, limits).
 
         Args:
             others: All columns but `LIMITED`, shape (rows, columns).
@@ -271,14 +263,14 @@ class Surrogate:
             of: The job of each row, shape (rows,).
         """
         scale, points, weights = self._arrays
-        known, order = others.shape[1], np.argsort(of, kind="stable")
-        alike = likeness(others[order] / scale[:known], points[:, :known])
-        found = np.empty((len(of), limited.shape[1]))
+        width, order = others.shape[1], np.argsort(of, kind="stable")
+        likenesses = likeness(others[order] / scale[:width], points[:, :width])
+        logs = np.empty((len(of), limited.shape[1]))
         jobs, firsts = np.unique(of[order], return_index=True)
         for job, rows in zip(jobs, np.split(np.arange(len(of)), firsts)[1:], strict=True):
-            own = likeness(limited[job] / scale[known:], points[:, known:])
-            found[order[rows]] = alike[rows[0] : rows[-1] + 1] @ (own * weights).T
-        return np.clip(found + self.middle, -MOST_LOG, MOST_LOG)
+            own = likeness(limited[job] / scale[width:], points[:, width:])
+            logs[order[rows]] = likenesses[rows[0] : rows[-1] + 1] @ (own * weights).T
+        return np.clip(logs + self.middle, -MOST_LOG, MOST_LOG)
 
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats, Floats]:
@@ -286,10 +278,10 @@ class Surrogate:
 
 
 def likeness(rows: Floats, points: Floats) -> Floats:
-    """1 / (1 + d^2 / 2) of each row and each point that lie d apart, shape (rows, points).
+    """Return 1 / (1 + d^2 / 2) of each row and each point that lie d apart, shape (rows, points).
 
     A rational quadratic kernel (Rasmussen and Williams 2006, equation 4.19): quicker than an
-    exponential, and as good here. All columns are alike by `LIMITED` times by the others.
+    exponential, and as good here. The likeness of all columns is that by `LIMITED` times the rest.
     """
     of_rows = 1 + (rows * rows).sum(axis=1, keepdims=True) / 2
     of_points = (points * points).sum(axis=1, keepdims=True) / 2
@@ -309,66 +301,60 @@ class SurrogateModel:
 
     surrogates: dict[Mode, Surrogate]
 
-    def steps(self, jobs: Summaries, crowds: MixBatch, mode: Mode) -> Floats:
-        """Seconds of a step of each job, shape (mixes, places); NaN where a place is empty.
+    def steps(self, jobs: Summaries, mixes: MixBatch, mode: Mode) -> Floats:
+        """Return seconds of a step, shape (mixes, places); NaN where a place is empty.
 
-        No job is faster than alone, and none slows when its limit is raised and its mates keep
+        No job is faster than alone, and none slows when its limit is raised and the others keep
         theirs.
 
         Raises:
             KeyError: There is no surrogate of `mode`.
         """
-        surrogate = self.surrogates[mode]
-        limited = mode == "mps-limits"
+        surrogate, limited, logs = self.surrogates[mode], mode == "mps-limits", [np.empty(0)]
         with one_thread():
-            parts = [_slowdowns(surrogate, jobs, part, limited) for part in _parts(crowds)]
-        there = crowds.jobs >= 0
-        steps = np.full(there.shape, np.nan)
-        steps[there] = np.exp(np.concatenate([[], *parts])) * jobs.step_s[crowds.jobs[there]]
+            for start in range(0, len(mixes.jobs), _AT_ONCE):
+                rows = slice(start, start + _AT_ONCE)
+                part = MixBatch(mixes.jobs[rows], mixes.limits[rows])
+                logs.append(_slowdowns(surrogate, jobs, part, limited))
+        present = mixes.jobs >= 0
+        steps = np.full(present.shape, np.nan)
+        steps[present] = np.exp(np.concatenate(logs)) * jobs.step_s[mixes.jobs[present]]
         return steps
 
 
-def columns(jobs: Summaries, crowds: MixBatch) -> Floats:
-    """The columns of a surrogate for each job, shape (mixes, places, columns)."""
-    limited = _at_limits(jobs, crowds)
-    others = _unlimited_columns(jobs, crowds, limited)
+def columns(jobs: Summaries, mixes: MixBatch) -> Floats:
+    """Compute the columns of a surrogate for each job, shape (mixes, places, columns)."""
+    limited = _at_limits(jobs, mixes)
+    others = _unlimited_columns(jobs, mixes, limited)
     return np.concatenate([others, limited], axis=2)
 
 
-def _parts(crowds: MixBatch) -> Iterator[MixBatch]:
-    for start in range(0, len(crowds.jobs), _AT_ONCE):
-        yield crowds.rows(slice(start, start + _AT_ONCE))
+def _slowdowns(surrogate: Surrogate, jobs: Summaries, mixes: MixBatch, limited: bool) -> Floats:
+    """Log slowdown of the job in each place that is not empty, shape (jobs,).
 
-
-def _slowdowns(surrogate: Surrogate, jobs: Summaries, crowds: MixBatch, limited: bool) -> Floats:
-    """Log slowdown of each job that is there, shape (jobs there,).
-
-    What a limit costs a job by itself is a column of its own, and needs no likeness to others.
+    The cost of a limit for the job alone is a column of its own, and needs no likeness to others.
     """
-    at_limits, there = _at_limits(jobs, crowds), crowds.jobs >= 0
-    mates = np.broadcast_to(there.sum(axis=1, keepdims=True) - 1, there.shape)[there]
-    alone = at_limits[there][:, LIMITED.index("log_alone")]
-    others = _unlimited_columns(jobs, crowds, at_limits)[there]
+    at_limits, present = _at_limits(jobs, mixes), mixes.jobs >= 0
+    others = np.broadcast_to(present.sum(axis=1, keepdims=True) - 1, present.shape)[present]
+    alone = at_limits[present][:, LIMITED.index("log_alone")]
+    columns = _unlimited_columns(jobs, mixes, at_limits)[present]
     grid = jobs.limited if limited else jobs.limited[:, -1:]
-    curves = _falling(surrogate.slowdowns(others, grid, crowds.jobs[there]))
-    if not limited:
-        return np.where(mates, np.maximum(curves[:, 0], 0.0), alone)
-    below, part = _places(crowds.limits[there])
-    low, high = (np.take_along_axis(curves, at[:, None], 1)[:, 0] for at in (below, below + 1))
-    return np.where(mates, np.maximum(low + part * (high - low), 0.0), alone)
-
-
-def _falling(curves: Floats) -> Floats:
-    """The mean of the running minimum and the maximum of the rest, both of which only fall."""
+    curves = surrogate.slowdowns(columns, grid, mixes.jobs[present])
+    # The mean of the running minimum and the maximum of the rest, both of which only fall.
     least = np.minimum.accumulate(curves, axis=1)
     most = np.maximum.accumulate(curves[:, ::-1], axis=1)[:, ::-1]
-    return np.asarray((least + most) / 2)
+    curves = (least + most) / 2
+    if not limited:
+        return np.where(others, np.maximum(curves[:, 0], 0.0), alone)
+    below, part = _places(mixes.limits[present])
+    low, high = (np.take_along_axis(curves, at[:, None], 1)[:, 0] for at in (below, below + 1))
+    return np.where(others, np.maximum(low + part * (high - low), 0.0), alone)
 
 
-def _at_limits(jobs: Summaries, crowds: MixBatch) -> Floats:
+def _at_limits(jobs: Summaries, mixes: MixBatch) -> Floats:
     """`LIMITED` of each job at its limit, shape (mixes, places, columns)."""
-    below, part = _places(crowds.limits)
-    low, high = (jobs.limited[crowds.jobs, at] for at in (below, below + 1))
+    below, part = _places(mixes.limits)
+    low, high = (jobs.limited[mixes.jobs, at] for at in (below, below + 1))
     return np.asarray(low + part[..., None] * (high - low))
 
 
@@ -380,7 +366,7 @@ def _places(limits: Floats) -> tuple[_Indices, Floats]:
     return below, at - below
 
 
-def _unlimited_columns(jobs: Summaries, crowds: MixBatch, limited: Floats) -> Floats:
+def _unlimited_columns(jobs: Summaries, mixes: MixBatch, limited: Floats) -> Floats:
     """`FIXED` and `MATES` of each job, the columns that do not depend on its own limit."""
-    fixed = jobs.fixed[crowds.jobs]
-    return np.concatenate([fixed, mates_columns(fixed, limited, crowds.jobs >= 0)], axis=2)
+    fixed = jobs.fixed[mixes.jobs]
+    return np.concatenate([fixed, mates_columns(fixed, limited, mixes.jobs >= 0)], axis=2)
