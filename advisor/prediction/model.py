@@ -324,7 +324,7 @@ _NUMBERS = re.compile(r"\[[-+.eE\d,\s]+\]")
 
 
 def model_text(model: Model) -> str:
-    """Write `model` as JSON, indented so that a diff shows changes; rows of numbers are one line."""
+    """Write `model` as JSON, indented so that a diff shows changes; a row of numbers is a line."""
     indented = json.dumps(asdict(model), indent=1, allow_nan=False)
     return _NUMBERS.sub(lambda row: re.sub(r"\s+", " ", row[0]), indented) + "\n"
 
