@@ -30,6 +30,179 @@ from advisor.measure.script import ProgressWriter, guard_links, replace_link
 from advisor.measure.tenant_verbs import begin, memory, warmed
 from advisor.measure.worker import Part, Routine, TenantState, Verb, attempt, versions
 
+VARIABLE = "ADVISOR_HOOK"
+"""Name of the variable with a hook's settings as JSON, of one of three kinds.
+
+* ``address``, ``verbs`` and ``folder``: the hook finds steps, and answers requests between them;
+* ``address``, ``verbs`` and ``aside``: a thread answers requests, and steps are not looked for;
+* ``count``: the hook counts steps, and answers no requests.
+"""
+
+_MEASURE = Path(__file__).resolve().parent
+
+
+def hook_variables(
+    folder: Path, settings: Mapping[str, object], pythonpath: str | None
+) -> dict[str, str]:
+    """Make the folder of a script's hook; return the variables by which it attaches to torch.
+
+    Args:
+        folder: Made here.
+        settings: For the hook; see `advisor.measure.hook.VARIABLE`.
+        pythonpath: The script's own PYTHONPATH.
+    """
+    folder.mkdir(exist_ok=True)
+    for target in (_MEASURE / "sitecustomize.py", _MEASURE.parent):
+        link = folder / target.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    paths = ":".join(filter(None, [str(folder), pythonpath]))
+    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths}
+
+
+_hook: "ScriptHook | None" = None
+
+
+def attach() -> None:
+    """Make torch call a hook from now on, once for this process and those it forks."""
+    global _hook  # noqa: PLW0603 - torch has one list of hooks for a process, too
+    if _hook is not None:
+        return
+    settings = json.loads(os.environ[VARIABLE])
+    if "count" in settings:
+        _hook = counter = StepCounter()
+        report_steps(counter)
+        atexit.register(counter.end)
+    elif "aside" in settings:
+        begin(settings)
+    else:
+        guard_links(Path(settings["folder"]))
+        _hook = ScriptHook(settings)
+        patch_torch(_hook, Path(settings["folder"]))
+
+
+def step_ended() -> None:
+    """Note that the script itself ended a step; see `advisor.step`."""
+    if _hook is not None:
+        _hook.stepped_explicitly()
+
+
+def patch_torch(hook: "ScriptHook", folder: Path) -> None:
+    """Make torch, just imported, call `hook` when the script trains.
+
+    Args:
+        hook: Of this process.
+        folder: In which the script must not write through links.
+    """
+    import torch
+    from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+    hook.feeds.watch(_BaseDataLoaderIter)
+    report_steps(hook)
+    torch.autograd.backward = _cut_phases(hook, torch.autograd.backward)
+    torch.amp.autocast_mode.autocast.__enter__ = _note_precision(  # type: ignore[method-assign]
+        hook, torch.amp.autocast_mode.autocast.__enter__
+    )
+    torch.save = torch.serialization.save = _guard_save(torch.save, folder)
+
+
+def report_steps(hook: "ScriptHook") -> None:
+    """Make torch, just imported, call `hook` at each step of an optimizer."""
+    import torch
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    fires = 0
+
+    def fired(optimizer: object, _arguments: object, _named: object) -> None:
+        nonlocal fires
+        fires += 1
+        hook.optimizer_stepped(optimizer)
+
+    register_optimizer_step_post_hook(fired)
+    scaled = torch.amp.GradScaler.step
+
+    @wraps(scaled)
+    def step(self: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
+        before = fires
+        returned = scaled(self, optimizer, *arguments, **named)
+        if fires == before:  # gradients were not finite: a step as long as any other
+            hook.optimizer_stepped(optimizer)
+        return returned
+
+    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
+    _report_graphs(hook)
+
+
+def _report_graphs(hook: "ScriptHook") -> None:
+    """Make each replay of a CUDA graph a step, and its capture none."""
+    import torch
+
+    graph_class: Any = torch.cuda.CUDAGraph
+    begin, end, replay = graph_class.capture_begin, graph_class.capture_end, graph_class.replay
+    captured: WeakKeyDictionary[Any, list[object]] = WeakKeyDictionary()
+
+    def capture_begin(self: Any, *arguments: Any, **named: Any) -> Any:
+        captured[self] = hook.capturing = []
+        return begin(self, *arguments, **named)
+
+    def capture_end(self: Any) -> Any:
+        hook.capturing = None
+        return end(self)
+
+    def replayed(self: Any) -> Any:
+        returned = replay(self)
+        for optimizer in captured.get(self, ()):
+            hook.graphed = True
+            hook.optimizer_stepped(optimizer)
+        return returned
+
+    graph_class.capture_begin, graph_class.capture_end = capture_begin, capture_end
+    graph_class.replay = replayed
+
+
+def _cut_phases(hook: "ScriptHook", backward: Callable[..., Any]) -> Callable[..., Any]:
+    inside = False
+
+    @wraps(backward)
+    def cut(*arguments: Any, **named: Any) -> Any:
+        nonlocal inside
+        if inside:  # a checkpointed layer's own backward pass
+            return backward(*arguments, **named)
+        hook.phase_ended()
+        inside = True
+        try:
+            returned = backward(*arguments, **named)
+        finally:
+            inside = False
+        hook.phase_ended()
+        return returned
+
+    return cut
+
+
+def _note_precision(hook: "ScriptHook", enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Enter autocast; note the precision of the first that has one."""
+    words = {"torch.float16": "fp16", "torch.bfloat16": "amp"}
+
+    @wraps(enter)
+    def entered(self: Any) -> Any:
+        if hook.precision == "default" and self._enabled:
+            hook.precision = words.get(str(self.fast_dtype), "default")
+        return enter(self)
+
+    return entered
+
+
+def _guard_save(save: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """Replace a link before `save`: torch opens the file by itself, not by Python's `open`."""
+
+    @wraps(save)
+    def saved(obj: object, f: object, *arguments: Any, **named: Any) -> Any:
+        replace_link(f, folder, keep=False)
+        return save(obj, f, *arguments, **named)
+
+    return saved
+
 
 class _Loader(NamedTuple):
     """Properties of a loader; they stay the same if the script makes it again for each pass."""
@@ -119,163 +292,12 @@ class Feeds:
         return next(iterator)
 
 
-def patch_torch(hook: "ScriptHook", folder: Path) -> None:
-    """Make torch, just imported, call `hook` when the script trains.
-
-    Args:
-        hook: Of this process.
-        folder: In which the script must not write through links.
-    """
-    import torch
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
-    hook.feeds.watch(_BaseDataLoaderIter)
-    report_steps(hook)
-    torch.autograd.backward = _between_cuts(hook, torch.autograd.backward)
-    torch.amp.autocast_mode.autocast.__enter__ = _noted(  # type: ignore[method-assign]
-        hook, torch.amp.autocast_mode.autocast.__enter__
-    )
-    torch.save = torch.serialization.save = _guarded(torch.save, folder)
-
-
-def report_steps(hook: "ScriptHook") -> None:
-    """Make torch, just imported, call `hook` at each step of an optimizer."""
-    import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
-
-    fires = 0
-
-    def fired(optimizer: object, _arguments: object, _named: object) -> None:
-        nonlocal fires
-        fires += 1
-        hook.optimizer_stepped(optimizer)
-
-    register_optimizer_step_post_hook(fired)
-    scaled = torch.amp.GradScaler.step
-
-    @wraps(scaled)
-    def step(self: Any, optimizer: Any, *arguments: Any, **named: Any) -> Any:
-        before = fires
-        returned = scaled(self, optimizer, *arguments, **named)
-        if fires == before:  # gradients were not finite: a step as long as any other
-            hook.optimizer_stepped(optimizer)
-        return returned
-
-    torch.amp.GradScaler.step = step  # type: ignore[method-assign]
-    _report_graphs(hook)
-
-
-def _report_graphs(hook: "ScriptHook") -> None:
-    """Make each replay of a CUDA graph a step, and its capture none."""
-    import torch
-
-    graph_class: Any = torch.cuda.CUDAGraph
-    begin, end, replay = graph_class.capture_begin, graph_class.capture_end, graph_class.replay
-    captured: WeakKeyDictionary[Any, list[object]] = WeakKeyDictionary()
-
-    def capture_begin(self: Any, *arguments: Any, **named: Any) -> Any:
-        captured[self] = hook.capturing = []
-        return begin(self, *arguments, **named)
-
-    def capture_end(self: Any) -> Any:
-        hook.capturing = None
-        return end(self)
-
-    def replayed(self: Any) -> Any:
-        returned = replay(self)
-        for optimizer in captured.get(self, ()):
-            hook.graphed = True
-            hook.optimizer_stepped(optimizer)
-        return returned
-
-    graph_class.capture_begin, graph_class.capture_end = capture_begin, capture_end
-    graph_class.replay = replayed
-
-
-def _between_cuts(hook: "ScriptHook", backward: Callable[..., Any]) -> Callable[..., Any]:
-    inside = False
-
-    @wraps(backward)
-    def cut(*arguments: Any, **named: Any) -> Any:
-        nonlocal inside
-        if inside:  # a checkpointed layer's own backward pass
-            return backward(*arguments, **named)
-        hook.phase_ended()
-        inside = True
-        try:
-            returned = backward(*arguments, **named)
-        finally:
-            inside = False
-        hook.phase_ended()
-        return returned
-
-    return cut
-
-
-def _noted(hook: "ScriptHook", enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Enter autocast; note the precision of the first that has one."""
-    words = {"torch.float16": "fp16", "torch.bfloat16": "amp"}
-
-    @wraps(enter)
-    def entered(self: Any) -> Any:
-        if hook.precision == "default" and self._enabled:
-            hook.precision = words.get(str(self.fast_dtype), "default")
-        return enter(self)
-
-    return entered
-
-
-def _guarded(save: Callable[..., Any], folder: Path) -> Callable[..., Any]:
-    """Replace a link before `save`: torch opens the file by itself, not by Python's `open`."""
-
-    @wraps(save)
-    def saved(obj: object, f: object, *arguments: Any, **named: Any) -> Any:
-        replace_link(f, folder, keep=False)
-        return save(obj, f, *arguments, **named)
-
-    return saved
-
-
-VARIABLE = "ADVISOR_HOOK"
-"""Name of the variable with a hook's settings as JSON, of one of three kinds.
-
-* ``address``, ``verbs`` and ``folder``: the hook finds steps, and answers requests between them;
-* ``address``, ``verbs`` and ``aside``: a thread answers requests, and steps are not looked for;
-* ``count``: the hook counts steps, and answers no requests.
-"""
-
 # An optimizer counts if it steps at least once in so many steps of the busiest.
 _SELDOM = 64
 # Rounds of all optimizers, before it is clear which ends a step.
 _ROUNDS = 3
 
 _EXPLICIT = -1
-
-_hook: "ScriptHook | None" = None
-
-
-def attach() -> None:
-    """Make torch call a hook from now on, once for this process and those it forks."""
-    global _hook  # noqa: PLW0603 - torch has one list of hooks for a process, too
-    if _hook is not None:
-        return
-    settings = json.loads(os.environ[VARIABLE])
-    if "count" in settings:
-        _hook = counter = StepCounter()
-        report_steps(counter)
-        atexit.register(counter.end)
-    elif "aside" in settings:
-        begin(settings)
-    else:
-        guard_links(Path(settings["folder"]))
-        _hook = ScriptHook(settings)
-        patch_torch(_hook, Path(settings["folder"]))
-
-
-def step_ended() -> None:
-    """See `advisor.step`."""
-    if _hook is not None:
-        _hook.stepped_explicitly()
 
 
 class ScriptHook:
@@ -446,28 +468,6 @@ class ScriptHook:
             "device": state.device,
             "found": self.feeds.data(warm_steps + 2) | workload,
         }
-
-
-_MEASURE = Path(__file__).resolve().parent
-
-
-def hook_variables(
-    folder: Path, settings: Mapping[str, object], pythonpath: str | None
-) -> dict[str, str]:
-    """Make the folder of a script's hook; return the variables by which it attaches to torch.
-
-    Args:
-        folder: Made here.
-        settings: For the hook; see `advisor.measure.hook.VARIABLE`.
-        pythonpath: The script's own PYTHONPATH.
-    """
-    folder.mkdir(exist_ok=True)
-    for target in (_MEASURE / "sitecustomize.py", _MEASURE.parent):
-        link = folder / target.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
-    paths = ":".join(filter(None, [str(folder), pythonpath]))
-    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths}
 
 
 _REPORT_S = 0.2

@@ -268,9 +268,18 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     uuid = session.device.uuid
     if uuid is None:
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
-    from advisor.hardware.live_gpu import reserved_mib
+    from advisor.hardware.live_gpu import process_memory_mib, reserved_mib
 
-    served_mib = _served_mib(uuid)
+    def in_use_mib() -> float:
+        return sum(process_memory_mib(uuid).values())
+
+    # The tenants of the previous run may still be leaving.
+    if not wait_until(lambda: in_use_mib() < _LEAST_TENANT_MIB, 10):
+        raise AdvisorError(
+            f"{in_use_mib():.0f} MiB of the GPU are in use before any tenant runs. Find the "
+            f"process with nvidia-smi, and end it."
+        )
+    served_mib = in_use_mib()
     reserve_mib = gpu(session.device.key).reserved_mib
     if reserve_mib is None:
         reserve_mib = reserved_mib(uuid) or 0
@@ -284,21 +293,6 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
                 f"{answer.detail}. Run it again."
             )
         yield answer["free_mib"] + served_mib
-
-
-def _served_mib(uuid: str) -> float:
-    """Memory of the MPS server, MiB, after the tenants of the previous run have left."""
-    from advisor.hardware.live_gpu import process_memory_mib
-
-    def in_use_mib() -> float:
-        return sum(process_memory_mib(uuid).values())
-
-    if not wait_until(lambda: in_use_mib() < _LEAST_TENANT_MIB, 10):
-        raise AdvisorError(
-            f"{in_use_mib():.0f} MiB of the GPU are in use before any tenant runs. Find the "
-            f"process with nvidia-smi, and end it."
-        )
-    return in_use_mib()
 
 
 def filler_verbs() -> Mapping[str, Verb]:
