@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, replace
 from math import inf
 from pathlib import Path
 from statistics import mean, median
@@ -56,17 +56,8 @@ _WORKLOAD = "mlp-toy-bs128"
 _LIMITS_PCT = (50.0, 10.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """One tenant's context, the SMs it may use, and what other processes hold; None: unknown."""
-
-    context_mib: float | None
-    sms: int | None
-    others_mib: float
-
-
 def contexts(session: MpsSession, core: int) -> Contexts:
-    """Sizes of contexts on the claimed GPU of `session`, on which no tenant lives.
+    """Measure the sizes of contexts on the claimed GPU of `session`, on which no tenant lives.
 
     Raises:
         AdvisorError: A process without MPS cannot train.
@@ -75,44 +66,44 @@ def contexts(session: MpsSession, core: int) -> Contexts:
 
     session.switch_to(Naive())
     driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
+    plain_mib, _, _ = _context_mib(session, core, Naive())
     plain = Contexts(
-        driver_mib=driver_mib, plain_mib=_seen(session, core, Naive()).context_mib, mps_mib=None,
-        sms=None, limited=(), mps_server_mib=None,
+        driver_mib=driver_mib, plain_mib=plain_mib, mps_mib=None, sms=None, limited=(),
+        mps_server_mib=None,
     )  # fmt: skip
     try:
-        return _with_mps(plain, session, core)
+        session.switch_to(Mps())
+        mps_mib, sms, others_mib = _context_mib(session, core, Mps())
+        limited = []
+        for limit in _LIMITS_PCT:
+            limited_mib, limited_sms, _ = _context_mib(session, core, Mps((limit,)))
+            if limited_mib is not None and limited_sms is not None:
+                limited.append(LimitedContext(limit, limited_sms, limited_mib))
     except AdvisorError as error:
         say(f"  no contexts under MPS: {error}")
         return plain
-
-
-def _with_mps(plain: Contexts, session: MpsSession, core: int) -> Contexts:
-    session.switch_to(Mps())
-    client = _seen(session, core, Mps())
-    limited = {limit: _seen(session, core, Mps((limit,))) for limit in _LIMITS_PCT}
     return replace(
         plain,
-        mps_mib=client.context_mib,
-        sms=client.sms,
-        limited=tuple(
-            LimitedContext(limit, each.sms, each.context_mib)
-            for limit, each in limited.items()
-            if each.sms is not None and each.context_mib is not None
-        ),
-        mps_server_mib=None if client.context_mib is None else client.others_mib,
+        mps_mib=mps_mib,
+        sms=sms,
+        limited=tuple(limited),
+        mps_server_mib=None if mps_mib is None else others_mib,
     )
 
 
-def _seen(session: MpsSession, core: int, sharing: Concurrent) -> _Seen:
+def _context_mib(
+    session: MpsSession, core: int, sharing: Concurrent
+) -> tuple[float | None, int | None, float]:
+    """Size of one tenant's context, its SMs, and the size of all other processes."""
     with tenants_on(session.setups(sharing, [(core,)]), session.folder) as (tenant,):
         (answer,) = all_answers([tenant], "load", workload=workload(_WORKLOAD))
         session.proved_clients(sharing, [tenant.pid])
-        seen = Meter(session.device).memory_mib()
+        held_mib = Meter(session.device).memory_mib()
     # In a container the driver may list it under another pid; but the server holds less.
-    own_mib = seen.get(tenant.pid, max(seen.values(), default=None))
-    others_mib = sum(seen.values()) - (own_mib or 0.0)
+    own_mib = held_mib.get(tenant.pid, max(held_mib.values(), default=None))
     memory = memory_record(answer["memory"], own_mib)
-    return _Seen(None if memory is None else memory.context_mib, answer["sms"], others_mib)
+    others_mib = sum(held_mib.values()) - (own_mib or 0.0)
+    return (None if memory is None else memory.context_mib), answer["sms"], others_mib
 
 
 # Reads of the power meter, over some seconds: power falls slowly after earlier work.
@@ -120,31 +111,31 @@ _POWER_READS, _POWER_PAUSE_S = 16, 0.25
 
 
 def run_calibrate(argv: Sequence[str]) -> int:
-    """Calibrate as the command line `argv` asks; the exit code. Runs under a supervisor.
+    """Calibrate as the command line `argv` says, under a supervisor; return the exit code.
 
     Raises:
         InvalidInput: The words are invalid, or name another GPU than the device.
         GpuUnavailable: There is no such GPU, or another process uses it.
         AdvisorError: A process that was started died.
     """
-    asked = _parser().parse_args(argv)
-    device = find_device(asked.device)
-    refuse_other(device, asked.gpu)
-    cores = allowed_cores(asked.cores)
+    words = _parser().parse_args(argv)
+    device = find_device(words.device)
+    refuse_other(device, words.gpu)
+    cores = allowed_cores(words.cores)
     if device.kind == "cuda" and len(cores) < 2:
         raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
-    path = asked.out or user_folder("calibrations") / f"{device.key}.json"
+    path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
-    if asked.gpu_side and device.kind == "cpu":
+    if words.gpu_side and device.kind == "cpu":
         raise InvalidInput("--gpu-side times operators on a GPU: choose another --device than cpu")
     command = command_line("calibrate", argv)
-    calibration = calibrated(device, cores, command, gpu_side=asked.gpu_side)
+    calibration = measure_calibration(device, cores, command, gpu_side=words.gpu_side)
     write_whole(path, calibration_text(calibration))
     say(f"  {path}")
     return 0
 
 
-def calibrated(
+def measure_calibration(
     device: Device, cores: Sequence[int], command: str, *, gpu_side: bool = False
 ) -> Calibration:
     """Measure `device` and the host cores `cores`; with `gpu_side` the GPU's rates too.
@@ -160,7 +151,12 @@ def calibrated(
         leave_to_tenants([tuple(taken)], ours)
         warm_up(folder)
         with mps_session_on(device, folder) as session:
-            checks, versions = _host(session, taken)
+            session.switch_to(Naive())
+            setups = [TenantSetup("cpu", (core,), {}) for core in taken]
+            with tenants_on(setups, session.folder) as tenants:
+                checks, versions = host_checks(tenants), tenants[0].versions
+            for check in checks:
+                say(f"  host check, {check.cores} at once: {check.check_s * 1e3:.3f} ms")
             sizes, turns, clocks_mhz = _gpu(session, taken)
             side = _gpu_side(session, taken[0]) if gpu_side else None
     origin = Origin(device, command, len(ours))
@@ -175,29 +171,29 @@ def calibrated(
     )
 
 
-def _host(
-    session: MpsSession, cores: Sequence[int]
-) -> tuple[tuple[HostCheck, ...], dict[str, str | None]]:
-    session.switch_to(Naive())
-    setups = [TenantSetup("cpu", (core,), {}) for core in cores]
-    with tenants_on(setups, session.folder) as tenants:
-        checks = host_checks(tenants)
-        versions = tenants[0].versions
-    for each in checks:
-        say(f"  host check, {each.cores} at once: {each.check_s * 1e3:.3f} ms")
-    return checks, versions
-
-
 def _gpu(
     session: MpsSession, cores: Sequence[int]
 ) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
     if session.device.kind == "cpu":
         return None, (), (None, None)
     sizes = contexts(session, cores[0])
-    say(f"  MiB held by {_listed(sizes)}")
+    held_mib = {
+        "the driver": sizes.driver_mib,
+        "a context": sizes.plain_mib,
+        "an MPS client's": sizes.mps_mib,
+        "each of its SMs": sizes.per_sm_mib,
+        "the MPS server": sizes.mps_server_mib,
+    }
+    listed = (f"{o}: {'unknown' if mib is None else f'{mib:.1f}'}" for o, mib in held_mib.items())
+    say(f"  MiB held by {', '.join(listed)}")
     turns, clocks_mhz = switching(session, cores[:2])
-    for each in turns:
-        say(f"  taking turns, kernels of {each.kernel_s * 1e3:.2f} ms: {_switching_text(each)}")
+    for cost in turns:
+        text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
+        if cost.slice_s is not None and cost.switch_s is not None:
+            text += (
+                f", slices of {cost.slice_s * 1e3:.2f} ms, {cost.switch_s * 1e3:.2f} ms a change"
+            )
+        say(f"  taking turns, {text}")
     return sizes, turns, clocks_mhz
 
 
@@ -206,30 +202,10 @@ def _gpu_side(session: MpsSession, core: int) -> GpuSide:
     setups = session.setups(Naive(), [(core,)])
     with tenants_on(setups, session.folder, sweep_verbs) as (tenant,):
         side = sweep(tenant, Meter(session.device), operators())
-    known = catalogue().get(session.device.key)
-    for line in lines_of(side, None if known is None else known.rates):
+    gpu = catalogue().get(session.device.key)
+    for line in lines_of(side, None if gpu is None else gpu.rates):
         say(f"  {line}")
     return side
-
-
-def _listed(sizes: Contexts) -> str:
-    held = {
-        "the driver": sizes.driver_mib,
-        "a context": sizes.plain_mib,
-        "an MPS client's": sizes.mps_mib,
-        "each of its SMs": sizes.per_sm_mib,
-        "the MPS server": sizes.mps_server_mib,
-    }
-    return ", ".join(
-        f"{what}: {'unknown' if mib is None else f'{mib:.1f}'}" for what, mib in held.items()
-    )
-
-
-def _switching_text(turns: Switching) -> str:
-    lost = f"{100 * turns.overhead:.1f} % lost"
-    if turns.slice_s is None or turns.switch_s is None:
-        return lost
-    return f"{lost}, slices of {turns.slice_s * 1e3:.2f} ms, {turns.switch_s * 1e3:.2f} ms a change"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -263,7 +239,7 @@ def host_checks(
     longest_s: float = inf,
     clock: Callable[[], float] = monotonic,
 ) -> tuple[HostCheck, ...]:
-    """The host check on one core, then on 2, 4 and 8 at once as far as `tenants` have cores.
+    """Check the host on one core, then on 2, 4 and 8 at once as far as `tenants` have cores.
 
     Every round measures each count, on other cores each time: the figure is the median over
     rounds of the mean over the cores at work.
@@ -276,7 +252,7 @@ def host_checks(
     counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
     began_s = clock()
     all_answers(tenants, "check_host")  # the first check is slower
-    seen: dict[int, list[float]] = {count: [] for count in counts}
+    checks_s: dict[int, list[float]] = {count: [] for count in counts}
     for turn in range(_ROUNDS):
         passed_s = clock() - began_s
         if turn and passed_s * (turn + 1) / turn > longest_s:
@@ -284,8 +260,8 @@ def host_checks(
         for count in counts:
             chosen = [tenants[(turn * count + i) % len(tenants)] for i in range(count)]
             answer = all_answers(chosen, "check_host")
-            seen[count].append(mean(each["check_s"] for each in answer))
-    return tuple(HostCheck(count, median(checks)) for count, checks in seen.items())
+            checks_s[count].append(mean(each["check_s"] for each in answer))
+    return tuple(HostCheck(count, median(each_s)) for count, each_s in checks_s.items())
 
 
 # Of checks in all: advice is waited for. Starting the processes takes some seconds more.
@@ -293,7 +269,7 @@ _LONGEST_S = 1.0
 
 
 def host_now(gpu: str) -> Calibration:
-    """The host as it is now: a calibration for `gpu` that has host checks and nothing else.
+    """Return the host now: a calibration for `gpu` that has host checks and nothing else.
 
     Raises:
         AdvisorError: It cannot be checked.
@@ -318,10 +294,7 @@ def host_now(gpu: str) -> Calibration:
 
 
 def run_host_check(argv: Sequence[str]) -> int:
-    """Write the checks of this host to the file `argv` names; the exit code.
-
-    Runs under a supervisor.
-    """
+    """Write the checks of this host to the file in `argv`, under a supervisor; the exit code."""
     (file,) = argv
     ours = allowed_cores()
     taken = ours[: max(CORES_AT_ONCE)]

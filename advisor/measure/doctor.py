@@ -1,4 +1,4 @@
-"""What on a GPU disturbs measuring or sharing, and what to do, by what was read of it before.
+"""``advisor doctor``: finds what disturbs measuring or sharing on this machine, and the remedies.
 
 Branches of drivers as NVIDIA's MIG User Guide lists them (Supported GPUs; Placement, of 4g beside
 3g; MIG device names); MPS as its documentation says (Architecture: Volta and later).
@@ -6,20 +6,24 @@ Branches of drivers as NVIDIA's MIG User Guide lists them (Supported GPUs; Place
 
 import argparse
 import json
+import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
+from shutil import which
 from statistics import median
+from time import process_time, sleep
 from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, clean, counted
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
 from advisor.hardware.gpus import known_gpus
+from advisor.hardware.host_cores import siblings_of
 from advisor.hardware.live_gpu import live_gpus
-from advisor.hardware.mps import CONTROL
+from advisor.hardware.mps import CONTROL, MpsProcess, mps_processes
 from advisor.hardware.nvml import GpuHealth, gpu_health
-from advisor.measure.host_health import HostHealth, host_health
 from advisor.measure.process import (
     left_folders,
     left_in,
@@ -30,23 +34,169 @@ from advisor.measure.process import (
     scripts_within,
 )
 
+_CAP_SYS_ADMIN = 1 << 21  # linux/capability.h
+_SHM = "/dev/shm"
+_CONTAINERS = ("docker", "containerd", "kubepods", "libpod", "lxc")
+# Variables that change how CUDA shares or runs, wherever a user's processes inherit them.
+_TELLING = ("CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER")
+# Additions by which a core is timed, and how often: its fastest time counts.
+_ADDITIONS, _TIMES = 60_000, 4
+# The kernel counts in hundredths of a second.
+_TICKING_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostHealth:
+    """This host at one moment; None if the kernel does not report it.
+
+    Attributes:
+        administrator: Whether this process may change GPUs and mounts (CAP_SYS_ADMIN).
+        container: Kind of the container around this process; None without one.
+        cores: Cores that this process may use, of `online` ones.
+        quota_cores: Cores that a control group allows at once; None: all.
+        governors: How each core chooses its clock, by core.
+        siblings: Groups of `cores` that are threads of one physical core.
+        stolen: Share of time that the hypervisor gave to others while this was read, 0..1.
+        wanting: Processes on the host that ran or waited for a core, mean of the last minute.
+        shm_mib: Shared memory, through which loaders hand over batches.
+        core_s: Seconds of the same work on each of `cores`.
+        core_later_s: The same, a moment later.
+        variables: Names of variables set here that change how CUDA shares.
+    """
+
+    administrator: bool
+    container: str | None
+    cores: tuple[int, ...]
+    online: int
+    quota_cores: float | None
+    governors: Mapping[int, str]
+    siblings: tuple[tuple[int, ...], ...]
+    stolen: float | None
+    wanting: float
+    shm_mib: float | None
+    core_s: Mapping[int, float]
+    core_later_s: Mapping[int, float]
+    mps: tuple[MpsProcess, ...]
+    has_mps: bool
+    variables: tuple[str, ...]
+
+
+def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = siblings_of) -> HostHealth:
+    """Read the state of this host.
+
+    Args:
+        root: Root of its file system, with the kernel's ``proc`` and ``sys``.
+        siblings: As in `advisor.hardware.host_cores.split_cores`.
+    """
+    proc, system = root / "proc", root / "sys"
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    before = _ticks(proc)
+    core_s = _core_times(cores)
+    sleep(_TICKING_S)
+    core_later_s = _core_times(cores)
+    after = _ticks(proc)
+    stolen = None
+    if before is not None and after is not None and after[0] > before[0]:
+        stolen = (after[1] - before[1]) / (after[0] - before[0])
+    threads: dict[str, list[int]] = {}
+    for core in cores:
+        threads.setdefault(siblings(core), []).append(core)
+    status = (_text(proc / "self" / "status") or "").splitlines()
+    rights = [int(line.split()[1], 16) for line in status if line.startswith("CapEff:")]
+    governors = {
+        core: _text(system / "devices/system/cpu" / f"cpu{core}" / "cpufreq/scaling_governor")
+        for core in cores
+    }
+    try:
+        shm = os.statvfs(_SHM)
+        shm_mib = shm.f_blocks * shm.f_frsize / 2**20
+    except OSError:
+        shm_mib = None
+    return HostHealth(
+        administrator=any(each & _CAP_SYS_ADMIN for each in rights),
+        container=_container(root), cores=cores, online=os.cpu_count() or len(cores),
+        quota_cores=_quota(system / "fs" / "cgroup"),
+        governors={core: text.strip() for core, text in governors.items() if text},
+        siblings=tuple(tuple(group) for group in threads.values() if len(group) > 1),
+        stolen=stolen, wanting=float((_text(proc / "loadavg") or "0").split()[0]),
+        shm_mib=shm_mib, core_s=core_s, core_later_s=core_later_s,
+        mps=mps_processes(proc), has_mps=which(CONTROL) is not None,
+        variables=tuple(sorted(name for name in os.environ if name.startswith(_TELLING))),
+    )  # fmt: skip
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return None
+
+
+def _container(root: Path) -> str | None:
+    for mark, kind in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
+        if (root / mark).exists():
+            return kind
+    groups = _text(root / "proc" / "1" / "cgroup") or ""
+    return next((kind for kind in _CONTAINERS if kind in groups), None)
+
+
+def _quota(groups: Path) -> float | None:
+    """Read one file of the second version of control groups, or two of the first."""
+    both = (_text(groups / "cpu.max") or "").split()
+    if len(both) != 2:
+        first = groups / "cpu"
+        both = [_text(first / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+    try:
+        quota, period = map(float, both)
+    except ValueError:  # "max", or none
+        return None
+    return quota / period if quota > 0 and period > 0 else None
+
+
+def _ticks(proc: Path) -> tuple[int, int] | None:
+    """Of all cores since the host started: all ticks, and those that were stolen (proc(5))."""
+    first = (_text(proc / "stat") or "").partition("\n")[0].split()
+    if len(first) < 9:
+        return None
+    counts = [int(each) for each in first[1:9]]
+    return sum(counts), counts[7]
+
+
+def _core_times(cores: tuple[int, ...]) -> dict[int, float]:
+    """Seconds of the same work on each core; this process moves there and back.
+
+    CPU time and not the clock's: the host's load shows which core is shared.
+    """
+    times_s = {}
+    try:
+        for core in cores:
+            os.sched_setaffinity(0, [core])
+            each_s = []
+            for _ in range(_TIMES):
+                began, total = process_time(), 0
+                for number in range(_ADDITIONS):
+                    total += number
+                each_s.append(process_time() - began)
+            times_s[core] = min(each_s)
+    finally:
+        os.sched_setaffinity(0, cores)
+    return times_s
+
+
 Severity = Literal["blocks", "spoils", "note"]
-"""What is asked cannot be done; it can, and its figures are off; or it is good to know."""
+"""Something cannot be done; it can, and its figures are off; or it is good to know."""
 
-
-Said = tuple[Severity, str, str, str]
-"""A finding without what it is about."""
+Problem = tuple[Severity, str, str, str]
+"""Severity, what, why and remedy of a `Finding`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing on a machine.
+    """One problem of a machine.
 
     Attributes:
         about: ``"host"`` or ``"GPU 0"``.
-        what: What was found.
-        why: What that does to measuring or sharing.
-        remedy: What to do.
+        why: Its effect on measuring or sharing.
     """
 
     severity: Severity
@@ -64,12 +214,13 @@ _LITTLE_SHM_MIB = 1024
 
 
 def host_findings(host: HostHealth) -> Iterator[Finding]:
-    """What on the host spoils."""
-    for said in (*_mps(host), *_cores(host), *_load(host), *_places(host), *_surroundings(host)):
-        yield Finding(said[0], "host", *said[1:])
+    """Find what on the host spoils measuring or sharing."""
+    parts = _mps(host), _cores(host), _load(host), _surroundings(host)
+    for severity, *texts in chain.from_iterable(parts):
+        yield Finding(severity, "host", *texts)
 
 
-def _surroundings(host: HostHealth) -> Iterator[Said]:
+def _surroundings(host: HostHealth) -> Iterator[Problem]:
     if host.shm_mib is not None and host.shm_mib < _LITTLE_SHM_MIB:
         yield (
             "spoils", f"/dev/shm holds {host.shm_mib:.0f} MiB",
@@ -96,7 +247,7 @@ def _surroundings(host: HostHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _cores(host: HostHealth) -> Iterator[Said]:
+def _cores(host: HostHealth) -> Iterator[Problem]:
     if host.stolen is not None and host.stolen > _MUCH_STOLEN:
         yield (
             "spoils", f"the hypervisor took {host.stolen:.0%} of the cores' time just now",
@@ -109,7 +260,8 @@ def _cores(host: HostHealth) -> Iterator[Said]:
             "the same step takes longer on a core that has just been idle",
             "sudo cpupower frequency-set -g performance",
         )  # fmt: skip
-    apart = _apart(host)
+    both_s = {core: (each_s, host.core_later_s[core]) for core, each_s in host.core_s.items()}
+    apart = {core: max(times_s) / min(times_s) for core, times_s in both_s.items()}
     changing = [core for core, times in apart.items() if times > _UNSTEADY_CORE]
     if changing:
         yield (
@@ -120,7 +272,7 @@ def _cores(host: HostHealth) -> Iterator[Said]:
             "steps that wait for the host vary with them",
             "profile such jobs more than once, or where the cores are yours alone",
         )  # fmt: skip
-    best_s = {core: min(each_s, host.core_later_s[core]) for core, each_s in host.core_s.items()}
+    best_s = {core: min(times_s) for core, times_s in both_s.items()}
     middle_s = median(best_s.values()) if best_s else 0.0
     slow = [core for core, each_s in best_s.items() if each_s > _SLOW_CORE * middle_s]
     if slow:
@@ -132,13 +284,7 @@ def _cores(host: HostHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _apart(host: HostHealth) -> dict[int, float]:
-    """How many times as long each core took at one moment as at the other."""
-    both_s = {core: (each_s, host.core_later_s[core]) for core, each_s in host.core_s.items()}
-    return {core: max(times_s) / min(times_s) for core, times_s in both_s.items()}
-
-
-def _load(host: HostHealth) -> Iterator[Said]:
+def _load(host: HostHealth) -> Iterator[Problem]:
     if host.wanting > max(1.0, host.online / 4):
         yield (
             "spoils",
@@ -154,9 +300,6 @@ def _load(host: HostHealth) -> Iterator[Said]:
             "processes on all of them are stopped in turn",
             f"ask for more, or use --cores with {max(1, int(host.quota_cores))} cores",
         )  # fmt: skip
-
-
-def _places(host: HostHealth) -> Iterator[Said]:
     if host.siblings:
         groups = "; ".join(_listed(group) for group in host.siblings[:4])
         more = "" if len(host.siblings) <= 4 else f" and {len(host.siblings) - 4} more"
@@ -176,8 +319,7 @@ def _listed(cores: tuple[int, ...] | list[int]) -> str:
     return ",".join(map(str, cores))
 
 
-def _mps(host: HostHealth) -> Iterator[Said]:
-    """Whether MPS can be used, and who does already."""
+def _mps(host: HostHealth) -> Iterator[Problem]:
     for each in host.mps:
         yield (
             "blocks",
@@ -193,15 +335,6 @@ def _mps(host: HostHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def without_gpu(why: str) -> Finding:
-    """Where no driver answers."""
-    return Finding(
-        "blocks", "host", f"no GPU at hand: {why.rstrip('.')}",
-        "nothing can be measured or shared here; advice from stored profiles needs none",
-        "go to a machine with a GPU, or open it to this container",
-    )  # fmt: skip
-
-
 # By what the product's name holds, the first branch that cuts it into MIG instances.
 _FIRST_FOR_MIG = {
     "A100": 450, "A30": 460, "H100": 525, "GH200": 525, "H20": 535, "H200": 550, "B200": 570,
@@ -215,35 +348,28 @@ _VOLTA = (7, 0)
 def gpu_findings(
     gpu: LiveGpu | BrokenGpu, health: GpuHealth | None, owner: Callable[[int], str]
 ) -> Iterator[Finding]:
-    """What on a GPU spoils.
+    """Find what on a GPU spoils measuring or sharing.
 
     Args:
-        gpu: As it is now.
-        health: Its settings; None where it does not answer.
-        owner: Says whose a process is, by its pid.
+        gpu: Its present state.
+        health: Its settings; None if it does not answer.
+        owner: Returns the owner of a process, by its pid.
     """
     about = f"GPU {gpu.index}"
     if isinstance(gpu, BrokenGpu) or health is None:
         problem = gpu.problem.rstrip(".") if isinstance(gpu, BrokenGpu) else "it does not answer"
         yield Finding("blocks", about, problem, "nothing runs on it", "see dmesg, or reboot")
         return
-    for part in (
-        _use(gpu, owner),
-        _modes(gpu, health),
-        _pace(health),
-        _memory(health),
-        _counters(gpu),
-        _age(gpu, health),
-    ):
-        for severity, what, why, remedy in part:
-            yield Finding(severity, about, what, why, remedy.format(index=gpu.index))
+    parts = _use(gpu, owner), _modes(gpu, health), _pace(health), _memory(health), _age(gpu, health)
+    for severity, what, why, remedy in chain.from_iterable(parts):
+        yield Finding(severity, about, what, why, remedy.format(index=gpu.index))
 
 
-def _use(gpu: LiveGpu, owner: Callable[[int], str]) -> Iterator[Said]:
+def _use(gpu: LiveGpu, owner: Callable[[int], str]) -> Iterator[Problem]:
     if gpu.processes:
         named = ", ".join(f"{each.pid} of {owner(each.pid)}" for each in gpu.processes)
         yield (
-            "blocks", f"process {named} uses it", "measurements beside it would be wrong",
+            "blocks", f"process {named} uses it", "measurements with it would be wrong",
             "wait for it, or use another GPU; what may join it: advisor recommend --now",
         )  # fmt: skip
     if gpu.mig_enabled:
@@ -259,7 +385,7 @@ def _use(gpu: LiveGpu, owner: Callable[[int], str]) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _modes(gpu: LiveGpu, health: GpuHealth) -> Iterator[Said]:
+def _modes(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
     set_default = "sudo nvidia-smi -i {index} -c DEFAULT"
     match gpu.compute_mode:
         case "prohibited":
@@ -284,7 +410,7 @@ def _modes(gpu: LiveGpu, health: GpuHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _pace(health: GpuHealth) -> Iterator[Said]:
+def _pace(health: GpuHealth) -> Iterator[Problem]:
     if health.slowed_by:
         yield (
             "spoils", f"its clocks are held down by {', '.join(health.slowed_by)}",
@@ -301,11 +427,11 @@ def _pace(health: GpuHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _memory(health: GpuHealth) -> Iterator[Said]:
+def _memory(health: GpuHealth) -> Iterator[Problem]:
     if health.uncorrected_errors:
         yield (
             "spoils", f"{health.uncorrected_errors} memory errors were not corrected",
-            "a process that reads them ends, and under MPS its mates with it",
+            "a process that reads them ends, and under MPS the co-located jobs with it",
             "reset the GPU; where they come back, have it replaced",
         )  # fmt: skip
     if health.remap_pending:
@@ -325,18 +451,15 @@ def _memory(health: GpuHealth) -> Iterator[Said]:
         )  # fmt: skip
 
 
-def _counters(gpu: LiveGpu) -> Iterator[Said]:
+def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
     if gpu.counters == "nvml":
         yield (
             "note", "nothing counts how active its SMs and its memory are",
-            "it has no GPM, which came with Hopper, and DCGM does not answer: profiles tell less, "
+            "it has no GPM, which came with Hopper, and DCGM does not answer: profiles show less, "
             "and ranges are somewhat wider",
             "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
             "nvidia-dcgm",
         )  # fmt: skip
-
-
-def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Said]:
     if health.compute_capability is not None and tuple(health.compute_capability) < _VOLTA:
         yield (
             "blocks", f"{gpu.product} is older than Volta",
@@ -348,11 +471,11 @@ def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Said]:
             "blocks", f"{gpu.product} is not in the catalogue, and its driver does not describe it",
             "nothing can be answered for it", "update the driver",
         )  # fmt: skip
-    elif known_gpus()[gpu.catalogue_key].mig and (branch := re.match(r"\d+", gpu.driver)):
-        yield from _age_for_mig(gpu, int(branch[0]))
-
-
-def _age_for_mig(gpu: LiveGpu, branch: int) -> Iterator[Said]:
+        return
+    version = re.match(r"\d+", gpu.driver)
+    if version is None or not known_gpus()[gpu.catalogue_key].mig:
+        return
+    branch = int(version[0])
     names = [name for name in _FIRST_FOR_MIG if re.search(rf"\b{name}\b", gpu.product)]
     first = max((_FIRST_FOR_MIG[name] for name in names), default=0)
     if branch < first:
@@ -371,12 +494,12 @@ _CLEARS = "advisor doctor --undo"
 
 
 def leftover_findings() -> Iterator[Finding]:
-    """Each state file, folder and lock whose owner is dead, with the command that clears it."""
-    for said in (*_scripts(), *_folders(), *_locks()):
-        yield Finding(said[0], "host", *said[1:])
+    """Find each state file, folder and lock without a living owner, and the remedy."""
+    for severity, *texts in _leftovers():
+        yield Finding(severity, "host", *texts)
 
 
-def _scripts() -> Iterator[Said]:
+def _leftovers() -> Iterator[Problem]:
     for path in left_states():
         left = left_in(path)
         marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
@@ -388,23 +511,17 @@ def _scripts() -> Iterator[Said]:
             f"not undone: {', '.join(changes)}" if changes else "none of its further jobs starts",
             f"{_CLEARS} ends its jobs and undoes what it changed",
         )
-
-
-def _folders() -> Iterator[Said]:
     for folder in left_folders():
-        pids = (*scripts_within(folder), *mps_within(folder))
+        pids = [*scripts_within(folder), *mps_within(folder)]
         yield (
             "spoils" if pids else "note",
             f"a killed measurement left {folder}{_living(pids)}",
             "its scripts and MPS daemons hold the GPU" if pids else "it takes room", _CLEARS,
         )  # fmt: skip
-
-
-def _locks() -> Iterator[Said]:
     for path in left_locks():
         yield (
             "note", f"a killed run left the lock {path}",
-            "it stops nobody: the next run takes it over", _CLEARS,
+            "it stops no other run: the next one takes it over", _CLEARS,
         )  # fmt: skip
 
 
@@ -419,32 +536,36 @@ _ORDER: tuple[Severity, ...] = ("blocks", "spoils", "note")
 
 
 def run_doctor(argv: Sequence[str]) -> int:
-    """Print what is found; the exit code says whether anything blocks.
+    """Print all findings; the exit code shows whether one blocks.
 
     Raises:
         SystemExit: The words ask for help (0), or cannot be parsed (2).
     """
-    asked = _parser().parse_args(argv)
-    found = examined()
-    if asked.json:
-        document = {"schema": 1, "blocked": _blocked(found), "findings": [*map(asdict, found)]}
+    words = _parser().parse_args(argv)
+    findings = examine()
+    blocked = any(each.severity == "blocks" for each in findings)
+    if words.json:
+        document = {"schema": 1, "blocked": blocked, "findings": [*map(asdict, findings)]}
         print(json.dumps(document, indent=1))
     else:
-        print(clean("\n".join(_lines(found)), keep="\n"))
-    return GpuUnavailable.exit_code if _blocked(found) else 0
+        print(clean("\n".join(_lines(findings)), keep="\n"))
+    return GpuUnavailable.exit_code if blocked else 0
 
 
-def examined() -> list[Finding]:
-    """What is found on this machine, the worst first; nothing is changed."""
-    found = [*host_findings(host_health()), *leftover_findings()]
+def examine() -> list[Finding]:
+    """Examine this machine, and change nothing; the worst finding is first."""
+    findings = [*host_findings(host_health()), *leftover_findings()]
     try:
         for gpu in live_gpus():
-            found += gpu_findings(
-                gpu, gpu_health(gpu.index) if isinstance(gpu, LiveGpu) else None, _owner
-            )
+            health = gpu_health(gpu.index) if isinstance(gpu, LiveGpu) else None
+            findings += gpu_findings(gpu, health, _owner)
     except AdvisorError as error:
-        found.append(without_gpu(str(error)))
-    return sorted(found, key=lambda each: _ORDER.index(each.severity))
+        findings.append(Finding(
+            "blocks", "host", f"no GPU here: {str(error).rstrip('.')}",
+            "nothing can be measured or shared here; advice from stored profiles needs no GPU",
+            "go to a machine with a GPU, or open it to this container",
+        ))  # fmt: skip
+    return sorted(findings, key=lambda each: _ORDER.index(each.severity))
 
 
 def _owner(pid: int) -> str:
@@ -455,16 +576,12 @@ def _owner(pid: int) -> str:
         return "somebody outside this container"
 
 
-def _blocked(found: Sequence[Finding]) -> bool:
-    return any(each.severity == "blocks" for each in found)
-
-
-def _lines(found: Sequence[Finding]) -> list[str]:
+def _lines(findings: Sequence[Finding]) -> list[str]:
     lines = []
-    for each in found:
+    for each in findings:
         lines += [f"{each.severity}  {each.about}: {each.what}", f"        {each.why}",
                   f"        -> {each.remedy}"]  # fmt: skip
-    blocks, spoils, notes = (sum(each.severity == kind for each in found) for kind in _ORDER)
+    blocks, spoils, notes = (sum(each.severity == kind for each in findings) for kind in _ORDER)
     return [
         *lines,
         f"Found: {counted(blocks, 'problem')} that rule{'s' * (blocks == 1)} something out here, "
@@ -476,10 +593,10 @@ def _lines(found: Sequence[Finding]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor doctor",
-        description="Looks for what spoils measuring or sharing on this machine, and says what to "
-        "do; changes nothing. blocks: something cannot be done here; spoils: it can, and figures "
-        "are off; note: good to know. Also starts as `python -m advisor.measure doctor`, which "
-        "needs nvidia-ml-py only.",
+        description="Finds what spoils measuring or sharing on this machine, and prints the "
+        "remedies; changes nothing. blocks: something cannot be done here; spoils: it can, and "
+        "figures are off; note: good to know. Also starts as `python -m advisor.measure doctor`, "
+        "which needs nvidia-ml-py only.",
         epilog="Exit codes: 0 nothing blocks, 2 wrong use, 4 something does.",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -1,4 +1,6 @@
-"""Measures what taking turns on a GPU costs: two processes of endless kernels, alone and together.
+"""Measures the GPU's side of a calibration: the cost of taking turns, and the times of operators.
+
+Two processes of endless kernels take turns, alone and together.
 
 Alone, each does a kernel every `alone` seconds; together every `shared` seconds. If turns were
 free, ``alone / shared`` of both would add up to 1: the difference from 1 is the overhead.
@@ -106,7 +108,7 @@ class _Repeated:
 def all_answers(
     tenants: Sequence[TenantHandle], verb: str, **arguments: Any
 ) -> list[dict[str, Any]]:
-    """Send all `tenants` the same request at once; their answers, in their order.
+    """Send all `tenants` the same request at once; return their answers, in their order.
 
     Raises:
         AdvisorError: One ran out of memory or died.
@@ -143,14 +145,14 @@ class TimedKernels:
 
 
 def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
-    """The cost of turns for each length of kernel, and the GPU's clocks during that work.
+    """Measure the cost of turns for each length of kernel, and the GPU's clocks during that work.
 
     Raises:
         AdvisorError: A tenant ran out of memory or died.
     """
     session.switch_to(Naive())
     setups = session.setups(Naive(), [(core,) for core in cores])
-    meter, found = Meter(session.device), []
+    meter, costs = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)
     with tenants_on(setups, session.folder, calibration_verbs) as tenants:
         for kernel_s in _KERNELS_S:
@@ -158,8 +160,8 @@ def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switchin
                 all_answers([tenant], "load_kernel", kernel_s=kernel_s)
             alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
             together, clocks_mhz = _timed_kernels(tenants, meter)
-            found.append(switching_of(alone, together))
-    return tuple(found), clocks_mhz
+            costs.append(switching_of(alone, together))
+    return tuple(costs), clocks_mhz
 
 
 def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[TimedKernels, Clocks]:
@@ -173,7 +175,7 @@ def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[Timed
 
 
 def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switching:
-    """The cost of turns, from two tenants' times, each alone and both together in one order."""
+    """Compute the cost of turns from two tenants' times, alone and together, in one order."""
     alone_s = [each.step_s[0] for each in alone]
     speeds = [lone_s / shared_s for lone_s, shared_s in zip(alone_s, together.step_s, strict=True)]
     overhead = 1 - sum(speeds)
@@ -181,12 +183,12 @@ def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switc
         _turns(together.plan, ends, lone_s)
         for ends, lone_s in zip(together.completed_at, alone_s, strict=True)
     ]
-    known = [each for each in turns if each is not None]
+    regular = [each for each in turns if each is not None]
     return Switching(
         kernel_s=mean(alone_s),
         overhead=overhead,
-        slice_s=mean(slice_s for slice_s, _ in known) if known else None,
-        switch_s=overhead * mean(cycle_s for _, cycle_s in known) / 2 if known else None,
+        slice_s=mean(slice_s for slice_s, _ in regular) if regular else None,
+        switch_s=overhead * mean(cycle_s for _, cycle_s in regular) / 2 if regular else None,
     )
 
 
@@ -236,8 +238,8 @@ class CallTime:
     kernel_ms: float
 
 
-def timed(operator: Operator, device: str) -> CallTime | None:
-    """The time of `operator`, with cudnn's search for the fastest algorithm; None if it fails.
+def time_operator(operator: Operator, device: str) -> CallTime | None:
+    """Time `operator`, with cudnn's search for the fastest algorithm; None if it fails.
 
     Args:
         operator: Its inputs are made here, of normally distributed numbers.
@@ -245,29 +247,32 @@ def timed(operator: Operator, device: str) -> CallTime | None:
     """
     import torch
 
-    _set_switches(operator.precision)
-    try:
-        with torch.no_grad():
-            return _timed(operator_call(operator, device), device)
-    except RuntimeError:  # for want of memory, or of a kernel in this precision
-        return None
-
-
-def _set_switches(precision: OperatorPrecision) -> None:
-    import torch
-
     cudnn: Any = torch.backends.cudnn
     cudnn.benchmark = True
     for switch in (torch.backends.cuda.matmul, cudnn.conv):
-        switch.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+        switch.fp32_precision = "tf32" if operator.precision == "tf32" else "ieee"
+    try:
+        with torch.no_grad():
+            call = operator_call(operator, device)
+            clock = _GpuStopwatch() if device == "cuda" else _HostStopwatch()
+            clock.ms(call, _WARM_UPS)
+            lone_ms = [clock.ms(call, 1)]
+            while len(lone_ms) < _LONE and (
+                len(lone_ms) < _FEWEST_LONE or sum(lone_ms) < _LONE_BUDGET_MS
+            ):
+                lone_ms.append(clock.ms(call, 1))
+            kernel_ms = latency_ms = median(lone_ms)
+            if latency_ms <= _LONG_MS:
+                count = max(2, min(_MOST_QUEUED, round(_QUEUE_MS / max(latency_ms, 1e-6))))
+                queues_ms = [clock.ms(call, count, hold=True) / count for _ in range(_QUEUES)]
+                kernel_ms = median(queues_ms)
+    except RuntimeError:  # without memory for it, or a kernel in this precision
+        return None
+    return CallTime(latency_ms, min(lone_ms), kernel_ms)
 
 
 def operator_call(operator: Operator, device: str) -> Call:
-    """A call that enqueues `operator` once.
-
-    Raises:
-        RuntimeError: torch's, if there is no memory for its inputs.
-    """
+    """Return a call that enqueues `operator` once; torch raises RuntimeError without memory."""
     import torch
     import torch.nn.functional as F
 
@@ -284,41 +289,19 @@ def operator_call(operator: Operator, device: str) -> Call:
         case "conv", (batch, into, out, kernel, side, stride, padding):
             of_conv = normal(batch, into, side, side), normal(out, into, kernel, kernel)
             return lambda: F.conv2d(*of_conv, stride=stride, padding=padding)
-        case _, (rows, columns):
-            return _by_rows(operator.op, normal(rows, columns), normal(2, columns))
+        case op, (rows, columns):
+            values, of_columns = normal(rows, columns), normal(2, columns)
+            other = torch.randn_like(values)
+            calls: dict[str, Call] = {
+                "ln": lambda: F.layer_norm(values, values.shape[1:], *of_columns),
+                "softmax": lambda: F.softmax(values, -1),
+                "gelu": lambda: F.gelu(values),
+                "add": lambda: torch.add(values, other),
+                "copy": lambda: other.copy_(values),
+            }
+            return calls[op]
     cuda: Any = torch.cuda
     return (lambda: cuda._sleep(1)) if device == "cuda" else (lambda: None)
-
-
-def _by_rows(op: str, values: Any, of_columns: Any) -> Call:
-    import torch
-    import torch.nn.functional as F
-
-    other = torch.randn_like(values)
-    calls: dict[str, Call] = {
-        "ln": lambda: F.layer_norm(values, values.shape[1:], *of_columns),
-        "softmax": lambda: F.softmax(values, -1),
-        "gelu": lambda: F.gelu(values),
-        "add": lambda: torch.add(values, other),
-        "copy": lambda: other.copy_(values),
-    }
-    return calls[op]
-
-
-def _timed(call: Call, device: str) -> CallTime:
-    clock = _GpuStopwatch() if device == "cuda" else _HostStopwatch()
-    clock.ms(call, _WARM_UPS)
-    lone_ms = [clock.ms(call, 1)]
-    while len(lone_ms) < _LONE and (len(lone_ms) < _FEWEST_LONE or sum(lone_ms) < _LONE_BUDGET_MS):
-        lone_ms.append(clock.ms(call, 1))
-    latency_ms = median(lone_ms)
-    kernel_ms = latency_ms if latency_ms > _LONG_MS else _queued_ms(call, clock, latency_ms)
-    return CallTime(latency_ms, min(lone_ms), kernel_ms)
-
-
-def _queued_ms(call: Call, clock: "_GpuStopwatch | _HostStopwatch", latency_ms: float) -> float:
-    count = max(2, min(_MOST_QUEUED, round(_QUEUE_MS / max(latency_ms, 1e-6))))
-    return median(clock.ms(call, count, hold=True) / count for _ in range(_QUEUES))
 
 
 class _HostStopwatch:
@@ -389,7 +372,7 @@ _PRECISIONS: tuple[OperatorPrecision, ...] = ("fp32", "tf32", "fp16", "bf16")
 
 
 def operators() -> tuple[Operator, ...]:
-    """What the sweep times."""
+    """Return the operators that the sweep times."""
     products = [
         Operator(op, shape, precision)
         for op, shapes in (("linear", _PRODUCTS), ("bmm", _BATCHED), ("conv", _CONVOLUTIONS))
@@ -419,10 +402,10 @@ def time_operators(state: TenantState, wanted: Sequence[Operator]) -> dict[str, 
     Returns:
         ``kernel_ms`` and ``latency_ms``, shapes (operators,); None for one that failed.
     """
-    found = [timed(each, state.device) for each in wanted]
+    times = [time_operator(each, state.device) for each in wanted]
     return {
-        "kernel_ms": [each and each.kernel_ms for each in found],
-        "latency_ms": [each and each.latency_ms for each in found],
+        "kernel_ms": [each and each.kernel_ms for each in times],
+        "latency_ms": [each and each.latency_ms for each in times],
     }
 
 
@@ -433,15 +416,6 @@ def l2_mib(state: TenantState) -> dict[str, Any]:
     import torch
 
     return {"l2_mib": torch.cuda.get_device_properties(0).L2_cache_size / 2**20}
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """What one round measured; of each operator, None if it failed."""
-
-    kernel_ms: dict[Operator, float | None]
-    launch_ms: float | None
-    sm_clock_mhz: int | None
 
 
 def sweep(
@@ -459,43 +433,39 @@ def sweep(
         AdvisorError: The tenant died.
     """
     l2_mib = living(tenant.ask("l2_mib"))["l2_mib"]
-    found: list[_Round] = []
-    order, began_s = Random(_SEED), monotonic()
-    while len(found) < rounds and monotonic() - began_s < _LATEST_S:
-        found.append(_round(tenant, meter, order.sample([*wanted, _EMPTY], len(wanted) + 1)))
-    clock_mhz = _median(each.sm_clock_mhz for each in found)
-    launch_ms = _median(each.launch_ms for each in found)
-    kernel_ms = {
-        operator: _median(each.kernel_ms[operator] for each in found)
-        for operator in (*wanted, _EMPTY)
-    }
+    clocks_mhz: list[int | None] = []
+    launches_ms: list[float | None] = []
+    kernels_ms: dict[Operator, list[float | None]] = {each: [] for each in (*wanted, _EMPTY)}
+    random, began_s = Random(_SEED), monotonic()
+    while len(clocks_mhz) < rounds and monotonic() - began_s < _LATEST_S:
+        order = random.sample([*wanted, _EMPTY], len(wanted) + 1)
+        tenant.send("time_operators", wanted=order)
+        sleep(_CLOCKS_AFTER_S)
+        clocks_mhz.append(meter.clocks_mhz()[0])
+        answer = living(tenant.receive(_ANSWER_S))
+        launches_ms.append(answer["latency_ms"][order.index(_EMPTY)])
+        for operator, ms in zip(order, answer["kernel_ms"], strict=True):
+            kernels_ms[operator].append(ms)
+    clock_mhz, launch_ms = _median(clocks_mhz), _median(launches_ms)
     return GpuSide(
         l2_mib=l2_mib,
         sm_clock_mhz=None if clock_mhz is None else round(clock_mhz),
         launch_us=None if launch_ms is None else launch_ms * 1e3,
-        times=tuple(OperatorTime(op, ms) for op, ms in kernel_ms.items() if ms is not None),
-    )
-
-
-def _round(tenant: TenantHandle, meter: Meter, order: Sequence[Operator]) -> _Round:
-    tenant.send("time_operators", wanted=order)
-    sleep(_CLOCKS_AFTER_S)
-    sm_clock_mhz, _ = meter.clocks_mhz()
-    answer = living(tenant.receive(_ANSWER_S))
-    return _Round(
-        kernel_ms=dict(zip(order, answer["kernel_ms"], strict=True)),
-        launch_ms=answer["latency_ms"][order.index(_EMPTY)],
-        sm_clock_mhz=sm_clock_mhz,
+        times=tuple(
+            OperatorTime(operator, ms)
+            for operator, each_ms in kernels_ms.items()
+            if (ms := _median(each_ms)) is not None
+        ),
     )
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [each for each in values if each is not None]
-    return median(known) if known else None
+    measured = [each for each in values if each is not None]
+    return median(measured) if measured else None
 
 
 def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
-    """What the sweep found, for a person, beside the rates that the GPU's maker states."""
+    """Describe the results of the sweep, with the rates that the GPU's maker states."""
     maker: dict[str, float | None] = {}
     if stated is not None:
         half = {"fp16": stated.fp16_tflops, "bf16": stated.tf32_tflops and stated.fp16_tflops}
@@ -504,6 +474,14 @@ def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
     attained = [
         f"{each} {_shown(side.tflops(each))} ({_shown(maker.get(each))})" for each in _PRECISIONS
     ]
+    squares = {
+        precision: ", ".join(
+            f"{operator.dimensions[1]}: {rate:.1f}"
+            for operator, rate in side.product_tflops(precision)
+            if operator.op == "linear" and len(set(operator.dimensions[1:])) == 1
+        )
+        for precision in _PRECISIONS
+    }
     moved = ", ".join(f"{mib:.3g}: {rate:.0f}" for mib, rate in side.traffic_gb_s)
     return (
         f"attained, and stated by its maker, TFLOP/s: {', '.join(attained)}",
@@ -512,18 +490,9 @@ def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
         f"{_shown(side.l2_bandwidth_gb_s)}",
         f"an empty kernel: {_shown(side.launch_us)} us with its launch, "
         f"{_shown(side.empty_kernel_us)} us queued; SM clock {_shown(side.sm_clock_mhz)} MHz",
-        *(f"{each}, TFLOP/s by side of square products: {_by_side(side, each)}"
-          for each in _PRECISIONS),
+        *(f"{each}, TFLOP/s by side of square products: {squares[each]}" for each in _PRECISIONS),
         f"GB/s by MiB moved: {moved}",
     )  # fmt: skip
-
-
-def _by_side(side: GpuSide, precision: OperatorPrecision) -> str:
-    return ", ".join(
-        f"{operator.dimensions[1]}: {rate:.1f}"
-        for operator, rate in side.product_tflops(precision)
-        if operator.op == "linear" and len(set(operator.dimensions[1:])) == 1
-    )
 
 
 def _shown(figure: float | None) -> str:

@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
 from math import fsum
 from pathlib import Path
+from statistics import mean
 from time import monotonic, time
 from typing import Any
 
@@ -52,8 +52,7 @@ from advisor.workload.writing import append_run, new_path, writable
 # Between the request to start and the start, in which every tenant receives the request.
 NOTICE_S = 0.1
 
-_Watched = tuple[Activity, tuple[int | None, int | None]]
-_UNWATCHED: _Watched = (NOT_METERED, (None, None))
+_NO_CLOCKS: tuple[int | None, int | None] = (None, None)
 
 # For runs that only test whether the tenants fit: some steps each, so that caches have grown.
 _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
@@ -103,13 +102,15 @@ class ReadyTenants:
     def records(
         self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
     ) -> Iterator[Tenant]:
-        """The records of the tenants, by their `answers`, after checking their hosts once more."""
-        checks_s = map(_mean_check_s, self._checked, _check_hosts(self.tenants))
+        """Yield the records of the tenants by `answers`, after checking their hosts once more."""
+        checks = zip(self._checked, _check_hosts(self.tenants), strict=True)
         held_mib = self.meter.memory_mib()
-        each_tenant = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
-        for (workload, tenant, loaded, answer), check_s, its in zip(
-            each_tenant, checks_s, windows, strict=True
+        columns = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
+        for (workload, tenant, loaded, answer), both, its in zip(
+            columns, checks, windows, strict=True
         ):
+            answers_s = [each["check_s"] for each in both if isinstance(each, dict)]
+            checks_s = [each for each in answers_s if each is not None]
             ended = answer if isinstance(answer, Ended) else None
             reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
             memory = memory_record(reported[0], held_mib.get(tenant.pid)) if reported else None
@@ -121,11 +122,13 @@ class ReadyTenants:
                 memory=memory,
                 cores=tenant.setup.cores,
                 sms=None if isinstance(loaded, Ended) else loaded["sms"],
-                host_check_s=check_s,
+                host_check_s=mean(checks_s)
+                if len(checks_s) == 2 and None not in checks_s
+                else None,
             )
 
     def provenance(self, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
-        """The provenance of a measurement that ended now.
+        """Return the provenance of a measurement that ended now.
 
         Raises:
             AdvisorError: No tenant started; the message names the run.
@@ -148,7 +151,7 @@ def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedR
     A tenant that runs out of memory or dies is an outcome in the record; the others go on.
 
     Raises:
-        InvalidInput: A workload cannot be built, or the GPU cannot look like the card asked for.
+        InvalidInput: A workload cannot be built, or the GPU cannot look like that card.
         GpuUnavailable: MPS does not start.
         AdvisorError: MPS is not in the state it should be in.
     """
@@ -161,7 +164,7 @@ def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedR
         memory_filled(session, mix.capacity_mib) as free_mib,
         tenants_on(setups, session.folder) as tenants,
     ):
-        run = _measured(made_ready(mix, tenants, settings), free_mib)
+        run = _measured(make_ready(mix, tenants, settings), free_mib)
     if not run.ok:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients
     return run
@@ -171,7 +174,12 @@ def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
     mix, tenants, device = ready.mix, ready.tenants, ready.settings.session.device
     plan = schedule(time() + NOTICE_S, ready.settings.timing, ready.slowest_step_s)
     start_training(tenants, plan.start_at, plan.stop_at)
-    activity, clocks_mhz = _watch(ready.meter, plan) if ready.any_loaded else _UNWATCHED
+    activity, clocks_mhz = NOT_METERED, _NO_CLOCKS
+    if ready.any_loaded:  # activity over exactly the windows, and clocks at their end
+        sleep_until(plan.begin_at)
+        ready.meter.begin()
+        sleep_until(plan.end_at)
+        activity, clocks_mhz = ready.meter.end(), ready.meter.clocks_mhz()
     answers = answers_after(tenants, plan.stop_at)
     windows = [
         () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
@@ -193,16 +201,7 @@ def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
     )
 
 
-def _watch(meter: Meter, plan: Schedule) -> _Watched:
-    """Activity of the device over exactly the windows, and its clocks at their end."""
-    sleep_until(plan.begin_at)
-    meter.begin()
-    sleep_until(plan.end_at)
-    activity = meter.end()
-    return activity, meter.clocks_mhz()
-
-
-def made_ready(
+def make_ready(
     mix: PlannedMix, tenants: Sequence[TenantHandle], settings: SharedRunSettings
 ) -> ReadyTenants:
     """Load the workloads of `mix` into new `tenants`, and let them train until settled.
@@ -214,20 +213,13 @@ def made_ready(
     loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
     alive = [tenant.pid for tenant in tenants if tenant.ended is None]
     clients = settings.session.proved_clients(mix.sharing, alive)
-    step_s = _train_together(tenants, settings.timing.settle_s)
+    start_at = time() + NOTICE_S
+    settled_at = start_at + settings.timing.settle_s
+    start_training(tenants, start_at, settled_at)
+    answers = [each for each in answers_after(tenants, settled_at) if isinstance(each, dict)]
+    step_s = max((step_s_of(start_at, each["completed_at"]) for each in answers), default=0.0)
     meter, checked = Meter(settings.session.device), _check_hosts(tenants)
     return ReadyTenants(mix, tenants, settings, clients, meter, step_s, loaded, checked)
-
-
-def _train_together(tenants: Sequence[TenantHandle], seconds: float) -> float:
-    """Train together for `seconds`; the slowest tenant's seconds a step meanwhile."""
-    start_at = time() + NOTICE_S
-    start_training(tenants, start_at, start_at + seconds)
-    answers = answers_after(tenants, start_at + seconds)
-    return max(
-        (step_s_of(start_at, each["completed_at"]) for each in answers if isinstance(each, dict)),
-        default=0.0,
-    )
 
 
 def start_training(tenants: Sequence[TenantHandle], start_at: float, stop_at: float) -> None:
@@ -244,12 +236,6 @@ def answers_after(tenants: Sequence[TenantHandle], stop_at: float) -> list[Answe
 def _check_hosts(tenants: Sequence[TenantHandle]) -> tuple[Answer, ...]:
     """The host check of all tenants at once, since busy cores slow each other."""
     return ask_all(tenants, "check_host", [{}] * len(tenants))
-
-
-def _mean_check_s(before: Answer, after: Answer) -> float | None:
-    if isinstance(before, Ended) or isinstance(after, Ended) or before["check_s"] is None:
-        return None
-    return float(before["check_s"] + after["check_s"]) / 2
 
 
 # A tenant that has not done its steps by then hangs.
@@ -311,44 +297,35 @@ def _group(
     steps = [full.steps[job] for job in run_group.jobs]
     setups = session.setups(sharing, cores, run_group.mix.workloads)
     with tenants_on(setups, session.folder) as tenants:
-        group = _train_group(made_ready(run_group.mix, tenants, settings), steps)
+        group = _train_group(make_ready(run_group.mix, tenants, settings), steps, pause_s)
     if None in group.ended_s:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients
-    return replace(group, pause_s=pause_s)
+    return group
 
 
-def _train_group(ready: ReadyTenants, steps: Sequence[int]) -> _Group:
+def _train_group(ready: ReadyTenants, steps: Sequence[int], pause_s: float) -> _Group:
     start_at = time() + NOTICE_S
     for tenant, each in zip(ready.tenants, steps, strict=True):
         tenant.send("run_steps", start_at=start_at, steps=each)
-    answers, activity, clocks_mhz = _watched(ready.tenants, ready.meter, start_at)
-    ended_s = tuple(_ended_s(each, start_at) for each in answers)
+    sleep_until(start_at)
+    ready.meter.begin()
+    sleep_until(start_at + _UNDER_WAY_S)
+    clocks_mhz = ready.meter.clocks_mhz()
+    until = start_at + _LONGEST_S
+    answers = [tenant.receive(max(0.0, until - time())) for tenant in ready.tenants]
+    activity = ready.meter.end()
+    ended_s = tuple(
+        None if isinstance(each, Ended) else float(each["completed_at"][-1] - start_at)
+        for each in answers
+    )
     return _Group(
         tenants=tuple(ready.records(answers, _windows(answers, start_at, ended_s))),
         ended_s=ended_s,
-        pause_s=0.0,
+        pause_s=pause_s,
         clients=ready.clients,
         activity=activity,
         provenance=ready.provenance(clocks_mhz),
     )
-
-
-def _watched(
-    tenants: Sequence[TenantHandle], meter: Meter, start_at: float
-) -> tuple[list[Answer], Activity, tuple[int | None, int | None]]:
-    """Tenants' answers when they have done their steps, and the device's activity until then."""
-    sleep_until(start_at)
-    meter.begin()
-    sleep_until(start_at + _UNDER_WAY_S)
-    clocks_mhz = meter.clocks_mhz()
-    until = start_at + _LONGEST_S
-    answers = [tenant.receive(max(0.0, until - time())) for tenant in tenants]
-    return answers, meter.end(), clocks_mhz
-
-
-def _ended_s(answer: Answer, start_at: float) -> float | None:
-    """Seconds from the start until a tenant's last step ended; None if it ended early."""
-    return None if isinstance(answer, Ended) else float(answer["completed_at"][-1] - start_at)
 
 
 def _windows(
@@ -368,7 +345,9 @@ def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
     jobs = [job for run_group in full.run_groups for job in run_group.jobs]
     records = dict(zip(jobs, (each for group in groups for each in group.tenants), strict=True))
     activities = [group.activity for group in groups]
-    energy_j, power_w = _energy(activities)
+    energies_j = [each.energy_j for each in activities if each.energy_j is not None]
+    energy_j = fsum(energies_j) if len(energies_j) == len(groups) else None
+    seconds = fsum(each.seconds for each in activities)
     return Run(
         id=full.id,
         gpu=gpu,
@@ -377,7 +356,7 @@ def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
         repeats=None,
         tenants=tuple(records[job] for job in sorted(jobs)),
         mps_clients=sum(group.clients for group in groups),
-        power_w=power_w,
+        power_w=None if energy_j is None else energy_j / seconds,
         counters=activities[0].counters if len(groups) == 1 else None,
         provenance=groups[0].provenance,
         completion=_completion(full, groups, energy_j),
@@ -404,14 +383,6 @@ def _completion(
         pauses_s=tuple(group.pause_s for group in groups[1:]),
         energy_j=energy_j,
     )
-
-
-def _energy(activities: Sequence[Activity]) -> tuple[float | None, float | None]:
-    """Joules of all groups together, and their mean power; None if one is not known."""
-    if any(each.energy_j is None for each in activities):
-        return None, None
-    energy_j = fsum(each.energy_j or 0.0 for each in activities)
-    return energy_j, energy_j / fsum(each.seconds for each in activities)
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,7 +434,7 @@ def bench_on(
 def cores_of_tenants(
     mix: Measurable, allowed: Sequence[int], kind: str, *, share: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """The cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
+    """Return the cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
 
     Raises:
         InvalidInput: There are too few for those that run at the same time; the message names the
@@ -473,8 +444,8 @@ def cores_of_tenants(
     for run_group in mix.run_groups:
         needs = [mix.workloads[job].cores for job in run_group.jobs]
         with located(f"run {mix.id}"):
-            found = cores_of_each(needs, allowed, share=share or kind == "cpu")
-        cores |= zip(run_group.jobs, found, strict=True)
+            cores_of_group = cores_of_each(needs, allowed, share=share or kind == "cpu")
+        cores |= zip(run_group.jobs, cores_of_group, strict=True)
     return tuple(cores[job] for job in range(len(mix.workloads)))
 
 
@@ -498,46 +469,29 @@ class PlannedProcess:
 def planned_processes(
     plan: PlannedRun, uuid: str | None, allowed: Sequence[int]
 ) -> tuple[PlannedProcess, ...]:
-    """The processes of `plan` on the GPU `uuid`, or on a CPU, in the order in which they start.
+    """Return the processes of `plan` on the GPU `uuid`, or on a CPU, as they start.
 
     Raises:
         InvalidInput: There are too few cores.
     """
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
-    groups = [run_group.mix for each in mixes_of(plan) for run_group in each.run_groups]
-    return tuple(chain.from_iterable(_of_mix(mix, uuid, allowed, folder) for mix in groups))
-
-
-def _of_mix(
-    mix: PlannedMix, uuid: str | None, allowed: Sequence[int], folder: Path
-) -> list[PlannedProcess]:
-    cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
-    environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
-    tenants = [
-        PlannedProcess(
-            f"{mix.id}: tenant {number}, trains {workload.name}",
-            its,
-            environment,
-            () if workload.script is None else workload.script.command,
-        )
-        for number, (workload, its, environment) in enumerate(
-            zip(mix.workloads, cores, environments, strict=True), start=1
-        )
-    ]
-    supervisor = PlannedProcess(
-        f"{mix.id}: supervisor, forks, watches and ends all others",
-        spare_cores(cores, allowed),
-        {},
-        ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu"),
-    )
-    return [supervisor, *_daemon(mix, uuid, folder), *tenants]
-
-
-def _daemon(mix: PlannedMix, uuid: str | None, folder: Path) -> list[PlannedProcess]:
-    if uuid is None or not mix.sharing.under_mps:
-        return []
-    environment = MpsDaemon(folder, uuid).environment
-    return [PlannedProcess(f"{mix.id}: MPS daemon", (), environment, (CONTROL, "-f"))]
+    command = ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu")
+    processes = []
+    for mix in (run_group.mix for each in mixes_of(plan) for run_group in each.run_groups):
+        cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
+        role = f"{mix.id}: supervisor, forks, watches and ends all others"
+        processes.append(PlannedProcess(role, spare_cores(cores, allowed), {}, command))
+        if uuid is not None and mix.sharing.under_mps:
+            environment = MpsDaemon(folder, uuid).environment
+            daemon = PlannedProcess(f"{mix.id}: MPS daemon", (), environment, (CONTROL, "-f"))
+            processes.append(daemon)
+        environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
+        tenants = zip(mix.workloads, cores, environments, strict=True)
+        for number, (workload, its, variables) in enumerate(tenants, start=1):
+            role = f"{mix.id}: tenant {number}, trains {workload.name}"
+            script = () if workload.script is None else workload.script.command
+            processes.append(PlannedProcess(role, its, variables, script))
+    return tuple(processes)
 
 
 # Assumed seconds of a run before the first has been measured.
@@ -547,22 +501,28 @@ _REMEDY = "Correct the file, or choose another --out."
 
 
 def run_list(argv: Sequence[str]) -> int:
-    """Run the plans that the command line `argv` names; the exit code."""
-    asked = _parser().parse_args(argv)
-    timing = Timing(asked.settle, asked.window, asked.windows)
-    device = find_device(asked.device)
-    writable(asked.out)
-    plans = read_plans(asked.plans, device.key)
-    wanted = [mix for plan in plans for mix in mixes_of(plan)]
-    todo = _without_done(wanted, asked.out, resume=asked.resume)
-    allowed = allowed_cores(asked.cores)
+    """Run the plans that the command line `argv` names; return the exit code."""
+    words = _parser().parse_args(argv)
+    timing = Timing(words.settle, words.window, words.windows)
+    device = find_device(words.device)
+    writable(words.out)
+    plans = read_plans(words.plans, device.key)
+    planned = [mix for plan in plans for mix in mixes_of(plan)]
+    done = {record["id"] for record in records_in(words.out)} if words.out.exists() else set()
+    todo = [mix for mix in planned if mix.id not in done]
+    if len(todo) < len(planned) and not words.resume:
+        raise InvalidInput(
+            f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add --resume to "
+            f"do only the others, or choose another --out."
+        )
+    allowed = allowed_cores(words.cores)
     for mix in todo:
         cores_of_tenants(
-            mix, allowed, device.kind, share=asked.share_cores
+            mix, allowed, device.kind, share=words.share_cores
         )  # refused before anything starts
     command = command_line("runs", argv)
-    with bench_on(device, allowed, timing, command, share=asked.share_cores) as bench:
-        _measure_all(todo, bench, asked.out, asked.deadline)
+    with bench_on(device, allowed, timing, command, share=words.share_cores) as bench:
+        _measure_all(todo, bench, words.out, words.deadline)
     return 0
 
 
@@ -589,33 +549,22 @@ def _measure_all(
 def run_summary(run: Run) -> str:
     """`run` in one line: its id, its sharing and how its tenants ended."""
     failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
-    what = "ok" if not failed else f"{failed[0].outcome} ({failed[0].detail})"
-    return f"{run.id} {run.sharing} x{len(run.tenants)}, {what},"
-
-
-def _without_done(wanted: Sequence[Measurable], out: Path, *, resume: bool) -> list[Measurable]:
-    done = {record["id"] for record in records_in(out)} if out.exists() else set()
-    todo = [mix for mix in wanted if mix.id not in done]
-    if len(todo) < len(wanted) and not resume:
-        raise InvalidInput(
-            f"{out}: has {len(wanted) - len(todo)} of these runs already. Add --resume to do "
-            f"only the others, or choose another --out."
-        )
-    return todo
+    outcome = f"{failed[0].outcome} ({failed[0].detail})" if failed else "ok"
+    return f"{run.id} {run.sharing} x{len(run.tenants)}, {outcome},"
 
 
 def records_in(path: Path) -> list[dict[str, Any]]:
-    """The runs in a JSON Lines file as they are written there; checks only that each has an id.
+    """Read the runs in a JSON Lines file as they are; check only that each has an id.
 
     Raises:
         InvalidInput: A line is not a run.
     """
     records = []
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-        where = f"{path}:{number}"
-        record = parse_json(line, where, _REMEDY)
+        place = f"{path}:{number}"
+        record = parse_json(line, place, _REMEDY)
         if not isinstance(record, dict) or not isinstance(record.get("id"), str):
-            raise InvalidInput(f"{where}: not a run. {_REMEDY}")
+            raise InvalidInput(f"{place}: not a run. {_REMEDY}")
         records.append(record)
     return records
 

@@ -16,9 +16,7 @@ from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.mps import MpsProcess
 from advisor.hardware.nvml import gpu_health, time_slice_in
 from advisor.measure import doctor as doctor_command
-from advisor.measure import host_health as host_health_of
-from advisor.measure.doctor import gpu_findings, host_findings
-from advisor.measure.host_health import HostHealth, host_health
+from advisor.measure.doctor import HostHealth, gpu_findings, host_findings, host_health
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 
@@ -156,7 +154,7 @@ def test_the_time_slice_is_read_where_the_listing_is_clear(listing, setting):
 @pytest.fixture
 def kernel(tmp_path, monkeypatch):
     """Folders as the kernel's, in which files can be put."""
-    monkeypatch.setattr(host_health_of, "_TICKING_S", 0.0)
+    monkeypatch.setattr(doctor_command, "_TICKING_S", 0.0)
 
     def put(**files):
         for name, text in files.items():
