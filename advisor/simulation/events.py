@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import pairwise
-from math import fsum
+from math import fsum, inf
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -129,13 +129,13 @@ class _LoopState:
     ends_s: dict[int, float] = field(default_factory=dict)
 
     def next_end_s(self) -> float:
-        """When the next job ends if none arrives; infinite if no job runs."""
+        """Second in which the next job ends if none arrives; infinite if no job runs."""
         while self.ends and self.ends[0][2] != self.gpus[self.ends[0][1]].changes:
             heappop(self.ends)
-        return self.ends[0][0] if self.ends else float("inf")
+        return self.ends[0][0] if self.ends else inf
 
     def end_due(self) -> set[int]:
-        """End the jobs that are due; the GPUs that they leave."""
+        """End the jobs that are due, and return the GPUs that they leave."""
         left = set()
         while self.next_end_s() <= self.now_s:
             _, at, _ = heappop(self.ends)
@@ -161,7 +161,7 @@ class _LoopState:
         gpu.seats = tuple(seat for seat in gpu.seats if seat.job in self.left)
 
     def begin(self, queue: JobQueue) -> set[int]:
-        """Let jobs start as `queue` says; the GPUs that they start on."""
+        """Let jobs start from `queue`, and return the GPUs that they start on."""
         seats = [gpu.seats for gpu in self.gpus]
         joined = set()
         while start := queue.take(seats):
@@ -202,10 +202,13 @@ def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> Hi
     """
     world = _LoopState(tasks, pace, [_Gpu() for _ in range(gpus)])
     coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
-    while (soonest_s := _soonest_s(world, tasks, coming)) < float("inf"):
-        world.now_s = soonest_s
+    while True:
+        arrival_s = tasks[coming[0]].arrival_s if coming else inf
+        world.now_s = min(arrival_s, world.next_end_s())
+        if world.now_s == inf:
+            break
         changed = world.end_due()
-        while coming and tasks[coming[0]].arrival_s <= soonest_s:
+        while coming and tasks[coming[0]].arrival_s <= world.now_s:
             queue.add(coming.popleft())
         for at in sorted(changed | world.begin(queue)):
             world.go_on(at)
@@ -219,11 +222,6 @@ def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> Hi
     )
 
 
-def _soonest_s(world: _LoopState, tasks: Sequence[Task], coming: deque[int]) -> float:
-    arrival_s = tasks[coming[0]].arrival_s if coming else float("inf")
-    return min(arrival_s, world.next_end_s())
-
-
 # Gaps without jobs below this share of all time are rounding.
 _DUST = 1e-9
 
@@ -234,7 +232,7 @@ def energy_j(
     idle_w: float | None,
     gpus: int = 1,
 ) -> Interval | None:
-    """Joules of all GPUs until the last job ends; None if a power is not known.
+    """Compute joules of all GPUs until the last job ends; None if a power is not known.
 
     Args:
         histories: The simulation at each of `LEVELS`.
@@ -257,7 +255,7 @@ def energy_j(
 
 
 def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) -> History:
-    """Simulates one GPU, whose memory holds all jobs that run at once.
+    """Simulate one GPU, whose memory holds all jobs that run at once.
 
     Each group starts when the one before has ended and the GPU is set up for it; during that pause
     no job runs.
@@ -267,8 +265,8 @@ def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) ->
         work_steps: Steps of each job, above 0, shape (jobs,).
         pace: Paces of jobs that run at once.
     """
-    first, *_ = in_order = groups(sharing, len(work_steps))
-    stretches = _of_group(first, work_steps, pace, 0.0)
+    in_order = groups(sharing, len(work_steps))
+    stretches = _of_group(in_order[0], work_steps, pace, 0.0)
     for before, group in pairwise(in_order):
         begins_s = stretches[-1].end_s + repartition_s(before, group)
         stretches += _of_group(group, work_steps, pace, begins_s)
@@ -314,8 +312,8 @@ class _InLine:
         return JobStart(job, gpu=0, place=job)
 
 
-# Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11, as the
-# README of FAR reports.
+# Seconds to make and to destroy a MIG instance: an A30 took 0.13 to 0.16 and 0.10 to 0.11 (FAR's
+# README).
 _MAKE_S, _DESTROY_S = 0.16, 0.11
 # Assumed: MIG mode on or off, without a reset, as Hopper does it.
 MIG_MODE_S = 5.0
@@ -324,7 +322,7 @@ _MPS_DAEMON_S = 0.16
 
 
 def repartition_s(before: Group | Hybrid, after: Group | Hybrid) -> float:
-    """Seconds without jobs between the groups `before` and `after`, to set up the GPU.
+    """Compute the seconds without jobs that setting up the GPU takes between two groups.
 
     Instances and MPS daemons that both groups need stay. Starting jobs is not counted: it takes
     equally long in every plan.
@@ -369,7 +367,7 @@ class ArrayStretch(NamedTuple):
 
 
 def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[ArrayStretch]:
-    """All stretches; at the end of each, at least one job of every set in it ends.
+    """Simulate all sets; at the end of each stretch, at least one job of every set in it ends.
 
     Args:
         work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job.
@@ -386,7 +384,7 @@ def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[Arr
 
 
 def array_ends_s(work_steps: Floats, steps_s: StepsOfRunning) -> Floats:
-    """Seconds until each job ends, shape (sets, jobs); 0 where there is no job."""
+    """Compute seconds until each job ends, shape (sets, jobs); 0 where there is no job."""
     ends_s = np.zeros(work_steps.shape)
     for each in array_stretches(work_steps, steps_s):
         ends_s[each.sets] += np.where(each.running, each.seconds[:, None], 0.0)

@@ -42,14 +42,14 @@ class GpuCapacity:
     mix: Callable[[PlacedJobs], Hashable] = lambda seats: seats
 
     def first_free(self, kind: int, seats: PlacedJobs) -> int:
-        """The first place of `kind` that is not in `seats`."""
+        """Return the first place of `kind` that is not in `seats`."""
         taken = {seat.place for seat in seats}
         return next(
             place for place, each in enumerate(self.places) if each == kind and place not in taken
         )
 
     def options(self, job: int, seats: PlacedJobs) -> Iterator[tuple[int, PlacedJobs]]:
-        """Each place that `job` can take with `seats` running, and all jobs that run then."""
+        """Return each place that `job` can take next to `seats`, and all jobs that run then."""
         taken = {seat.place for seat in seats}
         tried = set()
         for place, kind in enumerate(self.places):
@@ -91,10 +91,10 @@ class InOrder:
         for at in sorted(free, key=lambda at: len(gpus[at])):
             if self._refused.get(at) is gpus[at]:
                 continue
-            for place, _ in self.room.options(job, gpus[at]):
+            if option := next(self.room.options(job, gpus[at]), None):
                 heappop(self._waiting)
                 self._refused.clear()
-                return JobStart(job, at, place)
+                return JobStart(job, at, option[0])
             self._refused[at] = gpus[at]
         return None
 
@@ -142,41 +142,34 @@ class BestFit:
     def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting:
             return None
-        self._update_best_starts(gpus)
-        best = max((look.best for look in self._best_starts.values() if look.best), default=None)
+        for at, seats in enumerate(gpus):
+            start = self._best_starts.get(at)
+            if start is None or start.seats is not seats:
+                self._best_starts[at] = _BestStart(at, seats, self.room.mix(seats))
+                self._compare(self._best_starts[at], self._waiting)
+            elif self._new:
+                self._compare(start, self._new)
+        self._new.clear()
+        best = max((start.best for start in self._best_starts.values() if start.best), default=None)
         if best is None:
             return None
         at, kind, place_kind = -best[2], -best[3], -best[4]
         job = self._waiting[kind].popleft()
         if not self._waiting[kind]:
-            self._forget(kind)
+            del self._waiting[kind]
+            for start in self._best_starts.values():
+                if start.best and start.best[3] == -kind:
+                    start.best = None
+                    self._compare(start, self._waiting)
         return JobStart(job, at, self.room.first_free(place_kind, gpus[at]))
 
-    def _update_best_starts(self, gpus: Sequence[PlacedJobs]) -> None:
-        for at, seats in enumerate(gpus):
-            look = self._best_starts.get(at)
-            if look is None or look.seats is not seats:
-                self._best_starts[at] = _BestStart(at, seats, self.room.mix(seats))
-                self._compare(self._best_starts[at], self._waiting)
-            elif self._new:
-                self._compare(look, self._new)
-        self._new.clear()
-
-    def _forget(self, kind: int) -> None:
-        """Note that no job of `kind` waits."""
-        del self._waiting[kind]
-        for look in self._best_starts.values():
-            if look.best and look.best[3] == -kind:
-                look.best = None
-                self._compare(look, self._waiting)
-
-    def _compare(self, look: _BestStart, kinds: Iterable[int]) -> None:
+    def _compare(self, start: _BestStart, kinds: Iterable[int]) -> None:
         for kind in kinds:
-            if (look.mix, kind) not in self._gains:
-                self._gains[look.mix, kind] = self._gain(look.seats, self._waiting[kind][0])
-            if gain := self._gains[look.mix, kind]:
-                offer = gain[0], -len(look.seats), -look.at, -kind, -gain[1]
-                look.best = offer if look.best is None else max(offer, look.best)
+            if (start.mix, kind) not in self._gains:
+                self._gains[start.mix, kind] = self._gain(start.seats, self._waiting[kind][0])
+            if gain := self._gains[start.mix, kind]:
+                offer = gain[0], -len(start.seats), -start.at, -kind, -gain[1]
+                start.best = offer if start.best is None else max(offer, start.best)
 
     def _gain(self, seats: PlacedJobs, job: int) -> tuple[float, int] | None:
         before = self.room.worth(seats) if seats else 0.0
@@ -191,7 +184,7 @@ class BestFit:
 def queue_of(
     policy: Policy, room: GpuCapacity, alone_s: Sequence[float], kinds: Sequence[int]
 ) -> JobQueue:
-    """An empty queue."""
+    """Return an empty queue."""
     match policy:
         case "first-come":
             return InOrder(room)
@@ -238,9 +231,9 @@ class Paces:
         first: dict[int, int] = {}
         self.kinds = tuple(first.setdefault(id(each), len(first)) for each in profiles)
         self._profiles = list({id(each): each for each in profiles}.values())
-        marks = _places(sharing, most)
+        marks = _place_keys(sharing, most)
         self._places = tuple(marks.index(mark) for mark in marks)
-        self._known: dict[_Mix, MixPrediction] = {}
+        self._predicted: dict[_Mix, MixPrediction] = {}
 
     @property
     def room(self) -> GpuCapacity:
@@ -250,31 +243,30 @@ class Paces:
     @property
     def mixes(self) -> int:
         """Number of mixes predicted so far."""
-        return len(self._known)
+        return len(self._predicted)
 
     @property
     def confirmed(self) -> bool:
         """Whether every mix predicted so far is of a kind with fitted real runs."""
-        return all(each.confirmed_on_hardware for each in self._known.values())
+        return all(each.confirmed_on_hardware for each in self._predicted.values())
 
     @property
     def estimated_from(self) -> str | None:
         """The GPUs whose runs stood in for this one's in a mix predicted so far; None: none."""
-        known = (each.estimated_from for each in self._known.values())
-        return next((each for each in known if each), None)
+        keys = (each.estimated_from for each in self._predicted.values())
+        return next((key for key in keys if key), None)
 
     def of(self, seats: PlacedJobs) -> MixPrediction:
-        """Prediction of the jobs in `seats`, at least one; copies may swap their places in it."""
+        """Predict the jobs in `seats`, at least one; copies may swap their places in it."""
         mix = self._mix(seats)
-        found = self._known.get(mix)
-        if found is None:
+        if mix not in self._predicted:
             profiles = [self._profiles[kind] for kind, _ in mix]
             sharing = restricted(self._anywhere, [place for _, place in mix])
-            found = self._known[mix] = self._predict(profiles, sharing)
-        return found
+            self._predicted[mix] = self._predict(profiles, sharing)
+        return self._predicted[mix]
 
     def fits(self, seats: PlacedJobs) -> bool:
-        """Whether memory holds them."""
+        """Return whether memory holds them."""
         return self.of(seats).oom_probability <= self._most_risk
 
     def _worth(self, seats: PlacedJobs) -> float:
@@ -285,21 +277,21 @@ class Paces:
         return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
     def step_s(self, seats: PlacedJobs) -> list[Interval]:
-        """Step of each of `seats`; copies of a job in equal places may swap steps."""
+        """Return the step of each of `seats`; copies of a job in equal places may swap steps."""
         steps_s = [job.step_s for job in self.of(seats).jobs]
         if len(seats) == 1:
             return steps_s
         places = [(self.kinds[job], self._places[place]) for job, place in seats]
         order = sorted(range(len(seats)), key=places.__getitem__)
-        found = dict(zip(order, steps_s, strict=True))
-        return [found[at] for at in range(len(seats))]
+        by_seat = dict(zip(order, steps_s, strict=True))
+        return [by_seat[at] for at in range(len(seats))]
 
     def pace(self, level: Level) -> Pace:
-        """The pace for the event loop, if all steps take the time at `level`."""
+        """Return the pace for the event loop, if all steps take the time at `level`."""
         return lambda seats: [1 / each.at(level) for each in self.step_s(seats)]
 
 
-def _places(sharing: Sharing, most: int) -> tuple[object, ...]:
+def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:
     """A key for each place of a GPU, equal for equivalent places."""
     match sharing.mode:
         case "serial":

@@ -60,7 +60,7 @@ class SimulatedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one GPU does while the same jobs run on it.
+    """Use of one GPU while the same jobs run on it.
 
     Attributes:
         jobs: Positions of the jobs that run, shape (jobs,).
@@ -124,10 +124,10 @@ class Simulation:
     @property
     def first_mix(self) -> tuple[list[Profile], Arrangement]:
         """The jobs of `first`, and how they share."""
-        lived = [self.jobs[number] for number in self.first.jobs]
+        jobs = [self.jobs[number] for number in self.first.jobs]
         in_phases = self.sharing.mode == "phases"
-        named = self.first.jobs if in_phases else [each.place for each in lived]
-        return [each.job.profile for each in lived], restricted(self.sharing, named)
+        places = self.first.jobs if in_phases else [each.place for each in jobs]
+        return [each.job.profile for each in jobs], restricted(self.sharing, places)
 
     @property
     def jobs_per_hour(self) -> float:
@@ -160,18 +160,15 @@ class Simulation:
     @property
     def mean_gract(self) -> float | None:
         """Engine activity, mean over time and GPUs, 0..1; None: not measured."""
-        return self._mean([each.gract for each in self.usage])
+        if (shares := all_known(each.gract for each in self.usage)) is None:
+            return None
+        total = fsum(share * use.seconds for share, use in zip(shares, self.usage, strict=True))
+        return total / (self.gpus * self.makespan_s.p50)
 
     @property
     def peak_memory_mib(self) -> float:
         """Most memory that processes hold at once on one GPU."""
         return max(each.memory_mib for each in self.usage)
-
-    def _mean(self, values: Sequence[float | None]) -> float | None:
-        if (known := all_known(values)) is None:
-            return None
-        total = fsum(value * use.seconds for value, use in zip(known, self.usage, strict=True))
-        return total / (self.gpus * self.makespan_s.p50)
 
 
 Kind = Literal["training", "validation", "checkpoint"]
@@ -195,11 +192,21 @@ class JobStretch:
 
 
 def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]:
-    """The parts of `job` in order; validation and checkpoints slow down as training does."""
-    clock = _Clock(number, usage)
+    """Return the parts of `job` in order; validation and checkpoints slow down as training does."""
+    paces = [(each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage]
+    at, now_s = 0, paces[0][0]
     for kind, epoch, steps in _work(job):
-        start_s, end_s = clock.after(steps)
-        yield JobStretch(kind, epoch, start_s, end_s)
+        start_s, left = now_s, steps
+        while True:
+            _, end_s, speed = paces[at]
+            done_s = now_s + left / speed
+            if done_s <= end_s or at == len(paces) - 1:
+                now_s = min(done_s, end_s)
+                break
+            left -= (end_s - now_s) * speed
+            at += 1
+            now_s = paces[at][0]
+        yield JobStretch(kind, epoch, start_s, now_s)
 
 
 def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
@@ -219,29 +226,6 @@ def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
                 yield kind, epoch, share * steps
 
 
-class _Clock:
-    """Converts a job's steps to times."""
-
-    def __init__(self, number: int, usage: Sequence[Usage]) -> None:
-        self._pace = [
-            (each.start_s, each.end_s, each.speeds[each.jobs.index(number)]) for each in usage
-        ]
-        self._at, self._now_s = 0, self._pace[0][0]
-
-    def after(self, steps: float) -> tuple[float, float]:
-        """When the next `steps` begin and end."""
-        begins_s = self._now_s
-        while True:
-            _, end_s, speed = self._pace[self._at]
-            done_s = self._now_s + steps / speed
-            if done_s <= end_s or self._at == len(self._pace) - 1:
-                self._now_s = min(done_s, end_s)
-                return begins_s, self._now_s
-            steps -= (end_s - self._now_s) * speed
-            self._at += 1
-            self._now_s = self._pace[self._at][0]
-
-
 @dataclass(frozen=True, slots=True)
 class Fleet:
     """The equal GPUs on which jobs run.
@@ -249,7 +233,7 @@ class Fleet:
     Attributes:
         gpu: Catalogue key.
         gpus: Number of GPUs.
-        policy: Which job starts next, and where.
+        policy: The order in which jobs start, and where.
         price_eur_per_gpu_hour: None: costs are not computed.
 
     Raises:
@@ -264,31 +248,56 @@ class Fleet:
     def __post_init__(self) -> None:
         if self.gpus < 1:
             raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
-        if self.policy not in (known := get_args(Policy)):
-            raise InvalidInput(f"a policy is one of {', '.join(known)}; got {self.policy!r:.60}")
+        if self.policy not in (policies := get_args(Policy)):
+            raise InvalidInput(f"a policy is one of {', '.join(policies)}; got {self.policy!r:.60}")
         price = self.price_eur_per_gpu_hour
         if price is not None and not (isfinite(price) and price >= 0):
             raise InvalidInput(f"a price is at least 0 EUR for a GPU's hour, got {price:g}")
 
 
 def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simulation:
-    """The simulation of `arrivals` at each of `LEVELS`.
+    """Simulate `arrivals` at each of `LEVELS`.
 
     Raises:
         InvalidInput: The length of a job is not known.
         NothingFits: A job is too big for every place of an empty GPU.
     """
     _check_fit(arrivals, paces)
-    tasks = _tasks(arrivals)
-    histories = [_history(arrivals, tasks, paces, fleet, level) for level in LEVELS]
+    tasks = []
+    for each in arrivals:
+        if (work := each.job.work_steps) is None:
+            raise InvalidInput(
+                f"the length of an epoch of {each.job.name} is not known: give it in a job file, "
+                f"with examples_per_epoch."
+            )
+        tasks.append(Task(work, each.arrival_s))
+    pairs = zip(tasks, arrivals, strict=True)
+    alone_s = [task.work_steps * each.job.profile.step_s for task, each in pairs]
+
+    def history(level: Level) -> History:
+        pace = paces.pace(level)
+        if paces.sharing.mode == "phases":
+            return from_the_start(paces.sharing, [each.work_steps for each in tasks], pace)
+        queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
+        return run(tasks, pace, queue, fleet.gpus)
+
+    histories = [history(level) for level in LEVELS]
     middle = histories[LEVELS.index("p50")]
+    seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
+    jobs = tuple(
+        SimulatedJob(
+            job=arrival.job, arrival_s=arrival.arrival_s, gpu=seats[at][0], place=seats[at][1],
+            start_s=middle.starts_s[at], end_s=around([each.ends_s[at] for each in histories]),
+        )
+        for at, arrival in enumerate(arrivals)
+    )  # fmt: skip
     idle_w = idle_power_w([each.job.profile for each in arrivals])
     return Simulation(
         gpu=fleet.gpu,
         sharing=paces.sharing,
         gpus=fleet.gpus,
         policy=fleet.policy,
-        jobs=_lived(arrivals, histories),
+        jobs=jobs,
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
         energy_j=energy_j(histories, lambda seats: paces.of(seats).power_w, idle_w, fleet.gpus),
@@ -306,31 +315,14 @@ def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet
         InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
         NothingFits: The GPU does not offer these instances.
     """
-    in_phases = sharing.mode == "phases"
-    if in_phases:
+    if in_phases := sharing.mode == "phases":
         check_count(sharing, len(arrivals))
     placed(sharing, gpu)
-    if not in_phases:
-        return
-    if fleet.gpus > 1 or any(each.arrival_s for each in arrivals):
+    if in_phases and (fleet.gpus > 1 or any(each.arrival_s for each in arrivals)):
         raise InvalidInput(
             f"{sharing}: phases are for jobs that wait from the start, on one GPU. Leave out "
             f"--trace-in and --gpus, or name one sharing."
         )
-
-
-def _tasks(arrivals: Sequence[Arrival]) -> list[Task]:
-    steps = {id(each.job): each.job.work_steps for each in arrivals}
-    tasks = []
-    for each in arrivals:
-        work = steps[id(each.job)]
-        if work is None:
-            raise InvalidInput(
-                f"the length of an epoch of {each.job.name} is not known: give it in a job file, "
-                f"with examples_per_epoch."
-            )
-        tasks.append(Task(work, each.arrival_s))
-    return tasks
 
 
 def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
@@ -349,40 +341,6 @@ def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
                 f"{arrivals[job].job.name} needs more memory than any place has under "
                 f"{paces.sharing}. Leave it out, or share in another way."
             )
-
-
-def _history(
-    arrivals: Sequence[Arrival], tasks: Sequence[Task], paces: Paces, fleet: Fleet, level: Level
-) -> History:
-    if paces.sharing.mode == "phases":
-        return from_the_start(paces.sharing, [each.work_steps for each in tasks], paces.pace(level))
-    queue = queue_of(fleet.policy, paces.room, _alone_s(arrivals, tasks), paces.kinds)
-    return run(tasks, paces.pace(level), queue, fleet.gpus)
-
-
-def _alone_s(arrivals: Sequence[Arrival], tasks: Sequence[Task]) -> list[float]:
-    profiles = {id(each.job.profile): each.job.profile for each in arrivals}
-    step_s = {key: profile.step_s for key, profile in profiles.items()}
-    return [
-        task.work_steps * step_s[id(each.job.profile)]
-        for task, each in zip(tasks, arrivals, strict=True)
-    ]
-
-
-def _lived(arrivals: Sequence[Arrival], histories: Sequence[History]) -> tuple[SimulatedJob, ...]:
-    middle = histories[LEVELS.index("p50")]
-    seats = {seat.job: (each.gpu, seat.place) for each in middle.stretches for seat in each.seats}
-    return tuple(
-        SimulatedJob(
-            job=arrival.job,
-            arrival_s=arrival.arrival_s,
-            gpu=seats[at][0],
-            place=seats[at][1],
-            start_s=middle.starts_s[at],
-            end_s=around([each.ends_s[at] for each in histories]),
-        )
-        for at, arrival in enumerate(arrivals)
-    )
 
 
 def _usage(stretch: Stretch, paces: Paces) -> Usage:
