@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
-from advisor.prediction.cache import at_once
+from advisor.prediction.cache import answer_all
 from advisor.prediction.capacity import is_gpu_bound
 from advisor.prediction.features import FEATURES, features
 from advisor.prediction.host import on_like_core, profiles_on_host
@@ -229,7 +229,7 @@ class ReplayCache:
 
     def error(self, runs: Sequence[ObservedRun], physics: Physics) -> float:
         """Compute the mean absolute log error of replay over jobs of `runs` that show sharing."""
-        replays = at_once(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
+        replays = answer_all(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
         logs = [
             np.abs(np.log(shared.measured_s / replayed))[shared.telling]
             for shared, replayed in zip(runs, replays, strict=True)
@@ -245,7 +245,7 @@ class ReplayCache:
     def rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
         """Return rows of all jobs of those `runs` whose profiles have traces."""
         # Of all runs at once: of one, a long replay keeps a single core busy.
-        at_once(lambda way: self.replayed_s(*way), [
+        answer_all(lambda way: self.replayed_s(*way), [
             (shared, *way) for shared in runs for way in replay_variants(shared.sharing, physics)
         ])  # fmt: skip
         variants = [

@@ -30,7 +30,7 @@ from advisor.plan.candidates import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import MOST_HURT, Conditions
 from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.find_profile import handed_in, names_of_jobs
+from advisor.prediction.find_profile import names_of_jobs, profile_of_file
 from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import Level
 from advisor.report.forecast import plan_name
@@ -220,7 +220,7 @@ def _is_jobs(file: tuple[str, bytes]) -> bool:
 @st.cache_resource(max_entries=50, show_spinner=False)
 def _profile(gpu: str, file: str, content: bytes) -> Profile:
     """The same object for the same content, so that predictions of its mixes stay remembered."""
-    return handed_in(content, file, known_gpus()[gpu])
+    return profile_of_file(content, file, known_gpus()[gpu])
 
 
 @st.cache_resource(ttl=300, max_entries=50, show_spinner=False)

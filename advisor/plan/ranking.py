@@ -35,7 +35,7 @@ from advisor.plan.rules import (
     slows_protected,
 )
 from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, Recommendation
-from advisor.prediction.cache import begun, one_thread
+from advisor.prediction.cache import one_thread, start_answers
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval, Level
 from advisor.sharing import Group, Mode, Mps, Naive, Serial, Sharing
@@ -268,7 +268,7 @@ def _forecast_candidates(
     jobs, one_by_one = forecaster.jobs, candidate_of_all(len(forecaster.jobs), Serial())
     sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(one_by_one), question)
     plain = [candidate_of_all(len(jobs), each) for each in sharings]
-    first = begun(forecaster.forecast, plain)  # they are replayed while the others are looked for
+    first = start_answers(forecaster.forecast, plain)  # replayed during the search for others
     if question.rough:
         more, exact = list[Candidate](), None
         left_out.append(LeftOut("MIG, phases and other limits", "the search stopped early"))
@@ -276,7 +276,7 @@ def _forecast_candidates(
         more, unsearched, exact = proposed(jobs, question)
         left_out += unsearched
     candidates = list(dict.fromkeys((*plain, *more)))
-    rest = begun(forecaster.forecast, candidates[len(plain) :])
+    rest = start_answers(forecaster.forecast, candidates[len(plain) :])
     results = [*first(), *rest()]
     forecasts = [each for each in results if isinstance(each, Forecast)]
     left_out += [each for each in results if isinstance(each, LeftOut)]

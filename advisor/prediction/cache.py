@@ -1,4 +1,4 @@
-"""Caches results by profile or by mix, since every mix with a profile needs them again."""
+"""Caches results by profile or mix, and computes them on several cores: in threads or processes."""
 
 import os
 import signal
@@ -18,100 +18,96 @@ from advisor.workload.profile import Profile
 _MOST = 8192
 
 _Rest = ParamSpec("_Rest")
-_Found = TypeVar("_Found")
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
 
 
 def once_a_profile(
-    function: Callable[Concatenate[Profile, _Rest], _Found],
-) -> Callable[Concatenate[Profile, _Rest], _Found]:
-    """`function`, called once for each profile object and equal other arguments.
+    function: Callable[Concatenate[Profile, _Rest], _Answer],
+) -> Callable[Concatenate[Profile, _Rest], _Answer]:
+    """Wrap `function` to be called once for each profile object and equal other arguments.
 
     The key is the object, not its value: hashing a trace takes as long as replaying it.
     """
 
-    def of_one(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Found:
+    @once_a_mix
+    def of_mix(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
         return function(profiles[0], *args, **named)
 
-    of_mix = once_a_mix(of_one)
-
     @wraps(function)
-    def remembered(profile: Profile, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Found:
+    def cached(profile: Profile, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
         return of_mix((profile,), *args, **named)
 
-    return remembered
+    return cached
 
 
 def once_a_mix(
-    function: Callable[Concatenate[Sequence[Profile], _Rest], _Found],
-) -> Callable[Concatenate[Sequence[Profile], _Rest], _Found]:
-    """As `once_a_profile`, for several profiles in order; threads wait for each other."""
+    function: Callable[Concatenate[Sequence[Profile], _Rest], _Answer],
+) -> Callable[Concatenate[Sequence[Profile], _Rest], _Answer]:
+    """Wrap a `function` of several profiles in order; threads wait for each other."""
     # It keeps the profiles too, so that no other object gets their ids.
-    known: dict[tuple[object, ...], tuple[Sequence[Profile], _Found]] = {}
-    sought: dict[tuple[object, ...], Future[_Found]] = {}
+    answers: dict[tuple[object, ...], tuple[Sequence[Profile], _Answer]] = {}
+    running: dict[tuple[object, ...], Future[_Answer]] = {}
 
     @wraps(function)
-    def remembered(
-        profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs
-    ) -> _Found:
+    def cached(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
         key = (tuple(map(id, profiles)), args, *named.items())
-        if (found := known.get(key)) is not None:
-            return found[1]
-        mine: Future[_Found] = Future()
-        if (others := sought.setdefault(key, mine)) is not mine:
-            return others.result()  # another thread is at it
+        if (entry := answers.get(key)) is not None:
+            return entry[1]
+        own: Future[_Answer] = Future()
+        if (other := running.setdefault(key, own)) is not own:
+            return other.result()  # another thread computes it
         try:
-            if (found := known.get(key)) is None:  # else one was, until just now
-                if len(known) >= _MOST:
-                    known.clear()
-                found = known[key] = (tuple(profiles), function(profiles, *args, **named))
-            mine.set_result(found[1])
+            if (entry := answers.get(key)) is None:  # else another thread just ended
+                if len(answers) >= _MOST:
+                    answers.clear()
+                entry = answers[key] = (tuple(profiles), function(profiles, *args, **named))
+            own.set_result(entry[1])
         except BaseException as error:
-            mine.set_exception(error)  # asked again, it is tried again
+            own.set_exception(error)  # the next call tries again
         finally:
-            del sought[key]
-        return mine.result()
+            del running[key]
+        return own.result()
 
-    return remembered
-
-
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
+    return cached
 
 
 @cache
-def _workers(cores: int, what: str) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores, thread_name_prefix=what)
+def _workers(cores: int, name: str) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(cores, thread_name_prefix=name)
 
 
-def at_once(answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]) -> list[_Answer]:
-    """`answer` of each of `asked`, in order, in threads; `answer` must not call `at_once`.
+def answer_all(
+    answer: Callable[[_Question], _Answer], questions: Sequence[_Question]
+) -> list[_Answer]:
+    """Return `answer` of each of `questions`, in order, in threads; it must not call `answer_all`.
 
     The calling thread computes the first: idle, it would only compete for the interpreter.
     """
     cores = len(allowed_cores())
-    if min(cores, len(asked)) < 2:
-        return [answer(each) for each in asked]
-    others = _workers(cores, "replay").map(answer, asked[1:])  # they have begun
-    return [answer(asked[0]), *others]
+    if min(cores, len(questions)) < 2:
+        return [answer(each) for each in questions]
+    others = _workers(cores, "replay").map(answer, questions[1:])  # which starts them
+    return [answer(questions[0]), *others]
 
 
-def begun(
-    answer: Callable[[_Asked], _Answer], asked: Sequence[_Asked]
+def start_answers(
+    answer: Callable[[_Question], _Answer], questions: Sequence[_Question]
 ) -> Callable[[], list[_Answer]]:
-    """As `at_once`, but returns at once a function that waits for the answers.
+    """Start `answer_all`, and return a function that waits for the answers.
 
-    `answer` may call `at_once` itself, but not `begun`.
+    `answer` may call `answer_all` itself, but not `start_answers`.
     """
     cores = len(allowed_cores())
     if cores < 2:
-        return lambda: [answer(each) for each in asked]
-    coming = [_workers(cores, "ahead").submit(answer, each) for each in asked]
-    return lambda: [each.result() for each in coming]
+        return lambda: [answer(each) for each in questions]
+    futures = [_workers(cores, "ahead").submit(answer, each) for each in questions]
+    return lambda: [each.result() for each in futures]
 
 
 @cache
 def _pools() -> Any:
-    """The thread pools of the loaded libraries; finding them takes longer than setting them."""
+    """Thread pools of the loaded libraries; finding them takes longer than setting them."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -140,10 +136,10 @@ def one_thread() -> Iterator[None]:
 
 
 def fitting_in_one_thread() -> AbstractContextManager[object]:
-    """From this call on, until its end as a context, no library takes more than one thread.
+    """Hold every library to one thread from this call on, until its end as a context.
 
     For hundreds of small systems: threads that wait for each other take up to 50 times longer.
-    Threads of libraries are found only once these are there, and fitting needs scipy.
+    scipy, which fitting needs, is imported first because only loaded libraries can be held.
     """
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
@@ -152,19 +148,15 @@ def fitting_in_one_thread() -> AbstractContextManager[object]:
     return limited
 
 
-_Part = TypeVar("_Part")
-_Done = TypeVar("_Done")
-
-
 @contextmanager
 def in_processes(
-    work: Callable[[_Part], _Done],
-    parts: Iterable[_Part],
+    work: Callable[[_Question], _Answer],
+    parts: Iterable[_Question],
     processes: int,
     begin: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
-) -> Iterator[Iterator[_Done]]:
-    """`work` on each of `parts`, in new processes, which end with this one.
+) -> Iterator[Iterator[_Answer]]:
+    """Do `work` on each of `parts`, in new processes, which end with this one.
 
     Only this process handles an interrupt and ends the others, which would print tracebacks.
 
@@ -183,9 +175,13 @@ def in_processes(
 
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _begin, (begin, *arguments))
     try:
-        with _interrupts_later():  # tasks start processes, which inherit this and keep it
-            found = pool.map(work, parts)
-        yield found
+        # Tasks start processes, which inherit this and keep it; no interrupt is lost.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            results = pool.map(work, parts)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        yield results
     except BaseException:
         for each in active_children():
             each.terminate()
@@ -204,13 +200,3 @@ def _begin(begin: Callable[..., None] | None, *arguments: Any) -> None:
         os._exit(1)  # it died before that took effect
     if begin is not None:
         begin(*arguments)
-
-
-@contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Hold back interrupts of this thread until the end of the block; none is lost."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

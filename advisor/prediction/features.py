@@ -143,11 +143,8 @@ def features(
     step_s, busy, dram, occupancy, log_kernel_us, log_under_mps = np.array(
         [_alone(each) for each in profiles]
     ).T
-    speed, degree, steps = (
-        step_s / replayed.steps_s,
-        len(profiles),
-        capacity_steps(profiles, sharing),
-    )
+    speed, degree = step_s / replayed.steps_s, len(profiles)
+    steps = capacity_steps(profiles, sharing)
     by_capacity = replayed.steps_s if steps is None else np.array(steps)
     shares = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * degree)
     pairs = zip(profiles, shares, strict=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
-from advisor.prediction.cache import at_once, once_a_profile, one_thread
+from advisor.prediction.cache import answer_all, once_a_profile, one_thread
 from advisor.prediction.correction import mates_spread, widened
 from advisor.prediction.features import features
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
@@ -87,7 +87,7 @@ def _of_one_mode(
     sharing, physics = mixes[0].sharing, model.of(gpu).physics
     correction = model.corrections.get(sharing.mode)
     variants = [replay_variants(mix.sharing, physics, mix.effort) for mix in mixes]
-    played = iter(at_once(
+    played = iter(answer_all(
         lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
         [(mix, way) for mix, some in zip(mixes, variants, strict=True) for way in some],
     ))  # fmt: skip
@@ -439,7 +439,7 @@ class SurrogatePredictor:
         """
         profiles, gpu, model = self.answers.profiles, self.answers.gpu, self.answers.model
         physics, correction = model.of(gpu).physics, model.corrections["mps-limits"]
-        replays = at_once(
+        replays = answer_all(
             lambda each: replay_mix(profiles, each, gpu, physics, _TO_CHOOSE), sharings
         )
         alone_s, steps = np.array([each.step_s for each in profiles]), []

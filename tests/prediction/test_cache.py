@@ -17,7 +17,13 @@ from threadpoolctl import threadpool_info
 
 from advisor.errors import InvalidInput
 from advisor.prediction import cache as parallel
-from advisor.prediction.cache import at_once, begun, in_processes, once_a_profile, one_thread
+from advisor.prediction.cache import (
+    answer_all,
+    in_processes,
+    once_a_profile,
+    one_thread,
+    start_answers,
+)
 from advisor.prediction.correction import cholesky, factor, keep_factors
 from tests.synthetic import profile
 
@@ -76,10 +82,10 @@ def test_a_computation_that_failed_is_tried_again():
 @pytest.mark.parametrize("cores", [(0,), (0, 1), (0, 1, 2, 3)])
 def test_answers_come_in_the_order_of_the_questions_on_any_cores(monkeypatch, cores):
     monkeypatch.setattr(parallel, "allowed_cores", lambda: cores)
-    waited = begun(lambda most: at_once(lambda number: number**2, range(most)), range(20))
-    assert waited() == [[number**2 for number in range(most)] for most in range(20)]
+    wait = start_answers(lambda most: answer_all(lambda one: one**2, range(most)), range(20))
+    assert wait() == [[number**2 for number in range(most)] for most in range(20)]
     with pytest.raises(ZeroDivisionError):
-        at_once(lambda number: 1 / number, [1, 0])
+        answer_all(lambda number: 1 / number, [1, 0])
 
 
 def test_blas_has_one_thread_inside_the_block_and_as_many_as_before_after_it():

@@ -6,7 +6,7 @@ import pytest
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.prediction.find_profile import found_profile, measured_on
+from advisor.prediction.find_profile import find_profile, nearest_profile
 from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.predictor import why_wide
 from advisor.sharing import parse_sharing
@@ -37,9 +37,9 @@ def write(folder, profile):
 
 
 def test_what_nobody_measured_is_estimated_from_the_gpu_most_like_it(folder):
-    assert found_profile(RESNET, A100, folder).estimated_from == "h200-141gb"
-    assert found_profile(BERT, A100, folder).estimated_from == "h100-sxm-80gb"
-    assert found_profile(BERT, A100, folder) is found_profile(BERT, A100, folder)
+    assert find_profile(RESNET, A100, folder).estimated_from == "h200-141gb"
+    assert find_profile(BERT, A100, folder).estimated_from == "h100-sxm-80gb"
+    assert find_profile(BERT, A100, folder) is find_profile(BERT, A100, folder)
 
 
 @pytest.mark.parametrize("faster", ["h200-141gb", "h100-sxm-80gb"])
@@ -48,41 +48,41 @@ def test_of_gpus_about_as_like_it_the_one_whose_host_took_least_says_what_it_tak
         host_s = {faster: 0.02, "l4-24gb": 0.01}.get(key, 0.03)
         there = synthetic.profile(RESNET, host_s=host_s, gpu_s=0.001)
         write(folder, replace(there, gpu=key, host_check_s=None if key == faster else 0.001))
-    assert measured_on(RESNET, A100, folder).gpu == faster
+    assert nearest_profile(RESNET, A100, folder).gpu == faster
 
 
 def test_what_was_measured_goes_before_any_estimate(folder):
     own = replace(synthetic.profile(RESNET, gpu_s=0.9), gpu="a100-40gb")
     write(folder, own)
-    assert found_profile(RESNET, A100, folder) == own
-    assert found_profile(BERT, H200, folder).estimated_from is None
+    assert find_profile(RESNET, A100, folder) == own
+    assert find_profile(BERT, H200, folder).estimated_from is None
 
 
 def test_no_estimate_is_made_from_an_estimate(folder):
     estimate = replace(on_gpu(synthetic.profile(RESNET), H100), gpu="h100-sxm-80gb")
     write(folder, estimate)
-    assert measured_on(RESNET, A100, folder).gpu == "h200-141gb"
+    assert nearest_profile(RESNET, A100, folder).gpu == "h200-141gb"
 
 
 def test_a_workload_that_was_measured_nowhere_is_refused(folder):
     for here in (A100, H200):
         with pytest.raises(UnknownName, match=rf"Near: .*{RESNET}.* measure it on .*\({here.key};"):
-            found_profile(RESNET.replace("bs", "bs9"), here, folder)
+            find_profile(RESNET.replace("bs", "bs9"), here, folder)
 
 
 def test_without_any_profile_it_is_refused(tmp_path):
     with pytest.raises(InvalidInput, match="a100-40gb"):
-        found_profile(RESNET, A100, tmp_path)
+        find_profile(RESNET, A100, tmp_path)
 
 
 def test_a_file_of_another_gpu_is_estimated_unless_it_is_an_estimate_itself(folder):
     there = str(folder / "h200-141gb" / f"{RESNET}.json")
     write(folder, replace(synthetic.profile(RESNET, gpu_s=0.9), gpu="a100-40gb"))
-    assert found_profile(there, A100, folder).estimated_from == "h200-141gb"
-    assert found_profile(there, A100, folder) is found_profile(there, A100, folder)
+    assert find_profile(there, A100, folder).estimated_from == "h200-141gb"
+    assert find_profile(there, A100, folder) is find_profile(there, A100, folder)
     estimate = write(folder, on_gpu(synthetic.profile(RESNET), H100))
     with pytest.raises(InvalidInput, match="h200-141gb"):
-        found_profile(str(estimate), A100, folder)
+        find_profile(str(estimate), A100, folder)
 
 
 def test_nothing_is_learnt_from_an_estimate(folder):

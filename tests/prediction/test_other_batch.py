@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.prediction.find_profile import found_profile
+from advisor.prediction.find_profile import find_profile
 from advisor.prediction.memory import Context, Edge, need
 from advisor.prediction.other_batch import FARTHEST, at_batch, band, check_near, memory_at, step_at
 from advisor.prediction.predictor import estimate_spread
@@ -155,23 +155,23 @@ def test_what_cannot_tell_of_a_batch_size_is_refused(others, why):
 
 
 def test_a_job_is_found_at_a_size_that_nobody_measured(folder):
-    found = found_profile(f"{WORK}-bs128", H200, folder)
+    found = find_profile(f"{WORK}-bs128", H200, folder)
     assert found.other_batches.batches == (32, 256)
-    assert found is found_profile(f"{WORK}-bs128", H200, folder)
-    assert found_profile(f"{WORK}-bs256", H200, folder) == LARGE
+    assert found is find_profile(f"{WORK}-bs128", H200, folder)
+    assert find_profile(f"{WORK}-bs256", H200, folder) == LARGE
 
 
 def test_on_another_gpu_both_sizes_are_moved_first(folder):
-    found = found_profile(f"{WORK}-bs128", A100, folder)
+    found = find_profile(f"{WORK}-bs128", A100, folder)
     assert (found.gpu, found.estimated_from) == (A100.key, H200.key)
-    assert found.gpu_s > found_profile(f"{WORK}-bs128", H200, folder).gpu_s
-    assert estimate_spread(found) > estimate_spread(found_profile(f"{WORK}-bs32", A100, folder))
+    assert found.gpu_s > find_profile(f"{WORK}-bs128", H200, folder).gpu_s
+    assert estimate_spread(found) > estimate_spread(find_profile(f"{WORK}-bs32", A100, folder))
 
 
 def test_one_size_is_not_enough_and_the_measuring_command_is_named(folder):
     (folder / H200.key / f"{WORK}-bs256.json").unlink()
     with pytest.raises(UnknownName, match=f"advisor profile {WORK}-bs128"):
-        found_profile(f"{WORK}-bs128", H200, folder)
+        find_profile(f"{WORK}-bs128", H200, folder)
 
 
 def test_names_say_their_batch_sizes():
