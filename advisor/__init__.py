@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from advisor.plan.values import Forecast, Plan, Recommendation
     from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
     from advisor.workload.job import Job, read_jobs
-    from advisor.workload.minimal_profile import MinimalProfile
-    from advisor.workload.profile import Profile
+    from advisor.workload.profile import MinimalProfile, Profile
     from advisor.workload.store import load_profile
 
 __all__ = [
@@ -48,7 +47,7 @@ _HOME = {
     "Interval": "advisor.prediction.prediction",
     "Job": "advisor.workload.job",
     "JobPrediction": "advisor.prediction.prediction",
-    "MinimalProfile": "advisor.workload.minimal_profile",
+    "MinimalProfile": "advisor.workload.profile",
     "MixPrediction": "advisor.prediction.prediction",
     "Plan": "advisor.plan.values",
     "Profile": "advisor.workload.profile",

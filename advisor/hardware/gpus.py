@@ -1,6 +1,6 @@
 """GPU models and their MIG tables, with sources, from `catalogue.json` in this folder.
 
-A GPU that is not in it is read from its driver where it is (`advisor.hardware.unlisted_gpu`), and
+A GPU that is not in it is read from its driver where it is (`advisor.hardware.live_gpu`), and
 kept in the user's data folder, so that commands elsewhere know it too.
 """
 
@@ -230,7 +230,7 @@ def gpu(key: str) -> Gpu:
     with suppress(OSError):  # a key that is longer than a file's name may be
         if key and key == Path(key).name and path.is_file():
             return read_gpu(path)
-    remedy = "`advisor gpus` lists all, and reads the one at hand."
+    remedy = "`advisor gpus` lists all, and reads those of this machine."
     raise UnknownName("GPU", key, known_gpus(), remedy)
 
 
@@ -297,7 +297,7 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
     """Attained rates of `gpu`; None if neither calibration nor catalogue has rates for its kind.
 
     Args:
-        gpu: A GPU of the catalogue, or the one at hand.
+        gpu: A GPU of the catalogue, or one of this machine.
         calibration: A calibration; one of another GPU, or without a sweep of operators, is ignored.
     """
     rates = gpu.rates or _of_its_kind(gpu)

@@ -6,22 +6,26 @@ says; CUDA counts the visible ones only, and the fastest first unless
 CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: set CUDA_VISIBLE_DEVICES to
 `live_gpu(device).uuid`.
 
-Nothing is changed on the GPU. Every function raises `GpuUnavailable` if there is no driver, no
+Nothing here changes the GPU. Every function raises `GpuUnavailable` if there is no driver, no
 such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
-`advisor.hardware.counters` measures over time, `advisor.hardware.live_gpu` reads the driver's MIG
-table.
+`advisor.hardware.counters` measures over time. A GPU that the catalogue lacks is described by what
+its driver says, and kept for later commands.
 """
 
+import os
+import re
+import subprocess
+import sys
+from ctypes import byref, c_uint
 from dataclasses import replace
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
-from advisor.hardware.gpus import Gpu, MigProfile, gpu_of_product
+from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, gpu_of_product, keep_gpu, name_parts
 from advisor.hardware.mig import driver_branch
 from advisor.hardware.mps import mps_processes
 from advisor.hardware.nvml import dcgm_number, driver, handle_of, offered, offered_w
-from advisor.hardware.unlisted_gpu import gpu_from_driver, mig_rows, reserved_of
 
 _MIB = 2**20
 
@@ -55,8 +59,8 @@ def process_memory_mib(device: int | str) -> dict[int, float]:
     a container with pids of its own they differ from `os.getpid()`.
     """
     with driver() as nvml:
-        found = _processes(nvml, handle_of(nvml, device))
-    return {each.pid: each.memory_mib for each in found if each.memory_mib is not None}
+        processes = _processes(nvml, handle_of(nvml, device))
+    return {each.pid: each.memory_mib for each in processes if each.memory_mib is not None}
 
 
 def live_gpu(device: int | str) -> LiveGpu:
@@ -69,14 +73,13 @@ def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
     """Every GPU of this machine as it is now; one that is broken does not hide the others."""
     with driver() as nvml:
         count = nvml.nvmlDeviceGetCount()
-    return tuple(_live_or_broken(index) for index in range(count))
-
-
-def _live_or_broken(index: int) -> LiveGpu | BrokenGpu:
-    try:
-        return live_gpu(index)
-    except AdvisorError as error:
-        return BrokenGpu(index, str(error))
+    gpus: list[LiveGpu | BrokenGpu] = []
+    for index in range(count):
+        try:
+            gpus.append(live_gpu(index))
+        except AdvisorError as error:
+            gpus.append(BrokenGpu(index, str(error)))
+    return tuple(gpus)
 
 
 def _clocks_mhz(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
@@ -91,9 +94,10 @@ def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
     """Each process once: drivers list an MPS client in either list, or in both."""
     memory: dict[int, float | None] = {}
     for kind in ("Compute", "MPSCompute"):
-        for each in offered(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v3", handle) or ():
-            found = (memory.get(each.pid), each.usedGpuMemory and each.usedGpuMemory / _MIB)
-            memory[each.pid] = max((mib for mib in found if mib is not None), default=None)
+        for process in offered(nvml, f"nvmlDeviceGet{kind}RunningProcesses_v3", handle) or ():
+            size = process.usedGpuMemory
+            sizes = (memory.get(process.pid), size and size / _MIB)
+            memory[process.pid] = max((mib for mib in sizes if mib is not None), default=None)
     return tuple(GpuProcess(pid, memory[pid]) for pid in sorted(memory))
 
 
@@ -101,11 +105,6 @@ def offers_gpm(nvml: Any, handle: Any) -> bool:
     """Whether the GPU has performance monitoring counters (Hopper and later)."""
     support = offered(nvml, "nvmlGpmQueryDeviceSupport", handle)
     return bool(support and support.isSupportedDevice)
-
-
-def _utilization(nvml: Any, handle: Any) -> float | None:
-    rates = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
-    return None if rates is None else rates.gpu / 100
 
 
 def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
@@ -116,42 +115,29 @@ def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
     return "nvml" if offered(nvml, "nvmlDeviceGetUtilizationRates", handle) else None
 
 
-def _catalogue_key(nvml: Any, handle: Any, product: str) -> str | None:
-    known = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
-    return known.key if known else None
-
-
-def _mig_modes(nvml: Any, handle: Any) -> tuple[bool | None, bool | None]:
-    """Whether MIG mode is on now, and whether it will be after the next reset."""
-    modes = offered(nvml, "nvmlDeviceGetMigMode", handle)
-    return (None, None) if modes is None else (bool(modes[0]), bool(modes[1]))
-
-
-def _compute_mode(nvml: Any, handle: Any) -> ComputeMode | None:
-    mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
-    return dict(enumerate(_COMPUTE_MODES)).get(mode)
-
-
 def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
     product = str(nvml.nvmlDeviceGetName(handle))
+    listed = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    mig_enabled, mig_pending = _mig_modes(nvml, handle)
+    mig = offered(nvml, "nvmlDeviceGetMigMode", handle)  # now, and after the next reset
+    mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
+    utilization = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
     sm_clock_mhz, memory_clock_mhz = _clocks_mhz(nvml, handle)
     return LiveGpu(
         index=nvml.nvmlDeviceGetIndex(handle),
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         product=product,
-        catalogue_key=_catalogue_key(nvml, handle, product),
+        catalogue_key=None if listed is None else listed.key,
         memory_total_mib=memory.total / _MIB,
         memory_used_mib=memory.used / _MIB,
         driver=str(nvml.nvmlSystemGetDriverVersion()),
-        mig_enabled=mig_enabled,
-        mig_pending=mig_pending,
-        compute_mode=_compute_mode(nvml, handle),
+        mig_enabled=mig and bool(mig[0]),
+        mig_pending=mig and bool(mig[1]),
+        compute_mode=dict(enumerate(_COMPUTE_MODES)).get(mode),
         mps=mps_processes(),
         counters=_counters(nvml, handle),
         processes=_processes(nvml, handle),
-        gpu_utilization=_utilization(nvml, handle),
+        gpu_utilization=utilization and utilization.gpu / 100,
         power_w=offered_w(nvml, "nvmlDeviceGetPowerUsage", handle),
         power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
         sm_clock_mhz=sm_clock_mhz,
@@ -174,13 +160,138 @@ def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
     Unchanged and None if this machine has no such GPU or its driver reports no MIG.
     """
     try:
-        found = [each for each in live_gpus() if isinstance(each, LiveGpu)]
+        live = [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except GpuUnavailable:
         return gpu, None
-    for each in found:
-        rows = mig_profiles(each.index) if each.catalogue_key == gpu.key else ()
+    for present in live:
+        rows = mig_profiles(present.index) if present.catalogue_key == gpu.key else ()
         if rows:
-            sources = gpu.sources | {"mig": f"driver {each.driver} of GPU {each.index} at hand"}
-            here = replace(gpu, mig=rows, sources=sources)
-            return here, driver_branch(each.driver)
+            source = f"driver {present.driver} of GPU {present.index} of this machine"
+            here = replace(gpu, mig=rows, sources=gpu.sources | {"mig": source})
+            return here, driver_branch(present.driver)
     return gpu, None
+
+
+_MOST_PLACES = 32  # no GPU has as many memory slices
+
+
+def mig_rows(nvml: Any, handle: Any) -> tuple[MigProfile, ...]:
+    """The MIG instances that the driver offers, the smallest first; empty if it reports none."""
+    every = (_mig_profile(nvml, handle, n) for n in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
+    rows = (row for row in every if row)
+    return tuple(sorted(rows, key=lambda row: (row.compute_slices, row.memory_slices, row.name)))
+
+
+def _mig_profile(nvml: Any, handle: Any, enumerator: int) -> MigProfile | None:
+    info = offered(nvml, "nvmlDeviceGetGpuInstanceProfileInfo", handle, enumerator)
+    if info is None:
+        return None
+    places = (nvml.c_nvmlGpuInstancePlacement_t * _MOST_PLACES)()
+    count = c_uint(_MOST_PLACES)
+    arguments = (handle, info.id, places, byref(count))
+    if offered(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", *arguments) is None:
+        return None
+    return MigProfile(
+        name=info.name.removeprefix("MIG "),
+        profile_id=info.id,
+        compute_slices=info.sliceCount,
+        memory_slices=places[0].size,
+        memory_mib=info.memorySizeMB,  # the driver counts in MiB and calls them MB
+        sms=info.multiprocessorCount,
+        max_instances=info.instanceCount,
+        starts=tuple(sorted(place.start for place in places[: count.value])),
+    )
+
+
+# Compute capability -> architecture, CUDA cores of an SM and threads that one holds at once: CUDA
+# C++ Programming Guide, arithmetic instructions and technical specifications by capability.
+_CAPABILITIES = {
+    (7, 0): ("Volta", 64, 2048),
+    (7, 5): ("Turing", 64, 1024),
+    (8, 0): ("Ampere", 64, 2048),
+    (8, 6): ("Ampere", 128, 1536),
+    (8, 7): ("Ampere", 128, 1536),
+    (8, 9): ("Ada", 128, 1536),
+    (9, 0): ("Hopper", 128, 2048),
+    (10, 0): ("Blackwell", 128, 2048),
+    (10, 3): ("Blackwell", 128, 2048),
+    (12, 0): ("Blackwell", 128, 1536),
+    (12, 1): ("Blackwell", 128, 1536),
+}
+
+_MAX_MPS_CLIENTS = 48  # from Volta on: CUDA MPS documentation, contexts up to CUDA 13.0
+
+# CUDA says the size of the L2, and NVML does not. In a process of its own, since a process that
+# has begun to use CUDA cannot fork workers that do. 38: CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE.
+_ASK_L2 = """
+from ctypes import CDLL, byref, c_int
+cuda, device, size = CDLL("libcuda.so.1"), c_int(), c_int()
+assert not cuda.cuInit(0) and not cuda.cuDeviceGet(byref(device), 0)
+assert not cuda.cuDeviceGetAttribute(byref(size), 38, device)
+print(size.value)
+"""
+_L2_TIMEOUT_S = 30.0
+
+
+def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
+    """The GPU `handle` by what its driver says, kept in the user's data folder.
+
+    Returns:
+        None if it is older than Volta, or the driver does not say what predictions need.
+    """
+    capability = tuple(offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ())
+    cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
+    if not cores or capability not in _CAPABILITIES:
+        return None
+    architecture, cores_per_sm, threads = _CAPABILITIES[capability]
+    memory_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB
+    limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
+    rows = mig_rows(nvml, handle)
+    bus = offered(nvml, "nvmlDeviceGetMemoryBusWidth", handle)
+    clock_mhz = offered(nvml, "nvmlDeviceGetMaxClockInfo", handle, nvml.NVML_CLOCK_MEM)
+    source = f"driver {nvml.nvmlSystemGetDriverVersion()} of the GPU of this machine"
+    described = Gpu(
+        key=key_of(product, memory_mib),
+        products=(product,),
+        architecture=architecture,
+        compute_capability=".".join(map(str, capability)),
+        sms=cores // cores_per_sm,
+        memory_mib=memory_mib,
+        reserved_mib=reserved_of(nvml, handle),
+        # Two transfers a clock on each line of the bus.
+        bandwidth_gb_s=2e6 * clock_mhz * bus / 8 / 1e9 if bus and clock_mhz else None,
+        l2_mib=_l2_mib(str(nvml.nvmlDeviceGetUUID(handle))),
+        power_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
+        power_limit_min_w=None if limits_mw is None else limits_mw[0] / 1000,
+        threads_per_sm=threads,
+        max_mps_clients=_MAX_MPS_CLIENTS,
+        memory_slices=max((row.memory_slices for row in rows), default=0),
+        mig=rows,
+        sources={DESCRIBED: source, "max_mps_clients": "CUDA MPS documentation"},
+    )
+    keep_gpu(described)
+    return described
+
+
+def key_of(product: str, memory_mib: float) -> str:
+    """The key of a GPU of that name, e.g. ``"rtx-3090-24gb"``."""
+    parts = (part for part in name_parts(product) if not re.fullmatch(r"\d+gb", part))
+    return "-".join((*parts, f"{round(memory_mib / 1024)}gb"))
+
+
+def reserved_of(nvml: Any, handle: Any) -> int | None:
+    """Memory that the driver keeps for itself; None if it does not say."""
+    memory = offered(nvml, "nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
+    return None if memory is None else int(memory.reserved // _MIB)
+
+
+def _l2_mib(uuid: str) -> float | None:
+    """None where CUDA does not answer."""
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", _ASK_L2], capture_output=True, check=True,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": uuid}, timeout=_L2_TIMEOUT_S,
+        )  # fmt: skip
+        return int(answer.stdout) / _MIB
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None

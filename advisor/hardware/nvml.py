@@ -22,8 +22,8 @@ _UNAVAILABLE = {
     "LIB_RM_VERSION_MISMATCH": "the NVIDIA driver was updated while in use. Reboot the machine",
     "NO_PERMISSION": "the NVIDIA driver answers nothing to this user. Ask the administrator",
     "OPERATING_SYSTEM": "the system blocks the NVIDIA driver. Open the GPU to this container",
-    "NOT_FOUND": "no such GPU. `advisor gpus` lists those at hand",
-    "GPU_NOT_FOUND": "no such GPU. `advisor gpus` lists those at hand",
+    "NOT_FOUND": "no such GPU. `advisor gpus` lists those of this machine",
+    "GPU_NOT_FOUND": "no such GPU. `advisor gpus` lists those of this machine",
     "GPU_IS_LOST": "the GPU has fallen off its bus. Reboot the machine",
     "RESET_REQUIRED": "the GPU must be reset first. Ask the administrator",
 }

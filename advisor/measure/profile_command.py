@@ -34,7 +34,7 @@ from advisor.measure.profile import (
 from advisor.measure.tenants import warm_up
 from advisor.measure.worker import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
-from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
+from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
 from advisor.workload.spec import Execution, Precision, Workload
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole

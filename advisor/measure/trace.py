@@ -21,7 +21,7 @@ from time import sleep
 from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError, counted
-from advisor.hardware.sm_limits import SmLimits, resident_blocks, sm_limits
+from advisor.hardware.partition import SmLimits, resident_blocks, sm_limits
 from advisor.measure.worker import TenantState
 from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
 

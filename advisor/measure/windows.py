@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.hardware.sm_limits import sm_limits
+from advisor.hardware.partition import sm_limits
 from advisor.measure.process import cpu_s_of
 from advisor.measure.tenant_verbs import run, synchronise, training_verbs
 from advisor.measure.trace import exported, joined, marked, median_step, record, steps_of_trace

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware.gpus import Gpu, GpuRates, check_power, known_gpus, rates_of, tensor_share
-from advisor.hardware.partition import limited_sms
-from advisor.hardware.sm_limits import sm_limits
+from advisor.hardware.partition import limited_sms, sm_limits
 from advisor.prediction.host import engine_growth, stretched
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration

@@ -31,8 +31,8 @@ from advisor.sharing.modes import (
     SharedPartition,
     Sharing,
     one_job_each,
+    parse_sharing,
 )
-from advisor.sharing.notation import parse_sharing
 
 __all__ = [
     "SHARED_MODES",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.workload.minimal_profile import minimal_text
+from advisor.workload.profile import minimal_text
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, RESNET, SMALL

@@ -116,7 +116,7 @@ THREE = {
 }  # fmt: skip
 
 
-def test_the_table_of_the_driver_at_hand_is_preferred_to_the_catalogue_s(install):
+def test_the_table_of_this_driver_is_preferred_to_the_catalogue_s(install):
     other = FakeGpu("NVIDIA L4", uuid="GPU-1", mig=None)
     narrow = THREE | {"places": [(4, 4)], "memorySizeMB": 70000}
     install(FakeLibrary(other, FakeGpu(profiles={2: narrow})))
@@ -125,7 +125,7 @@ def test_the_table_of_the_driver_at_hand_is_preferred_to_the_catalogue_s(install
     assert [(row.name, row.starts, row.memory_mib) for row in here.mig] == [
         ("3g.71gb", (4,), 70000)
     ]
-    assert here.sources["mig"] == "driver 580.82.07 of GPU 1 at hand"
+    assert here.sources["mig"] == "driver 580.82.07 of GPU 1 of this machine"
     assert place(here, [Instance("3g.71gb")]) == (Instance("3g.71gb", 4),)
 
 
@@ -174,9 +174,9 @@ def card(**other):
 
 @pytest.fixture
 def at_hand(install, tmp_path, monkeypatch):
-    """The file in which what the driver of the GPU at hand says is kept."""
+    """The file in which what the driver of this machine's GPU says is kept."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr("advisor.hardware.unlisted_gpu._l2_mib", lambda _uuid: 6.0)
+    monkeypatch.setattr("advisor.hardware.live_gpu._l2_mib", lambda _uuid: 6.0)
     install(FakeLibrary(card()))
     return tmp_path / "advisor" / "gpus" / f"{KEY}.json"
 

@@ -26,8 +26,7 @@ from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.minimal_profile import MinimalProfile
-from advisor.workload.profile import Window
+from advisor.workload.profile import MinimalProfile, Window
 from advisor.workload.store import load_profiles, model_path, read_runs
 from research.files import BENCHMARKS, profiles_in
 from tests import synthetic

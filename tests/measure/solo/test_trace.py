@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import catalogue
-from advisor.hardware.sm_limits import resident_blocks, sm_limits
+from advisor.hardware.partition import resident_blocks, sm_limits
 from advisor.measure.trace import (
     MARK,
     QUEUE_FREE_LAUNCHES,
