@@ -1,9 +1,9 @@
 """Which jobs share which GPU, how, and in what order.
 
-`ranking.ranked` ranks the plans for jobs on one GPU. `fleet_plan.plan_fleet` plans more jobs than
-one search can hold, or several GPUs, and asks `search.proposals.OneGpuSolver` for the best plan of
-each set of jobs. `search.proposals.Solver` estimates what any set costs: of up to 3 jobs it may ask
-the predictor itself, and is then exact as far as MIG instances do not slow each other.
+`ranking.ranked` ranks the plans for jobs on one GPU. `fleet.plan_fleet` plans more jobs than one
+search can hold, or several GPUs, and asks `candidates.OneGpuSolver` for the best plan of each set
+of jobs. `candidates.Solver` estimates the cost of any set: up to 3 jobs the predictor itself may
+answer, and then costs are exact as far as MIG instances do not slow each other.
 """
 
 from typing import Literal, get_args
@@ -15,17 +15,14 @@ START_S = 10.0
 an H200."""
 
 ObjectiveName = Literal["makespan", "throughput", "mean-completion", "energy", "deadlines"]
-"""What a plan can be best at; `advisor.plan.objectives` has a class for each."""
+"""Goals of a plan; `advisor.plan.objectives` has a class for each."""
 
 MOST_GPUS = 64
 """Equal GPUs that jobs are planned for at most."""
 
 
 def check_objective(name: str) -> None:
-    """Check that an objective is called `name`.
-
-    Raises:
-        UnknownName: None is.
-    """
-    if name not in (known := get_args(ObjectiveName)):
-        raise UnknownName("objective", str(name), known, f"Use one of {', '.join(known)}.")
+    """Check that an objective is called `name`, or raise `UnknownName`."""
+    names = get_args(ObjectiveName)
+    if name not in names:
+        raise UnknownName("objective", str(name), names, f"Use one of {', '.join(names)}.")

@@ -181,9 +181,7 @@ class PhaseGroup:
     Attributes:
         state: The set of jobs, as a state of `Sets`.
         placement: A set of jobs on the whole GPU, or an assignment to MIG instances.
-        on_instances: Whether the jobs are on MIG instances.
         setup: Number of the set-up of the GPU that the group needs.
-        scores: The group's part in the sums of the objective.
     """
 
     state: int
@@ -224,16 +222,16 @@ _Labels = dict[tuple[int, bool], list[_Label]]
 def _reached(space: Space) -> list[_Label]:
     """The labels of the state in which all jobs are done, in two or more groups."""
     table, sets = _GroupTable(space), space.sets
-    states, everyone = dict.fromkeys(sets.state.tolist()), sets.states - 1
-    groups = {state: list(table.groups(state)) for state in states if 0 < state < everyone}
+    states, last = dict.fromkeys(sets.state.tolist()), sets.states - 1
+    groups = {state: list(table.groups(state)) for state in states if 0 < state < last}
     reached: dict[int, _Labels] = {0: {(_NOT_SET_UP, False): [_Label(0.0, 0.0, ())]}}
     for done in sorted(states, key=space.jobs_in):
-        if done in reached and done != everyone:
-            inside, _ = sets.inside(everyone - done)
+        if done in reached and done != last:
+            inside, _ = sets.inside(last - done)
             left = dict.fromkeys(sets.state[inside].tolist())
             ahead = [group for state in left if state in groups for group in groups[state]]
             _go_on(table, done, ahead, reached)
-    return [each for labels in reached.get(everyone, {}).values() for each in labels]
+    return [each for labels in reached.get(last, {}).values() for each in labels]
 
 
 def _go_on(

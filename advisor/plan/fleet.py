@@ -122,7 +122,7 @@ class FleetSolver:
         problem = self._problem
         plan = soonest_first(self._incumbent.plan, problem, self._known())
         cost = problem.cost(plan)
-        least = problem.objective.least_cost(problem, problem.gpus * MOST_TOGETHER)
+        least = problem.least_cost(problem.gpus * MOST_TOGETHER)
         bounds = [each for each in (self._known_bound, least) if each is not None]
         return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
@@ -198,7 +198,7 @@ class FleetSolver:
         self._known_bound = packing.bound
         if not packing.in_time and self._in_time():
             covers = CoverBounds(groups, self._problem, self._left_s())
-            self._known_bound = max(packing.bound, self._problem.objective.bound(covers))
+            self._known_bound = max(packing.bound, covers.cost())
         return True
 
     def _most_promising(self) -> list[Members]:
@@ -227,7 +227,7 @@ class FleetSolver:
             began_s = self._clock()
             if self._left_s() <= longest_s:
                 return False
-            if better := self._pool.thorough.group(members):
+            if better := self._pool.solve(members):
                 self._pool.offer(better)
                 groups = [each.group for each in self._incumbent.plan]
                 self._incumbent.offer_groups([

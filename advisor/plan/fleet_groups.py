@@ -1,4 +1,4 @@
-"""Local search: from one plan of predicted groups to better ones."""
+"""Groups for a plan on several GPUs: greedy ones, and local search from one plan to better ones."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,12 +11,11 @@ from advisor.hardware.partition import whole_gpu
 from advisor.plan.candidates import OneGpuSolver, WholeGpuSolver
 from advisor.plan.job_sets import Kinds, Members
 from advisor.plan.job_sets import kinds as all_kinds
-from advisor.plan.objectives import throughput
-from advisor.plan.placement import FleetGroup, FleetObjective, Problem
+from advisor.plan.objectives import Objective, throughput
+from advisor.plan.placement import FleetGroup, Problem
 from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
 from advisor.plan.values import Question
 from advisor.prediction.mix_steps import SurrogateAnswers, SurrogatePredictor, Tenancy
-from advisor.prediction.prediction import Level
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode, Mps, Naive
@@ -29,44 +28,6 @@ MemberRows = NDArray[np.intp]
 """Members of groups of one size, a group a row, shape (groups, jobs)."""
 
 
-class PredictedGroups:
-    """Predicts groups with the one-GPU solver.
-
-    Args:
-        kinds: The jobs by kind; those of one kind are next to each other.
-        solver: Solver of all jobs of `kinds`, in their order.
-        objective: For throughput, all jobs are taken to be equally long alone.
-        level: Which point of an interval counts for times and joules: the median or the upper end.
-    """
-
-    def __init__(
-        self,
-        kinds: Kinds,
-        solver: OneGpuSolver | WholeGpuSolver,
-        objective: FleetObjective,
-        level: Level = "p50",
-    ) -> None:
-        self._kinds, self._solver, self._objective, self._level = kinds, solver, objective, level
-
-    def group(self, members: Members) -> FleetGroup | None:
-        """Predict the best group of `members`; None where none is allowed and fits."""
-        left = [list(each) for each in self._kinds.positions]
-        positions = sorted((left[kind].pop(0), kind) for kind in members)
-        plan = self._solver.best([position for position, _ in positions])
-        if plan is None:
-            return None
-        if not self._objective.in_seconds or plan.ends_s is None:
-            ends_s = (len(members) / throughput(plan.prediction, self._level),) * len(members)
-        else:
-            ends_s = tuple(end_s.at(self._level) for end_s in plan.ends_s)
-        return FleetGroup(
-            members=tuple(kind for _, kind in positions), sharing=plan.sharing,
-            ends_s=ends_s, predicted=True,
-            energy_j=None if plan.energy_j is None else plan.energy_j.at(self._level),
-            in_seconds=self._objective.in_seconds,
-        )  # fmt: skip
-
-
 class EstimatedGroups:
     """Estimates groups by time slicing and MPS with the surrogate model; medians, for screening."""
 
@@ -75,7 +36,7 @@ class EstimatedGroups:
         kinds: Kinds,
         surrogate: SurrogatePredictor,
         question: Question,
-        objective: FleetObjective,
+        objective: Objective,
     ) -> None:
         self._kinds, self._surrogate, self._gpu = kinds, surrogate, question.gpu
         self._rules = rules(question.gpu, question.conditions)
@@ -186,19 +147,37 @@ class GroupPool:
         self._estimates = None
         if surrogate is not None:
             self._estimates = EstimatedGroups(kinds, surrogate, question, problem.objective)
-        ordered = kinds.together
-        alike = all_kinds(ordered)
-
-        def predicted(solver: OneGpuSolver | WholeGpuSolver) -> PredictedGroups:
-            return PredictedGroups(alike, solver, problem.objective, question.level)
-
-        self._sources = {
-            name: predicted(WholeGpuSolver(ordered, question, way)) for name, way in WAYS.items()
-        }
-        self.thorough = predicted(OneGpuSolver(ordered, question))
+        jobs = [job for job, count in zip(kinds.jobs, kinds.counts, strict=True)
+                for _ in range(count)]  # fmt: skip
+        self._positions, self._level = all_kinds(jobs).positions, question.level
+        self._solvers = {name: WholeGpuSolver(jobs, question, way) for name, way in WAYS.items()}
+        self._thorough = OneGpuSolver(jobs, question)
         self._estimated: dict[Members, FleetGroup | None] = {}
         self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
         self._best: dict[Members, FleetGroup] = {}
+
+    def solve(self, members: Members, way: str | None = None) -> FleetGroup | None:
+        """Predict the best group of `members` that shares in a way, else in the best way.
+
+        None where none is allowed and fits. For throughput, all jobs are taken to be equally long
+        alone.
+        """
+        in_seconds, level = self._problem.objective.in_seconds, self._level
+        left = [list(each) for each in self._positions]
+        positions = sorted((left[kind].pop(0), kind) for kind in members)
+        solver = self._solvers[way] if way else self._thorough
+        plan = solver.best([position for position, _ in positions])
+        if plan is None:
+            return None
+        if not in_seconds or plan.ends_s is None:
+            ends_s = (len(members) / throughput(plan.prediction, level),) * len(members)
+        else:
+            ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
+        return FleetGroup(
+            members=tuple(kind for _, kind in positions), sharing=plan.sharing,
+            ends_s=ends_s, predicted=True, in_seconds=in_seconds,
+            energy_j=None if plan.energy_j is None else plan.energy_j.at(level),
+        )  # fmt: skip
 
     @property
     def predicted(self) -> set[Members]:
@@ -259,7 +238,7 @@ class GroupPool:
     def alone(self, kind: int) -> FleetGroup | None:
         """Predict a job alone, whether there is time or not; None where it does not fit."""
         members = (kind,)
-        if members not in self._best and (group := self._sources["mps"].group(members)):
+        if members not in self._best and (group := self.solve(members, "mps")):
             self._ways[members, "mps"] = self._best[members] = group
         return self._best.get(members)
 
@@ -273,7 +252,7 @@ class GroupPool:
             ways = [name for name, way in WAYS.items() if not estimate or way == estimate.sharing]
         for way in ways:
             if len(members) > 1 and (members, way) not in self._ways and self.in_time():
-                group = self._ways[members, way] = self._sources[way].group(members)
+                group = self._ways[members, way] = self.solve(members, way)
                 self._keep_lighter(group)
         if members not in self._best:
             self._estimated[members] = None

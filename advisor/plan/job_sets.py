@@ -46,12 +46,6 @@ class Kinds:
     def counts(self) -> tuple[int, ...]:
         return tuple(map(len, self.positions))
 
-    @property
-    def together(self) -> tuple[Job, ...]:
-        """All jobs, those of one kind next to each other, in the order of the kinds."""
-        pairs = zip(self.jobs, self.counts, strict=True)
-        return tuple(job for job, count in pairs for _ in range(count))
-
     def of(self, members: Members) -> tuple[Job, ...]:
         """Return the jobs of `members`, in the same order."""
         return tuple(self.jobs[kind] for kind in members)
@@ -167,8 +161,7 @@ class Sets:
     @cached_property
     def tenants(self) -> list[list[int]]:
         """Kinds of the jobs in each set, in order, once for each copy."""
-        kinds = np.arange(len(self.jobs))
-        return [np.repeat(kinds, chosen).tolist() for chosen in self.counts]
+        return [np.repeat(np.arange(len(self.jobs)), own).tolist() for own in self.counts]
 
 
 def sets_of(jobs: Sequence[Job]) -> Sets:
@@ -234,8 +227,7 @@ class Answers:
     """Steps, memory and power of some sets of jobs under one option.
 
     Attributes:
-        steps_s: Seconds of a step of a job of each kind, shape (sets, kinds); 1 where the
-            set has none of it.
+        steps_s: Seconds of a step of a job of each kind, shape (sets, kinds); 1: the set has none.
         fits: Whether memory suffices, shape (sets,).
         added_w: Watts that each such job adds to the power of a GPU that is awake, shape (sets,
             kinds); NaN: not known.
@@ -339,10 +331,8 @@ class Outcomes:
 
     Attributes:
         allowed: Whether memory and rules allow the set, shape (sets,).
-        slowdowns: Step over step alone of each kind, shape (sets, kinds); 1 where the set has
-            none.
-        ends_s: Seconds until a job of each kind ends, same shape; 0 where the set has none, NaN
-            where a length is unknown.
+        slowdowns: Step over step alone of each kind, shape (sets, kinds); 1: the set has none.
+        ends_s: Seconds until a job of each kind ends, same shape; 0: none, NaN: unknown length.
         added_j: Joules beyond those of an awake GPU until the last job ends, shape (sets,).
     """
 

@@ -1,28 +1,17 @@
-"""Objectives: the cost of a plan, of thousands of candidates, and of plans for many GPUs."""
+"""Objectives: the cost of a plan, of thousands of candidates at once, and in words."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import fsum, isfinite
+from math import isfinite
 from statistics import fmean
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.job_sets import Outcomes, Sets
-from advisor.plan.placement import (
-    LATEST,
-    CoverBounds,
-    FleetGroup,
-    PackingModel,
-    PlacedGroup,
-    Problem,
-    job_ends_s,
-    makespan_s,
-    soonest_s,
-)
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
@@ -92,8 +81,8 @@ class Objective(ABC):
     Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
     at once, so that a search finds those that are worth an exact forecast: `of_limits` for vectors
     of MPS limits, `of_sets` and `price` for sets of jobs in partitions that do not slow each other,
-    `of_group`, `after` and `of_phases` for groups one after another, and those from `fleet_cost` on
-    for groups on several GPUs. The defaults are those of a plan that costs its makespan.
+    `of_group`, `after` and `of_phases` for groups one after another. The defaults are those of a
+    plan that costs its makespan. For plans on several GPUs see `advisor.plan.placement`.
 
     Attributes:
         unit: Unit of `cost`.
@@ -179,38 +168,6 @@ class Objective(ABC):
         """Compute the cost of groups that run one after another from the numbers of `after`."""
         return cost / jobs if self.per_job else cost
 
-    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
-        """Compute the cost of `plan`."""
-        return makespan_s(plan)
-
-    def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
-        """Estimate a group's part in the cost; `waiting`: share of its GPU's jobs behind it."""
-        if self.order_matters:
-            waits_s = waiting * sum(problem.counts) / problem.gpus * group.runs_s
-            return sum(group.ends_s) + waits_s
-        return group.runs_s
-
-    def least_cost(self, problem: Problem, places: int) -> float | None:
-        """Bound from below the cost of plans with at most `places` jobs at once; None: not known.
-
-        The predictor makes no job faster than alone, so each occupies one place for at least its
-        time alone.
-        """
-        each_s = problem.of_every_job(problem.least_s)
-        return max(*each_s, sum(each_s) / places)
-
-    def bound(self, bounds: CoverBounds) -> float:
-        """Bound from below the cost of plans of the groups of `bounds`; 0: not known."""
-        return bounds.least_sum([each.runs_s for each in bounds.groups]) / bounds.problem.gpus
-
-    def minimised(self, model: PackingModel) -> Any:
-        """Return the expression over the variables of `model` that is minimised."""
-        return model.end
-
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
-        """Return the least cost of a plan of `jobs` where `minimised` has the value `wanted`."""
-        return wanted * model.unit_s
-
 
 class Makespan(Objective):
     """Seconds until the last job ends."""
@@ -260,22 +217,6 @@ class MeanCompletion(Objective):
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
         return before[0] + group.cost + waits_s, 0.0
-
-    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
-        return fsum(end_s for _, end_s in job_ends_s(plan)) / sum(problem.counts)
-
-    def least_cost(self, problem: Problem, places: int) -> float | None:
-        each_s = problem.of_every_job(problem.least_s)
-        return soonest_s(each_s, places) / len(each_s)
-
-    def bound(self, bounds: CoverBounds) -> float:
-        return bounds.mean_completion_s()
-
-    def minimised(self, model: PackingModel) -> Any:
-        return model.sum_of_ends()
-
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
-        return wanted * model.unit_s / jobs
 
 
 class Deadlines(Objective):
@@ -331,22 +272,6 @@ class Deadlines(Objective):
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         return worst
-
-    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
-        return float(sum(problem.late(kind, end_s) for kind, end_s in job_ends_s(plan)))
-
-    def least_cost(self, problem: Problem, places: int) -> float | None:
-        of_kinds = zip(problem.least_s, problem.counts, strict=True)
-        return float(sum(n for kind, (s, n) in enumerate(of_kinds) if problem.late(kind, s)))
-
-    def bound(self, bounds: CoverBounds) -> float:
-        return 0.0
-
-    def minimised(self, model: PackingModel) -> Any:
-        return (LATEST + 1) * model.late_jobs() + model.end
-
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
-        return wanted // (LATEST + 1)
 
 
 class Throughput(Objective):
@@ -430,27 +355,6 @@ class Energy(Objective):
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
-
-    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: Problem) -> float:
-        held_s = problem.gpus * makespan_s(plan)
-        free_s = held_s - fsum(each.group.runs_s for each in plan)
-        used_j = fsum(each.group.energy_j or 0.0 for each in plan)
-        return used_j + free_s * (problem.idle_power_w or 0.0)
-
-    def group_weight(self, group: FleetGroup, problem: Problem, waiting: float) -> float:
-        return group.runs_s if group.energy_j is None else group.energy_j
-
-    def least_cost(self, problem: Problem, places: int) -> float | None:
-        return None
-
-    def bound(self, bounds: CoverBounds) -> float:
-        return bounds.least_sum([each.energy_j or 0.0 for each in bounds.groups])
-
-    def minimised(self, model: PackingModel) -> Any:
-        return model.joules()
-
-    def packed_cost(self, wanted: float, model: PackingModel, jobs: int) -> float:
-        return wanted * model.part_j
 
 
 OBJECTIVES: dict[ObjectiveName, Objective] = {

@@ -42,35 +42,25 @@ class Cut:
     def partitions(self) -> tuple[PartitionKind, ...]:
         """The kind of each partition, those of one instance next to each other."""
         return tuple(
-            partition
+            PartitionKind(instance.profile, part)
             for instance, parts in zip(self.instances, self.parts, strict=True)
-            for partition in _partitions(instance.profile, parts)
+            for part in parts or (None,)
         )
 
     @cached_property
     def instance_at(self) -> tuple[int, ...]:
         """Index of the instance of each partition, shape (partitions,)."""
-        return tuple(
-            index for index, parts in enumerate(self.parts) for _ in range(max(1, len(parts)))
-        )
-
-
-def _partitions(profile: str, parts: Sequence[int]) -> list[PartitionKind]:
-    return [PartitionKind(profile, part) for part in parts] or [PartitionKind(profile)]
+        return tuple(at for at, parts in enumerate(self.parts) for _ in parts or (None,))
 
 
 def cuts(gpu: Gpu) -> tuple[Cut, ...]:
-    """All cuts of `gpu` that leave no room for another instance; of symmetric ones, one."""
+    """Return the cuts of `gpu` that leave no room for an instance; of symmetric ones, one."""
     names = dict.fromkeys(each.profile for layout in layouts(gpu) for each in layout)
-    offered = tuple(
-        (name, profile_of(gpu, name).compute_slices, tuple(_divisions(gpu, name))) for name in names
-    )
-    return _cuts(layouts(gpu), offered)
-
-
-def _divisions(gpu: Gpu, profile: str) -> Iterator[_Parts]:
-    yield ()
-    yield from (each for each in compute_sets(gpu, profile) if len(each) > 1)
+    offered = []
+    for name in names:
+        divisions = [each for each in compute_sets(gpu, name) if len(each) > 1]
+        offered.append((name, profile_of(gpu, name).compute_slices, ((), *divisions)))
+    return _cuts(layouts(gpu), tuple(offered))
 
 
 @cache
@@ -79,7 +69,7 @@ def _cuts(
 ) -> tuple[Cut, ...]:
     slices = {name: own for name, own, _ in offered}
     divisions = {name: each for name, _, each in offered}
-    found: dict[tuple[tuple[str, _Parts], ...], Cut] = {}
+    distinct: dict[tuple[tuple[str, _Parts], ...], Cut] = {}
 
     def place(pair: tuple[Instance, _Parts]) -> tuple[int, str, _Parts, int]:
         instance, parts = pair
@@ -90,8 +80,8 @@ def _cuts(
             pairs = sorted(zip(layout, parts, strict=True), key=place)
             kind = tuple((instance.profile, own) for instance, own in pairs)
             cut = Cut(tuple(each for each, _ in pairs), tuple(own for _, own in pairs))
-            found.setdefault(kind, cut)
-    return tuple(found.values())
+            distinct.setdefault(kind, cut)
+    return tuple(distinct.values())
 
 
 Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
@@ -111,7 +101,7 @@ class SetScores:
     total: Floats
 
     def without(self, these: NDArray[np.bool_]) -> "SetScores":
-        """The same scores, infinite for the sets where `these`, shape (sets,), is true."""
+        """Make the scores infinite for the sets where `these`, shape (sets,), is true."""
         return SetScores(*(np.where(these, np.inf, each) for each in (self.most, self.total)))
 
 
@@ -127,7 +117,7 @@ class Bounds:
     sets: Sets
     cuts: Sequence[Cut]
     scores: dict[PartitionKind, list[tuple[Option, SetScores]]]
-    _known: dict[tuple[PartitionKind, ...], tuple[Floats, Floats]] = field(default_factory=dict)
+    _least: dict[tuple[PartitionKind, ...], tuple[Floats, Floats]] = field(default_factory=dict)
 
     @cached_property
     def of_cuts(self) -> tuple[Floats, Floats]:
@@ -140,25 +130,21 @@ class Bounds:
         return most, total
 
     def least(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
-        """Least largest and summed score of each state in `partitions`, each (states,)."""
-        if (found := self._known.get(partitions)) is None:
-            found = self._known[partitions] = self._worked_out(partitions)
-        return found
-
-    def _worked_out(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
-        if not partitions:
-            empty = np.full(self.sets.states, np.inf)
-            empty[0] = 0.0
-            return empty, empty
-        most, total = self.least(partitions[1:])
-        own_most, own_total = self._best[partitions[0]]
-        _, _, left = self.sets.pairs
-        starts = self.sets.first_pairs
-        largest = np.maximum(own_most, most[left])
-        return (
-            np.minimum.reduceat(largest, starts),
-            np.minimum.reduceat(own_total + total[left], starts),
-        )
+        """Compute the least largest and summed score of each state in `partitions`, (states,)."""
+        if partitions not in self._least:
+            if partitions:
+                most, total = self.least(partitions[1:])
+                own_most, own_total = self._best[partitions[0]]
+                left, starts = self.sets.pairs[2], self.sets.first_pairs
+                self._least[partitions] = (
+                    np.minimum.reduceat(np.maximum(own_most, most[left]), starts),
+                    np.minimum.reduceat(own_total + total[left], starts),
+                )
+            else:
+                empty = np.full(self.sets.states, np.inf)
+                empty[0] = 0.0
+                self._least[partitions] = empty, empty
+        return self._least[partitions]
 
     @cached_property
     def _best(self) -> dict[PartitionKind, tuple[Floats, Floats]]:
@@ -183,12 +169,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A cut of the GPU, with a set of jobs in each partition.
+    """A cut of the GPU, with a set of jobs in each partition, in order; the empty set: unused.
 
     Attributes:
         cost: Cost if partitions do not slow each other.
-        partitions: Choice for each partition of the cut, in order; the empty set leaves a partition
-            unused.
     """
 
     cost: float
@@ -251,32 +235,8 @@ class AssignmentSearch:
     allowed_states: dict[str, NDArray[np.bool_]]
 
     def in_order(self, state: int) -> Iterator[Assignment]:
-        """All assignments of the jobs of `state`, cheapest first; of equivalent ones the first."""
+        """Yield assignments of the jobs of `state`, cheapest first; of equal ones the first."""
         ticket, seen_marks = count(), set()
-        heap = self._opened(state, ticket)
-
-        def push(siblings: _Siblings, at: int) -> None:
-            if at < len(siblings.chosen):
-                costs = float(siblings.bounds[0][at]), float(siblings.bounds[1][at])
-                heappush(heap, (*costs, next(ticket), siblings, at))
-
-        while heap:
-            cost, _, _, seen, at = heappop(heap)
-            if isinstance(seen, _Siblings):
-                push(seen, at + 1)
-                found = self._after(seen, at)
-            else:
-                found = seen
-            if len(found.taken) == len(found.cut.partitions):
-                plan = Assignment(cost, found.cut, found.taken)
-                if plan.mark not in seen_marks:
-                    seen_marks.add(plan.mark)
-                    yield plan
-            else:
-                push(self._next(found), 0)
-
-    def _opened(self, state: int, ticket: Iterator[int]) -> list[_Entry]:
-        """A heap of all cuts, before any partition has jobs."""
         first, second = (each[:, state].tolist() for each in self._roots)
         heap: list[_Entry] = [
             (cost, then, next(ticket), _Open(cut, state), 0)
@@ -284,10 +244,29 @@ class AssignmentSearch:
             if isfinite(cost)
         ]
         heapify(heap)
-        return heap
+
+        def push(siblings: _Siblings, at: int) -> None:
+            if at < len(siblings.chosen):
+                costs = float(siblings.bounds[0][at]), float(siblings.bounds[1][at])
+                heappush(heap, (*costs, next(ticket), siblings, at))
+
+        while heap:
+            cost, _, _, entry, at = heappop(heap)
+            if isinstance(entry, _Siblings):
+                push(entry, at + 1)
+                partial = self._after(entry, at)
+            else:
+                partial = entry
+            if len(partial.taken) == len(partial.cut.partitions):
+                plan = Assignment(cost, partial.cut, partial.taken)
+                if plan.mark not in seen_marks:
+                    seen_marks.add(plan.mark)
+                    yield plan
+            else:
+                push(self._next(partial), 0)
 
     def least(self, state: int) -> float:
-        """Least cost of the jobs of `state`; infinite where they may not be on instances."""
+        """Return the least cost of the jobs of `state`; infinite: instances cannot hold them."""
         return float(self._roots[0][:, state].min(initial=np.inf))
 
     @cached_property
@@ -299,13 +278,9 @@ class AssignmentSearch:
         parent = siblings.parent
         partition = parent.cut.partitions[len(parent.taken)]
         option = self.bounds.scores[partition][siblings.options[at]][0]
-        return _Open(
-            parent.cut,
-            int(siblings.rest[at]),
-            float(siblings.scores[0][at]),
-            float(siblings.scores[1][at]),
-            (*parent.taken, Choice(option, int(siblings.chosen[at]))),
-        )
+        most, total = (float(each[at]) for each in siblings.scores)
+        taken = (*parent.taken, Choice(option, int(siblings.chosen[at])))
+        return _Open(parent.cut, int(siblings.rest[at]), most, total, taken)
 
     def _next(self, parent: _Open) -> _Siblings:
         number = len(parent.taken)
@@ -334,18 +309,14 @@ class AssignmentSearch:
         """Sets allowed next: they fit on the instance; equal partitions take theirs in order."""
         number, cut = len(parent.taken), parent.cut
         instance_at, partitions = cut.instance_at, cut.partitions
+        in_part = bool(cut.parts[instance_at[number]])
         may = np.ones(len(inside), dtype=bool)
-        if number and partitions[number] == partitions[number - 1] and self._alike(cut, number):
+        equal = number and partitions[number] == partitions[number - 1]
+        if equal and (instance_at[number] == instance_at[number - 1] or not in_part):
             may = inside <= parent.taken[-1].chosen
-        if cut.parts[instance_at[number]]:
-            mates = [each.chosen for each, index in zip(parent.taken, instance_at, strict=False)
-                     if index == instance_at[number]]  # fmt: skip
-            held = self.bounds.sets.state[inside] + int(self.bounds.sets.state[mates].sum())
+        if in_part:
+            own = [each.chosen for each, index in zip(parent.taken, instance_at, strict=False)
+                   if index == instance_at[number]]  # fmt: skip
+            held = self.bounds.sets.state[inside] + int(self.bounds.sets.state[own].sum())
             may &= self.allowed_states[str(partitions[number].profile)][held]
         return np.asarray(may)
-
-    @staticmethod
-    def _alike(cut: Cut, number: int) -> bool:
-        """Whether the partition is interchangeable with the one before it."""
-        same_home = cut.instance_at[number] == cut.instance_at[number - 1]
-        return same_home or not cut.parts[cut.instance_at[number]]

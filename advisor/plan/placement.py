@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from heapq import heapreplace
 from itertools import pairwise
-from math import floor, inf
+from math import floor, fsum, inf
 from time import monotonic
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from advisor.plan.job_sets import Members
+from advisor.plan.objectives import Objective
 from advisor.prediction.trace import Floats
 from advisor.sharing import Sharing
 from advisor.sharing.groups import groups
@@ -112,35 +113,11 @@ def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[
 WAITING = 0.5
 
 
-class FleetObjective(Protocol):
-    """The part of an objective that plans on several GPUs are ranked and bounded by."""
-
-    in_seconds: ClassVar[bool]
-    order_matters: ClassVar[bool]
-    uses_deadlines: ClassVar[bool]
-
-    @property
-    def saves_energy(self) -> bool: ...
-
-    def fleet_cost(self, plan: Sequence[PlacedGroup], problem: "Problem") -> float: ...
-
-    def group_weight(self, group: FleetGroup, problem: "Problem", waiting: float) -> float: ...
-
-    def least_cost(self, problem: "Problem", places: int) -> float | None: ...
-
-    def bound(self, bounds: "CoverBounds") -> float: ...
-
-    def minimised(self, model: "PackingModel") -> Any: ...
-
-    def packed_cost(self, wanted: float, model: "PackingModel", jobs: int) -> float: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Jobs to run on equal GPUs, and the objective of their plan.
 
     Attributes:
-        gpus: Number of equal GPUs.
         counts: Number of jobs of each kind, shape (kinds,).
         alone_s: Seconds of a job of each kind alone, same shape.
         least_s: Seconds of a job of each kind at least, however it runs, same shape.
@@ -148,7 +125,7 @@ class Problem:
         idle_power_w: Power of a GPU on which nothing runs; None where not measured.
     """
 
-    objective: "FleetObjective"
+    objective: Objective
     gpus: int
     counts: tuple[int, ...]
     alone_s: tuple[float, ...]
@@ -167,8 +144,19 @@ class Problem:
         return [each for each, count in pairs for _ in range(count)]
 
     def cost(self, plan: Sequence[PlacedGroup]) -> float:
-        """Compute the cost of `plan`, the lower the better."""
-        return self.objective.fleet_cost(plan, self)
+        """Compute the cost of `plan`, the lower the better; for deadlines it counts late jobs."""
+        match self.objective.name:
+            case "mean-completion":
+                return fsum(end_s for _, end_s in job_ends_s(plan)) / sum(self.counts)
+            case "deadlines":
+                return float(sum(self.late(kind, end_s) for kind, end_s in job_ends_s(plan)))
+            case "energy":
+                held_s = self.gpus * makespan_s(plan)
+                free_s = held_s - fsum(each.group.runs_s for each in plan)
+                used_j = fsum(each.group.energy_j or 0.0 for each in plan)
+                return used_j + free_s * (self.idle_power_w or 0.0)
+            case _:
+                return makespan_s(plan)
 
     def rank(self, plan: Sequence[PlacedGroup]) -> tuple[float, float]:
         """Return cost and makespan: of plans of equal cost, the one that ends first is better."""
@@ -176,7 +164,30 @@ class Problem:
 
     def weight(self, group: FleetGroup, waiting: float = WAITING) -> float:
         """Estimate a group's part in the cost; `waiting`: share of its GPU's jobs behind it."""
-        return self.objective.group_weight(group, self, waiting)
+        if self.objective.order_matters:
+            waits_s = waiting * sum(self.counts) / self.gpus * group.runs_s
+            return sum(group.ends_s) + waits_s
+        if self.objective.saves_energy and group.energy_j is not None:
+            return group.energy_j
+        return group.runs_s
+
+    def least_cost(self, places: int) -> float | None:
+        """Bound from below the cost of plans with at most `places` jobs at once; None: not known.
+
+        The predictor makes no job faster than alone, so each occupies one place for at least its
+        time alone.
+        """
+        each_s = self.of_every_job(self.least_s)
+        match self.objective.name:
+            case "mean-completion":
+                return soonest_s(each_s, places) / len(each_s)
+            case "deadlines":
+                of_kinds = zip(self.least_s, self.counts, strict=True)
+                return float(sum(n for kind, (s, n) in enumerate(of_kinds) if self.late(kind, s)))
+            case "energy":
+                return None
+            case _:
+                return max(*each_s, sum(each_s) / places)
 
 
 # Less than this is rounding, as a share of the time of the GPU that ends last.
@@ -275,12 +286,9 @@ def soonest_s(takes_s: Sequence[float], places: int) -> float:
     return ends_s
 
 
-LATEST = 2**16
-"""Upper bound of the end of every job, in the units of time of a `PackingModel`."""
-
-# CP-SAT takes integers. Parts of the joules of an idle GPU in one unit of time. All values are
-# rounded down, so that the least cost found is a lower bound.
-_IDLE_PARTS, _LEAST_IDLE_W = 1_000, 1.0
+# CP-SAT takes integers: an upper bound of the end of every job, in units of time, and the parts of
+# the joules of an idle GPU in one such unit. All are rounded down, to bound the cost from below.
+_LATEST, _IDLE_PARTS, _LEAST_IDLE_W = 2**16, 1_000, 1.0
 
 
 class _Piece(NamedTuple):
@@ -313,7 +321,15 @@ class PackingModel:
             size = self._units(group.runs_s)
             intervals.append(self.model.new_optional_fixed_size_interval_var(start, size, used, ""))
         self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
-        self.model.minimize(self.problem.objective.minimised(self))
+        match self.problem.objective.name:
+            case "mean-completion":
+                self.model.minimize(self._sum_of_ends())
+            case "deadlines":
+                self.model.minimize((_LATEST + 1) * self._late_jobs() + self._end())
+            case "energy":
+                self.model.minimize(self._joules())
+            case _:
+                self.model.minimize(self._end())
         planned = list(hint)
         for group, used, start in self._pieces:
             hinted = next((each for each in planned if each.group is group), None)
@@ -327,27 +343,39 @@ class PackingModel:
         pieces = [piece for piece in self._pieces if value(piece.used)]
         return [piece.group for piece in sorted(pieces, key=lambda each: value(each.start))]
 
+    def cost_of(self, minimum: float) -> float:
+        """Return the cost of a plan, from a value of what is minimised."""
+        match self.problem.objective.name:
+            case "mean-completion":
+                return minimum * self._unit_s / sum(self.problem.counts)
+            case "deadlines":
+                return minimum // (_LATEST + 1)
+            case "energy":
+                return minimum * self._part_j
+            case _:
+                return minimum * self._unit_s
+
     @cached_property
-    def unit_s(self) -> float:
-        """Seconds of a unit of time, such that `LATEST` bounds every plan without idle gaps."""
+    def _unit_s(self) -> float:
+        """Seconds of a unit of time, such that `_LATEST` bounds every plan without idle gaps."""
         longest_s = [0.0] * len(self.problem.counts)
         for group in self.groups:
             for kind in group.members:
                 longest_s[kind] = max(longest_s[kind], group.runs_s)
         every = zip(longest_s, self.problem.counts, strict=True)
-        return sum(s * count for s, count in every) / LATEST
+        return sum(s * count for s, count in every) / _LATEST
 
     @property
     def _idle_w(self) -> float:
         return max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
 
     @property
-    def part_j(self) -> float:
-        """Joules of a unit of `joules`."""
-        return self._idle_w * self.unit_s / _IDLE_PARTS
+    def _part_j(self) -> float:
+        """Joules of a unit of `_joules`."""
+        return self._idle_w * self._unit_s / _IDLE_PARTS
 
     def _units(self, seconds: float) -> int:
-        return floor(seconds / self.unit_s)
+        return floor(seconds / self._unit_s)
 
     @cached_property
     def _pieces(self) -> list[_Piece]:
@@ -358,8 +386,8 @@ class PackingModel:
             copies = []
             for _ in range(min(self.problem.counts[kind] // count for kind, count in needed)):
                 used = self.model.new_bool_var("")
-                start = self.model.new_int_var(0, LATEST, "")
-                self.model.add(start <= LATEST * used)
+                start = self.model.new_int_var(0, _LATEST, "")
+                self.model.add(start <= _LATEST * used)
                 copies.append(_Piece(group, used, start))
             for one, other in pairwise(copies):
                 self.model.add_implication(other.used, one.used)
@@ -367,10 +395,9 @@ class PackingModel:
             pieces += copies
         return pieces
 
-    @cached_property
-    def end(self) -> Any:
+    def _end(self) -> Any:
         """End of the last job."""
-        end = self.model.new_int_var(0, LATEST, "")
+        end = self.model.new_int_var(0, _LATEST, "")
         runs = []
         for group, used, start in self._pieces:
             takes = self._units(group.runs_s)
@@ -379,14 +406,14 @@ class PackingModel:
         self.model.add(sum(runs) <= self.problem.gpus * end)  # follows; the solver sees it late
         return end
 
-    def sum_of_ends(self) -> Any:
+    def _sum_of_ends(self) -> Any:
         """Sum the ends of all jobs."""
         return sum(
             len(group.members) * start + sum(map(self._units, group.ends_s)) * used
             for group, used, start in self._pieces
         )
 
-    def late_jobs(self) -> Any:
+    def _late_jobs(self) -> Any:
         """Count the jobs that miss their deadlines."""
         late = []
         for group, used, start in self._pieces:
@@ -394,18 +421,18 @@ class PackingModel:
                 deadline_s = self.problem.deadlines_s[kind]
                 if deadline_s is not None:
                     late.append(missed := self.model.new_bool_var(""))
-                    due = min(LATEST, self._units(deadline_s) + 1)
+                    due = min(_LATEST, self._units(deadline_s) + 1)
                     ends = start + self._units(end_s) * used
-                    self.model.add(ends <= due + LATEST * missed)
+                    self.model.add(ends <= due + _LATEST * missed)
         return sum(late)
 
-    def joules(self) -> Any:
-        """Compute the energy of all GPUs until the last job ends, in units of `part_j`."""
+    def _joules(self) -> Any:
+        """Compute the energy of all GPUs until the last job ends, in units of `_part_j`."""
         beyond_idle = [
-            floor(((group.energy_j or 0.0) - self._idle_w * group.runs_s) / self.part_j) * used
+            floor(((group.energy_j or 0.0) - self._idle_w * group.runs_s) / self._part_j) * used
             for group, used, _ in self._pieces
         ]
-        return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self.end
+        return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self._end()
 
 
 # With more than one worker the plan found would depend on the number of cores.
@@ -449,8 +476,7 @@ def packed(
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         plan = dealt(search.taken(solver.value), problem.gpus)
         best = min(plan, best, key=problem.rank)
-    least = problem.objective.packed_cost(solver.best_objective_bound, search, sum(problem.counts))
-    bound = min(problem.cost(best), max(0.0, least))
+    bound = min(problem.cost(best), max(0.0, search.cost_of(solver.best_objective_bound)))
     return Packing(best, bound, status == cp_model.OPTIMAL)
 
 
@@ -517,13 +543,25 @@ class CoverBounds:
     problem: Problem
     limit_s: float
 
-    def least_sum(self, weights: Sequence[float]) -> float:
-        """Bound from below the summed `weights` of groups that make up all jobs."""
+    def cost(self) -> float:
+        """Bound from below the cost of plans."""
+        match self.problem.objective.name:
+            case "mean-completion":
+                return self._mean_completion_s()
+            case "deadlines":
+                return 0.0
+            case "energy":
+                return self._least_sum([each.energy_j or 0.0 for each in self.groups])
+            case _:
+                return self._least_sum([each.runs_s for each in self.groups]) / self.problem.gpus
+
+    def _least_sum(self, weights: Sequence[float]) -> float:
+        """Lower bound of the summed `weights` of groups that make up all jobs."""
         covered = cover(self.groups, weights, self.problem, self.limit_s)
         return 0.0 if covered is None else max(0.0, covered[1])
 
-    def mean_completion_s(self) -> float:
-        """Bound from below the mean end of a job.
+    def _mean_completion_s(self) -> float:
+        """Lower bound of the mean end of a job.
 
         Each job is given a share of the time that its group holds a GPU, equal in all groups, such
         that the shares of no group exceed its time. Jobs in later groups wait for the shares of

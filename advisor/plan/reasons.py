@@ -186,9 +186,7 @@ class HostBound:
     Attributes:
         host_share: Share of its predicted step that its host path takes, 0..1.
         gpu_share: Share of its step alone in which the GPU works for it, 0..1.
-        step_s: Its step alone, as measured.
         variant: Name of the fastest profile of the same work; None where none is faster.
-        variant_step_s: Step alone of that profile, as measured.
     """
 
     job: str
