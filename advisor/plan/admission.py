@@ -158,8 +158,8 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
             yield Mps()
             yield from (Mps((100.0,) * before + (each,) * added) for each in ADDED_LIMITS)
         case "mps-limits":
-            for each in (100.0, *ADDED_LIMITS):
-                yield Mps(sharing.limits + (each,) * added)
+            for limit in (100.0, *ADDED_LIMITS):
+                yield Mps(sharing.limits + (limit,) * added)
         case "mig" | "hybrid":
             (taken,) = instance_sets(sharing)
             if added > MOST_INSTANCES:
@@ -252,7 +252,7 @@ def additions(
 
 
 def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftOut]) -> str:
-    """What the user can try when none of the jobs `offered` may be added."""
+    """Advice for when none of the jobs `offered` may be added."""
     remedies = []
     if any(each.why != _NO_ROOM for each in left_out):
         remedies.append("Allow more with --hurt")

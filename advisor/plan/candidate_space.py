@@ -22,7 +22,7 @@ from advisor.plan.job_sets import (
     outcomes,
     sets_of,
 )
-from advisor.plan.objectives import OBJECTIVES, Awake, GroupScores, Turn
+from advisor.plan.objectives import OBJECTIVES, GroupScores, Turn
 from advisor.plan.partitions import (
     Assignment,
     AssignmentSearch,
@@ -96,26 +96,21 @@ class Space:
             self._scores[option] = SetScores(*numbers).without(~outcome.allowed)
         return self._scores[option]
 
-    def awake(self, jobs: int) -> Awake:
-        """Return the GPU while `jobs` jobs run at once."""
-        return Awake(self.source.awake_w, jobs)
-
     def price(self, jobs: int) -> Price:
         """Return what turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
-        awake = self.awake(jobs)
-        return lambda most, total: self.objective.price(most, total, awake)
+        return lambda most, total: self.objective.price(most, total, self.source.awake_w, jobs)
 
     def one_job_each(self) -> Iterator[Assignment]:
         """Yield plans for all jobs in which each has its own MIG instance, cheapest first."""
         state = self.sets.states - 1
-        every, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
-        whole = [cut for cut in every.bounds.cuts if not any(cut.parts)]
+        search, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
+        whole = [cut for cut in search.bounds.cuts if not any(cut.parts)]
         scores = {
             partition: [(option, own.without(crowded)) for option, own in ways[:1]]
-            for partition, ways in every.bounds.scores.items()
+            for partition, ways in search.bounds.scores.items()
         }
         bounds = Bounds(self.sets, whole, scores)
-        return AssignmentSearch(bounds, every.price, every.allowed_states).in_order(state)
+        return AssignmentSearch(bounds, search.price, search.allowed_states).in_order(state)
 
     def hybrids(self, jobs: int) -> AssignmentSearch:
         """Return the search for plans on MIG instances, where `jobs` jobs run at once."""
@@ -162,10 +157,10 @@ def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hy
     cut = assignment.cut
     parts: dict[int, list[Part]] = {}
     partitions = zip(cut.partitions, cut.instance_at, assignment.partitions, strict=True)
-    for partition, at, each in partitions:
-        if each.chosen:
-            own = jobs(each.chosen)
-            part = Part(own, each.option.of(len(own)), partition.slices)
+    for partition, at, choice in partitions:
+        if choice.chosen:
+            own = jobs(choice.chosen)
+            part = Part(own, choice.option.of(len(own)), partition.slices)
             parts.setdefault(at, []).append(part)
     return Hybrid(tuple(Place(cut.instances[at], tuple(own)) for at, own in parts.items()))
 
@@ -256,8 +251,8 @@ def _go_on(
 
 def _keep(kept: list[_Label], cost: float, worst: float, before: _Label, group: PhaseGroup) -> None:
     """Keep `before` followed by `group` unless another label beats it; drop those that it beats."""
-    for each in kept:  # no generator: most are looked at once, and dropped
-        if each.cost <= cost and each.worst <= worst:
+    for label in kept:  # no generator: most are looked at once, and dropped
+        if label.cost <= cost and label.worst <= worst:
             return
     kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
     kept.append(_Label(cost, worst, (*before.groups, group)))
@@ -323,7 +318,7 @@ class _GroupTable:
         scores = [(space.scores(each.option), each.chosen) for each in parts]
         most = max(float(own.most[chosen]) for own, chosen in scores)
         total = sum(float(own.total[chosen]) for own, chosen in scores)
-        cost, worst = self.objective.of_group(most, total, space.awake(jobs))
+        cost, worst = self.objective.of_group(most, total, space.source.awake_w, jobs)
         time_s, due = self._timed(parts) if self.objective.uses_deadlines else (most, ())
         group_scores = GroupScores(jobs, time_s, cost, worst, due)
         on_instances = isinstance(placement, Assignment)
@@ -333,10 +328,10 @@ class _GroupTable:
         """Seconds until the last job ends, and `GroupScores.due`."""
         sets, last_s = self.space.sets, 0.0
         due: dict[int, tuple[float, float]] = {}
-        for each in parts:
-            ends_s = self.space.outcome(each.option).ends_s[each.chosen]
+        for part in parts:
+            ends_s = self.space.outcome(part.option).ends_s[part.chosen]
             last_s = max(last_s, float(ends_s.max()))
-            for kind in sets.tenants[each.chosen]:
+            for kind in sets.tenants[part.chosen]:
                 deadline_s = sets.jobs[kind].deadline_s
                 if deadline_s is not None:
                     before_s, _ = due.get(kind, (0.0, 0.0))

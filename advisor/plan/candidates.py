@@ -197,12 +197,14 @@ class Solver:
             return tuple(sorted(free[kind].pop(0) + 1 for kind in sets.tenants[chosen]))
 
         groups: list[Group | Hybrid] = []
-        for each in placements:
-            if isinstance(each, Assignment):
-                groups.append(hybrid(each, numbers))
+        for placement in placements:
+            if isinstance(placement, Assignment):
+                groups.append(hybrid(placement, numbers))
             else:
-                own = numbers(each.chosen)
-                groups.append(Group(own, each.option.of(len(own)) if len(own) > 1 else Serial()))
+                own = numbers(placement.chosen)
+                groups.append(
+                    Group(own, placement.option.of(len(own)) if len(own) > 1 else Serial())
+                )
         first, *others = groups
         plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
         return Proposal(candidate_of_all(len(self.jobs), plain), cost)

@@ -293,10 +293,10 @@ class FleetPlan:
     def ends_s(self) -> tuple[Interval, ...] | None:
         """Seconds until each job ends, in the order asked for; None where a length is not known."""
         ends_s: dict[int, Interval] = {}
-        for each in self.on:
-            if each.forecast.ends_s is None:
+        for on_gpu in self.on:
+            if on_gpu.forecast.ends_s is None:
                 return None
-            ends_s.update(zip(each.candidate.jobs, each.forecast.ends_s, strict=True))
+            ends_s.update(zip(on_gpu.candidate.jobs, on_gpu.forecast.ends_s, strict=True))
         return tuple(ends_s[number] for number in sorted(ends_s))
 
     @property
@@ -376,16 +376,16 @@ def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
         return plan.energy_j.at(question.level)
 
     late, best = set(free.late), free
-    for at, each in enumerate(free.on):
-        own = each.candidate.chosen(free.jobs)
+    for at, on_gpu in enumerate(free.on):
+        own = on_gpu.candidate.chosen(free.jobs)
         forecaster = Forecaster(own, question)
-        uncapped = candidate_of_all(len(own), each.candidate.sharing)
+        uncapped = candidate_of_all(len(own), on_gpu.candidate.sharing)
         plans = [best]
         for cap_w in cap_choices(free.gpu):
             capped = forecaster.forecast(replace(uncapped, power_cap_w=cap_w))
             assert isinstance(capped, Forecast), "a cap takes no memory"
-            candidate = replace(each.candidate, power_cap_w=cap_w)
-            here = replace(each, candidate=candidate, forecast=capped)
+            candidate = replace(on_gpu.candidate, power_cap_w=cap_w)
+            here = replace(on_gpu, candidate=candidate, forecast=capped)
             plans.append(replace(best, on=(*best.on[:at], here, *best.on[at + 1 :])))
         best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
     return best

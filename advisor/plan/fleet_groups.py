@@ -32,14 +32,14 @@ MayShare = Callable[[Members], bool]
 
 def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> list[list[Members]]:
     """Group all jobs, in batches of several sizes and by best fit, each in several orders."""
-    every = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
-    longest_first = sorted(every, key=lambda kind: -problem.alone_s[kind])
+    jobs = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
+    longest_first = sorted(jobs, key=lambda kind: -problem.alone_s[kind])
     orders = [longest_first]
     if problem.objective.order_matters:
         orders.append(longest_first[::-1])
     if problem.objective.uses_deadlines:
         due_s = [inf if each is None else each for each in problem.deadlines_s]
-        orders.append(sorted(every, key=lambda kind: due_s[kind]))
+        orders.append(sorted(jobs, key=lambda kind: due_s[kind]))
     distinct: dict[tuple[Members, ...], list[Members]] = {}
     for order in orders:
         filled = [batches(order, size, may) for size in SIZES]
@@ -127,8 +127,8 @@ def _with(members: Members, kind: int) -> Members:
 
 def some_of(changes: Iterator[Change], most: int, draw: Random) -> list[Change]:
     """Choose at most `most` of `changes`, drawn at random by `draw`."""
-    every = list(changes)
-    return every if len(every) <= most else draw.sample(every, most)
+    listed = list(changes)
+    return listed if len(listed) <= most else draw.sample(listed, most)
 
 
 def rebatched(
@@ -270,8 +270,8 @@ class Improver:
         for at, members in enumerate(member_sets):
             later = [(kind,) for each in member_sets[at + 1 :] for kind in each]
             for now in self._fitting(members):
-                every = [*parts, *now, *later]
-                best = [group for part in every if (group := self._pool.best(part))]
+                candidates = [*parts, *now, *later]
+                best = [group for part in candidates if (group := self._pool.best(part))]
                 self._incumbent.offer_groups(best)  # each shared in the way that seems best
                 self._incumbent.offer_groups(
                     [self._pool.under(each.members, "mps") or each for each in best]
@@ -361,12 +361,12 @@ _GROUPINGS = 200
 
 
 def soonest_first(
-    plan: Sequence[PlacedGroup], problem: Problem, known: Sequence[FleetGroup] = ()
+    plan: Sequence[PlacedGroup], problem: Problem, usable: Sequence[FleetGroup] = ()
 ) -> tuple[PlacedGroup, ...]:
     """Regroup and order the jobs of each GPU of `plan` so that one ends soonest on average.
 
-    No GPU ends later, and all of it costs no more: where it would, groups and order stay. So they
-    do where the order counts for the cost, or times are no seconds. The groups `known` may be used.
+    No GPU ends later, and all of it costs no more: where it would, groups and order stay, as they
+    do where the order counts for the cost, or times are no seconds. Groups `usable` may be formed.
     """
     if problem.objective.order_matters or not problem.objective.in_seconds:
         return tuple(plan)
@@ -375,7 +375,7 @@ def soonest_first(
         queues[placed.gpu].append(placed.group)
     queues = [_soonest_first(queue) for queue in queues]
     for gpu, queue in enumerate(queues):
-        other = [*queues[:gpu], _regrouped(queue, known), *queues[gpu + 1 :]]
+        other = [*queues[:gpu], _regrouped(queue, usable), *queues[gpu + 1 :]]
         if problem.cost(queued(other)) <= (1 + _ORDER_DUST) * problem.cost(queued(queues)):
             queues = other
     return queued(queues)
@@ -387,27 +387,27 @@ def _soonest_first(queue: Sequence[FleetGroup]) -> list[FleetGroup]:
     return sooner if _end_s(sooner) <= (1 + _ORDER_DUST) * _end_s(queue) else list(queue)
 
 
-def _regrouped(queue: list[FleetGroup], known: Sequence[FleetGroup]) -> list[FleetGroup]:
-    """The jobs of `queue` in those of the groups `known` in which they end soonest on average."""
+def _regrouped(queue: list[FleetGroup], usable: Sequence[FleetGroup]) -> list[FleetGroup]:
+    """The jobs of `queue` in those of the groups `usable` in which they end soonest on average."""
     jobs = Counter(kind for group in queue for kind in group.members)
-    groupings = islice(_groupings(jobs, known), _GROUPINGS)
+    groupings = islice(_groupings(jobs, usable), _GROUPINGS)
     latest_s = (1 + _ORDER_DUST) * _end_s(queue)
     punctual = [each for each in map(_soonest_first, groupings) if _end_s(each) <= latest_s]
     best = min(punctual, key=_sum_of_ends_s, default=queue)
     return best if _sum_of_ends_s(best) < (1 - _WORTH) * _sum_of_ends_s(queue) else queue
 
 
-def _groupings(jobs: Counter[int], known: Sequence[FleetGroup]) -> Iterator[list[FleetGroup]]:
-    """Every way to group `jobs`, counted by kind, into groups of `known`."""
-    usable = [each for each in known if Counter(each.members) <= jobs]
+def _groupings(jobs: Counter[int], offered: Sequence[FleetGroup]) -> Iterator[list[FleetGroup]]:
+    """Every way to group `jobs`, counted by kind, into groups of `offered`."""
+    usable = [each for each in offered if Counter(each.members) <= jobs]
     if not jobs:
         yield []
         return
     first = min(jobs)
-    for each in usable:
-        if first in each.members:
-            left = jobs - Counter(each.members)
-            yield from ([each, *others] for others in _groupings(left, usable))
+    for group in usable:
+        if first in group.members:
+            left = jobs - Counter(group.members)
+            yield from ([group, *others] for others in _groupings(left, usable))
 
 
 def _sum_of_ends_s(queue: Sequence[FleetGroup]) -> float:

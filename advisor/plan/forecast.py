@@ -104,8 +104,8 @@ class CachingPredictor(MixCache):
         self._profiles: dict[int, tuple[int, Profile]] = {}
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        for each in profiles:
-            self._profiles.setdefault(id(each), (len(self._profiles), each))
+        for profile in profiles:
+            self._profiles.setdefault(id(profile), (len(self._profiles), profile))
         places = [self._profiles[id(each)][0] for each in profiles]
         order = sorted(range(len(profiles)), key=places.__getitem__)
         if order == list(range(len(profiles))) or sharing.instances:

@@ -86,7 +86,7 @@ class Sets:
 
     @cached_property
     def _weights(self) -> Indices:
-        """What one job of each kind adds to the number of a state, shape (kinds,)."""
+        """The number that one job of each kind adds to that of a state, shape (kinds,)."""
         return np.concatenate([[1], np.cumprod(self.totals + 1)[:-1]]).astype(np.intp)
 
     @cached_property
@@ -359,11 +359,9 @@ def outcomes(
     for option, answers in zip(options, source.answers(options, sets), strict=True):
         ends_s, added_j = _until_the_end(answers, sets)
         result[option] = Outcomes(
-            allowed=answers.fits & _allowed(option, sets, forbidding),
-            slowdowns=np.where(sets.counts > 0, answers.steps_s / alone_s, 1.0),
-            ends_s=ends_s,
-            added_j=added_j,
-        )
+            allowed=answers.fits & _allowed(option, sets, forbidding), ends_s=ends_s,
+            slowdowns=np.where(sets.counts > 0, answers.steps_s / alone_s, 1.0), added_j=added_j,
+        )  # fmt: skip
     return result
 
 

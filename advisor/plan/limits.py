@@ -124,32 +124,32 @@ def promising(
     """
     first, more = tries
     tried, estimated, places = list(first), np.log(estimated_s), np.log2(vectors)
-    known = [np.log(predicted_s(at)) - estimated[at] for at in tried]
+    ratios = [np.log(predicted_s(at)) - estimated[at] for at in tried]
     for _ in range(min(more, len(vectors) - len(tried))):
-        costs = cost(np.exp(estimated + _learnt(places, tried, np.array(known))))
+        costs = cost(np.exp(estimated + _learnt(places, tried, np.array(ratios))))
         costs[tried] = np.inf
         tried.append(int(np.argmin(costs)))
-        known.append(np.log(predicted_s(tried[-1])) - estimated[tried[-1]])
+        ratios.append(np.log(predicted_s(tried[-1])) - estimated[tried[-1]])
     steps = estimated.copy()
-    steps[tried] += known
+    steps[tried] += ratios
     costs = cost(np.exp(steps))
     return sorted(tried, key=lambda at: float(costs[at]))
 
 
-def _learnt(places: Floats, tried: Sequence[int], known: Floats) -> Floats:
+def _learnt(places: Floats, tried: Sequence[int], ratios: Floats) -> Floats:
     """Correction of every vector learnt from those `tried`, shape (vectors, jobs)."""
-    middle = known.mean(axis=0)
+    middle = ratios.mean(axis=0)
     distance = ((places[:, None] - places[tried][None]) ** 2).sum(axis=2)
     likeness = np.exp(-distance / (2 * _OCTAVES**2))
     own = likeness[tried] + _UNEVEN * np.eye(len(tried))
-    return np.asarray(middle + likeness @ np.linalg.solve(own, known - middle))
+    return np.asarray(middle + likeness @ np.linalg.solve(own, ratios - middle))
 
 
 def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
     """Drop those of `sharings` that leave every job the same SMs as an earlier one, or all SMs."""
     first: dict[tuple[float, ...], Mps] = {}
-    for each in sharings:
-        first.setdefault(tuple(limit_shares(each.limits, gpu.sms)), each)
+    for sharing in sharings:
+        first.setdefault(tuple(limit_shares(sharing.limits, gpu.sms)), sharing)
     return [each for shares, each in first.items() if min(shares) < 1]
 
 
@@ -203,8 +203,8 @@ def best_limits(
     ordered = [sharings[at] for at in np.argsort(costs, kind="stable")]
     names = [job.name for job in mixes.jobs]
     # The rough answer's as well: a short replay may pass over it, and nothing worse may follow it.
-    found = different([*kept(ordered, names, most), search.estimated()], gpu)
-    return found, len(vectors) + len(usual)
+    limits = different([*kept(ordered, names, most), search.estimated()], gpu)
+    return limits, len(vectors) + len(usual)
 
 
 def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> tuple[list[Mps], int]:
@@ -236,11 +236,11 @@ def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) ->
     same = [each for each in ordered if len(set(each.limits)) == 1]
     chosen: list[Mps] = []
     left = _MOST_REPLAYS
-    for each in dict.fromkeys((ordered[0], *same[:1], *ordered)):
-        kinds = len(set(zip(names, each.limits, strict=True)))
-        replays = 1 if len(set(each.limits)) == 1 else 3 * kinds
+    for sharing in dict.fromkeys((ordered[0], *same[:1], *ordered)):
+        kinds = len(set(zip(names, sharing.limits, strict=True)))
+        replays = 1 if len(set(sharing.limits)) == 1 else 3 * kinds
         if not chosen or (len(chosen) < most and replays <= left):
-            chosen.append(each)
+            chosen.append(sharing)
             left -= replays
     return chosen
 
@@ -280,8 +280,8 @@ class _LimitSearch:
         """The best vectors, and the number compared; the most promising are predicted in turn."""
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
-        every = self.combined()
-        best = every[np.argsort(self.costs(every), kind="stable")[:_PROMISING]]
+        coarse = self.combined()
+        best = coarse[np.argsort(self.costs(coarse), kind="stable")[:_PROMISING]]
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
         sharings = list(map(_mps, vectors))
@@ -296,7 +296,7 @@ class _LimitSearch:
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
         unlike = different([sharings[at] for at in ordered], self.surrogate.answers.gpu)
-        return unlike[:_OF_FEW], len(every) + len(same) + len(usual)
+        return unlike[:_OF_FEW], len(coarse) + len(same) + len(usual)
 
     def compared(self) -> tuple[Floats, Floats]:
         """The vectors to compare, shape (vectors, jobs), and the cost of each.

@@ -26,13 +26,6 @@ LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
 POWER_MISSING = "needs the power of every job, which was not measured"
 
 
-class Awake(NamedTuple):
-    """A GPU on which `jobs` jobs run at once, and its power before what they add."""
-
-    power_w: float
-    jobs: int
-
-
 @dataclass(frozen=True, slots=True)
 class GroupScores:
     """The scores of one group of a plan in phases, whose jobs share the GPU until the last ends.
@@ -52,7 +45,7 @@ class GroupScores:
     due: tuple[tuple[float, float], ...]
 
     def beats(self, other: "GroupScores") -> bool:
-        """Whether it is nowhere worse than `other`, a group of the same jobs."""
+        """Check that it is nowhere worse than `other`, a group of the same jobs."""
         return (
             self.time_s <= other.time_s
             and self.cost <= other.cost
@@ -76,7 +69,7 @@ class Turn(NamedTuple):
 
 
 class Objective(ABC):
-    """What makes one plan better than another, always as a cost: the lower, the better.
+    """A goal of plans, always as a cost: the lower, the better.
 
     Plans are ranked by `cost`, which is exact. The other methods answer for thousands of candidates
     at once, so that a search finds those that are worth an exact forecast: `of_limits` for vectors
@@ -149,14 +142,15 @@ class Objective(ABC):
         """
         return outcomes.last_s(sets), outcomes.summed_ends_s(sets)
 
-    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
         """Compute a plan's cost and tie-breaker from the largest and the summed score of `of_sets`.
 
-        Both grow with `most` and with `total`, so lower bounds of these bound the cost.
+        Both grow with `most` and with `total`, so lower bounds of these bound the cost. A GPU on
+        which `jobs` jobs run takes `awake_w` watts before what they add.
         """
         return most, total
 
-    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
+    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
         """Compute a group's part in the cost of phases: a number to sum, and one for a maximum."""
         return total, 0.0
 
@@ -211,8 +205,8 @@ class MeanCompletion(Objective):
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         return np.asarray(ends_s().mean(axis=1))
 
-    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
-        return total / awake.jobs, most
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
+        return total / jobs, most
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
@@ -301,11 +295,11 @@ class Throughput(Objective):
     def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
         return sets.largest(outcomes.slowdowns), -(sets.counts / outcomes.slowdowns).sum(axis=1)
 
-    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
 
-    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
-        return (awake.jobs / -total if total < 0 else np.inf), 0.0
+    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
+        return (jobs / -total if total < 0 else np.inf), 0.0
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
@@ -347,11 +341,11 @@ class Energy(Objective):
     def of_sets(self, outcomes: Outcomes, sets: Sets) -> Arrays:
         return outcomes.last_s(sets), outcomes.added_j
 
-    def price(self, most: Floats, total: Floats, awake: Awake) -> Arrays:
-        return awake.power_w * most + total, most
+    def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
+        return awake_w * most + total, most
 
-    def of_group(self, most: float, total: float, awake: Awake) -> Sums:
-        return awake.power_w * most + total, 0.0
+    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
+        return awake_w * most + total, 0.0
 
     def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0

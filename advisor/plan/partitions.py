@@ -184,9 +184,9 @@ class Assignment:
         """A key that is equal where only the places or the order of equal instances differ."""
         held: dict[int, list[tuple[object, ...]]] = {}
         pairs = zip(self.cut.partitions, self.cut.instance_at, self.partitions, strict=True)
-        for partition, at, each in pairs:
-            if each.chosen:
-                own = (partition.slices or 0, str(each.option.sharing), each.chosen)
+        for partition, at, choice in pairs:
+            if choice.chosen:
+                own = (partition.slices or 0, str(choice.option.sharing), choice.chosen)
                 held.setdefault(at, []).append(own)
         instances = self.cut.instances
         return tuple(sorted((instances[at].profile, *sorted(own)) for at, own in held.items()))

@@ -81,9 +81,9 @@ def makespan_s(plan: Sequence[PlacedGroup]) -> float:
 
 def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
     """Yield kind and end of each job of `plan`."""
-    for each in plan:
-        for kind, end_s in zip(each.group.members, each.group.ends_s, strict=True):
-            yield kind, each.start_s + end_s
+    for placed in plan:
+        for kind, end_s in zip(placed.group.members, placed.group.ends_s, strict=True):
+            yield kind, placed.start_s + end_s
 
 
 def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
@@ -357,13 +357,13 @@ class PackingModel:
 
     @cached_property
     def _unit_s(self) -> float:
-        """Seconds of a unit of time, such that `_LATEST` bounds every plan without idle gaps."""
+        """Seconds of a unit of time, such that `_LATEST` bounds pairs plan without idle gaps."""
         longest_s = [0.0] * len(self.problem.counts)
         for group in self.groups:
             for kind in group.members:
                 longest_s[kind] = max(longest_s[kind], group.runs_s)
-        every = zip(longest_s, self.problem.counts, strict=True)
-        return sum(s * count for s, count in every) / _LATEST
+        pairs = zip(longest_s, self.problem.counts, strict=True)
+        return sum(s * count for s, count in pairs) / _LATEST
 
     @property
     def _idle_w(self) -> float:
@@ -580,10 +580,10 @@ class CoverBounds:
             return 0.0
         shares_s = [float(each) for each in solution.x]
         weights = []
-        for each in self.groups:
-            ordered = sorted(shares_s[kind] for kind in each.members)
+        for group in self.groups:
+            ordered = sorted(shares_s[kind] for kind in group.members)
             within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
-            weights.append(sum(each.ends_s) - within_s)
+            weights.append(sum(group.ends_s) - within_s)
         covered = cover(self.groups, weights, self.problem, self.limit_s)
         if covered is None:
             return 0.0

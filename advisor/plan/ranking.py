@@ -43,32 +43,25 @@ from advisor.sharing.groups import in_turn, kind_of, one_by_one
 from advisor.workload.job import Job
 
 COMPARED = 0.037
-"""How far the ratio of two plans' costs is off, as a share.
+"""Error of the ratio of two plans' costs, as a share.
 
 The median of 270 pairs of ways to share that ran with the same jobs on an H200. Of plans so close,
-one whose kind has run goes before one whose kind has not; farther apart, the estimate decides, as
-of MIG.
+one whose kind has run goes before one whose kind has not; farther apart, the estimate decides.
 """
 
 CLOSE = 0.0025
-"""Costs that differ by less are the same, as a share.
-
-Choosing the simplest of plans so close gave away nothing there.
-"""
+"""Costs that differ by less, as a share, are the same: on the H200, the simplest cost no more."""
 
 WORTH = 0.01
-"""Jobs that gain less by sharing, as a share, run one after another: a choice.
-
-It is less than what our ratios are off by, and sharing has to be set up.
-"""
+"""Jobs that gain less by sharing, as a share, run one after another: a choice."""
 
 STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
 
 SPARING = 0.1
-"""What it may cost that no job starves, as a share, where the objective is pace alone: a choice.
+"""Share that it may cost that no job starves, if the objective is pace alone: a choice.
 
-Of other objectives, which look to the end of all jobs, it may cost `COMPARED`.
+Under other objectives, which count the ends of all jobs, it may cost `COMPARED`.
 """
 
 
@@ -207,16 +200,16 @@ def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> list[Pri
     prices = [(each, cost(each, question.objective)) for each in forecasts]
     priced = [Priced(each, price) for each, price in prices if price is not None]
     distinct: dict[tuple[object, ...], Priced] = {}
-    for each in sorted(priced, key=lambda each: each.price.at(question.level)):
-        groups = sorted(re.sub(r"@\d+", "", str(each.forecast.sharing)).split(";"))
-        distinct.setdefault((*groups, each.forecast.prediction.power_cap_w), each)
+    for plan in sorted(priced, key=lambda plan: plan.price.at(question.level)):
+        groups = sorted(re.sub(r"@\d+", "", str(plan.forecast.sharing)).split(";"))
+        distinct.setdefault((*groups, plan.forecast.prediction.power_cap_w), plan)
     kinds: Counter[tuple[Mode, bool]] = Counter()
     shown = []
-    for each in by_precedence(list(distinct.values()), question):
-        kind = kind_of(each.forecast.sharing), each.forecast.prediction.power_cap_w is not None
+    for plan in by_precedence(list(distinct.values()), question):
+        kind = kind_of(plan.forecast.sharing), plan.forecast.prediction.power_cap_w is not None
         kinds[kind] += 1
         if kinds[kind] <= MOST_OF_A_KIND:
-            shown.append(each)
+            shown.append(plan)
     return by_precedence(shown, question)  # the rules depend on which other plans are shown
 
 
@@ -372,8 +365,8 @@ def _plans(
     """The plans `kept`, each with its reasons; the best also with what was ruled out."""
     best, level = kept[0].price, question.level
     plans = []
-    for rank, (each, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
-        plan, price, rule = each.forecast, each.price, each.precedes_by
+    for rank, (entry, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
+        plan, price, rule = entry.forecast, entry.price, entry.precedes_by
         late, slow = sorted(plan.late(level)), starved(plan, level)
         gap = gap_in_words(price, best, None if after is None else after.price, level)
         plain = rule == "cost" and not (after and rank == 1 and tied(price, after.price))

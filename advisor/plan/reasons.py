@@ -28,18 +28,15 @@ Limit = Resource | Literal["host path", "own instances", "MPS limits"]
 # The share from which a resource counts as full. For SMs it is what training reached under MPS on
 # an H200 (`advisor.prediction.capacity`); the others are choices.
 FULL: dict[Resource, float] = {
-    "GPU time": 0.9,
-    "SMs": MPS_CAPACITY,
-    "DRAM bandwidth": 0.8,
-    "power": 0.95,
-}
+    "GPU time": 0.9, "SMs": MPS_CAPACITY, "DRAM bandwidth": 0.8, "power": 0.95
+}  # fmt: skip
 # Share of its step in the host path from which the host sets a job's pace: a choice.
 HOST_BOUND = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How much of a resource the jobs use together, as a share of what there is."""
+    """The share of a resource that the jobs use together."""
 
     resource: Resource
     share: float
@@ -128,11 +125,9 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     return Binding(
         host_shares=of_steps([each.host_s and each.host_s * mix.host_stretch for each in profiles]),
         gpu_shares=of_steps([each.gpu_s for each in profiles]),
-        alone=frozenset(run[0] for run in runs if len(run) == 1),
-        uses=_uses(jobs, gpu, mix),
-        memory=mix.memory_total_mib / mix.memory_capacity_mib,
-        cut=cut,
-    )
+        alone=frozenset(run[0] for run in runs if len(run) == 1), uses=_uses(jobs, gpu, mix),
+        memory=mix.memory_total_mib / mix.memory_capacity_mib, cut=cut,
+    )  # fmt: skip
 
 
 def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
@@ -373,31 +368,21 @@ def compare(
     for at, (one, other) in enumerate(zip(first.jobs, second.jobs, strict=True)):
         ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
         changes.append(JobChange(
-            number=at + 1,
-            job=one.job,
+            number=at + 1, job=one.job, ends_s=difference(ends, later),
             step_s=Difference(one.step_s, other.step_s, alike),
-            ends_s=difference(ends, later),
             memory_mib=Difference(one.memory_interval_mib, other.memory_interval_mib, alike),
             energy_step_j=difference(one.energy_step_j, other.energy_step_j),
             slowdown=(one.slowdown, other.slowdown),
             oom_probability=(one.oom_probability, other.oom_probability),
             limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
         ))  # fmt: skip
+    costs = [known_cost(each, compared_by) for each in plans]
     return Comparison(
-        gpu=gpu,
-        objective=compared_by,
-        note=note,
-        alike=alike,
-        plans=plans,
-        cost=Difference(
-            known_cost(plans[0], compared_by), known_cost(plans[1], compared_by), alike
-        ),
-        jobs=tuple(changes),
-        power_w=difference(first.power_w, second.power_w),
-        bindings=bindings,
-        forbidden=(forbidden(plans[0]), forbidden(plans[1])),
-        serial=None if in_turn else serial,
-    )
+        gpu=gpu, objective=compared_by, note=note, alike=alike, plans=plans,
+        cost=Difference(costs[0], costs[1], alike), jobs=tuple(changes),
+        power_w=difference(first.power_w, second.power_w), bindings=bindings,
+        forbidden=(forbidden(plans[0]), forbidden(plans[1])), serial=None if in_turn else serial,
+    )  # fmt: skip
 
 
 _FULL_MEMORY = 0.9

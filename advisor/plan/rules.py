@@ -70,7 +70,7 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
 
 
 def _no_root_no_mig(_jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """Only root can switch MIG on, and make instances or allow others to make them."""
+    """Only root can switch MIG on, and create instances or allow others to create them."""
     return "making MIG instances takes root, and there is none" if sharing.instances else None
 
 

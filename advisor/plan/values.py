@@ -154,7 +154,7 @@ class Plan(Forecast):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A way to share that was considered and is not allowed, and why."""
+    """A way to share that is not allowed, and why."""
 
     sharing: str
     why: str
