@@ -224,9 +224,7 @@ class Sources:
     ) -> "tuple[Running | None, tuple[str, ...]]":
         """Return the running jobs called `names`, which share a GPU as its driver reports.
 
-        Args:
-            names: A job for each process that runs there.
-            live: The GPU as it is now.
+        `names` has a job for each process that runs there.
 
         Returns:
             None where nothing runs; and for each file that holds no profile the reason.

@@ -83,13 +83,8 @@ def validate_advice(
     speed of the cores during a run is recorded for the next fit, and changes nothing here, since no
     advice can know it.
 
-    Args:
-        recommendation: The answer of `advisor`.
-        advisor: Its predictor is compared.
-        top: How many plans to run at most.
-        device: GPU index or UUID.
-        store: A folder laid out as ``profiles/``, to which the runs are added; None: the user's
-            data folder. `advisor fit` finds them in either.
+    The runs are added to `store`, a folder laid out as ``profiles/``; None: the user's data folder.
+    `advisor fit` finds them in either.
 
     Raises:
         NothingFits: No plan can be run.
@@ -111,11 +106,6 @@ def choose(
     recommendation: Recommendation, top: int, stamp: str
 ) -> tuple[tuple[PlannedRun, ...], tuple[str, ...]]:
     """Choose the `top` best plans that can be run.
-
-    Args:
-        recommendation: Plans, best first.
-        top: How many to run at most.
-        stamp: Begins every run's id; unique to this validation.
 
     Returns:
         The plans, best first; and better or equally good ones that nothing here can run, in words.
@@ -150,12 +140,7 @@ def _estimated(profiles: Mapping[str, Profile]) -> dict[str, str]:
 
 
 def store_file(gpu: str, store: Path | None = None) -> Path:
-    """Return the file of validation runs, where `advisor fit` finds them.
-
-    Args:
-        gpu: Catalogue key.
-        store: A folder laid out as ``profiles/``; None: the user's data folder.
-    """
+    """Return the file of validation runs, where `advisor fit` finds them."""
     return (store or user_folder("profiles")) / gpu / "runs" / "validation.jsonl"
 
 
@@ -224,10 +209,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     The predictions are for the cores that each run had, whose speed it records; this machine's
     calibration is not used.
 
-    Args:
-        file: JSON Lines, as ``python -m advisor.measure runs`` writes it.
-        advisor: For the GPU that the runs were made on.
-        store: As for `validate_advice`.
+    `file` is JSON Lines, as ``python -m advisor.measure runs`` writes it.
 
     Raises:
         InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
@@ -454,10 +436,7 @@ def runs_of_jobs(
 
     Each is predicted for the cores that it had, by `compared`.
 
-    Args:
-        profiles: A profile for each job, copies as often as there are.
-        predictor: Of the GPU that they were measured on.
-        given: Folder of profiles; None: the shipped ones and the user's own.
+    `profiles` has one for each job, copies as often as there are.
 
     Raises:
         InvalidInput: A file of runs, or the noise file in their folder, is malformed.

@@ -74,11 +74,6 @@ class Selection:
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
     """Sort `runs` of `gpu`.
 
-    Args:
-        profiles: Solo profiles by name.
-        runs: Every run on `gpu`.
-        gpu: The GPU that all of them ran on.
-
     Raises:
         InvalidInput: No run can be scored.
     """
@@ -251,13 +246,7 @@ class Folds:
 
 
 def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> HeldOut:
-    """Predict every job of the wanted runs without its family.
-
-    Args:
-        folds: The data.
-        processes: Number of processes; the result does not depend on it.
-        tell: Called with the number of families done and the number of all.
-    """
+    """Predict every job of the wanted runs without its family."""
     families = families_of(folds.wanted)
     if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
         return reduce(or_, _counting(map(folds.without, families), len(families), tell), HeldOut())
@@ -358,13 +347,7 @@ def evaluate(
 ) -> Evaluation:
     """Score each family's jobs with a model that was fitted without that family.
 
-    Args:
-        profiles: Solo profiles by name.
-        runs: Every run on `gpu`.
-        gpu: The GPU that all of them ran on.
-        processes: Number of processes for the fits; the result does not depend on it.
-        playback: Cached replays, if other callers need the same ones.
-        tell: Called with the number of families done and the number of all.
+    `playback` are cached replays; `tell` is called with the number of families done and of all.
 
     Raises:
         InvalidInput: No run can be scored.
@@ -501,11 +484,7 @@ def score_entries(
     The author of the file is responsible that each prediction came from a model that saw no run of
     the family. Baselines are those that need no fit.
 
-    Args:
-        path: Has every scored run, and either every run of a panel or none.
-        profiles: Solo profiles by name.
-        runs: Every run on `gpu`.
-        gpu: The GPU that all of them ran on.
+    The file has every scored run, and either every run of a panel or none.
 
     Raises:
         InvalidInput: The file is malformed, lacks a run, or has one that is not scored.

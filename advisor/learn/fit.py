@@ -72,12 +72,7 @@ _TELLING_RUNS = 120
 def physics_by_gpu(
     modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache
 ) -> dict[str, Physics]:
-    """Fit constants of replay for each GPU: common ones, or its own if these are clearly better.
-
-    Args:
-        modes: Runs of each mode on all GPUs.
-        playback: Cached replays.
-    """
+    """Fit constants of replay for each GPU: common ones, or its own if these are clearly better."""
     common, physics = _best(_START, modes, playback, 0.0), {}
     for key in dict.fromkeys(shared.gpu.key for runs in modes.values() for shared in runs):
         own = {mode: [shared for shared in runs if shared.gpu.key == key]
@@ -150,11 +145,6 @@ def fit(
     unseen: UnseenGpu = FROM_ANOTHER_GPU,
 ) -> Model:
     """Fit the model to all runs.
-
-    Args:
-        measured: For each GPU its profiles and runs.
-        playback: Cached replays, if several fits share runs.
-        unseen: Widening of answers for GPUs without runs.
 
     Raises:
         InvalidInput: There are too few usable runs.

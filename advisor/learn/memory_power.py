@@ -38,14 +38,7 @@ def fit_context(
     gpu: Gpu,
     otherwise: Context = NO_CONTEXT,
 ) -> Context:
-    """Fit the usual size of a context, and how much of it each SM taken away by a limit saves.
-
-    Args:
-        profiles: Profiles by name.
-        usable: Runs of these.
-        gpu: The GPU of all of them.
-        otherwise: Used where runs and profiles do not show it.
-    """
+    """Fit the usual size of a context, and how much of it each SM taken away by a limit saves."""
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
         (profile.mps.memory.context_mib - tenant.memory.context_mib) / (gpu.sms - tenant.sms)
@@ -241,12 +234,8 @@ def fit_power(
 ) -> Power:  # fmt: skip
     """Fit the power laws to shared runs.
 
-    Args:
-        usable: Shared runs; those without known power are skipped.
-        alone: Runs of a single tenant, each with its profile.
-        gpu: The GPU of all of them.
-        physics: Constants of replay: intervals must allow for predicted speeds.
-        playback: Cached replays.
+    Those without known power are skipped. `alone` are runs of a single tenant, each with its
+    profile. Intervals allow for speeds predicted by replay with the constants `physics`.
     """
     rows = [row for shared in usable if (row := _row(shared, physics, playback))]
     awake_w = _awake_w(rows, gpu)

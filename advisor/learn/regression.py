@@ -55,12 +55,8 @@ def doubt_of(
 ) -> Doubt:
     """Compute the doubt that errors on unseen families show.
 
-    Args:
-        log_errors: Of measured over predicted steps, shape (jobs,).
-        profiles: Profile of each job.
-        steps_s: Predicted step of each job, shape (jobs,).
-        spread: Standard deviation of each prediction by the model itself, shape (jobs,).
-        host_sigma: As of `Doubt`.
+    All arrays have the shape (jobs,): log errors of measured over predicted steps, predicted steps,
+    and the standard deviation of each prediction by the model itself.
     """
     plain = replace(NO_DOUBT, host_sigma=host_sigma)
     share = log_errors / plain.scale(profiles, steps_s, spread)
@@ -139,11 +135,6 @@ def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere
 
     Its intervals come from these errors, so they are valid for new families that differ from the
     known ones as these differ from each other.
-
-    Args:
-        rows: Jobs whose steps show the effect of sharing.
-        runs: The runs of these jobs.
-        elsewhere: All jobs of those of the runs that show how uncertain it is.
     """
     with fitting_in_one_thread():
         kernel = _tuned(rows, tuple(_blocks_of(rows, runs)))

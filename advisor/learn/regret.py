@@ -256,13 +256,7 @@ def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
 def judged(
     sets: Sequence[Panel], profiles: Mapping[str, Profile], noise: float | None = None
 ) -> Choices:
-    """Compute the regret of every way to choose, for `sets`.
-
-    Args:
-        sets: Job sets with what was measured of each way to run them.
-        profiles: Solo profiles of their jobs by name.
-        noise: Share by which two runs of the same jobs differ in throughput.
-    """
+    """Compute the regret of every way to choose, for `sets`."""
     degrees = sorted({len(panel.names) for panel in sets})
     floor = noise or 0.0
     return Choices(
@@ -322,12 +316,7 @@ def drawn_choices(evaluation: Evaluation) -> tuple[Panel, ...]:
 
 
 def regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str, Regret]:
-    """Compute the regret of the model, a random choice, each rule, and each baseline by its steps.
-
-    Args:
-        sets: Job sets with what was measured of each way to run them.
-        profiles: Solo profiles by name.
-    """
+    """Compute the regret of the model, a random choice, each rule and each baseline."""
 
     def by_rule(rule: Chooser, panel: Panel) -> float | None:
         alone = tuple(profiles[name] for name in panel.names)

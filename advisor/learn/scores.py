@@ -25,20 +25,12 @@ from advisor.workload.run import Run, Tenant
 Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
 
 
-def as_if_alone(
-    profiles: Sequence[Profile],
-    sharing: Sharing,  # noqa: ARG001 - to this one, nothing else matters
-    gpu: Gpu,  # noqa: ARG001
-) -> tuple[float, ...]:
+def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> tuple[float, ...]:
     """Return the solo step of each job: sharing costs nothing."""
     return tuple(profile.step_s for profile in profiles)
 
 
-def fair_share(
-    profiles: Sequence[Profile],
-    sharing: Sharing,
-    gpu: Gpu,  # noqa: ARG001 - shares are of any GPU
-) -> tuple[float, ...] | None:
+def fair_share(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, ...] | None:
     """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace.
 
     The share is the job's MPS limit, or else one part of as many as there are jobs.
@@ -65,19 +57,8 @@ def fair_share(
     )
 
 
-def capacity(
-    profiles: Sequence[Profile],
-    sharing: Sharing,
-    gpu: Gpu,  # noqa: ARG001 - what it needs of the GPU the profiles measured
-) -> tuple[float, ...] | None:
-    """Share by capacity; None on MIG, of phases, or where a profile has no GPU path."""
-    return capacity_steps(profiles, sharing)
-
-
 def summed_utilisation(
-    profiles: Sequence[Profile],
-    sharing: Sharing,
-    gpu: Gpu,  # noqa: ARG001 - utilisations are of any GPU
+    profiles: Sequence[Profile], sharing: Sharing, _: Gpu
 ) -> tuple[float, ...] | None:
     """Add up utilisations; past a full GPU every job slows by their sum.
 
@@ -101,7 +82,7 @@ UNFITTED: Mapping[str, Baseline] = {
     "alone": as_if_alone,
     "fair-share": fair_share,
     "summed-utilisation": summed_utilisation,
-    "capacity": capacity,
+    "capacity": lambda profiles, sharing, _: capacity_steps(profiles, sharing),
 }
 
 
@@ -249,15 +230,7 @@ def compare(
     gpu: Gpu,
     baselines: Mapping[str, Baseline],
 ) -> RunComparison:
-    """Predict `run` from its tenants' profiles alone and compare it with the measurement.
-
-    Args:
-        run: One in which every tenant ran to the end.
-        alone: The solo profile of each tenant; see `profiles_of`.
-        predictor: Makes the prediction.
-        gpu: The GPU that `run` ran on.
-        baselines: More predictions, by name.
-    """
+    """Predict `run` from its tenants' profiles alone and compare it with the measurement."""
     sharing = sharing_of(run)
     prediction = predictor.predict(alone, sharing)
     rivals = baseline_steps(baselines, alone, sharing, gpu)

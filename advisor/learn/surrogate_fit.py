@@ -106,15 +106,8 @@ def with_surrogate(
 ) -> Model:
     """Return `model` with a surrogate model fitted to its answers.
 
-    Args:
-        model: Fitted model; each mode with a correction gets a surrogate.
-        profiles: Profiles by GPU; those with trace and counters are mixed with others of the same
-            GPU.
-        lessons: Number of mixes to answer, equally many on each GPU.
-        processes: Number of processes; the result does not depend on it.
-
-    Returns:
-        `model` unchanged if no GPU has two profiles with traces and counters.
+    Profiles with trace and counters are mixed with others of the same GPU. Each GPU gets equally
+    many of the mixes; the result does not depend on the number of processes.
     """
     usable = {gpu: _usable(model, some, gpu) for gpu, some in profiles.items()}
     usable = {gpu: some for gpu, some in usable.items() if len(some) > 1}
@@ -140,12 +133,7 @@ def with_surrogate_without(
 ) -> Model:
     """Fit as `with_surrogate`, for modes that predictions use, without mixes with a `family` job.
 
-    Args:
-        family: Left out.
-        model: Fitted without it.
-        profiles: All, so that the same mixes are drawn for every family left out.
-        gpu: The GPU of all of them.
-        play: Replays mixes; best with a cache, since most mixes recur for the next family.
+    `profiles` are all, so that the same mixes are drawn for every family left out.
     """
     usable = _usable(model, profiles, gpu)
     if len(usable) < 2 or _PREDICTED not in model.corrections:

@@ -191,11 +191,7 @@ class _LoopState:
 def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> History:
     """Simulate `tasks` on equal `gpus`, from second 0 until the last has ended.
 
-    Args:
-        tasks: In any order of arrival.
-        pace: Called when the jobs on a GPU change; all paces are above 0.
-        queue: Empty at first; jobs are added as they arrive.
-        gpus: Number of GPUs.
+    `queue` is empty at first. `pace` is called when the jobs on a GPU change, and is above 0.
 
     Raises:
         NothingFits: A job waits while every GPU is empty.
@@ -234,11 +230,7 @@ def energy_j(
 ) -> Interval | None:
     """Compute joules of all GPUs until the last job ends; None if a power is not known.
 
-    Args:
-        histories: The simulation at each of `LEVELS`.
-        power_w: Power of a GPU while these jobs run on it.
-        idle_w: Power of a GPU without jobs.
-        gpus: Number of GPUs.
+    `histories` are the simulation at each of `LEVELS`; `power_w` is the power while jobs run.
     """
     totals = []
     for level, history in zip(LEVELS, histories, strict=True):
@@ -259,11 +251,6 @@ def from_the_start(sharing: Sharing, work_steps: Sequence[float], pace: Pace) ->
 
     Each group starts when the one before has ended and the GPU is set up for it; during that pause
     no job runs.
-
-    Args:
-        sharing: How all jobs share; job n is in place n.
-        work_steps: Steps of each job, above 0, shape (jobs,).
-        pace: Paces of jobs that run at once.
     """
     in_order = groups(sharing, len(work_steps))
     stretches = _of_group(in_order[0], work_steps, pace, 0.0)
