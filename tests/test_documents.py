@@ -1,5 +1,6 @@
-"""Documents: links resolve, files exist, commands and programs run, words are plain."""
+"""Documents: links resolve, files exist, commands and programs run, words are plain; notebooks."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -119,3 +120,30 @@ def test_two_processes_run_one_trial_each_of_the_search_on_its_page(tmp_path):
     assert [each.wait(timeout=120) for each in processes] == [0, 0]
     ended = re.findall(r'"state": ?1\b', (tmp_path / "search.log").read_text())
     assert len(ended) == 2
+
+
+# ``pytest --nbmake notebooks`` runs them; they are committed with their outputs.
+NOTEBOOK_FOLDER = ROOT / "notebooks"
+NOTEBOOKS = sorted(NOTEBOOK_FOLDER.glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_committed_as_a_whole_run_leaves_it(path):
+    cells = json.loads(path.read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    counts = [cell["execution_count"] for cell in code]
+    assert counts == [*range(1, len(code) + 1)], "run `make notebooks`"
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert outputs
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    shown = json.dumps([{**output, "data": {**output.get("data", {}), "image/png": ""}}
+                        for output in outputs])  # fmt: skip
+    assert not re.search(r"Warning|/home/|/site-packages/", shown)
+    texts = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", texts)
+    assert not [link for link in links if not (NOTEBOOK_FOLDER / link).exists()]
+
+
+def test_there_are_few_notebooks_and_they_are_small():
+    assert len(NOTEBOOKS) <= 4
+    assert sum(path.stat().st_size for path in NOTEBOOKS) < 600_000

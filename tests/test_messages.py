@@ -1,4 +1,4 @@
-"""What reaches a terminal: no control characters, tables of any width, names near a typo."""
+"""Texts for a terminal: no control characters, tables of any width, near names, counts."""
 
 import io
 import unicodedata
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from advisor.errors import UnknownName, clean
+from advisor.errors import UnknownName, clean, counted, with_article
 from advisor.hardware.gpus import catalogue
 from advisor.report.format import plain_table
 from advisor.report.lists import gpus_table
@@ -59,7 +59,32 @@ def test_no_heading_and_no_number_of_a_table_vanishes_at_any_width(columns):
 )  # fmt: skip
 def test_an_unknown_name_is_answered_with_those_about_as_near_as_the_nearest(typed, near):
     message = str(UnknownName("profile", typed, KNOWN, "Name another."))
-    found = (
-        message.partition("Near: ")[2].partition(".")[0].split(", ") if "Near" in message else None
-    )
-    assert found == near
+    _, mark, listed = message.partition("Near: ")
+    assert (listed.partition(".")[0].split(", ") if mark else None) == near
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (1, "job", "1 job"), (0, "job", "0 jobs"), (1200, "memory slice", "1,200 memory slices"),
+        (2, "family", "2 families"), (3, "process", "3 processes"), (0.5, "epoch", "0.5 epochs"),
+    ],
+)  # fmt: skip
+def test_a_count_agrees_with_its_noun(number, noun, text):
+    assert counted(number, noun) == text
+
+
+@given(st.integers(0, 10**9))
+def test_only_one_is_singular(number):
+    assert counted(number, "GPU").endswith(" GPU") is (number == 1)
+
+
+def test_an_h200_but_a_b200():
+    texts = {with_article(name) for name in (*catalogue(), "NVIDIA H200")}
+    assert {
+        "an h200-141gb",
+        "an a100-40gb",
+        "an l4-24gb",
+        "a b200-180gb",
+        "an NVIDIA H200",
+    } <= texts

@@ -1,3 +1,5 @@
+"""The wheel, its requirements and their versions in constraints.txt, and the committed texts."""
+
 import json
 import os
 import re
@@ -8,9 +10,12 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.waiting import PATIENCE_S
 
@@ -78,9 +83,9 @@ def test_the_readmes_library_example_runs(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
     exec(compile(example, "README.md", "exec"), {})
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("1 ")
-    assert said[-1].startswith("resnet50-imagenet64-bs128 ")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("1 ")
+    assert lines[-1].startswith("resnet50-imagenet64-bs128 ")
 
 
 def test_the_version_has_a_section_in_the_changelog():
@@ -102,12 +107,12 @@ def test_no_committed_text_names_a_machine_path_or_a_registry():
     if listed.returncode != 0:
         pytest.skip("not a git checkout: there is no list of committed files")
     # A bar in each stands for nothing, so that this file does not match itself.
-    spelt = (
+    patterns = (
         "/wo|rk/", "/ro|ot/", "/opt/wh|eels", "pyp|i[.]org", "python|hosted",
         "down|load[.]pytorch", "file:/|//", "[.]lib|rary/",
     )  # fmt: skip
-    forbidden = re.compile("|".join(each.replace("|", "") for each in spelt))
-    found = [
+    forbidden = re.compile("|".join(each.replace("|", "") for each in patterns))
+    matches = [
         f"{name}:{number}: {line.strip()[:80]}"
         for name in listed.stdout.split("\0")
         if name and (ROOT / name).is_file()
@@ -116,4 +121,48 @@ def test_no_committed_text_names_a_machine_path_or_a_registry():
         )
         if forbidden.search(line)
     ]
-    assert found == []
+    assert matches == []
+
+
+LINES = (ROOT / "constraints.txt").read_text().splitlines()
+PINS = {
+    canonicalize_name(name): version
+    for name, _, version in (line.partition("==") for line in LINES if line[:1] not in ("", "#"))
+}
+# A CUDA build of torch chooses the versions of these.
+OF_CUDA = re.compile(r"triton|cuda-.*|nvidia-(?!ml-py).*")
+
+
+def requirements():
+    """Return every requirement of the project."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = pyproject["project"]
+    extras = project["optional-dependencies"].values()
+    lists = [project["dependencies"], pyproject["build-system"]["requires"], *extras]
+    return [Requirement(text) for texts in lists for text in texts]
+
+
+@pytest.mark.parametrize("requirement", requirements(), ids=str)
+def test_every_requirement_is_pinned_above_its_lower_bound(requirement):
+    assert requirement.specifier.contains(PINS[canonicalize_name(requirement.name)])
+
+
+def test_what_requirements_bring_with_them_is_pinned_too():
+    names, left = set(), requirements()
+    while left:
+        requirement = left.pop()
+        key = (canonicalize_name(requirement.name), *sorted(requirement.extras))
+        if key in names:
+            continue
+        names.add(key)
+        try:
+            brought = [Requirement(text) for text in requires(requirement.name) or ()]
+        except PackageNotFoundError:
+            continue
+        extras = requirement.extras or {""}
+        left += [
+            other for other in brought
+            if other.marker is None or any(other.marker.evaluate({"extra": x}) for x in extras)
+        ]  # fmt: skip
+    unpinned = {name for name, *_ in names} - PINS.keys()
+    assert {name for name in unpinned if not OF_CUDA.fullmatch(name)} == set()
