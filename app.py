@@ -41,15 +41,15 @@ def main() -> None:
     answered, by_jobs = st.container(), st.container()
     try:
         with st.sidebar:
-            asked = read_question(by_jobs)
-        if asked is None:
+            typed = read_question(by_jobs)
+        if typed is None:
             _show_outdated(answered)
             return
     except AdvisorError as error:
         refuse(error)
         _show_outdated(answered)
         return
-    question, jobs = asked
+    question, jobs = typed
     try:
         rough = rough_advice(question, jobs)
         places = None

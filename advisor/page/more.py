@@ -137,9 +137,9 @@ def _queue(question: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy
     if gpus is None:
         return
     fleet = Fleet(question.gpu, gpus, policy, price)
-    found = queued(question, fleet, sharing, at_once, jobs)
-    simulation = found.simulation
-    st.markdown(f"**{simulation_heading(found)}**")
+    over_time = queued(question, fleet, sharing, at_once, jobs)
+    simulation = over_time.simulation
+    st.markdown(f"**{simulation_heading(over_time)}**")
     one_gpu_s = None
     if gpus > 1:
         one_gpu_s = _makespan_s(queued(question, replace(fleet, gpus=1), sharing, at_once, jobs))
@@ -151,11 +151,11 @@ def _queue(question: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy
         "Download the trace, for ui.perfetto.dev", trace_text(simulation), "fleet-trace.json",
         "application/json",
     )  # fmt: skip
-    _document(simulation_document(found))
+    _document(simulation_document(over_time))
 
 
-def _makespan_s(found: OverTime) -> float:
-    return found.simulation.makespan_s.p50
+def _makespan_s(over_time: OverTime) -> float:
+    return over_time.simulation.makespan_s.p50
 
 
 def _jobs_on_gpus(placed: Sequence[JobOnGpu]) -> None:
@@ -226,12 +226,12 @@ def _running_jobs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str
 def _live_gpus(gpu: str) -> dict[str, LiveGpu]:
     """GPUs of this machine of the model `gpu`, by their names in the list to choose from."""
     try:
-        found = [each for each in live_gpus() if isinstance(each, LiveGpu)]
+        gpus = [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except AdvisorError:
         return {}
     return {
         f"now, on GPU {each.index}": each
-        for each in found if each.catalogue_key == gpu
+        for each in gpus if each.catalogue_key == gpu
     }  # fmt: skip
 
 
@@ -265,25 +265,22 @@ def live_view(jobs: Sequence[Job]) -> None:
 def _watched(jobs: Sequence[Job]) -> None:
     """Refreshes without the rest of the page."""
     try:
-        found = live_gpus()
+        gpus = live_gpus()
     except AdvisorError as error:
         st.warning(str(error))
         return
-    for gpu in found:
-        if isinstance(gpu, LiveGpu):
-            _gpu(gpu, jobs)
-    if broken := [each for each in found if not isinstance(each, LiveGpu)]:
+    for gpu in gpus:
+        if not isinstance(gpu, LiveGpu):
+            continue
+        st.markdown(f"**{live_name(gpu)}**")
+        st.table([{"now": name, "": value} for name, value in live_facts(gpu)])
+        if gpu.processes:
+            stacked_table(process_rows(gpu, jobs), f"processes of {gpu.index}")
+        else:
+            st.caption("No process uses this GPU.")
+    if broken := [each for each in gpus if not isinstance(each, LiveGpu)]:
         st.warning("\n\n".join(live_lines(broken)))
     st.caption(f"Read from the driver every {_EVERY_S:g} s, without changing anything.")
-
-
-def _gpu(gpu: LiveGpu, jobs: Sequence[Job]) -> None:
-    st.markdown(f"**{live_name(gpu)}**")
-    st.table([{"now": name, "": said} for name, said in live_facts(gpu)])
-    if gpu.processes:
-        stacked_table(process_rows(gpu, jobs), f"processes of {gpu.index}")
-    else:
-        st.caption("No process uses this GPU.")
 
 
 _MOST_JOBS = 6  # predictions of more take longer than people read
@@ -354,19 +351,19 @@ def trials_view(advised: Recommendation, question: PageQuestion) -> None:
     if name is None:
         return
     try:
-        found = advisor_of(question.gpu, question.cap_w).trials(
+        trials = advisor_of(question.gpu, question.cap_w).trials(
             jobs[name], start_s=START_S, conditions=question.conditions, level=question.level
         )
     except AdvisorError as error:
         refuse(error)
         return
-    st.markdown(trials_advice(found))
-    copies = found.copies
+    st.markdown(trials_advice(trials))
+    copies = trials.copies
     st.caption(
         f"Worthwhile copies: {copies.pay}. Copies that fit: {copies.fit}; one more "
         f"{copies.limited_by}. MPS serves up to {copies.mps_clients} clients."
     )
-    st.altair_chart(trials_chart(found), width="stretch")
+    st.altair_chart(trials_chart(trials), width="stretch")
     st.caption("The thin line is the 90 % interval; the ring is the advice.")
 
 
@@ -404,24 +401,24 @@ def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
     # An unknown host has the same effect on an instance and on the whole GPU.
     predictor = advisor.uncalibrated.on_known_cores()
     try:
-        found = slice_speeds(profiles, advisor.card, predictor)
+        speeds = slice_speeds(profiles, advisor.card, predictor)
     except AdvisorError as error:
         st.info(str(error))
         return
-    st.altair_chart(slice_speed_chart(found), width="stretch")
-    st.caption(slice_speed_text(found, profiles))
+    st.altair_chart(slice_speed_chart(speeds), width="stretch")
+    st.caption(slice_speed_text(speeds, profiles))
 
 
 def _measured_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
     """Show the errors of predictions for runs of `jobs`, or that there are none."""
     try:
-        found = measured(question, jobs)
+        runs = measured(question, jobs)
     except AdvisorError as error:
         st.error(str(error))
         return
-    if not found.runs:
-        st.info(runs_of_jobs_text(found, question.gpu))
+    if not runs.runs:
+        st.info(runs_of_jobs_text(runs, question.gpu))
         return
-    drawn = runs_of_jobs_chart(runs_of_jobs_rows(found), [job.name for job in jobs])
+    drawn = runs_of_jobs_chart(runs_of_jobs_rows(runs), [job.name for job in jobs])
     st.altair_chart(drawn, width="stretch")
-    st.caption(runs_of_jobs_text(found, question.gpu))
+    st.caption(runs_of_jobs_text(runs, question.gpu))

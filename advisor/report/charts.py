@@ -1,6 +1,6 @@
 """Charts of the page, in altair: plans, the GPU, time, trials, runs and speeds of slices."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import cycle, groupby
 from statistics import median
@@ -12,11 +12,10 @@ from advisor.errors import counted
 from advisor.plan.copies import WHOLE, SliceSpeed, Trials
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
+from advisor.prediction.prediction import LEVELS, Interval, MixPrediction
 from advisor.report import format as units
-from advisor.report.drawings import Bar, Curve, Drawing, Timeline, row_name
+from advisor.report.drawings import Bar, Block, Curve, Drawing, Timeline, row_name
 from advisor.report.forecast import NOT_CONFIRMED, gain, plan_kind, short_basis
-from advisor.report.lists import Block
 from advisor.workload.profile import Profile
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
@@ -123,19 +122,19 @@ def sm_chart(drawn: Drawing) -> Layered:
     return _panel(drawn.sms, rows, title, drawn.sm_count)
 
 
-def trials_chart(found: Trials) -> Layered:
+def trials_chart(trials: Trials) -> Layered:
     """Draw trials trained in an hour by their number at once; the ring marks the advice."""
     rows = [
         {"copies": row.copies, "low": rate.p05, "middle": rate.p50, "high": rate.p95,
          "sharing": str(row.prediction.sharing), "basis": short_basis(row.prediction),
-         "advised": row.copies == found.at_once}
-        for row in found.copies.rows
-        for rate in [found.trained_per_hour(row)]
+         "advised": row.copies == trials.at_once}
+        for row in trials.copies.rows
+        for rate in [trials.trained_per_hour(row)]
     ]  # fmt: skip
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     title = "trials trained per hour"
     base = chart(rows).encode(
-        x=x, tooltip=hints("sharing"), color=by_basis(row.prediction for row in found.copies.rows)
+        x=x, tooltip=hints("sharing"), color=by_basis(row.prediction for row in trials.copies.rows)
     )
     middle = alt.Y("middle:Q", title=title)
     drawn = alt.layer(
@@ -310,8 +309,17 @@ def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
 
 def slowdown_chart(mix: MixPrediction) -> Layered:
     """Draw the slowdown of each job of `mix`."""
-    rows = list(_slowdown_rows(mix.jobs))
-    title = "times as long as alone"
+    rows: list[dict[str, Any]] = []
+    first, title = 1, "times as long as alone"
+    slowdowns = ((each.job, Interval(*map(each.slowdown_at, LEVELS))) for each in mix.jobs)
+    for (job, slow), equal in groupby(slowdowns):  # consecutive copies share a row
+        copies = len(list(equal))
+        rows.append({
+            "row": row_name(first, job, copies), "job": job,
+            "low": slow.p05, "middle": slow.p50, "high": slow.p95,
+            "hint": f"{units.times(slow)} as long as alone",
+        })  # fmt: skip
+        first += copies
     base = chart(rows).encode(
         y=rows_of([row["row"] for row in rows], "row"), tooltip=hints("row", "hint")
     )
@@ -325,20 +333,6 @@ def slowdown_chart(mix: MixPrediction) -> Layered:
         ),
     ).properties(height=alt.Step(ROW_PX))
     return described(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))
-
-
-def _slowdown_rows(jobs: Sequence[JobPrediction]) -> Iterator[dict[str, Any]]:
-    """Return a row for each job, or for consecutive copies with equal slowdowns."""
-    first = 1
-    slowed = ((each.job, Interval(*map(each.slowdown_at, LEVELS))) for each in jobs)
-    for (job, slow), equal in groupby(slowed):
-        copies = len(list(equal))
-        yield {
-            "row": row_name(first, job, copies), "job": job,
-            "low": slow.p05, "middle": slow.p50, "high": slow.p95,
-            "hint": f"{units.times(slow)} as long as alone",
-        }  # fmt: skip
-        first += copies
 
 
 _JOB_PX, _APART_PX = 24, 12

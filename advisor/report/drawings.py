@@ -1,4 +1,4 @@
-"""The bars of drawings of a GPU with its jobs, and of its jobs over time, to scale.
+"""The bars of drawings of a GPU with its jobs, of MIG instances and of time, to scale.
 
 Each job has a row; copies next to each other share one. One panel shows memory, the other the SMs
 that a job may use, both framed by its MIG instance if it has one.
@@ -16,7 +16,7 @@ from advisor.hardware.partition import limit_shares
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
 from advisor.report.format import words_of
-from advisor.sharing import Arrangement, Hybrid
+from advisor.sharing import Arrangement, Hybrid, SharedPartition, Sharing
 from advisor.sharing.groups import instance_sets, memories, restricted, running_together
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 
@@ -380,3 +380,69 @@ def _curves(simulation: Simulation, gpu: Gpu, size_s: float) -> tuple[Curve, ...
         curve("memory, GiB", peak_gib, lambda use: use.memory_mib / units.MIB_PER_GIB),
         curve("power, W", peak_w if most_w is None else most_w, lambda use: use.power_w),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A MIG instance, a compute instance inside one, or a free slice.
+
+    Attributes:
+        row: Title of the blocks of one row.
+        start: Left end, in memory slices from the first; a part of an instance lies in its share.
+        end: Right end, in the same unit.
+        label: Its profile and its jobs.
+        jobs: Numbers of the jobs that have all of it.
+    """
+
+    row: str
+    start: float
+    end: float
+    label: str
+    kind: Literal["instance", "compute instance", "free"]
+    jobs: tuple[int, ...] = ()
+
+
+def blocks(sharing: Sharing, gpu: Gpu) -> tuple[Block, ...]:
+    """Return all blocks of `sharing`, one set of instances after another; none without MIG.
+
+    Raises:
+        NothingFits: An instance has no place on `gpu`.
+    """
+    sets = instance_sets(sharing)
+    names = ["GPU"] if len(sets) == 1 else [f"set {number}" for number in range(1, len(sets) + 1)]
+    return tuple(
+        block for name, each in zip(names, sets, strict=True) for block in _blocks(name, each, gpu)
+    )
+
+
+def _blocks(name: str, hybrid: Hybrid, gpu: Gpu) -> Iterator[Block]:
+    row, inside = f"{name}: instances", f"{name}: inside"
+    free = set(range(gpu.memory_slices))
+    for instance, divided in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
+        profile, first = profile_of(gpu, instance.profile), instance.start or 0
+        size = profile.memory_slices
+        free -= set(range(first, first + size))
+        whole = [part for part in divided.partitions if part.slices is None]
+        yield Block(
+            row=row, start=first, end=first + size,
+            label=instance.profile + "".join(f": {_jobs_on(part)}" for part in whole),
+            kind="instance", jobs=tuple(job for part in whole for job in part.jobs),
+        )  # fmt: skip
+        whole_slices, left = profile.compute_slices, 0  # compute instances share the memory
+        for part in divided.partitions:
+            if part.slices is None:
+                break
+            start, left = left, left + part.slices
+            yield Block(
+                row=inside, start=first + size * start / whole_slices,
+                end=first + size * left / whole_slices,
+                label=f"{part.slices}c: {_jobs_on(part)}", kind="compute instance", jobs=part.jobs,
+            )  # fmt: skip
+    for at in sorted(free):
+        yield Block(row=row, start=at, end=at + 1, label="free", kind="free")
+
+
+def _jobs_on(part: SharedPartition) -> str:
+    if len(part.jobs) == 1:
+        return f"job {part.jobs[0]}"
+    return f"jobs {', '.join(map(str, part.jobs))} by {part.sharing}"

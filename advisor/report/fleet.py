@@ -212,10 +212,10 @@ def _job_documents(plan: FleetPlan) -> list[dict[str, Any]]:
     ends_s = plan.ends_s or (None,) * len(plan.jobs)
     documents = {
         number: asdict(job)
-        | asked_document(asked)
+        | asked_document(request)
         | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
         for on in plan.on
-        for number, job, asked in zip(
+        for number, job, request in zip(
             on.candidate.jobs,
             on.forecast.prediction.jobs,
             on.candidate.chosen(plan.jobs),
@@ -311,23 +311,22 @@ def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
 
 def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
     """Return a row for each job, in order; the keys are the columns' names."""
-    return [_job_row(job, [other for other in jobs if other.overlaps(job)]) for job in jobs]
-
-
-def _job_row(job: JobOnGpu, at_once: Sequence[JobOnGpu]) -> dict[str, str]:
-    own, due_s = job.lived, job.lived.job.deadline_s
-    others = sorted(each.number for each in at_once if each is not job)
-    deadline = "none"
-    if due_s is not None:
-        deadline = "late" if own.end_s.p50 > due_s else "kept"
-    return {
-        "GPU": str(job.gpu),
-        "job": f"{job.number} · {job.name}",
-        "shares with": ", ".join(map(str, others)) or "none",
-        "starts after": units.duration(own.start_s) if own.start_s else "0 s",
-        "ends after": units.seconds(own.end_s),
-        "deadline": deadline,
-    }
+    rows = []
+    for job in jobs:
+        own, due_s = job.lived, job.lived.job.deadline_s
+        others = sorted(each.number for each in jobs if each is not job and each.overlaps(job))
+        deadline = "none"
+        if due_s is not None:
+            deadline = "late" if own.end_s.p50 > due_s else "kept"
+        rows.append({
+            "GPU": str(job.gpu),
+            "job": f"{job.number} · {job.name}",
+            "shares with": ", ".join(map(str, others)) or "none",
+            "starts after": units.duration(own.start_s) if own.start_s else "0 s",
+            "ends after": units.seconds(own.end_s),
+            "deadline": deadline,
+        })  # fmt: skip
+    return rows
 
 
 def gains_of(

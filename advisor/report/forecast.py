@@ -323,24 +323,23 @@ def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
 
 def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
     """Return a row for each of `jobs` under the plan predicted as `mix`; equal copies share one."""
-    rows = Counter(tuple(_job_row(*each).items()) for each in zip(jobs, mix.jobs, strict=True))
+    rows: Counter[tuple[tuple[str, str], ...]] = Counter()
+    for asked, job in zip(jobs, mix.jobs, strict=True):
+        origin = "estimated" if asked.profile.is_estimate else "measured"
+        row = {
+            "job": job.job,
+            "a step alone": f"{units.duration(asked.profile.step_s)}, {origin}",
+            "a step": units.seconds(job.step_s),
+            "an epoch": epoch(job),
+            "slower than alone": f"{units.number(job.slowdown)}x",
+            "memory": units.gib(job.memory_interval_mib),
+            "out-of-memory risk": units.share(job.oom_probability),
+        }
+        rows[tuple(row.items())] += 1
     return [
         dict(row) | {"job": units.collapsed([dict(row)["job"]] * count)}
         for row, count in rows.items()
     ]
-
-
-def _job_row(asked: Job, job: JobPrediction) -> dict[str, str]:
-    origin = "estimated" if asked.profile.is_estimate else "measured"
-    return {
-        "job": job.job,
-        "a step alone": f"{units.duration(asked.profile.step_s)}, {origin}",
-        "a step": units.seconds(job.step_s),
-        "an epoch": epoch(job),
-        "slower than alone": f"{units.number(job.slowdown)}x",
-        "memory": units.gib(job.memory_interval_mib),
-        "out-of-memory risk": units.share(job.oom_probability),
-    }
 
 
 def forecast_document(forecast: Forecast) -> dict[str, Any]:

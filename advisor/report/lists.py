@@ -2,9 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,14 +13,13 @@ from rich.text import Text
 from advisor.errors import clean, counted
 from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
 from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, known_gpus
-from advisor.hardware.mig import PlacementSets, place, profile_of
+from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.admission import alike_in_memory, held_alone_mib, tenants
 from advisor.prediction.find_profile import most_alike
 from advisor.report.forecast import SCHEMA
 from advisor.report.format import NOT_MEASURED, number, plain_table, share
-from advisor.sharing import Hybrid, Instance, Place, SharedPartition, Sharing
-from advisor.sharing.groups import instance_sets
+from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
@@ -98,7 +97,10 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
     table = plain_table("profile", "step", "kernel", "memory", *more)
     for name, each in profiles.items():
         memory_mib = each.memory.device_mib
-        more = (f"{number(1000 * each.fastest_step_s)} ms", _origin(each)) if details else ()
+        origin = clean(each.provenance.date[:10]) if each.provenance else NOT_MEASURED
+        if each.estimated_from is not None:
+            origin = f"estimated from {each.estimated_from}"
+        more = (f"{number(1000 * each.fastest_step_s)} ms", origin) if details else ()
         table.add_row(
             clean(name),
             f"{number(1000 * each.step_s)} ms",
@@ -107,12 +109,6 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
             *more,
         )
     return table
-
-
-def _origin(profile: Profile) -> str:
-    if profile.estimated_from is not None:
-        return f"estimated from {profile.estimated_from}"
-    return clean(profile.provenance.date[:10]) if profile.provenance else NOT_MEASURED
 
 
 def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
@@ -241,7 +237,14 @@ def layouts_report(
     if shared:
         table = plain_table("one of", "compute instances that share its memory: all of it, or")
         for each in shared:
-            ways = [_sizes(way) for way in compute_sets(gpu, each.name) if len(way) > 1]
+            # ``4c+3x1c`` of (4, 1, 1, 1).
+            ways = (
+                "+".join(
+                    f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in Counter(way).items()
+                )
+                for way in compute_sets(gpu, each.name)
+                if len(way) > 1
+            )
             table.add_row(each.name, ", ".join(ways))
         parts += [table, ""]
     full = {ordinal: each for ordinal, each in enumerate(reversed(sets.maximal), start=1)}
@@ -309,86 +312,8 @@ def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instan
     return used
 
 
-def _sizes(way: Sequence[int]) -> str:
-    """``4c+3x1c`` of (4, 1, 1, 1)."""
-    counts = Counter(way)
-    return "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in counts.items())
-
-
 def _count(value: int | None) -> str:
     return "?" if value is None else f"{value}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A MIG instance, a compute instance inside one, or free slices.
-
-    Attributes:
-        row: Title of the blocks of one row.
-        start: Left end, in memory slices from the first; a part of an instance lies in its share.
-        end: Right end, in the same unit.
-        label: Its profile and its jobs.
-        jobs: Numbers of the jobs that have all of it.
-    """
-
-    row: str
-    start: float
-    end: float
-    label: str
-    kind: Literal["instance", "compute instance", "free"]
-    jobs: tuple[int, ...] = ()
-
-
-def blocks(sharing: Sharing, gpu: Gpu) -> tuple[Block, ...]:
-    """Return all blocks of `sharing`, one set of instances after another; none without MIG.
-
-    Raises:
-        NothingFits: An instance has no place on `gpu`.
-    """
-    sets = instance_sets(sharing)
-    names = ["GPU"] if len(sets) == 1 else [f"set {number}" for number in range(1, len(sets) + 1)]
-    return tuple(
-        block for name, each in zip(names, sets, strict=True) for block in _blocks(name, each, gpu)
-    )
-
-
-def _blocks(name: str, hybrid: Hybrid, gpu: Gpu) -> Iterator[Block]:
-    free = set(range(gpu.memory_slices))
-    for instance, each in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
-        first, size = instance.start or 0, profile_of(gpu, instance.profile).memory_slices
-        free -= set(range(first, first + size))
-        whole = [part for part in each.partitions if part.slices is None]
-        whose = "".join(f": {_whose(part)}" for part in whole)
-        yield Block(
-            row=f"{name}: instances", start=first, end=first + size,
-            label=f"{instance.profile}{whose}", kind="instance",
-            jobs=tuple(job for part in whole for job in part.jobs),
-        )  # fmt: skip
-        yield from _inside(f"{name}: inside", each, first, size, gpu)
-    for slice_ in sorted(free):
-        yield Block(
-            row=f"{name}: instances", start=slice_, end=slice_ + 1, label="free", kind="free"
-        )
-
-
-def _inside(row: str, divided: Place, first: int, size: int, gpu: Gpu) -> Iterator[Block]:
-    """The compute instances of an instance, side by side; they share its memory."""
-    whole, left = profile_of(gpu, divided.instance.profile).compute_slices, 0
-    for part in divided.partitions:
-        if part.slices is None:
-            return
-        start, left = left, left + part.slices
-        yield Block(
-            row=row, start=first + size * start / whole, end=first + size * left / whole,
-            label=f"{part.slices}c: {_whose(part)}", kind="compute instance",
-            jobs=part.jobs,
-        )  # fmt: skip
-
-
-def _whose(part: SharedPartition) -> str:
-    if len(part.jobs) == 1:
-        return f"job {part.jobs[0]}"
-    return f"jobs {', '.join(map(str, part.jobs))} by {part.sharing}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -356,7 +356,7 @@ def _plan_document(advised: Recommendation, plan: Plan) -> dict[str, Any]:
         "why": plan.why,
     }
     jobs = [
-        job_document(job) | asked_document(asked)
-        for job, asked in zip(plan.prediction.jobs, advised.jobs, strict=True)
+        job_document(job) | asked_document(request)
+        for job, request in zip(plan.prediction.jobs, advised.jobs, strict=True)
     ]
     return own | forecast_fields(plan) | {"jobs": jobs}

@@ -142,27 +142,27 @@ def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list
     return sums
 
 
-def simulation_report(found: OverTime) -> Group:
+def simulation_report(over_time: OverTime) -> Group:
     """Return what ``advisor simulate`` prints: figures, then a drawing of the time."""
-    facts = [f"{name:<20}{value}" for name, value in simulation_facts(found.simulation)]
+    facts = [f"{name:<20}{value}" for name, value in simulation_facts(over_time.simulation)]
     return Group(
-        Text(simulation_heading(found), style="bold"),
-        *map(Text, [*facts, *basis_notes(found.standing)]),
+        Text(simulation_heading(over_time), style="bold"),
+        *map(Text, [*facts, *basis_notes(over_time.standing)]),
         Text(),
-        *_lanes(found.simulation),
+        *_lanes(over_time.simulation),
     )
 
 
-def simulation_heading(found: OverTime) -> str:
+def simulation_heading(over_time: OverTime) -> str:
     """Return the request in a sentence, and the sources of estimated profiles."""
-    simulation = found.simulation
+    simulation = over_time.simulation
     jobs, gpus = len(simulation.jobs), simulation.gpus
     origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
     heading = (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
         f"{simulation.policy}{origin}."
     )
-    return with_estimates_named(found.standing, heading)
+    return with_estimates_named(over_time.standing, heading)
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
@@ -195,12 +195,12 @@ def _plain(value: float) -> str:
     return units.number(value) if value >= 0.1 else f"{value:.2g}"
 
 
-def simulation_document(found: OverTime) -> dict[str, Any]:
+def simulation_document(over_time: OverTime) -> dict[str, Any]:
     """Return what ``advisor simulate --json`` prints; times in seconds from the start."""
-    simulation = found.simulation
+    simulation = over_time.simulation
     return {
         "schema": SCHEMA,
-        **standing_document(found.standing),
+        **standing_document(over_time.standing),
         "gpu": simulation.gpu,
         "gpus": simulation.gpus,
         "sharing": str(simulation.sharing),
@@ -255,25 +255,26 @@ def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -
         simulation: The jobs and counters.
         kernels: Replayed kernels of the jobs of `Simulation.first`, shown as another process.
     """
+    places = sorted({(each.gpu, each.place) for each in simulation.jobs})
+    names = [
+        _named("process_name", _WAITING, 0, "waiting"),
+        *(
+            _named("process_name", gpu + 1, 0, f"GPU {gpu}, {simulation.gpu}")
+            for gpu in range(simulation.gpus)
+        ),
+        *(_named("thread_name", gpu + 1, at + 1, f"place {at + 1}") for gpu, at in places),
+    ]
     document = {
         "displayTimeUnit": "ms",
         "otherData": {"what": "simulated by advisor, not measured"},
         "traceEvents": [
-            *_names(simulation),
+            *names,
             *_jobs(simulation),
             *_counters(simulation),
             *_kernels(simulation, kernels),
         ],
     }
     return json.dumps(document, allow_nan=False) + "\n"
-
-
-def _names(simulation: Simulation) -> Iterator[_Event]:
-    yield _named("process_name", _WAITING, 0, "waiting")
-    for gpu in range(simulation.gpus):
-        yield _named("process_name", gpu + 1, 0, f"GPU {gpu}, {simulation.gpu}")
-    for gpu, place in sorted({(each.gpu, each.place) for each in simulation.jobs}):
-        yield _named("thread_name", gpu + 1, place + 1, f"place {place + 1}")
 
 
 def _named(kind: str, process: int, thread: int, name: str) -> _Event:

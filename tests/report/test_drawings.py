@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import layouts
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-from advisor.report.drawings import drawing, timeline
+from advisor.report.drawings import blocks, drawing, timeline
 from advisor.report.fleet import job_rows_of, jobs_of_queue, lanes_of
-from advisor.report.lists import blocks
 from advisor.sharing import Mig, Serial, parse_sharing
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 from advisor.workload.job import Job
