@@ -11,7 +11,7 @@ A message says what, where, and what to do next. Library code raises; `main` alo
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
 # Of names that are near: how many at most, how alike at least, and how much less than the first.
@@ -41,18 +41,15 @@ class UnknownName(InvalidInput):
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str) -> None:
-        near = _near(name.lower(), sorted(known))
+        word, names = name.lower(), sorted(known)
+        near = [each for each in names if word and each.startswith(word)][:_MOST_NEAR]
+        if not near:
+            near = get_close_matches(word, names, _MOST_NEAR, _LEAST_ALIKE)
+            ratios = [SequenceMatcher(None, each, word).ratio() for each in near]
+            near = [each for each, ratio in zip(near, ratios, strict=True)
+                    if ratio >= ratios[0] - _LESS_ALIKE]  # fmt: skip
         hint = f" Near: {', '.join(near)}." if near else ""
         super().__init__(f"no {kind} is called {name!r}.{hint} {remedy}")
-
-
-def _near(name: str, known: Sequence[str]) -> list[str]:
-    """Those of `known` that begin with `name`; else the most alike, and others about as alike."""
-    if begun := [each for each in known if name and each.startswith(name)]:
-        return begun[:_MOST_NEAR]
-    near = get_close_matches(name, known, _MOST_NEAR, _LEAST_ALIKE)
-    alike = [SequenceMatcher(None, each, name).ratio() for each in near]
-    return [each for each, how in zip(near, alike, strict=True) if how >= alike[0] - _LESS_ALIKE]
 
 
 class NothingFits(AdvisorError):
@@ -81,8 +78,12 @@ def counted(number: float, noun: str) -> str:
         number: How many.
         noun: In the singular; of several words the last is counted.
     """
-    said = f"{number:,}" if isinstance(number, int) else f"{number:g}"
-    return f"{said} {noun if number == 1 else _plural(noun)}"
+    amount = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    if number == 1:
+        return f"{amount} {noun}"
+    if noun.endswith("y") and noun[-2] not in _VOWELS:
+        return f"{amount} {noun[:-1]}ies"
+    return f"{amount} {noun}{'es' if noun.endswith(_SIBILANTS) else 's'}"
 
 
 def is_or_are(number: int) -> str:
@@ -93,12 +94,6 @@ def is_or_are(number: int) -> str:
 def with_article(gpu: str) -> str:
     """`gpu`, a name that is read out letter by letter, after its article: ``"an h200-141gb"``."""
     return f"{'an' if gpu[:1].lower() in _SPOKEN_WITH_VOWEL else 'a'} {gpu}"
-
-
-def _plural(noun: str) -> str:
-    if noun.endswith("y") and noun[-2] not in _VOWELS:
-        return f"{noun[:-1]}ies"
-    return noun + ("es" if noun.endswith(_SIBILANTS) else "s")
 
 
 # Control characters (ESC and BEL among them), line ends of Unicode, what turns the direction of
@@ -118,7 +113,7 @@ def clean(text: str, *, keep: str = "") -> str:
     """
 
     def escaped(match: re.Match[str]) -> str:
-        found = match[0]
-        return found if found in keep else found.encode("unicode_escape").decode()
+        character = match[0]
+        return character if character in keep else character.encode("unicode_escape").decode()
 
     return _OBEYED.sub(escaped, text)

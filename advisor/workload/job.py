@@ -1,4 +1,7 @@
-"""A job to run: how much of a profiled workload, by when, and what it allows its mates."""
+"""A job to run: how much of a profiled workload, by when, and how far others may slow it.
+
+Reads jobs from words of a command line, job files (TOML) and lists of arrivals (CSV).
+"""
 
 import csv
 import re
@@ -94,7 +97,17 @@ class Job:
             )
         if not isinstance(self.profile, Profile):
             raise InvalidInput(f"Job takes a Profile, got {type(self.profile).__name__}")
-        self._check_kinds()
+        for field in ("epochs", "validation_s", "checkpoint_s", "deadline_s", "protect"):
+            value = getattr(self, field)
+            optional = field in ("deadline_s", "protect")
+            if not isinstance(value, Real) and not (optional and value is None):
+                raise InvalidInput(f"{self.name}: {field} is a number, got {value!r:.60}")
+        for field, kinds, words in _OTHER_KINDS:
+            if not isinstance(value := getattr(self, field), kinds):
+                raise InvalidInput(f"{self.name}: {field} is {words}, got {value!r:.60}")
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
         if not (isfinite(self.epochs) and self.epochs > 0):
             raise InvalidInput(f"{self.name}: epochs must be above 0, got {self.epochs:g}")
         check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
@@ -108,20 +121,6 @@ class Job:
                 f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
                 f"{self.user!r}; leave it out if there is none"
             )
-        self._check_limits()
-
-    def _check_kinds(self) -> None:
-        for field in ("epochs", "validation_s", "checkpoint_s", "deadline_s", "protect"):
-            value = getattr(self, field)
-            optional = field in ("deadline_s", "protect")
-            if not isinstance(value, Real) and not (optional and value is None):
-                raise InvalidInput(f"{self.name}: {field} is a number, got {value!r:.60}")
-        for field, kinds, said in _OTHER_KINDS:
-            if not isinstance(value := getattr(self, field), kinds):
-                raise InvalidInput(f"{self.name}: {field} is {said}, got {value!r:.60}")
-
-    def _check_limits(self) -> None:
-        """Check deadline and protection."""
         if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
@@ -256,34 +255,28 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
     """
     load = cache(load)
-    found = []
+    jobs = []
     for word in words:
-        rest, epochs = _epochs(word)
-        name, copies = _split(rest, word, gpus)
-        found += [Job(load(name), epochs=epochs)] * copies
-    return job_set(found, gpus)
-
-
-def _epochs(word: str) -> tuple[str, float]:
-    """`word` without its epochs, and these; 1 where it names none."""
-    rest, at, epochs = word.rpartition("@")
-    if not at or word.endswith(".json"):
-        return word, 1.0
-    if not _NUMBER.fullmatch(epochs):
-        raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
-    return rest, float(epochs)
-
-
-def _split(rest: str, word: str, gpus: int) -> tuple[str, int]:
-    """Name and copies of `rest`, which is `word` without its epochs."""
-    name, colon, count = rest.rpartition(":")
-    if word.startswith("@") or (colon and not name):
-        raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
-    if not colon or rest.endswith(".json"):
-        return rest, 1
-    if not _COUNT.fullmatch(count):
-        raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
-    return name, checked_copies(int(count), word, gpus)
+        rest, at, last = word.rpartition("@")
+        epochs = 1.0
+        if not at or word.endswith(".json"):
+            rest = word
+        elif not _NUMBER.fullmatch(last):
+            raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
+        else:
+            epochs = float(last)
+        name, colon, count = rest.rpartition(":")
+        if word.startswith("@") or (colon and not name):
+            raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
+        copies = 1
+        if not colon or rest.endswith(".json"):
+            name = rest
+        elif not _COUNT.fullmatch(count):
+            raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
+        else:
+            copies = checked_copies(int(count), word, gpus)
+        jobs += [Job(load(name), epochs=epochs)] * copies
+    return job_set(jobs, gpus)
 
 
 _REMEDY = "Correct the file."
@@ -355,9 +348,9 @@ def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
         return load(name)
 
     entries = _entries(parse_toml(content, file), file)
-    found = _jobs(entries, file, None, named, 1)
+    jobs = _jobs(entries, file, None, named, 1)
     nowhere = [each.profile for each in entries if _runs_nowhere(each, named(each.profile))]
-    return HandedJobs(found, tuple(
+    return HandedJobs(jobs, tuple(
         f"{name}: its command is left out, since it does not say in which folder, /... , "
         f"it runs"
         for name in nowhere
@@ -366,9 +359,8 @@ def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
 
 def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if not document.get("job"):
-        meant = "".join(
-            f", but one called {each}" for each in get_close_matches("job", document, n=1)
-        )
+        near = get_close_matches("job", document, n=1)
+        meant = f", but one called {near[0]}" if near else ""
         raise InvalidInput(
             f"{where}: it has no [[job]] table{meant}. `advisor init jobs` writes a file to start "
             f"from."
@@ -388,29 +380,25 @@ def _jobs(
 ) -> tuple[Job, ...]:
     load = cache(load)
     with located(where):
-        found = [
-            job
-            for entry in entries
-            for job in [_job(entry, folder, load)]
-            * checked_copies(entry.copies, entry.profile, gpus)
-        ]
-        return job_set(found, gpus)
-
-
-def _job(entry: _Entry, folder: Path | None, load: Callable[[str], Profile]) -> Job:
-    name = str(folder / entry.profile) if folder and _is_path(entry.profile) else entry.profile
-    return Job(
-        _asked(load(name), entry, folder), entry.epochs, entry.validation_s, entry.checkpoint_s,
-        user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
-        deadline_s=entry.deadline_s, protect=entry.protect,
-    )  # fmt: skip
+        jobs: list[Job] = []
+        for entry in entries:
+            in_folder = folder is not None and _is_path(entry.profile)
+            profile = load(str(Path(folder or "", entry.profile)) if in_folder else entry.profile)
+            job = Job(
+                _adapted(profile, entry, folder),
+                entry.epochs, entry.validation_s, entry.checkpoint_s,
+                user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
+                deadline_s=entry.deadline_s, protect=entry.protect,
+            )  # fmt: skip
+            jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
+        return job_set(jobs, gpus)
 
 
 def _is_path(name: str) -> bool:
     return "/" in name or name.endswith(".json")
 
 
-def _asked(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
+def _adapted(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
     """`profile`, with the examples per epoch and the script of the entry, if it has any."""
     workload = profile.workload
     if entry.examples_per_epoch is not None:
@@ -428,20 +416,15 @@ def _runs_nowhere(entry: _Entry, profile: Profile) -> bool:
     return entry.command is not None and profile.workload.script is None
 
 
-def _script(known: Script | None, entry: _Entry, folder: Path | None) -> Script | None:
-    """What starts the job of `entry`: the script that was profiled, with what the entry changes.
-
-    Raises:
-        InvalidInput: The entry says where or with what a command runs, and there is none.
-    """
+def _script(profiled: Script | None, entry: _Entry, folder: Path | None) -> Script | None:
+    """The script that starts the job of `entry`: the profiled one with the entry's changes."""
     where = entry.folder
-    if folder is not None and (known is None or where is not None):
+    if folder is not None and (profiled is None or where is not None):
         where = str((folder / (where or "")).resolve())
-    if known is not None:
-        return known.with_words(entry.command, where, entry.environment)
+    if profiled is not None:
+        return profiled.with_words(entry.command, where, entry.environment)
     if entry.command is not None and where is not None:
-        given = entry.environment or {}
-        return Script(command=entry.command, folder=where, environment=given)
+        return Script(command=entry.command, folder=where, environment=entry.environment or {})
     if entry.folder is not None or entry.environment is not None:
         raise InvalidInput(
             f"{entry.profile}: folder and environment are those of a command, and it has none"
@@ -450,19 +433,19 @@ def _script(known: Script | None, entry: _Entry, folder: Path | None) -> Script 
 
 
 def name_at_batch(name: str, profile: Profile, batch: int) -> str:
-    """What the profile `name` is called at another batch size.
+    """Return the name of the profile `name` at another batch size.
 
     Raises:
         InvalidInput: Its name does not say the batch size.
     """
-    said = batch_name(name.removesuffix(".json"))
-    if said is None or said.batch != profile.workload.batch:
+    parts = batch_name(name.removesuffix(".json"))
+    if parts is None or parts.batch != profile.workload.batch:
         raise InvalidInput(
             f"{name}: other batch sizes are found by names that end in "
             f"-bs{profile.workload.batch} or go on with a -, as the shipped ones do. Rename the "
             f"profile, or leave the batch size out."
         )
-    return said.at(batch) + (".json" if name.endswith(".json") else "")
+    return parts.at(batch) + (".json" if name.endswith(".json") else "")
 
 
 _NEEDED = ("arrival_s", "job")
@@ -473,37 +456,34 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     Args:
-        path: In the format shown in this module's docstring.
+        path: With the columns arrival_s and job, and optionally others.
         load: Finds a profile by its name, or the path of its file.
 
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
     """
-    rows = csv.reader(StringIO(_text(path), newline=""), strict=True)
-    job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
     try:
-        columns = [each.strip() for each in next(rows, [])]
-        _check(columns)
-        found = [_arrival(columns, row, job_of) for row in rows if row]
-    except (csv.Error, InvalidInput) as error:
-        said = str(error).removesuffix(".")
-        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {said}. Correct the file.") from None
-    if not found:
-        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
-    return tuple(found)
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_bytes(path).decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path}: {error}. Correct the file.") from None
+    rows = csv.reader(StringIO(text, newline=""), strict=True)
+    job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
+    try:
+        columns = [heading.strip() for heading in next(rows, [])]
+        _check_columns(columns)
+        arrivals = [_arrival(columns, row, job_of) for row in rows if row]
+    except (csv.Error, InvalidInput) as error:
+        reason = str(error).removesuffix(".")
+        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {reason}. Correct the file.") from None
+    if not arrivals:
+        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
+    return tuple(arrivals)
 
 
-def _check(columns: Sequence[str]) -> None:
-    missing = [each for each in _NEEDED if each not in columns]
-    strange = [each for each in columns if each not in (*_NEEDED, *_NUMBERS)]
-    if missing or strange or len(set(columns)) < len(columns):
+def _check_columns(columns: Sequence[str]) -> None:
+    allowed = (*_NEEDED, *_NUMBERS)
+    complete = {*_NEEDED} <= {*columns} <= {*allowed}
+    if not complete or len(set(columns)) < len(columns):
         raise InvalidInput(
             f"its first line names the columns {', '.join(_NEEDED)} and optionally "
             f"{', '.join(_NUMBERS)}, each once; got {','.join(columns)[:200] or 'nothing'}"
@@ -513,9 +493,9 @@ def _check(columns: Sequence[str]) -> None:
 def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
     if len(row) != len(columns):
         raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
-    given = _NUMBERS | dict(zip(columns, row, strict=True))
-    job = job_of(given["job"].strip(), *(_number(column, given[column]) for column in _NUMBERS))
-    return Arrival(job, _number("arrival_s", given["arrival_s"]))
+    cells = _NUMBERS | dict(zip(columns, row, strict=True))
+    job = job_of(cells["job"].strip(), *(_number(column, cells[column]) for column in _NUMBERS))
+    return Arrival(job, _number("arrival_s", cells["arrival_s"]))
 
 
 def _number(column: str, text: str) -> float:
@@ -539,8 +519,8 @@ def is_secret(name: str) -> bool:
 
 def secret_options(command: Sequence[str]) -> tuple[str, ...]:
     """The options in `command` whose names say that their values are secret, without these."""
-    found = (word for word in command if _SECRET_OPTION.fullmatch(word))
-    return tuple(dict.fromkeys(word.partition("=")[0] for word in found))
+    words = (word for word in command if _SECRET_OPTION.fullmatch(word))
+    return tuple(dict.fromkeys(word.partition("=")[0] for word in words))
 
 
 def masked_words(command: Sequence[str]) -> Iterator[str]:
@@ -560,9 +540,7 @@ def masked_line(line: str) -> str:
     return " ".join(masked_words(line.split(" ")))
 
 
-def secrets_held(
-    jobs: "Iterable[Job]", *, variables: bool, text: str | None = None
-) -> Iterator[str]:
+def secrets_held(jobs: Iterable[Job], *, variables: bool, text: str | None = None) -> Iterator[str]:
     """A line to warn with, where a plan of `jobs` holds secrets.
 
     Args:
@@ -570,12 +548,11 @@ def secrets_held(
         variables: Whether the plan holds them; else they are left to whoever runs it.
         text: Of the plan, where not every form of it holds the jobs' commands.
     """
-    every = (job.profile.workload.script for job in jobs)
-    scripts = [each for each in every if each]
-    options = (name for each in scripts for name in secret_options(each.command))
-    names = [name for name in options if text is None or name in text]
-    if variables:
-        names += [name for each in scripts for name in filter(is_secret, each.environment)]
+    names: list[str] = []
+    for script in filter(None, (job.profile.workload.script for job in jobs)):
+        options = secret_options(script.command)
+        names += [name for name in options if text is None or name in text]
+        names += filter(is_secret, script.environment) if variables else ()
     if names:
         yield (
             f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "

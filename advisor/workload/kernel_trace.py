@@ -77,7 +77,14 @@ class KernelTrace:
         for column in (self.launch_us, self.waits_us or ()):
             if any(map(gt, column, column[1:])):
                 raise InvalidInput("a trace's launch times and waits must not decrease")
-        self._check_grids()
+        if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
+            raise InvalidInput(
+                "a kernel's blocks, threads, resident blocks and stream are at least 0"
+            )
+        check_number("blocks of a kernel", max(self.blocks), MOST_BLOCKS)
+        check_number("threads of a block", max(self.threads), MOST_THREADS)
+        check_number("resident blocks of an SM", max(self.resident_blocks), MOST_RESIDENT_BLOCKS)
+        check_number("a stream's number", max(self.stream_of or (0,)), MOST_STREAMS)
 
     def launched(self, slowdown: float) -> "KernelTrace":
         """The same on a host that takes `slowdown` times as long."""
@@ -86,19 +93,6 @@ class KernelTrace:
             launch_us=tuple([us * slowdown for us in self.launch_us]),
             waits_us=self.waits_us and tuple([us * slowdown for us in self.waits_us]),
         )
-
-    def _check_grids(self) -> None:
-        if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
-            raise InvalidInput(
-                "a kernel's blocks, threads, resident blocks and stream are at least 0"
-            )
-        for what, column, most in (
-            ("blocks of a kernel", self.blocks, MOST_BLOCKS),
-            ("threads of a block", self.threads, MOST_THREADS),
-            ("resident blocks of an SM", self.resident_blocks, MOST_RESIDENT_BLOCKS),
-            ("a stream's number", self.stream_of or (0,), MOST_STREAMS),
-        ):
-            check_number(what, max(column), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

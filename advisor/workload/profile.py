@@ -86,12 +86,9 @@ class Memory:
     def __post_init__(self) -> None:
         if (self.allocated_mib is None) != (self.reserved_mib is None):
             raise InvalidInput("allocated and reserved memory are known together or not at all")
-        known = [
-            each
-            for each in (0.0, self.allocated_mib, self.reserved_mib, self.device_mib, float("inf"))
-            if each is not None
-        ]
-        if len(known) < 3 or not all(map(le, known, known[1:])):
+        sizes = (0.0, self.allocated_mib, self.reserved_mib, self.device_mib, float("inf"))
+        measured = [size for size in sizes if size is not None]
+        if len(measured) < 3 or not all(map(le, measured, measured[1:])):
             raise InvalidInput(f"allocated <= reserved <= device must hold in MiB, got {self}")
         check(self, ("reserved_mib", "device_mib"))
 
@@ -216,8 +213,8 @@ class BatchName(NamedTuple):
 
 def batch_name(name: str) -> BatchName | None:
     """`name` in its parts; None if it does not say a batch size."""
-    found = _NAMED.fullmatch(name)
-    return None if found is None else BatchName(found["head"], int(found["batch"]), found["tail"])
+    match = _NAMED.fullmatch(name)
+    return None if match is None else BatchName(match["head"], int(match["batch"]), match["tail"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,18 +457,6 @@ class MinimalProfile:
     def __post_init__(self) -> None:
         if self.schema != 1:
             raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
-        self._check_step()
-        self._check_memory()
-        check(self, ("memory_mib", "power_w"))
-        for name in ("gpu_utilization", "memory_utilization"):
-            _check_share(name, getattr(self, name))
-        if self.gpu_utilization is None and self.memory_utilization is not None:
-            raise InvalidInput(
-                "memory_utilization says nothing without gpu_utilization: nvidia-smi shows both"
-            )
-        self.whole()  # which checks the rest
-
-    def _check_step(self) -> None:
         check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
         if self.step_s > _MOST_STEP_S:
             raise InvalidInput(
@@ -479,8 +464,6 @@ class MinimalProfile:
                 f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
                 "accumulated, count every backward pass as a step"
             )
-
-    def _check_memory(self) -> None:
         if not self.memory_mib > 0:
             raise InvalidInput(f"memory_mib must be above 0, got {self.memory_mib}")
         if self.memory_mib < LEAST_MEMORY_MIB:
@@ -489,11 +472,22 @@ class MinimalProfile:
                 f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
                 f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
             )
+        check(self, ("memory_mib", "power_w"))
+        for name in ("gpu_utilization", "memory_utilization"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
+                raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
+        if self.gpu_utilization is None and self.memory_utilization is not None:
+            raise InvalidInput(
+                "memory_utilization says nothing without gpu_utilization: nvidia-smi shows both"
+            )
+        self.whole()  # which checks the rest
 
     def whole(self) -> Profile:
         """The same as a profile, whose other numbers are not measured."""
-        share, said = self.gpu_utilization, batch_name(self.workload)
-        work = said.work if said else self.workload
+        share, parts = self.gpu_utilization, batch_name(self.workload)
+        work = parts.work if parts else self.workload
         return Profile(
             workload=Workload(
                 name=self.workload, source="numbers", model=work, family=work,
@@ -518,13 +512,6 @@ class MinimalProfile:
         )  # fmt: skip
 
 
-def _check_share(name: str, share: float | None) -> None:
-    if share is None or 0 <= share <= 1:
-        return
-    in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
-    raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
-
-
 def holds_minimal(text: bytes) -> bool:
     """Whether the JSON `text` has the form of a minimal profile, valid or not."""
     return _NAMED_WORKLOAD.search(text) is not None
@@ -532,7 +519,7 @@ def holds_minimal(text: bytes) -> bool:
 
 def minimal_text(minimal: MinimalProfile) -> str:
     """`minimal` as JSON, one line; without the last field if it is not known."""
-    known = asdict(minimal)
-    if known["examples_per_epoch"] is None:
-        del known["examples_per_epoch"]
-    return json.dumps(known, allow_nan=False) + "\n"
+    entries = asdict(minimal)
+    if entries["examples_per_epoch"] is None:
+        del entries["examples_per_epoch"]
+    return json.dumps(entries, allow_nan=False) + "\n"

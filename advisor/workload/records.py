@@ -19,8 +19,6 @@ from advisor.workload.reading import REMOVED_FIELDS, distinct_keys
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    pass
-
 _Record = TypeVar("_Record")
 
 _MOST_FLOAT = sys.float_info.max

@@ -60,19 +60,25 @@ class Script:
         if not Path(self.folder).is_absolute():
             raise InvalidInput(f"a script's folder is an absolute path, got {self.folder!r}")
         for name in self.environment:
-            _check_variable(name)
+            if not _VARIABLE.fullmatch(name):
+                raise InvalidInput(f"{name!r} is not the name of an environment variable")
+            if name.startswith(_SET_BY_US):
+                raise InvalidInput(
+                    f"{name} is set by whatever starts the job, for the GPU and its share of it: "
+                    f"leave it out"
+                )
         if self.throughput is not None:
-            self._check_throughput(self.throughput)
-
-    def _check_throughput(self, throughput: str) -> None:
-        try:
-            groups = re.compile(throughput).groups
-        except re.error as error:
-            raise InvalidInput(f"{throughput!r} is no regular expression: {error}") from None
-        if groups != 1:
-            raise InvalidInput(
-                f"{throughput!r}: a throughput is found by one group, e.g. '([0-9.]+) images/s'"
-            )
+            try:
+                groups = re.compile(self.throughput).groups
+            except re.error as error:
+                raise InvalidInput(
+                    f"{self.throughput!r} is not a regular expression: {error}"
+                ) from None
+            if groups != 1:
+                raise InvalidInput(
+                    f"{self.throughput!r}: write one group for the throughput, e.g. "
+                    f"'([0-9.]+) images/s'"
+                )
 
     @property
     def by_steps(self) -> bool:
@@ -105,16 +111,6 @@ def _can_be_given(word: str) -> bool:
         return "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
     except UnicodeEncodeError:  # half of a character
         return False
-
-
-def _check_variable(name: str) -> None:
-    if not _VARIABLE.fullmatch(name):
-        raise InvalidInput(f"{name!r} names no variable of an environment")
-    if name.startswith(_SET_BY_US):
-        raise InvalidInput(
-            f"{name} is set by whoever starts the job, for the GPU and the share it gets: leave it "
-            f"out"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,16 +168,13 @@ class Workload:
                 f"letter or digit"
             )
         for name, allowed in (("precision", Precision), ("execution", Execution)):
-            if (given := getattr(self, name)) not in get_args(allowed):
-                known = ", ".join(get_args(allowed))
-                raise InvalidInput(f"{self.name}: {name} is one of {known}, got {given!r}")
+            if (value := getattr(self, name)) not in get_args(allowed):
+                choices = ", ".join(get_args(allowed))
+                raise InvalidInput(f"{self.name}: {name} is one of {choices}, got {value!r}")
         if self.source == "script" and self.script is None:
             raise InvalidInput(f"{self.name}: a script of the user's has a command")
         if self.data is not None and not Path(self.data).is_absolute():
             raise InvalidInput(f"{self.name}: its data lies at an absolute path, not {self.data!r}")
-        self._check_counts()
-
-    def _check_counts(self) -> None:
         if self.loader_workers < 0:
             raise InvalidInput(f"{self.name}: loader_workers={self.loader_workers} is below 0")
         for name in _COUNTS:

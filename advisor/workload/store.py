@@ -38,8 +38,6 @@ from advisor.workload.run import Run
 if TYPE_CHECKING:
     from advisor.workload.calibration import Calibration
 
-    pass
-
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
 
@@ -79,12 +77,12 @@ def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
     Raises:
         InvalidInput: The folder given, by argument or environment, does not exist.
     """
-    asked = given or os.environ.get(f"ADVISOR_{kind.upper()}")
-    if asked:
-        if not is_folder(Path(asked)):
-            raise InvalidInput(f"{asked}: no such folder of {kind}. Check the path.")
-        return Path(asked)
-    return beside_package(kind)
+    chosen = given or os.environ.get(f"ADVISOR_{kind.upper()}")
+    if not chosen:
+        return beside_package(kind)
+    if not is_folder(Path(chosen)):
+        raise InvalidInput(f"{chosen}: no such folder of {kind}. Check the path.")
+    return Path(chosen)
 
 
 def data_folders(gpu: str, given: Path | None = None) -> tuple[Path, Path]:
@@ -105,11 +103,11 @@ def _side_by_side(given: Path | None) -> dict[str, dict[str, Path]]:
 
     Plans and other files may lie there too.
     """
-    found: dict[str, dict[str, Path]] = {}
+    paths: dict[str, dict[str, Path]] = {}
     for path in profile_files(shipped_folder("profiles", given)):
         with suppress(InvalidInput):
-            found.setdefault(read_profile(path).gpu, {})[path.stem] = path
-    return found
+            paths.setdefault(read_profile(path).gpu, {})[path.stem] = path
+    return paths
 
 
 def profiled_gpus(given: Path | None = None) -> tuple[str, ...]:
@@ -128,7 +126,18 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
             another GPU.
     """
     is_path = "/" in name or name.endswith(".json")
-    path = Path(name) if is_path else _path_of(name, gpu, given)
+    if is_path:
+        path = Path(name)
+    elif not (paths := profile_paths(gpu, given)):
+        measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
+        raise InvalidInput(
+            f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
+            f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
+        )
+    elif name not in paths:
+        raise unknown_profile(name, gpu, paths)
+    else:
+        path = paths[name]
     profile = read_profile(path)
     if profile.gpu == "cpu":
         raise InvalidInput(
@@ -143,23 +152,10 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
     return profile
 
 
-def _path_of(name: str, gpu: str, given: Path | None) -> Path:
-    paths = profile_paths(gpu, given)
-    if not paths:
-        measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
-        raise InvalidInput(
-            f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
-            f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
-        )
-    if name not in paths:
-        raise unknown_profile(name, gpu, paths)
-    return paths[name]
-
-
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
     """Error for a `name` without profile: suggests near names of `known`, or to measure it."""
-    asked = f"the GPU in question ({gpu}; --gpu names another)"
-    remedy = f"If it is a new one, measure it on {asked}: {how_to_measure([name])}."
+    where = f"the GPU in question ({gpu}; --gpu names another)"
+    remedy = f"If it is a new one, measure it on {where}: {how_to_measure([name])}."
     return UnknownName("profile", name, known, remedy)
 
 
@@ -185,15 +181,15 @@ def sound_profiles(
     Raises:
         InvalidInput: A needed file is not a profile of `gpu`.
     """
-    found, refused = {}, []
+    profiles, refused = {}, []
     for name, path in profile_paths(gpu, given).items():
         try:
-            found[name] = load_profile(str(path), gpu, given)
+            profiles[name] = load_profile(str(path), gpu, given)
         except InvalidInput as error:
             if name in needed:
                 raise
             refused.append(str(error))
-    return found, tuple(refused)
+    return profiles, tuple(refused)
 
 
 NO_CALIBRATION = Path("none")
@@ -229,25 +225,25 @@ def model_path(given: Path | None = None) -> Path:
 
 def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
     """The estimates among `profiles`, each once."""
-    each = {profile.name: profile for profile in profiles if profile.is_estimate}
-    return tuple(each.values())
+    return tuple({each.name: each for each in profiles if each.is_estimate}.values())
 
 
 def measured_profiles(
     gpu: str, given: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
-    """As `advisor.workload.store.sound_profiles`, without estimates, from which nothing is learnt.
+    """Return `sound_profiles` without estimates, from which nothing is learnt.
 
     Raises:
         InvalidInput: One that is needed is an estimate, or its file is not a profile of `gpu`.
     """
-    found, refused = sound_profiles(gpu, given, needed)
-    if asked := [each.name for each in estimated_profiles(found.values()) if each.name in needed]:
+    profiles, refused = sound_profiles(gpu, given, needed)
+    names = [each.name for each in estimated_profiles(profiles.values()) if each.name in needed]
+    if names:
         raise InvalidInput(
-            f"there are runs of {', '.join(asked)} on {gpu}, and its profile is an estimate. "
-            f"Measure it there: {how_to_measure(asked)}."
+            f"there are runs of {', '.join(names)} on {gpu}, and its profile is an estimate. "
+            f"Measure it there: {how_to_measure(names)}."
         )
-    return {name: each for name, each in found.items() if not each.is_estimate}, refused
+    return {name: each for name, each in profiles.items() if not each.is_estimate}, refused
 
 
 # How a run names MPS client priorities, as runs of earlier versions do.

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from errno import ENOSPC
-from io import FileIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import TYPE_CHECKING
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from advisor.workload.calibration import Calibration
     from advisor.workload.profile import Profile
     from advisor.workload.run import Run
-
-    pass
 
 
 def new_path(word: str) -> Path:
@@ -55,7 +52,16 @@ def writable(path: Path) -> Path:
     try:
         with suppress(FileNotFoundError):
             # Of the path as given: the target of /dev/stdout may have no other name.
-            _refuse_no_file(path, path.stat())
+            present = path.stat()
+            if not stat.S_ISREG(present.st_mode):
+                raise InvalidInput(
+                    f"{path}: it is {kind_of(present)}, and only a regular file is replaced. "
+                    f"Choose another path."
+                )
+            if any(os.path.samestat(present, own) for own in _own_outputs()):
+                raise InvalidInput(
+                    f"{path}: this command's own output goes there already. Choose another path."
+                )
         target = Path(os.path.realpath(path))
         folder = next(each for each in target.parents if each.exists())
         with TemporaryFile(dir=folder):
@@ -70,18 +76,6 @@ def writable_folder(path: Path) -> Path:
     """`path`, checked as `writable` does to be a folder for files, existing or not."""
     writable(path / "new")
     return path
-
-
-def _refuse_no_file(path: Path, there: os.stat_result) -> None:
-    if not stat.S_ISREG(there.st_mode):
-        raise InvalidInput(
-            f"{path}: it is {kind_of(there)}, and only a regular file is replaced. Choose another "
-            f"path."
-        )
-    if any(os.path.samestat(there, own) for own in _own_outputs()):
-        raise InvalidInput(
-            f"{path}: this command's own output goes there already. Choose another path."
-        )
 
 
 def _own_outputs() -> Iterable[os.stat_result]:
@@ -148,13 +142,10 @@ def append_line(path: Path, line: str) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("ab", buffering=0) as lines:
-            _append_whole(lines, line.encode())
+            before, text = lines.seek(0, os.SEEK_END), line.encode()
+            if lines.write(text) == len(text):
+                return
+            lines.truncate(before)
     except OSError as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
-
-
-def _append_whole(file: FileIO, text: bytes) -> None:
-    before = file.seek(0, os.SEEK_END)
-    if file.write(text) < len(text):
-        file.truncate(before)
-        raise OSError(ENOSPC, os.strerror(ENOSPC))
+    raise AdvisorError(f"{path}: {os.strerror(ENOSPC)}. Choose another path.")
