@@ -10,8 +10,7 @@ from uuid import uuid4
 
 from advisor import run as runner
 from advisor.launch.launch_plan import launch_plan
-from advisor.launch.plan_file import plan_document
-from advisor.launch.run_script import PreparedRun, RunTerms
+from advisor.launch.plan_file import PreparedRun, RunTerms, plan_document
 from advisor.measure.device import Device
 from advisor.measure.process import left_states, processes_of
 from advisor.run import WatchTerms

@@ -10,7 +10,7 @@ import pytest
 
 from advisor import run as runner
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.launch.run_script import RunTerms
+from advisor.launch.plan_file import RunTerms
 from advisor.measure import process as scratch_folders
 from advisor.measure.doctor import leftover_findings
 from advisor.measure.script import read_progress

@@ -100,10 +100,14 @@ _app = typer.Typer(
     epilog=_EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _command in (
+_COMMANDS = (
     recommend, trials, batch, predict, explain, simulate, export, profile, campaign, calibrate,
     doctor, validate, run, stop, fit, evaluate, gpus, layouts, workloads, profiles, init, app,
-):  # fmt: skip
+)  # fmt: skip
+COMMANDS = tuple(command.__name__ for command in _COMMANDS)
+"""Names of all commands."""
+
+for _command in _COMMANDS:
     _passes_words = _command in (profile, campaign, calibrate, doctor)
     _app.command(cls=_Command, context_settings=AS_GIVEN if _passes_words else None)(_command)
 

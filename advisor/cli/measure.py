@@ -171,8 +171,7 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
     `run` starts the script that `export` writes. Ctrl-C ends the jobs. They go on if this command
     is killed or its terminal closes. `fit` uses the measured steps.
     """
-    from advisor.launch.plan_file import saved_plan
-    from advisor.launch.run_script import RunTerms, prepare
+    from advisor.launch.plan_file import RunTerms, prepare, saved_plan
     from advisor.run import WatchTerms, expected_by, find_run, rehearse, run_lines, start, watch
 
     if options.list_runs:

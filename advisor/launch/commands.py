@@ -28,17 +28,22 @@ from advisor.plan.values import Plan, Recommendation
 _UUID = re.compile(r"GPU-[0-9a-fA-F-]{1,64}")
 
 
-def commands(plan: LaunchPlan) -> tuple[str, ...]:
-    """Shell lines that apply the plan on a GPU; each job is pinned to host cores of its own.
+def commands(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
+    """Return shell lines that apply the plan on a GPU; each job is pinned to host cores of its own.
 
     One shell runs them all and ends with the status of a job that failed. However it ends, it
     leaves no job, daemon or power cap behind.
     """
-    return _in_own_shell(plan)
+    return (*head(plan), "(", *(f"  {line}" for line in body(plan, device)), ")")
+
+
+def commands_text(plan: LaunchPlan) -> str:
+    """Return a script of the shell lines that apply `plan` by hand."""
+    return "\n".join(["#!/usr/bin/env bash", *head(plan), *body(plan), ""])
 
 
 def commands_on(plan: LaunchPlan, device: str) -> tuple[str, ...]:
-    """As `commands`, for a GPU of this host by its index in ``nvidia-smi`` or its UUID.
+    """Return `commands` for a GPU of this host by its index in ``nvidia-smi`` or its UUID.
 
     Raises:
         InvalidInput: `device` is neither an index nor a UUID.
@@ -48,34 +53,27 @@ def commands_on(plan: LaunchPlan, device: str) -> tuple[str, ...]:
             f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
             f"`nvidia-smi -L` lists them."
         )
-    return _in_own_shell(plan, device)
-
-
-def _in_own_shell(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
-    return (*head(plan), "(", *(f"  {line}" for line in body(plan, device)), ")")
+    return commands(plan, device)
 
 
 def body(plan: LaunchPlan, device: int | str | None = None) -> tuple[str, ...]:
-    """As `commands`, for a shell that exists already; `device` as `which_gpu` takes it."""
-    cap_w = plan.power_cap_w
+    """Return the lines of `commands` for an existing shell; `device` as for `which_gpu`."""
+    cap_w, cap = plan.power_cap_w, []
     mig = mig_words() if plan.on_mig else []
     guard = shell.guard(plan.partitions, which_gpu(device), cap=cap_w is not None, mig=mig)
-    cap = [] if cap_w is None else _capped(cap_w)
     first = note_mig_mode(plan) if plan.on_mig else whole_wanted()
+    if cap_w is not None:
+        query = 'nvidia-smi -i "$GPU" --query-gpu=power.limit --format=csv,noheader,nounits'
+        cap = [
+            f"cap_was_w=$({query}) || exit",
+            'note "cap $cap_was_w"',
+            f'as_root nvidia-smi -i "$GPU" --power-limit={cap_w:g} || exit',
+        ]
     return (*guard, *first, *cap, *_lines(plan), shell.STATUS)
 
 
-def _capped(cap_w: float) -> list[str]:
-    asked = 'nvidia-smi -i "$GPU" --query-gpu=power.limit --format=csv,noheader,nounits'
-    return [
-        f"cap_was_w=$({asked}) || exit",
-        'note "cap $cap_was_w"',
-        f'as_root nvidia-smi -i "$GPU" --power-limit={cap_w:g} || exit',
-    ]
-
-
 def head(plan: LaunchPlan) -> Iterator[str]:
-    """Comments: what to know before applying `plan`."""
+    """Yield comments on what to know before applying `plan`."""
     if plan.on_mig:
         yield f"# {NOT_RUN} Nothing else may run on the GPU."
     yield from shell.own_commands_wanted(plan)
@@ -96,7 +94,7 @@ def _lines(plan: LaunchPlan) -> Iterator[str]:
 
 
 def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) -> Iterator[str]:
-    """Lines that start daemons and jobs, wait for the jobs, and end the daemons.
+    """Yield lines that start daemons and jobs, wait for the jobs, and end the daemons.
 
     They come after those of `shell.guard`.
 
@@ -129,7 +127,7 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
 def side_by_side(
     plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
 ) -> tuple[LaunchPlan, ...]:
-    """`plans` with devices, and with disjoint host cores and partition numbers.
+    """Return `plans` with devices, and with disjoint host cores and partition numbers.
 
     Args:
         plans: By the index of the GPU; each as if it had the host alone, with its jobs numbered
@@ -163,14 +161,6 @@ def _moved(
     return replace(plan, stages=tuple(stages))
 
 
-def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
-    """Lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
-    heads = dict.fromkeys(line for plan in plans for line in head(plan))
-    shells = (line for plan in plans for line in _on_own_gpu(plan))
-    inside = (*_AT_ONCE, *shells, "ended", shell.STATUS)
-    return (*heads, "(", *(f"  {line}" for line in inside), ")")
-
-
 # Each GPU has a shell of its own, which undoes what it did when it is asked to end.
 _AT_ONCE = (
     "set -euo pipefail",
@@ -182,15 +172,20 @@ _AT_ONCE = (
 )
 
 
-def _on_own_gpu(plan: LaunchPlan) -> Iterator[str]:
-    numbers = ", ".join(str(start.number) for start in plan.starts)
-    yield f"(  # GPU {plan.device}: job {numbers}"
-    yield from (f"  {line}" for line in body(plan, plan.device))
-    yield ') & jobs="$jobs $!"'
+def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
+    """Return lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
+    heads = dict.fromkeys(line for plan in plans for line in head(plan))
+    shells: list[str] = []
+    for plan in plans:
+        numbers = ", ".join(str(start.number) for start in plan.starts)
+        lines = (f"  {line}" for line in body(plan, plan.device))
+        shells += [f"(  # GPU {plan.device}: job {numbers}", *lines, ') & jobs="$jobs $!"']
+    inside = (*_AT_ONCE, *shells, "ended", shell.STATUS)
+    return (*heads, "(", *(f"  {line}" for line in inside), ")")
 
 
 def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:
-    """`advised`, with the commands of each plan for the GPU `device`.
+    """Return `advised` with the commands of each plan for the GPU `device`.
 
     Args:
         advised: For any GPU of its model.
@@ -199,22 +194,18 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
     Raises:
         InvalidInput: `device` is neither an index nor a UUID.
     """
-    plans = tuple(_with_commands(advised, plan, device) for plan in advised.plans)
-    return replace(advised, plans=plans, serial=plans[advised.serial.rank - 1])
+    plans: list[Plan] = []
+    for plan in advised.plans:
+        launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
+        lines = commands(launched) if device is None else commands_on(launched, device)
+        plans.append(replace(plan, commands=lines))
+    return replace(advised, plans=tuple(plans), serial=plans[advised.serial.rank - 1])
 
 
-def _with_commands(advised: Recommendation, plan: Plan, device: str | None) -> Plan:
-    launched = launch_plan(advised.jobs, advised.gpu, plan.prediction)
-    lines = commands(launched) if device is None else commands_on(launched, device)
-    return replace(plan, commands=lines)
-
-
-def fleet_launch_plans(found: FleetPlan) -> tuple[LaunchPlan, ...]:
-    """What each GPU runs, in the order of `FleetPlan.on`, its jobs numbered among all."""
+def fleet_launch_plans(fleet: FleetPlan) -> tuple[LaunchPlan, ...]:
+    """Return what each GPU runs, in the order of `FleetPlan.on`, its jobs numbered among all."""
     plans = {
-        each.number: launch_plan(
-            each.candidate.chosen(found.jobs), found.gpu, each.forecast.prediction
-        )
-        for each in found.on
+        on.number: launch_plan(on.candidate.chosen(fleet.jobs), fleet.gpu, on.forecast.prediction)
+        for on in fleet.on
     }
-    return side_by_side(plans, {each.number: each.candidate.jobs for each in found.on})
+    return side_by_side(plans, {on.number: on.candidate.jobs for on in fleet.on})

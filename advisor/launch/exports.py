@@ -1,11 +1,12 @@
-"""Plans for several equal GPUs as files: shell lines, a Slurm job for each GPU, a plan for each.
+"""Plans as files for the tool that applies them, on one GPU or several.
 
-What one GPU runs stays together in Slurm too: jobs submitted one by one might be given other GPUs
-than those that they were planned to share.
+What one GPU runs stays together in Slurm too: jobs submitted one by one might get other GPUs than
+those that they were planned to share.
 """
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 from itertools import chain
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
 from advisor.launch import ExportFormat, shell
-from advisor.launch.commands import body, commands_at_once, head, run
+from advisor.launch.commands import commands_at_once, commands_text, run
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -25,8 +26,9 @@ from advisor.launch.launch_plan import (
     check_memory,
     launch_plan,
 )
-from advisor.launch.mig_parted import mig_parted_text, mps_text
 from advisor.launch.plan_file import plan_text
+from advisor.launch.shell import which_gpu, whole_wanted
+from advisor.launch.shell_state import MPS_WORDS
 from advisor.launch.slurm import (
     ASKED,
     asked_time,
@@ -43,27 +45,27 @@ Plans = Sequence[LaunchPlan]
 
 
 def commands_text_of_all(plans: Plans) -> str:
-    """A script of the shell lines that apply all `plans` at once, by hand, on one host."""
+    """Return a script of the shell lines that apply all `plans` at once, by hand, on one host."""
     return "\n".join(["#!/usr/bin/env bash", *commands_at_once(plans), ""])
 
 
 def slurm_text_of_all(plans: Plans) -> str:
-    """A script that submits a Slurm job for each GPU, which runs all that is planned there.
+    """Return a script that submits a Slurm job for each GPU with all jobs of its plan.
 
     Raises:
-        InvalidInput: A GPU is to be cut up, which Slurm does not.
+        InvalidInput: A plan has MIG instances, which Slurm does not make.
     """
     if cut := next((plan for plan in plans if plan.on_mig), None):
         raise InvalidInput(
-            f"GPU {cut.device} is to be {cut.sharing}: Slurm does not cut up a GPU. Export the "
-            f"plan as commands instead."
+            f"GPU {cut.device}, {cut.sharing}: Slurm makes no MIG instances. Export the plan as "
+            f"commands instead."
         )
     unknown = chain.from_iterable(map(unknown_cores, plans))
     return "\n".join([*_head(plans), "set -euo pipefail", *unknown, *map(_submitted, plans), ""])
 
 
 def json_texts(plans: Plans) -> dict[int, str]:
-    """A plan file for each GPU, by its index."""
+    """Return a plan file for each GPU, by its index."""
     return {plan.device: plan_text(plan) for plan in plans}
 
 
@@ -123,10 +125,10 @@ def _time(plan: LaunchPlan) -> str:
     """Asks for the time of all groups, one after another; "" if that of a job is not known."""
     total_s = 0.0
     for stage in plan.stages:
-        known = [start.most_s for start in stage.starts if start.most_s is not None]
-        if len(known) < len(stage.starts):
+        times_s = [start.most_s for start in stage.starts if start.most_s is not None]
+        if len(times_s) < len(stage.starts):
             return ""
-        total_s += sum(known) if _in_turn(stage) else max(known)
+        total_s += sum(times_s) if _in_turn(stage) else max(times_s)
     return asked_time(total_s)
 
 
@@ -136,14 +138,13 @@ def _in_turn(stage: Stage) -> bool:
 
 def _cores(plan: LaunchPlan) -> str:
     """How many cores its jobs use at once, at most; variables for unknown numbers."""
-    known = max(map(_known_cores, plan.stages))
+    counts = [[start.core_count or 0 for start in stage.starts] for stage in plan.stages]
+    known = max(
+        max(count) if _in_turn(stage) else sum(count)
+        for stage, count in zip(plan.stages, counts, strict=True)
+    )
     unknown = [f"CORES_{start.number}" for start in plan.starts if start.core_count is None]
     return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)
-
-
-def _known_cores(stage: Stage) -> int:
-    counts = [start.core_count or 0 for start in stage.starts]
-    return max(counts) if _in_turn(stage) else sum(counts)
 
 
 _COLUMNS = (
@@ -158,7 +159,7 @@ _BEGINNING = re.compile(r"[^-]|--[^\s=]+ |-[^-chlp\s]\S* ")
 
 
 def radt_text(plan: LaunchPlan) -> str:
-    """`plan` as a CSV; ``NAME.py`` stands for a script of the user's that a row cannot say.
+    """Return `plan` as a CSV; ``NAME.py`` replaces a script that a row cannot express.
 
     Raises:
         InvalidInput: radT cannot express part of the plan.
@@ -168,34 +169,30 @@ def radt_text(plan: LaunchPlan) -> str:
     text = StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(_COLUMNS)
-    rows.writerows(_rows(plan))
-    return text.getvalue()
-
-
-def radt_wants(plan: LaunchPlan) -> Iterator[str]:
-    """Which scripts in `radt_text` only stand for others, and why; nothing if none do."""
-    names = [_placeholder(start) for start in plan.starts if _said(start.job) is None]
-    if names:
-        yield (
-            f"{', '.join(dict.fromkeys(names))}: placeholders. Put your own scripts in their "
-            f"place: a row can only say `python SCRIPT.py --option WORD...`, run in the script's "
-            f"folder, without variables, blanks or quotes."
-        )
-
-
-def _rows(plan: LaunchPlan) -> Iterator[tuple[object, ...]]:
     workload = 0
     for stage in plan.stages:
         workload += 1
         for part in stage.partitions:
             for position, start in enumerate(part.starts):
                 workload += part.sharing.mode == "serial" and position > 0
-                yield _row(workload, part, start)
+                rows.writerow(_row(workload, part, start))
+    return text.getvalue()
+
+
+def radt_wants(plan: LaunchPlan) -> Iterator[str]:
+    """Yield which scripts in `radt_text` are placeholders, and why."""
+    names = [_placeholder(start) for start in plan.starts if _file_and_params(start.job) is None]
+    if names:
+        yield (
+            f"{', '.join(dict.fromkeys(names))}: placeholders. Replace them by your own scripts: a "
+            f"row can only have `python SCRIPT.py --option WORD...`, run in the script's folder, "
+            f"without variables, blanks or quotes."
+        )
 
 
 def _row(workload: int, part: LaunchPartition, start: Start) -> tuple[object, ...]:
     collocation = part.profile or ("mps" if part.under_mps else "-")
-    file, params = _said(start.job) or (_placeholder(start), "-")
+    file, params = _file_and_params(start.job) or (_placeholder(start), "-")
     return 1, workload, "", "", 0, collocation, file, "smi+top+dcgmi", params
 
 
@@ -203,8 +200,8 @@ def _placeholder(start: Start) -> str:
     return f"{start.job.name}.py"
 
 
-def _said(job: Job) -> tuple[str, str] | None:
-    """File and Params of the command of `job`; None where a row cannot say it."""
+def _file_and_params(job: Job) -> tuple[str, str] | None:
+    """File and Params of the command of `job`; None if a row cannot express it."""
     script = job.profile.workload.script
     if script is None or script.environment or len(script.command) < 2:
         return None
@@ -235,9 +232,124 @@ def _lacking(plan: LaunchPlan) -> str | None:
     return next((what for what, lacking in reasons.items() if lacking), None)
 
 
-def commands_text(plan: LaunchPlan) -> str:
-    """A script of the shell lines that apply `plan` by hand."""
-    return "\n".join(["#!/usr/bin/env bash", *head(plan), *body(plan), ""])
+_MPS_HEAD = """\
+#!/usr/bin/env bash
+# MPS for {sharing} on one {gpu}.
+#   bash FILE start            starts the daemons
+#   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
+#   bash FILE stop             ends the daemons; the jobs must have ended
+"""
+
+
+def mps_text(plan: LaunchPlan) -> str:
+    """Return a script that starts and stops the plan's MPS daemons, and runs commands as its jobs.
+
+    Raises:
+        InvalidInput: No job of `plan` shares by MPS.
+    """
+    partitions = [part for part in plan.partitions if part.under_mps]
+    if not partitions:
+        raise InvalidInput(
+            f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
+        )
+    head = _MPS_HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
+    script = [*_cap_wanted(plan), *_places(partitions), *_verbs(partitions), ""]
+    return head + "\n".join(script)
+
+
+def _cap_wanted(plan: LaunchPlan) -> Iterator[str]:
+    """A comment, where somebody else has to set the power cap of `plan`."""
+    if plan.power_cap_w is not None:
+        cap = f"nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
+        yield f"# It does not set the plan's power cap. As root: {cap}"
+
+
+def _places(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    if any(part.instance for part in partitions):
+        yield f"# {NOT_RUN}"
+    yield "set -euo pipefail"
+    yield shell.NOBODYS_MPS
+    yield from which_gpu(None)
+    yield from shell.core_words(partitions, by_scheduler=False)
+    for part in partitions:
+        if part.instance:
+            yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
+    # A short path, since pipes are Unix sockets.
+    yield "folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps"
+    for part in partitions:
+        yield f"{shell.folder(part)}=$folder/{part.number}"
+
+
+def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    yield from MPS_WORDS
+    yield "stop() {"
+    yield from (f"  {shell.daemon_stopped(part)}" for part in partitions)
+    yield "}"
+    yield 'usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }'
+    yield "case ${1:-} in"
+    yield "start)"
+    yield from (f"  {line}" for line in _start(partitions))
+    yield "  ;;"
+    yield "stop)"
+    yield from ("  stop", "  ;;", "run)", "  [ $# -gt 2 ] || usage", "  job=$2", "  shift 2")
+    yield from _run_verbs(partitions)
+    yield from ("  ;;", "*) usage ;;", "esac")
+
+
+def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    """Starts all daemons or none; daemons that run already, maybe with jobs, are left alone."""
+    if not any(part.instance for part in partitions):
+        yield from whole_wanted()
+    for part in partitions:
+        said = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
+        yield f"! {shell.daemon_answers(part)} || {{ {said}; exit 1; }}"
+    for part in partitions:
+        yield f'mkdir -p "${shell.folder(part)}"'
+        yield f"{shell.device(part)} {shell.daemon_started(part)} || {{ stop; exit 1; }}"
+
+
+def _run_verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
+    yield "  case $job in"
+    for part in partitions:
+        off = '{ echo "MPS is off: bash $0 start" >&2; exit 1; }'
+        for start in part.starts:
+            given = [shell.numbered(start), shell.device_of_job(part), *shell.client(part, start)]
+            yield f"  {start.number})  # {start.job.name}"
+            yield f"    {shell.daemon_answers(part)} || {off}"
+            yield f'    exec env {" ".join([*given, *shell.pinned(start)])} "$@" ;;'
+    yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
+    yield "  esac"
+
+
+def mig_parted_text(plan: LaunchPlan) -> str:
+    """Return a configuration of GPU 0 for each stage: ``advisor``, or ``advisor-1``, ...
+
+    mig-parted's format is v1, as its documentation and examples have it: by configuration, the
+    devices, whether MIG is on, and how many of each profile; ``3c.7g.141gb`` is a compute instance.
+    """
+    return "\n".join([*_configurations(plan), ""])
+
+
+def _configurations(plan: LaunchPlan) -> Iterator[str]:
+    several = len(plan.stages) > 1
+    yield f"# {plan.sharing} on one {plan.gpu.key}."
+    if plan.on_mig:
+        yield f"# {NOT_RUN}"
+        yield "# Places are left to mig-parted: the file has no word for them."
+    if any(part.under_mps for part in plan.partitions):
+        yield "# It does not start MPS: the script of `advisor export --format mps` does."
+    yield from _cap_wanted(plan)
+    yield "# Apply: nvidia-mig-parted apply -f FILE -c " + ("advisor-1" if several else "advisor")
+    yield "version: v1"
+    yield "mig-configs:"
+    for number, stage in enumerate(plan.stages, start=1):
+        yield f"  advisor-{number}:" if several else "  advisor:"
+        yield "    - devices: [0]"
+        yield f"      mig-enabled: {'true' if stage.on_mig else 'false'}"
+        if stage.on_mig:
+            yield "      mig-devices:"
+            counts = Counter(str(part.profile) for part in stage.partitions)
+            yield from (f'        "{profile}": {count}' for profile, count in counts.items())
 
 
 EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
@@ -271,7 +383,7 @@ class ExportedPlans(NamedTuple):
 def exported(
     jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: ExportFormat
 ) -> ExportedPlans:
-    """The plan of `jobs` that `prediction` is for, in a format of `EXPORTS`.
+    """Return the plan of `jobs` for which `prediction` was made, in a format of `EXPORTS`.
 
     Raises:
         InvalidInput: The format cannot express this plan.

@@ -1,10 +1,11 @@
-"""Writes and reads a plan as a JSON file, to simulate it or for ``python -m advisor.measure runs``.
+"""Plans as JSON files, and as what `advisor run` starts: a script with a command for every job.
 
-The keys are those of ``advisor recommend --json`` as far as that command needs them; each job of
-the plan has its name, how much of it is to run, and its constraints.
+The keys of a file are those of ``advisor recommend --json`` that ``python -m advisor.measure runs``
+needs; each job has its name, its amount of work, and its constraints.
 """
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -12,24 +13,30 @@ from types import MappingProxyType
 from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
-from advisor.hardware.gpus import gpu
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start
+from advisor.hardware.gpus import Gpu, gpu
+from advisor.hardware.host_cores import cores_of_each
+from advisor.launch.commands import commands_text
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, check_memory, launch_plan
+from advisor.launch.shell import switches_mode
 from advisor.measure.run_list import is_advice
 from advisor.prediction.find_profile import profile_finder
+from advisor.prediction.mig_instances import placed
+from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count
-from advisor.workload.job import Job
+from advisor.workload.job import Job, is_secret, masked_words
 from advisor.workload.plan_document import (
     DocumentedJob,
     DocumentedPlan,
     PlanDocument,
     StepRange,
+    planned_steps,
     workloads_by_name,
 )
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.reading import located, read_bytes, read_json
+from advisor.workload.reading import located, present_folder, read_bytes, read_json
 from advisor.workload.records import check_record, parse_record
-from advisor.workload.spec import Workload
+from advisor.workload.spec import Script
 
 _ASKED = (
     "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"
@@ -53,14 +60,14 @@ class SavedPlan:
 
 
 def plan_text(plan: LaunchPlan) -> str:
-    """`plan` as JSON; cores, limits and memory caps of jobs are there for others to read."""
+    """Return `plan` as JSON; cores, limits and memory caps of jobs are for other readers."""
     return json.dumps(asdict(plan_document(plan)), indent=1, allow_nan=False) + "\n"
 
 
 def plan_document(
     plan: LaunchPlan, predicted: Mapping[int, StepRange] = MappingProxyType({})
 ) -> PlanDocument:
-    """The content of a plan file; `predicted` holds predicted steps by job number."""
+    """Return the content of a plan file; `predicted` holds predicted steps by job number."""
     return PlanDocument(
         schema=1,
         gpu=plan.gpu.key,
@@ -73,24 +80,34 @@ def plan_document(
                 power_cap_w=plan.power_cap_w,
                 note=NOT_RUN if plan.on_mig else None,
                 estimated_from=plan.estimated_from,
-                jobs=tuple(_planned(each, predicted.get(each.number)) for each in plan.starts),
+                jobs=tuple(
+                    DocumentedJob(
+                        job=start.job.name,
+                        cores=start.cores,
+                        mps_limit_percent=start.limit,
+                        memory_cap_mib=start.memory_cap_mib,
+                        step_s=predicted.get(start.number),
+                        **asked_of(start.job),
+                    )
+                    for start in plan.starts
+                ),
             ),
         ),
     )
 
 
 def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
-    """The plan in the file `path`, as `plan_text` wrote it.
+    """Read the plan in the file `path`, as `plan_text` wrote it.
 
     Raises:
         InvalidInput: It holds no plan, or a job has no profile, or the profile is of another
             workload.
     """
-    found = read_json(path, _REMEDY)
-    if isinstance(found, dict) and found.get("objective") is not None:
+    content = read_json(path, _REMEDY)
+    if isinstance(content, dict) and content.get("objective") is not None:
         raise InvalidInput(
-            f"{path}: it is advice, of several plans. `advisor export --format json` writes one of "
-            f"them, by --rank; `advisor run` takes advice too."
+            f"{path}: it is advice of several plans. Write one of them: `advisor export --rank "
+            f"RANK --format json`. Or run one: `advisor run {path} --rank RANK`."
         )
     document = read_plan_document(path)
     (plan,) = document.plans
@@ -99,29 +116,28 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
     with located(path):
         jobs = tuple(
-            _job(planned_profile(each.job, load), each, document.workloads[each.job])
-            for each in plan.jobs
+            planned_job(planned_profile(planned.job, load), planned) for planned in plan.jobs
         )
+        for job, planned in zip(jobs, plan.jobs, strict=True):
+            workload = document.workloads[planned.job]
+            if job.profile.workload != replace(
+                workload, examples_per_epoch=planned.examples_per_epoch
+            ):
+                raise InvalidInput(
+                    f"the profile of {planned.job} is of another workload. {_REMEDY}"
+                )
         sharing = parse_sharing(plan.sharing)
         check_count(sharing, len(jobs))
     return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
 
 
 def read_plan_document(path: Path) -> PlanDocument:
-    """The content of a plan file, whatever profiles there are.
-
-    Raises:
-        InvalidInput: It holds no plan.
-    """
+    """Read the content of a plan file, without its profiles."""
     return parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
 
 
 def planned_profile(name: str, load: FindsProfiles) -> Profile:
-    """The profile of a job that a plan names, found by `load`.
-
-    Raises:
-        InvalidInput: There is none of that name.
-    """
+    """Return the profile of a job that a plan names, found by `load`."""
     try:
         return load(name)
     except UnknownName as error:
@@ -132,11 +148,7 @@ def planned_profile(name: str, load: FindsProfiles) -> Profile:
 
 
 def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
-    """The plan in the file `word` if it ends in .json, else `word` as the notation of a sharing.
-
-    Raises:
-        InvalidInput: The file holds no plan.
-    """
+    """Return the plan in the file `word` if it ends in .json, else `word`, a sharing."""
     return read_plan(Path(word), profiles) if word.endswith(".json") else word
 
 
@@ -151,7 +163,7 @@ def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
 
 
 def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
-    """The first of `plans`, all of which must have equal jobs and GPUs.
+    """Return the first of `plans`, all of which must have equal jobs and GPUs.
 
     Raises:
         InvalidInput: They do not.
@@ -166,41 +178,20 @@ def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
     return first
 
 
-def _planned(start: Start, step_s: StepRange | None) -> DocumentedJob:
-    job = start.job
-    return DocumentedJob(
-        job=job.name,
-        cores=start.cores,
-        mps_limit_percent=start.limit,
-        memory_cap_mib=start.memory_cap_mib,
-        step_s=step_s,
-        **asked_of(job),
-    )
-
-
 def asked_of(job: Job) -> dict[str, Any]:
-    """What a file says of a job besides its name: how much of it, its constraints, its script."""
+    """Return what a file has of a job besides its name: its work, its constraints, its script."""
     workload = job.profile.workload
     own = {"examples_per_epoch": workload.examples_per_epoch, "script": workload.script}
     return own | _asked_of(job)
 
 
 def _asked_of(job: Job | DocumentedJob) -> dict[str, Any]:
-    """Fields of `job` that `Job` and the file have in common: amount of work and constraints."""
+    """Fields that `Job` and the file have in common: amount of work and constraints."""
     return {name: getattr(job, name) for name in _ASKED}
 
 
-def _job(profile: Profile, planned: DocumentedJob, asked: Workload) -> Job:
-    """As `planned_job`, if `profile` is of the workload that was `asked` for."""
-    found = planned_job(profile, planned)
-    workload = found.profile.workload
-    if workload != replace(asked, examples_per_epoch=planned.examples_per_epoch):
-        raise InvalidInput(f"the profile of {planned.job} is of another workload. {_REMEDY}")
-    return found
-
-
 def planned_job(profile: Profile, planned: DocumentedJob) -> Job:
-    """The job that was planned, of `profile`; its script and its epoch are as in the file."""
+    """Return the planned job of `profile`; its script and its epoch are as in the file."""
     workload = replace(
         profile.workload,
         examples_per_epoch=planned.examples_per_epoch,
@@ -210,12 +201,12 @@ def planned_job(profile: Profile, planned: DocumentedJob) -> Job:
 
 
 _SAVED_PLAN_REMEDY = "Ask again: `advisor recommend --json`."
-# What an exported plan says of a job and advice does not.
+# Fields of a job in an exported plan that advice lacks.
 _OF_EXPORT = ("cores", "mps_limit_percent", "memory_cap_mib")
 
 
 def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan:
-    """The plan in `path`: an exported one, or the one of that rank in an answer of `recommend`.
+    """Read the plan in `path`: an exported one, or that of a rank in an answer of `recommend`.
 
     Raises:
         InvalidInput: It holds none, or none of that rank, or a job has no profile.
@@ -226,8 +217,8 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
         exported = read_plan(path, profiles)
         if rank != 1:
             raise InvalidInput(
-                f"{path}: it has no plan of rank {rank}: a plan that was exported is alone in its "
-                f"file. Leave --rank out, or choose another by `advisor export --rank {rank}`."
+                f"{path}: no plan of rank {rank}: an exported file has one plan. Leave --rank out, "
+                f"or export another plan by `advisor export --rank {rank}`."
             )
         return exported
     try:
@@ -243,13 +234,13 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
 def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> SavedPlan:
     if (gpus := document.get("gpus", 1)) > 1:
         raise InvalidInput(
-            f"it is a plan for {gpus} GPUs, and a run is on one. For the same jobs `advisor export "
-            f"--gpus {gpus} --format json --out FILE` writes a plan for each GPU, and `advisor "
-            f"recommend --gpus {gpus} --commands 1` prints the shell lines for all."
+            f"expected a plan for one GPU, got one for {gpus}. Write a plan for each GPU: `advisor "
+            f"export --gpus {gpus} --format json --out FILE`. Or print the shell lines for all: "
+            f"`advisor recommend --gpus {gpus} --commands 1`."
         )
     plans = [each for each in document["plans"] if each["rank"] == rank]
     if not plans:
-        raise InvalidInput(f"it has no plan of rank {rank}. {_SAVED_PLAN_REMEDY}")
+        raise InvalidInput(f"no plan of rank {rank}. {_SAVED_PLAN_REMEDY}")
     (plan,) = plans
     load = profile_finder(gpu(str(document["gpu"])), profiles)
     epochs: Sequence[Any] = document.get("epochs") or [1.0] * len(plan["jobs"])
@@ -263,13 +254,144 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
 
 
 def _saved_plan_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
-    """The job that advice names; old advice says no more of it than its name, and its `epochs`."""
+    """Return the job that advice names; old advice has only its name and its `epochs`."""
     name = str(advised["job"])
     profile = planned_profile(name, load)
     if "script" not in advised:
         return Job(profile, epochs)
-    said = {each.name for each in fields(DocumentedJob)} & advised.keys()
-    entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in said}
+    keys = {field.name for field in fields(DocumentedJob)} & advised.keys()
+    entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in keys}
     planned = check_record(DocumentedJob, entry, name, _SAVED_PLAN_REMEDY)
     with located(name, _SAVED_PLAN_REMEDY):
         return planned_job(profile, planned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """How a plan is run.
+
+    Attributes:
+        device: GPU index or UUID, or ``"cpu"`` to try out.
+        cores: Host cores that jobs may have, as a user writes them; None: all.
+        steps: Most steps of each job of the zoo; None: as planned.
+        replace_instances: Remove idle MIG instances that are in the way until the end.
+        grace_s: Between asking a job to end and killing it.
+    """
+
+    device: str = "0"
+    cores: str | None = None
+    steps: int | None = None
+    replace_instances: bool = False
+    grace_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A plan with all that its script and its watcher need.
+
+    Attributes:
+        plan: As predicted, for the jobs of the plan.
+        prediction: Of all jobs.
+        document: The plan as a file, with the predicted steps.
+    """
+
+    plan: LaunchPlan
+    prediction: MixPrediction
+    document: str
+
+    def script(self, device_kind: str, steps: int | None, *, masked: bool = False) -> str:
+        """Return the script as `export` writes it; jobs of the zoo train themselves.
+
+        Args:
+            device_kind: ``"cuda"`` or ``"cpu"``.
+            steps: Most steps of each job of the zoo; None: as planned.
+            masked: Hide values of options that are secret by their names.
+
+        Raises:
+            InvalidInput: A job has no command.
+        """
+        jobs = []
+        for start, planned in zip(
+            self.plan.starts, plan_document(self.plan).plans[0].jobs, strict=True
+        ):
+            most = planned_steps(planned, start.job.profile.workload, steps)
+            jobs.append(_startable(start.job, device_kind, most, masked=masked))
+        return commands_text(launch_plan(jobs, self.plan.gpu, self.prediction))
+
+    def refuse_unfit(self, kind: str, key: str, allowed: Sequence[int]) -> None:
+        """Check that the plan is for a device.
+
+        Args:
+            kind: ``"cuda"`` or ``"cpu"``.
+            key: Catalogue key of the device.
+            allowed: Host cores that jobs may have.
+
+        Raises:
+            InvalidInput: It is not, or there are too few cores.
+        """
+        plan = self.plan
+        if kind == "cpu":
+            if plan.on_mig or any(part.under_mps for part in plan.partitions):
+                raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
+        elif plan.gpu.key != key:
+            raise InvalidInput(
+                f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on the GPU "
+                f"that it was made for, or ask again: `advisor recommend`."
+            )
+        for stage in plan.stages:
+            wanted = [each.core_count or 1 for each in stage.starts]
+            one_by_one = stage.partitions[0].sharing.mode == "serial"
+            cores_of_each([max(wanted)] if one_by_one else wanted, allowed, share=kind == "cpu")
+
+    def secrets(self) -> dict[str, str]:
+        """Return the variables that the script reads from its caller's environment."""
+        values: dict[str, str] = {}
+        for start in self.plan.starts:
+            script = start.job.profile.workload.script
+            for name, value in (script.environment if script else {}).items():
+                if is_secret(name) and values.setdefault(name, value) != value:
+                    raise InvalidInput(
+                        f"{name} differs between jobs. Leave it out of the job file, and set it in "
+                        f"each job's own script."
+                    )
+        return values
+
+
+def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> PreparedRun:
+    """Place the parts of `saved`, for which `prediction` was made.
+
+    Raises:
+        NothingFits: The jobs run out of memory, or the GPU cannot be cut up like that.
+        InvalidInput: MIG mode would be switched.
+    """
+    plan = launch_plan(saved.jobs, gpu, prediction)
+    if switches_mode(plan):
+        raise InvalidInput(
+            f"{plan.sharing}: some groups are on MIG and others are not. `advisor run` never "
+            f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
+        )
+    check_memory(plan, prediction)
+    plan = replace(plan, sharing=placed(prediction.sharing, gpu))
+    steps = {number: step_range(job.step_s) for number, job in enumerate(prediction.jobs, start=1)}
+    document = json.dumps(asdict(plan_document(plan, steps)), indent=1, allow_nan=False) + "\n"
+    return PreparedRun(plan, prediction, document)
+
+
+def step_range(step_s: Interval) -> StepRange:
+    """Convert a predicted step for a plan file."""
+    return StepRange(step_s.p05, step_s.p50, step_s.p95)
+
+
+def _startable(job: Job, device_kind: str, steps: int | None, *, masked: bool) -> Job:
+    workload = job.profile.workload
+    script = workload.script
+    if script is None:
+        workload.check_startable()
+        fields = {name: value for name, value in asdict(workload).items() if value is not None}
+        words = [sys.executable, "-m", "advisor.zoo", json.dumps(fields, separators=(",", ":"))]
+        words += ["--device", device_kind, *([] if steps is None else ["--steps", str(steps)])]
+        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        script = Script(command=tuple(words), folder=str(present_folder()), environment=one_thread)
+    elif masked:
+        script = script.with_words(command=tuple(masked_words(script.command)))
+    return replace(job, profile=replace(job.profile, workload=replace(workload, script=script)))

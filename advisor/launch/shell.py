@@ -1,8 +1,8 @@
 """Words of shell lines that start jobs: their environment, their cores, MPS daemons.
 
 Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
-Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. Where no daemon
-answers, CUDA runs without MPS and says nothing: so each is asked before a job starts.
+Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon
+answers, CUDA silently runs without MPS: so the script checks each daemon before a job starts.
 """
 
 import shlex
@@ -30,7 +30,7 @@ def which_gpu(device: int | str | None) -> Iterator[str]:
     """Lines that set ``GPU``, and have CUDA count GPUs by their places on the bus, as nvidia-smi.
 
     Args:
-        device: Index or UUID; None: what the caller's variable ``GPU`` says, or else the first.
+        device: Index or UUID; None: the caller's variable ``GPU``, else the first.
     """
     own = "${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them"
     yield f"GPU={own if device is None else device}"
@@ -38,7 +38,7 @@ def which_gpu(device: int | str | None) -> Iterator[str]:
 
 
 def whole_wanted() -> list[str]:
-    """Lines that stop a script for a whole GPU where that is in MIG mode."""
+    """Return lines that stop a script for a whole GPU if that is in MIG mode."""
     return _WHOLE.strip().splitlines()
 
 
@@ -137,12 +137,12 @@ mig_back() { case $1 in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 
 
 
 def mig_words() -> list[str]:
-    """Lines that define the functions for all others here, and for `undo`."""
+    """Return lines that define the functions for MIG instances, and for `undo`."""
     return _WORDS.strip().splitlines()
 
 
 def note_mig_mode(plan: LaunchPlan) -> Iterator[str]:
-    """Lines that note the MIG mode, where `plan` switches it."""
+    """Yield lines that note the MIG mode if `plan` switches it."""
     if switches_mode(plan):
         query = "--query-gpu=mig.mode.current --format=csv,noheader"
         yield f'mode=$(nvidia-smi -i "$GPU" {query}) || exit'
@@ -150,16 +150,16 @@ def note_mig_mode(plan: LaunchPlan) -> Iterator[str]:
 
 
 def mig_mode_line(plan: LaunchPlan, *, on: bool) -> str:
-    """Lines that check MIG mode, and switch it where `plan` needs it both on and off."""
+    """Return a line that checks MIG mode, or switches it if `plan` needs it both on and off."""
     words = ("Disabled 0", "Enabled 1")[on]
     return f"mig_{'switch' if switches_mode(plan) else 'is'} {words} || exit"
 
 
 def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
-    """Lines that make the stage's instances, and set ``MIG_n`` to the UUID of partition n."""
+    """Yield lines that make the stage's instances, and set ``MIG_n`` to the UUID of partition n."""
     whole, divided = cut_instances(stage, gpu)
-    rows = {_place(each, gpu): profile_of(gpu, each.profile) for each in _instances(stage)}
-    taken = (f"{place.partition(':')[2]}:{row.memory_slices}" for place, row in rows.items())
+    instances = dict.fromkeys(part.instance for part in stage.partitions if part.instance)
+    taken = (f"{one.start}:{profile_of(gpu, one.profile).memory_slices}" for one in instances)
     yield f"mig_clear {' '.join(taken)} || exit"
     if whole:
         yield f"mig_make -C {' '.join(whole)} || exit"
@@ -175,12 +175,8 @@ def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
         yield f"MIG_{part.number}=$(mig_uuid {key[0]}{which}) || exit"
 
 
-def _instances(stage: Stage) -> list[Instance]:
-    return [part.instance for part in stage.partitions if part.instance]
-
-
 def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:
-    """Arguments of ``-cgi`` and ``-cci``, largest first; instances are ``ID:START``.
+    """Return arguments of ``-cgi`` and ``-cci``, largest first; instances are ``ID:START``.
 
     Returns:
         Those with one compute instance, and the names of the compute instances of each other.
@@ -193,13 +189,12 @@ def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str
         parts, key=lambda each: (-profile_of(gpu, each.profile).memory_slices, each.start)
     )
     whole = [_place(each, gpu) for each in largest_first if parts[each][0].slices is None]
-    return whole, {
-        _place(each, gpu): _names(parts[each]) for each in largest_first if parts[each][0].slices
-    }
-
-
-def _names(parts: Sequence[LaunchPartition]) -> list[str]:
-    return [str(part.profile) for part in sorted(parts, key=lambda part: -(part.slices or 0))]
+    divided: dict[str, list[str]] = {}
+    for instance in largest_first:
+        if parts[instance][0].slices:
+            own = sorted(parts[instance], key=lambda part: -(part.slices or 0))
+            divided[_place(instance, gpu)] = [str(part.profile) for part in own]
+    return whole, divided
 
 
 def _place(instance: Instance | None, gpu: Gpu) -> str:
@@ -244,7 +239,7 @@ cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_C
 
 
 def core_words(partitions: Sequence[LaunchPartition], *, by_scheduler: bool) -> Iterator[str]:
-    """Lines that define what `pinned` calls, if any job is pinned; and where its cores begin."""
+    """Yield lines that define what `pinned` calls, if any job is pinned."""
     if any(start.cores for part in partitions for start in part.starts):
         if by_scheduler:
             yield "FIRST_CORE=0"
@@ -261,7 +256,7 @@ def guard(
     mig: Iterable[str] = (),
     by_scheduler: bool = False,
 ) -> Iterator[str]:
-    """Lines before those that start anything: the traps by which all of it ends and is undone.
+    """Yield lines before those that start anything: the traps that end and undo all of it.
 
     Args:
         partitions: Partitions whose daemons and jobs are started.
@@ -285,11 +280,11 @@ def guard(
 
 
 STATUS = 'exit "$failed"'
-"""The last line after those of `guard`: says whether a job failed."""
+"""The last line after those of `guard`: its status is that of a job that failed."""
 
 
 def device(part: LaunchPartition) -> str:
-    """The setting with which a process, or an MPS daemon, sees only this partition.
+    """Return the setting by which a process, or an MPS daemon, sees only this partition.
 
     MIG devices get their UUIDs when they are made, so variables stand for them.
     """
@@ -298,23 +293,23 @@ def device(part: LaunchPartition) -> str:
 
 
 def device_of_job(part: LaunchPartition) -> str:
-    """As `device`, for a job: clients of an MPS daemon that sees one GPU see it as device 0."""
+    """Return `device` for a job: clients of an MPS daemon that sees one GPU see it as device 0."""
     return "CUDA_VISIBLE_DEVICES=0" if renumbered(part) else device(part)
 
 
 def renumbered(part: LaunchPartition) -> bool:
-    """Whether jobs see another GPU number than their shell, as clients of an MPS daemon do."""
+    """Return whether jobs see another GPU number than their shell, as MPS clients do."""
     return part.under_mps and part.instance is None
 
 
 def folder(part: LaunchPartition) -> str:
-    """The variable that holds the folder of the partition's MPS daemon."""
+    """Return the variable with the folder of the partition's MPS daemon."""
     return f"MPS_{part.number}"
 
 
 def daemon_started(part: LaunchPartition) -> str:
-    """Lines that start the MPS daemon of a partition, and fail if it does not answer."""
-    return f"{_pipes(part)} CUDA_MPS_LOG_DIRECTORY={_value(part)} mps_start"
+    """Return a line that starts the MPS daemon of a partition, and fails if it does not answer."""
+    return f'{_pipes(part)} CUDA_MPS_LOG_DIRECTORY="${folder(part)}" mps_start'
 
 
 def daemon_answers(part: LaunchPartition) -> str:
@@ -326,7 +321,7 @@ def daemon_stopped(part: LaunchPartition) -> str:
 
 
 def client(part: LaunchPartition, start: Start) -> list[str]:
-    """Settings of a job as an MPS client; none if its partition is not under MPS."""
+    """Return settings of a job as an MPS client; none if its partition is not under MPS."""
     if not part.under_mps:
         return []
     own = client_variables(start.limit, start.memory_cap_mib)
@@ -334,7 +329,7 @@ def client(part: LaunchPartition, start: Start) -> list[str]:
 
 
 def pinned(start: Start) -> list[str]:
-    """Command that pins a job to its cores; empty if their number is not known."""
+    """Return the command that pins a job to its cores; empty without a number of cores."""
     if start.cores is None:
         return []
     first, last = start.cores
@@ -342,28 +337,27 @@ def pinned(start: Start) -> list[str]:
 
 
 def numbered(start: Start) -> str:
-    """The setting that tells a job its number, by which equal jobs know each other apart."""
+    """Return the setting with a job's number, by which equal jobs differ."""
     return f"ADVISOR_JOB={start.number}"
 
 
 def command(start: Start) -> str:
-    """Command that runs the job's script in its folder, or a placeholder for the user's own.
+    """Return the command of the job's script in its folder, or a placeholder for the user's own.
 
-    Secrets are left to the environment of whoever runs it. ``ADVISOR_HOOK_PATH`` goes before the
-    job's own ``PYTHONPATH``.
+    Secrets come from the caller's environment. ``ADVISOR_HOOK_PATH`` goes before ``PYTHONPATH``.
     """
     script = start.job.profile.workload.script
     if script is None:
         return shlex.quote(f"./{start.job.name}.sh")
     first = ["env", "-C", shlex.quote(script.folder)]
     for name, value in script.environment.items():
-        own = _asked(name) if is_secret(name) else shlex.quote(value)
+        own = _required(name) if is_secret(name) else shlex.quote(value)
         first.append(f"{name}={_HOOK_PATH.get(name, '')}{own}")
     return " ".join([*first, shlex.join(script.command)])
 
 
 def without_mps(start: Start) -> str:
-    """A line of plain sh that runs a job which finds no MPS daemon, not even its machine's own."""
+    """Return a line of plain sh that runs a job without any MPS daemon, even the machine's own."""
     settings = f'CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" {numbered(start)}'
     return (
         f"NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && {settings} {command(start)}; failed=$?; "
@@ -372,28 +366,24 @@ def without_mps(start: Start) -> str:
 
 
 def secrets(starts: Iterable[Start]) -> Iterator[str]:
-    """Lines that stop a script, before it starts anything, where a secret of a job is not set."""
+    """Yield lines that stop a script before it starts anything if a secret of a job is not set."""
     scripts = (start.job.profile.workload.script for start in starts)
     names = (name for script in scripts if script for name in script.environment)
-    yield from dict.fromkeys(f": {_asked(name)}" for name in names if is_secret(name))
+    yield from dict.fromkeys(f": {_required(name)}" for name in names if is_secret(name))
 
 
 def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
-    """A comment, where a script of `plan` stands for a command that only its user knows."""
+    """Yield a comment if `plan` has placeholders for the user's own commands."""
     if any(start.job.profile.workload.script is None for start in plan.starts):
-        yield "# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number."
+        yield "# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number."
 
 
-def _asked(name: str) -> str:
+def _required(name: str) -> str:
     return f'"${{{name}:?set {name}}}"'
 
 
 def _pipes(part: LaunchPartition) -> str:
-    return f"CUDA_MPS_PIPE_DIRECTORY={_value(part)}"
-
-
-def _value(part: LaunchPartition) -> str:
-    return f'"${folder(part)}"'
+    return f'CUDA_MPS_PIPE_DIRECTORY="${folder(part)}"'
 
 
 _VERBS = r"""

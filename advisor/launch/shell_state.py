@@ -210,13 +210,7 @@ _MIG = {"made": 'mig_remove "$rest"', "took": "mig_again $rest", "mode": "mig_ba
 
 
 def state_words(*, mps: bool, cap: bool = False, mig: bool = False) -> Iterator[str]:
-    """Lines that define how jobs are ended, and `undo`; `mig` needs those of `mig_shell`, too.
-
-    Args:
-        mps: Whether MPS daemons are undone.
-        cap: Whether a power cap is.
-        mig: Whether MIG instances are.
-    """
+    """Yield lines that define how jobs end, and `undo` of changes; `mig` needs `mig_words`."""
     yield from _JOBS.strip().splitlines()
     if mps:
         yield from MPS_WORDS
@@ -244,13 +238,13 @@ def state_words(*, mps: bool, cap: bool = False, mig: bool = False) -> Iterator[
 
 
 def start_words() -> Iterator[str]:
-    """Lines that define `job`, `ended` and `stop`."""
+    """Yield lines that define `job`, `ended` and `stop`."""
     yield "jobs='' failed=0 mark=$(< /proc/sys/kernel/random/uuid)"
     yield from _START.strip().splitlines()
 
 
 def lock_words(*, by_scheduler: bool) -> Iterator[str]:
-    """Lines that lock the GPU, undo what a killed script left, and undo all at the end.
+    """Yield lines that lock the GPU, undo what a killed script left, and undo all at the end.
 
     A scheduler assigns GPUs, and ends what a killed script left: the state is its own then.
     """

@@ -90,7 +90,7 @@ def test_a_slurm_script_says_that_no_cluster_ran_it(name):
         ("radt", handed("naive", cap_w=300.0), "radT has no power cap"),
         ("radt", handed("mig=7g.141gb/ci=3c[1]+4c[2]"), "radT has no compute instances"),
         ("radt", handed("mig=7g.141gb[1,2]"), "radT has no several jobs"),
-        ("slurm", handed("mig=7g.141gb[1];naive[2]"), "Slurm does not cut up a GPU between jobs"),
+        ("slurm", handed("mig=7g.141gb[1];naive[2]"), "Slurm does not change MIG instances"),
     ],
 )
 def test_what_a_format_cannot_say_is_refused(form, plan, said):
@@ -111,7 +111,7 @@ def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
 def test_slurm_is_asked_for_no_part_of_an_instance_that_differs_in_media_engines_only():
     a30 = gpu("a30-24gb")
     mix = predicted("mig=2g.12gb/ci=1c[1]+1c[2]+2g.12gb+me[3]", JOBS)
-    with pytest.raises(InvalidInput, match=r"one type, 2g\.12gb, for all"):
+    with pytest.raises(InvalidInput, match=r"one type, 2g\.12gb, for diff"):
         EXPORTS["slurm"](launch_plan(JOBS, a30, mix))
 
 
@@ -155,7 +155,7 @@ def test_a_type_that_nobody_knows_is_asked_for_before_anything_is_submitted():
 )
 def test_slurm_is_asked_for_no_compute_instance_that_it_cannot_tell_from_another(sharing):
     jobs = JOBS[: 2 + ("[3]" in sharing)]
-    with pytest.raises(InvalidInput, match="cannot tell these apart"):
+    with pytest.raises(InvalidInput, match="for different compute instances"):
         EXPORTS["slurm"](handed(sharing, jobs))
 
 
@@ -208,7 +208,7 @@ def test_a_job_whose_cores_nobody_knows_is_pinned_to_none():
         assert pins(text) == ["0 2"]
     text = EXPORTS["slurm"](handed("mps", [UNKNOWN, BERT]))
     assert "--cpus-per-task=$((3 + CORES_1)) " in text
-    assert ': "${CORES_1:?set it to the cores that job 1 uses' in text
+    assert ': "${CORES_1:?set it to the host cores of job 1' in text
     (plan,) = json.loads(EXPORTS["json"](handed("mps", [UNKNOWN, BERT])))["plans"]
     assert [job["cores"] for job in plan["jobs"]] == [None, [0, 2]]
 

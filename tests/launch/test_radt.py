@@ -91,4 +91,4 @@ def test_what_a_row_cannot_say_is_a_placeholder_and_that_is_said(job):
     assert rows(plan)[0]["File"] == f"{job.name}.py"
     assert rows(plan)[0]["Params"] == "-"
     (said,) = radt_wants(plan)
-    assert said.startswith(f"{job.name}.py, {BERT.name}.py: placeholders. Put your own scripts")
+    assert said.startswith(f"{job.name}.py, {BERT.name}.py: placeholders. Replace them")

@@ -57,7 +57,7 @@ def test_a_gpu_that_is_to_be_cut_up_is_refused_by_slurm_and_not_by_the_shell(fou
     (cut,) = fleet_launch_plans(on_mig)
     part = replace(cut.stages[0].partitions[0], instance=Instance("1g.18gb", 0))
     cut = replace(cut, stages=(replace(cut.stages[0], partitions=(part,)),))
-    with pytest.raises(InvalidInput, match="Slurm does not cut up a GPU"):
+    with pytest.raises(InvalidInput, match="Slurm makes no MIG instances"):
         slurm_text_of_all([*plans, cut])
     text = commands_text_of_all(plans)
     assert sorted(re.findall(r"\./(\S+)\.sh$", text, re.M)) == sorted(job.name for job in JOBS)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
+# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
 set -euo pipefail
 unset "${!CUDA_MPS_@}"
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others

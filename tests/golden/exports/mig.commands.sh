@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Untested on MIG hardware: written from NVIDIA's documentation. Nothing else may run on the GPU.
-# Put your own command in place of each ./NAME.sh; ADVISOR_JOB tells it its number.
+# Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
 set -euo pipefail
 unset "${!CUDA_MPS_@}"
 FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
