@@ -16,14 +16,13 @@ from advisor.measure.process import say
 from advisor.measure.tenants import ask_all, tenants_on
 from advisor.measure.trace import TracedStep, kernel_trace, phases_without_waits, step_from
 from advisor.measure.windows import (
-    Schedule,
     Timing,
     profiling_verbs,
     schedule,
     sleep_until,
     windows_of,
 )
-from advisor.measure.worker import LOAD_S, TenantHandle, TenantSetup, living
+from advisor.measure.worker import LOAD_S, TenantHandle, living
 from advisor.sharing import Mps
 from advisor.workload.kernel_trace import HostSide, KernelTrace
 from advisor.workload.profile import LimitedRun, Memory, MpsProbe, PartSeconds, Window
@@ -48,10 +47,9 @@ class SoloPace:
         activity: Of the whole GPU over the windows.
         clocks_mhz: Of SMs and memory during the run.
         memory: Peak memory of the tenant.
-        host_check_s: Mean of the host checks before and after; None for a program that cannot be
-            asked for one.
+        host_check_s: Mean of the host checks before and after; None for a program without them.
         meter_s: Seconds that the device's driver took to answer.
-        host: What the host did for a step; None for a program that cannot be asked.
+        host: The host's work for a step; None for a program that does not report it.
     """
 
     windows: tuple[Window, ...]
@@ -74,17 +72,8 @@ class SoloPace:
         return self.seconds / sum(window.steps for window in self.windows)
 
 
-def asked(tenant: TenantHandle, verb: str, **arguments: Any) -> dict[str, Any]:
-    """What `tenant` answers.
-
-    Raises:
-        AdvisorError: It ran out of memory or died.
-    """
-    return living(tenant.ask(verb, **arguments))
-
-
 def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float) -> float:
-    """Train until the pace is steady; seconds of a step then, at first about `first_step_s`.
+    """Train until the pace is steady; return seconds of a step, at first about `first_step_s`.
 
     Raises:
         AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
@@ -93,7 +82,11 @@ def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float)
     until = time() + _LONGEST_SETTLING_S
     while time() < until:
         stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
-        paces.append(_stretch_step_s(tenant, stretch_s, patience_s))
+        start_at = time() + _NOTICE_S
+        span = {"start_at": start_at, "stop_at": start_at + stretch_s}
+        answer = living(tenant.ask("run", timeout_s=stretch_s + patience_s, **span))
+        ends = [start_at, *answer["completed_at"]]
+        paces.append(median(later - earlier for earlier, later in pairwise(ends)))
         if is_steady(paces[1:]):
             return paces[-1]
     say(f"  not steady after {_LONGEST_SETTLING_S:.0f} s; its windows show how it varies")
@@ -101,45 +94,52 @@ def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float)
 
 
 def is_steady(paces: Sequence[float]) -> bool:
-    """Whether the last two of `paces`, seconds of a step, agree."""
-    if len(paces) < 2:
-        return False
-    return abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
-
-
-def _stretch_step_s(tenant: TenantHandle, seconds: float, patience_s: float) -> float:
-    start_at = time() + _NOTICE_S
-    span = {"start_at": start_at, "stop_at": start_at + seconds}
-    answer = asked(tenant, "run", timeout_s=seconds + patience_s, **span)
-    ends = [start_at, *answer["completed_at"]]
-    step_s: float = median(later - earlier for earlier, later in pairwise(ends))
-    return step_s
+    """Return whether the last two of `paces`, seconds of a step, agree."""
+    return len(paces) > 1 and abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
 
 
 def measured_pace(
     tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
 ) -> SoloPace:
-    """The pace of `tenant` in windows after `timing.lead_s`, with the readings of `meter`.
+    """Measure the pace of `tenant` in windows after `timing.lead_s`, with `meter`.
 
     Raises:
         AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
     """
-    before = asked(tenant, "check_host")["check_s"]
+    before = living(tenant.ask("check_host"))["check_s"]
     plan = schedule(time() + _NOTICE_S, timing, step_s)
     tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
-    activity, clocks_mhz, meter_s = _metered(meter, plan)
+    sleep_until(plan.begin_at)
+    asked_at = monotonic()
+    meter.begin()
+    meter_s = monotonic() - asked_at
+    sleep_until(plan.end_at)
+    asked_at = monotonic()
+    activity, clocks_mhz = meter.end(), meter.clocks_mhz()
+    meter_s += monotonic() - asked_at
     answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
-    wall_s = answer["completed_at"][-1] - plan.start_at
-    after = asked(tenant, "check_host")["check_s"]
+    completed_at = answer["completed_at"]
+    wall_s = completed_at[-1] - plan.start_at
+    after = living(tenant.ask("check_host"))["check_s"]
+    held_mib = meter.memory_mib()
+    # In a container the driver may list the tenant under another pid. On a claimed device the only
+    # other process is an MPS server, which holds less than any tenant.
+    own_mib = held_mib.get(tenant.pid, max(held_mib.values(), default=None))
+    memory = memory_record(answer["memory"], own_mib)
+    if memory is None:
+        raise AdvisorError(
+            "the driver shows no process on this GPU. Does it train there, and does the driver "
+            "show processes here?"
+        )
     return SoloPace(
-        windows=windows_of(plan, answer["completed_at"]),
+        windows=windows_of(plan, completed_at),
         host_cpu_share=answer["cpu_s"] / (wall_s * len(tenant.setup.cores)),
         activity=activity,
         clocks_mhz=clocks_mhz,
-        memory=known(memory_record(answer["memory"], _on_device_mib(tenant, meter))),
+        memory=memory,
         host_check_s=None if before is None else (before + after) / 2,
         meter_s=meter_s,
-        host=_host_side(answer, len(answer["completed_at"])),
+        host=_host_side(answer, len(completed_at)),
     )
 
 
@@ -154,7 +154,7 @@ _LONGEST_ROUND_S = 4.0
 def repeated_pace(
     tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
 ) -> SoloPace:
-    """As `measured_pace`, measured again while the windows disagree; every window is kept."""
+    """Measure the pace, and again while the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, step_s, patience_s)
     for rounds in range(_MORE_ROUNDS):
         paces = [window.step_s for window in pace.windows]
@@ -163,38 +163,20 @@ def repeated_pace(
             break
         say("  its windows disagree; measuring more of them")
         more = measured_pace(tenant, meter, timing, step_s, patience_s)
+        check_s = None
+        if pace.host_check_s is not None and more.host_check_s is not None:
+            check_s = (pace.host_check_s * (rounds + 1) + more.host_check_s) / (rounds + 2)
         pace = replace(
             more,
             windows=pace.windows + more.windows,
-            host_check_s=_mean_check_s(pace, more, rounds + 1),
+            host_check_s=check_s,
             meter_s=pace.meter_s + more.meter_s,
         )
     return pace
 
 
-def _mean_check_s(pace: SoloPace, more: SoloPace, rounds: int) -> float | None:
-    """Mean host check over `pace`, of so many rounds, and one round more."""
-    if pace.host_check_s is None or more.host_check_s is None:
-        return None
-    return (pace.host_check_s * rounds + more.host_check_s) / (rounds + 1)
-
-
-def known(memory: Memory | None) -> Memory:
-    """`memory`, which a profile must have.
-
-    Raises:
-        AdvisorError: Nobody says what the process holds.
-    """
-    if memory is None:
-        raise AdvisorError(
-            "the driver shows no process on this GPU. Does it train there, and does the driver "
-            "show processes here?"
-        )
-    return memory
-
-
 def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide:
-    """Of a step, by what so many of them took; a loader that used no time is none."""
+    """The host's work for a step, from that for all `steps`; an idle loader counts as none."""
 
     def of_a_step(name: str) -> float | None:
         value = answer.get(name)
@@ -206,26 +188,6 @@ def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide:
         wait_s=of_a_step("fetched_s"),
         read_mib=of_a_step("read_mib") if with_loader else None,
     )
-
-
-def _metered(meter: Meter, plan: Schedule) -> tuple[Activity, tuple[int | None, int | None], float]:
-    """Activity over the windows of `plan`, clocks, and how long the driver took to answer."""
-    sleep_until(plan.begin_at)
-    began_s = monotonic()
-    meter.begin()
-    begun_s = monotonic()
-    sleep_until(plan.end_at)
-    ended_s = monotonic()
-    activity, clocks_mhz = meter.end(), meter.clocks_mhz()
-    return activity, clocks_mhz, begun_s - began_s + monotonic() - ended_s
-
-
-def _on_device_mib(tenant: TenantHandle, meter: Meter) -> float | None:
-    """Device memory of `tenant` as the driver sees it, MiB."""
-    seen = meter.memory_mib()
-    # In a container the driver may list it under another pid. On a claimed device the only other
-    # process is an MPS server, which holds less than any tenant.
-    return seen.get(tenant.pid, max(seen.values(), default=None))
 
 
 Part = Literal[
@@ -273,7 +235,7 @@ class StepParts:
 
 
 def step_parts(tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
-    """What a step consists of, as far as somebody can be asked."""
+    """Measure what a step consists of, as far as the program can report it."""
     if device.kind != "cuda":
         return StepParts()
     if tenant.setup.script is None or tenant.setup.script.by_steps:
@@ -282,37 +244,38 @@ def step_parts(tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stop
 
 
 def _traced_parts(tenant: TenantHandle, device: Device, watch: Stopwatch) -> StepParts:
-    issued = asked(tenant, "issue", seconds=_ISSUE_S)
+    issued = living(tenant.ask("issue", seconds=_ISSUE_S))
     watch.lap("host_path_s")
     capability = gpu(device.key).compute_capability
     try:
-        step = step_from(asked(tenant, "trace", compute_capability=capability)["step"])
+        step = step_from(living(tenant.ask("trace", compute_capability=capability))["step"])
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
         return _with_loader(sum(issued["phases_s"]), issued)
     finally:
         watch.lap("trace_s")
     phases_s = phases_without_waits(issued["phases_s"], step.phases)
-    found = _with_loader(sum(phases_s), issued)
+    parts = _with_loader(sum(phases_s), issued)
     if not step.work:
         say("  no kernel trace: torch's profiler saw no kernel. May it use CUPTI here?")
-        return found
-    return replace(found, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
+        return parts
+    return replace(parts, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
 
 
 def _recorded_parts(
     tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch
 ) -> StepParts:
-    """Of a program in which nobody finds steps: through a window as long as one."""
+    """The parts of a program whose steps are not found: by a window as long as one."""
+    step_s = pace.mean_step_s
     try:
-        step = _recorded_step(tenant, pace.mean_step_s, device)
+        step = _recorded_step(tenant, step_s, device)
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
         counters = pace.activity.counters  # of the whole GPU, as its driver counted
-        return StepParts(gpu_s=None if counters is None else counters.gract * pace.mean_step_s)
+        return StepParts(gpu_s=None if counters is None else counters.gract * step_s)
     finally:
         watch.lap("trace_s")
-    phases_s = phases_without_waits((pace.mean_step_s,), step.phases)
+    phases_s = phases_without_waits((step_s,), step.phases)
     trace = kernel_trace(step, phases_s)
     return StepParts(host_s=sum(phases_s), gpu_s=step.busy_s, trace=trace)
 
@@ -321,10 +284,10 @@ def _recorded_step(tenant: TenantHandle, step_s: float, device: Device) -> Trace
     if step_s > _LONGEST_RECORDED_S:
         raise AdvisorError(f"a step of {step_s:.1f} s is too long to record")
     capability = gpu(device.key).compute_capability
-    found = asked(tenant, "record", step_s=step_s, compute_capability=capability)
-    if not found:
+    answer = living(tenant.ask("record", step_s=step_s, compute_capability=capability))
+    if not answer:
         raise AdvisorError("no process of it uses the GPU by torch")
-    return step_from(found["step"])
+    return step_from(answer["step"])
 
 
 def _with_loader(main_s: float, issued: dict[str, Any]) -> StepParts:
@@ -348,14 +311,14 @@ _MOST_HELD = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbedJob:
-    """What is known of a workload before it is under MPS.
+    """A workload that is measured under MPS.
 
     Attributes:
-        workload: With what its script told of itself.
-        cores: To which it is pinned while it is measured.
-        starting_cores: On which it starts.
+        workload: Completed by its script's own answers.
+        cores: Cores to which it is pinned while it is measured.
+        starting_cores: Cores on which it starts.
         step_s: Its seconds of a step without MPS.
-        held_mib: Memory of its process on the device; None: not known.
+        held_mib: Memory of its process on the device; None: unknown.
     """
 
     workload: Workload
@@ -366,16 +329,13 @@ class ProbedJob:
 
     @property
     def loading(self) -> dict[str, Any]:
-        """What its tenants are asked when they load."""
+        """The arguments with which its tenants load."""
         warm_steps = _WARM_STEPS if self.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
         return {"workload": self.workload, "warm_steps": warm_steps}
 
 
 def mps_probe(job: ProbedJob, session: MpsSession, watch: Stopwatch) -> MpsProbe | None:
-    """How fast `job` is under MPS; None, after printing why, if it cannot be measured.
-
-    No tenant may live on the GPU.
-    """
+    """Measure `job` under MPS, alone on the GPU; None, after a message, if that fails."""
     try:
         session.switch_to(Mps())
         (unlimited, pace), *limited = _measured(job, session, watch)
@@ -390,48 +350,39 @@ def mps_probe(job: ProbedJob, session: MpsSession, watch: Stopwatch) -> MpsProbe
 def _measured(
     job: ProbedJob, session: MpsSession, watch: Stopwatch
 ) -> list[tuple[LimitedRun, SoloPace]]:
-    """Without a limit, then under each of `LIMITS_PCT`; by processes started at once if possible.
-
-    A script takes long to start, and waits between its steps for as long as it is asked to.
-    """
-    everyone = (_UNLIMITED_PCT, *LIMITS_PCT)
-    if _start_together(job, session, len(everyone)):
+    """Runs without a limit, then under each of `LIMITS_PCT`."""
+    limits_pct = (_UNLIMITED_PCT, *LIMITS_PCT)
+    script = job.workload.script
+    most_mib = _MOST_HELD * gpu(session.device.key).memory_mib
+    holds_all = job.held_mib is not None and len(limits_pct) * job.held_mib <= most_mib
+    # A script takes long to start, and can wait between its steps: all start at once if possible.
+    if script is not None and script.by_steps and holds_all:
         try:
-            return _in_turn(everyone, job, session, watch)
+            return _in_turn(limits_pct, job, session, watch)
         except AdvisorError as error:  # two that want one port, say
             say(f"  {error}; under MPS, its processes are started one after another")
             session.close()
             session.switch_to(Mps())
-    return [each for limit in everyone for each in _in_turn([limit], job, session, watch)]
-
-
-def _start_together(job: ProbedJob, session: MpsSession, processes: int) -> bool:
-    script = job.workload.script
-    if script is None or not script.by_steps or job.held_mib is None:
-        return False
-    return processes * job.held_mib <= _MOST_HELD * gpu(session.device.key).memory_mib
+    return [each for limit in limits_pct for each in _in_turn([limit], job, session, watch)]
 
 
 def _in_turn(
     limits_pct: Sequence[float], job: ProbedJob, session: MpsSession, watch: Stopwatch
 ) -> list[tuple[LimitedRun, SoloPace]]:
     """Runs under `limits_pct` of clients that start at once and then train one after another."""
-    patience_s, meter, found = watch.patience_s(), Meter(session.device), []
-    with tenants_on(_setups(limits_pct, job, session), session.folder, profiling_verbs) as tenants:
+    patience_s, meter, runs = watch.patience_s(), Meter(session.device), []
+    modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
+    where = [job.starting_cores], [job.workload]
+    setups = [setup for mode in modes for setup in session.setups(mode, *where)]
+    with tenants_on(setups, session.folder, profiling_verbs) as tenants:
         answers = ask_all(tenants, "load", [job.loading] * len(tenants), patience_s)
-        everyone = [living(answer) for answer in answers]
+        loads = [living(answer) for answer in answers]
         session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
-        for limit_pct, tenant, loaded in zip(limits_pct, tenants, everyone, strict=True):
+        for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):
             tenant.pin(job.cores)
             pace = measured_pace(tenant, meter, _TIMING, loaded["warm_step_s"], patience_s)
             run = LimitedRun(limit_pct, loaded["sms"], pace.windows)
             say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
             watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")
-            found.append((run, pace))
-    return found
-
-
-def _setups(limits_pct: Sequence[float], job: ProbedJob, session: MpsSession) -> list[TenantSetup]:
-    modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
-    where = [job.starting_cores], [job.workload]
-    return [setup for mode in modes for setup in session.setups(mode, *where)]
+            runs.append((run, pace))
+    return runs

@@ -19,7 +19,6 @@ from advisor.measure.pace import (
     SoloPace,
     StepParts,
     Stopwatch,
-    asked,
     mps_probe,
     repeated_pace,
     settled_step_s,
@@ -28,9 +27,9 @@ from advisor.measure.pace import (
 from advisor.measure.process import say
 from advisor.measure.tenants import tenants_on
 from advisor.measure.windows import Timing, profiling_verbs
-from advisor.measure.worker import LOAD_S
+from advisor.measure.worker import LOAD_S, living
 from advisor.sharing import Naive
-from advisor.workload.profile import Profile, Provenance, pace_spread, unsteady
+from advisor.workload.profile import Profile, pace_spread, unsteady
 from advisor.workload.spec import Script, Workload, is_name
 
 # What a command begins with; no workload is called so.
@@ -38,26 +37,21 @@ _STARTS = re.compile(r"(.*/)?(python[0-9.]*|torchrun|accelerate|deepspeed|bash|s
 
 
 def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before the first ``--``, and the command after it.
+    """Return the words before the first ``--``, and the command after it.
 
     Raises:
         InvalidInput: There is no ``--``, and a command among the words.
     """
     words = list(argv)
-    if "--" not in words:
-        _refuse_command(words)
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
-
-
-def _refuse_command(words: Sequence[str]) -> None:
-    at = next((at for at, word in enumerate(words) if _STARTS.fullmatch(word)), None)
-    if at is None:
-        return
-    started = [] if not words[at].endswith(".py") else ["python"]
-    asked = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
-    raise InvalidInput(f"put -- before a command of your own: `{asked}`")
+    if "--" in words:
+        at = words.index("--")
+        return words[:at], words[at + 1 :]
+    at = next((at for at, word in enumerate(words) if _STARTS.fullmatch(word)), len(words))
+    if at < len(words):
+        started = ["python"] if words[at].endswith(".py") else []
+        line = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
+        raise InvalidInput(f"put -- before a command of your own: `{line}`")
+    return words, []
 
 
 def add_script_options(group: "argparse._ArgumentGroup") -> None:
@@ -76,65 +70,54 @@ def add_script_options(group: "argparse._ArgumentGroup") -> None:
 _OF_SCRIPTS = ("name", "folder", "env", "steps_per_epoch", "throughput")
 
 
-def script_workload(asked: Namespace, command: Sequence[str]) -> list[Workload]:
-    """The script that the words describe, if there is a `command`.
+def script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]:
+    """Return the script that `words` describe, if there is a `command`.
 
     Raises:
         InvalidInput: They contradict each other, or it cannot be started so.
     """
     if not command:
-        _refuse_script_options(asked)
+        # An option counts also with an empty word or 0.
+        values = {name: getattr(words, name) for name in _OF_SCRIPTS}
+        for name, value in values.items():
+            if value is not None and value != []:
+                flag = "--" + name.replace("_", "-")
+                raise InvalidInput(
+                    f"{flag} describes a script: give its command after --, e.g. -- python train.py"
+                )
         return []
-    if asked.workloads or asked.timm is not None:
+    if words.workloads or words.timm is not None:
         raise InvalidInput("a script is profiled by itself: name no workload before the --")
+    environment = {}
+    for text in words.env:
+        variable, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(f"--env {text}: write NAME=VALUE")
+        environment[variable] = value
     script = Script(
         command=tuple(command),
-        folder=str((asked.folder or Path()).resolve()),
-        environment=dict(map(_variable, asked.env)),
-        throughput=asked.throughput,
+        folder=str((words.folder or Path()).resolve()),
+        environment=environment,
+        throughput=words.throughput,
     )
-    name = _name_of_file(script) if asked.name is None else asked.name
-    batch = 1 if asked.batch is None else asked.batch
-    steps = asked.steps_per_epoch
+    name = words.name
+    if name is None:
+        name = Path(script.file or script.command[0]).stem
+        if not is_name(name):
+            raise InvalidInput(f"{name!r} cannot be what its profile is called: say --name NAME")
+    batch = 1 if words.batch is None else words.batch
+    steps = words.steps_per_epoch
     return [
         Workload(
             name=name, source="script", model=name, family=name, batch=batch, script=script,
-            loader_workers=asked.loader_workers or 0,
+            loader_workers=words.loader_workers or 0,
             examples_per_epoch=None if steps is None else steps * batch,
         )
     ]  # fmt: skip
 
 
-def _refuse_script_options(asked: Namespace) -> None:
-    given = [name for name in _OF_SCRIPTS if _is_said(getattr(asked, name))]
-    if given:
-        flag = "--" + given[0].replace("_", "-")
-        raise InvalidInput(
-            f"{flag} describes a script: give its command after --, e.g. -- python train.py"
-        )
-
-
-def _name_of_file(script: Script) -> str:
-    found = Path(script.file or script.command[0]).stem
-    if not is_name(found):
-        raise InvalidInput(f"{found!r} cannot be what its profile is called: say --name NAME")
-    return found
-
-
-def _is_said(value: object) -> bool:
-    """Whether an option was given, also where it says nothing, as an empty word or 0."""
-    return value is not None and value != []
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InvalidInput(f"--env {text}: write NAME=VALUE")
-    return name, value
-
-
 def training_text(workload: Workload) -> str:
-    """What a script was found to train on, in words, or how to say it where nothing tells."""
+    """Describe a script's batch and epoch, with the options for those that it does not show."""
     examples = (
         f"{workload.batch:,} examples" if workload.batch > 1 else "no loader's batch: --batch N"
     )
@@ -143,24 +126,24 @@ def training_text(workload: Workload) -> str:
     return f"a step has {examples}; an epoch, {epoch}; loader workers: {workload.loader_workers}"
 
 
-def described(workload: Workload, found: Mapping[str, Any] | None) -> Workload:
-    """`workload` with what was `found` of a script where the user did not say it.
+def complete_workload(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
+    """Complete `workload` by what the hook has `seen` of its script; the user's options go first.
 
     Args:
-        workload: Of a batch of 1 and without loader workers where these were not said.
-        found: As the hook of a script answers; None: there is none.
+        workload: With a batch of 1 and without loader workers if the user gave neither.
+        seen: The hook's answer; None without a hook.
     """
-    if found is None:
+    if seen is None:
         return workload
-    batch = workload.batch if workload.batch > 1 else found["batch"] or 1
-    steps = workload.steps_per_epoch or found["steps_per_epoch"]
+    batch = workload.batch if workload.batch > 1 else seen["batch"] or 1
+    steps = workload.steps_per_epoch or seen["steps_per_epoch"]
     return replace(
         workload,
         batch=batch,
         examples_per_epoch=None if steps is None else steps * batch,
-        loader_workers=workload.loader_workers or found["loader_workers"],
-        precision=found["precision"],
-        execution=found["execution"],
+        loader_workers=workload.loader_workers or seen["loader_workers"],
+        precision=seen["precision"],
+        execution=seen["execution"],
     )
 
 
@@ -180,13 +163,13 @@ class SoloRunSettings:
     """Settings that all workloads of a batch share.
 
     Attributes:
-        session: Of the claimed device.
+        session: MPS session on the claimed device.
         origin: The provenance that all figures share.
         host_cores: All host cores that this process may use.
-        cores: Those that tenants may have.
+        cores: Cores that tenants may have.
         probe: Whether to measure under MPS too.
-        idle_power_w: Of the device before anything ran; None if not metered.
-        patience_s: How long a workload may take no step.
+        idle_power_w: Power of the device before anything ran; None if not metered.
+        patience_s: Seconds that a workload may take no step.
     """
 
     session: MpsSession
@@ -200,7 +183,7 @@ class SoloRunSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """What one process showed; `workload` as it describes itself."""
+    """The measurements of one process; `workload` completed by its own answers."""
 
     workload: Workload
     cores: tuple[int, ...]
@@ -233,9 +216,12 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
 
 
 def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
-    """The profile that `alone` amounts to, without an MPS probe."""
-    pace, parts = alone.pace, alone.parts
+    """The profile of `alone`, without an MPS probe."""
+    pace, parts, script = alone.pace, alone.parts, alone.workload.script
     power_w = pace.activity.power_w
+    provenance = settings.origin.provenance(alone.versions, pace.clocks_mhz)
+    if script is not None:
+        provenance = replace(provenance, recipes=recipe_of_script(script))
     return Profile(
         workload=alone.workload,
         gpu=settings.session.device.key,
@@ -251,23 +237,14 @@ def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
         cores=alone.cores,
         mps=None,
         trace=parts.trace,
-        provenance=_provenance(alone, settings),
+        provenance=provenance,
         host_check_s=pace.host_check_s,
         host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
     )
 
 
-def _provenance(alone: _Alone, settings: SoloRunSettings) -> Provenance:
-    found = settings.origin.provenance(alone.versions, alone.pace.clocks_mhz)
-    script = alone.workload.script
-    return found if script is None else replace(found, recipes=recipe_of_script(script))
-
-
 def _steadier_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
-    """As `_trained_alone`; where its windows disagree, the steadier of two such measurements.
-
-    The second is at another moment, on other cores if there are any.
-    """
+    """Measure it; if its windows disagree, again later on other cores, and keep the steadier."""
     first = _trained_alone(workload, settings, watch)
     varied = unsteady(first.pace.windows)
     if varied is None:
@@ -296,8 +273,9 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
     starting = _starting_cores(workload, cores, settings)
     setups = session.setups(Naive(), [starting], [workload])
     with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
-        loaded = asked(tenant, "load", timeout_s=settings.patience_s, workload=workload)
-        workload = described(workload, loaded.get("found"))
+        answer = tenant.ask("load", timeout_s=settings.patience_s, workload=workload)
+        loaded = living(answer)
+        workload = complete_workload(workload, loaded.get("found"))
         if workload.script is not None:
             say(f"  {training_text(workload)}")
         cores = cores_for(workload, settings)
@@ -318,12 +296,12 @@ def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwat
 def _starting_cores(
     workload: Workload, cores: tuple[int, ...], settings: SoloRunSettings
 ) -> tuple[int, ...]:
-    """All for a script: how many loader workers it has shows when it trains."""
+    """All cores for a script: its loader workers show only when it trains."""
     return cores if workload.script is None else settings.cores
 
 
 def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
-    """The cores to which the processes of `workload` are pinned.
+    """Return the cores to which the processes of `workload` are pinned.
 
     Raises:
         InvalidInput: It needs more than are allowed.

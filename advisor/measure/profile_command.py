@@ -45,7 +45,7 @@ _Number = TypeVar("_Number", int, float)
 def option_number(
     kind: type[_Number], fits: Callable[[_Number], bool], what: str
 ) -> Callable[[str], _Number]:
-    """Reads a number of `kind`; says of one that does not fit that it "is not" `what`."""
+    """Return a reader of numbers of `kind`; its error is that a number "is not" `what`."""
 
     def read(text: str) -> _Number:
         value = kind(text)
@@ -53,7 +53,7 @@ def option_number(
             raise ArgumentTypeError(f"{text} is not {what}")
         return value
 
-    read.__name__ = kind.__name__  # argparse names it where the text is no number at all
+    read.__name__ = kind.__name__  # argparse names it if the text is not a number
     return read
 
 
@@ -66,7 +66,7 @@ _OF_TIMM = (
 
 
 def timm_workloads(words: Namespace) -> list[Workload]:
-    """The model of timm that the words describe, if any.
+    """Return the model of timm that the words describe, if any.
 
     Raises:
         InvalidInput: They contradict each other.
@@ -86,7 +86,7 @@ def timm_workloads(words: Namespace) -> list[Workload]:
 
 
 def profile_parser() -> argparse.ArgumentParser:
-    """What reads the words of ``advisor profile``, those of a script's own command left out."""
+    """Return the parser of ``advisor profile``, without a script's own command."""
     parser = argparse.ArgumentParser(
         prog="advisor profile",
         usage="advisor profile [-h] [options] WORKLOAD...\n"
@@ -97,13 +97,6 @@ def profile_parser() -> argparse.ArgumentParser:
         "`advisor profile --mlflow URI` logs to MLflow what is measured.",
         epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
     )
-    _add_measuring_options(parser)
-    add_script_options(parser.add_argument_group("a script of your own, after --"))
-    _add_timm_options(parser.add_argument_group("any model of timm"))
-    return parser
-
-
-def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
@@ -119,12 +112,10 @@ def _add_measuring_options(parser: argparse.ArgumentParser) -> None:
     add("--skip-existing", action="store_true", help="leave out what DIR has already")
     add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
         "class, or CIFAR-10's binary files [made up]")  # fmt: skip
-    add("--from-numbers", action="store_true", help="measure nothing, and write down what is known "
-        "of a job: step time, memory, utilisation; --from-numbers --help says how")  # fmt: skip
-
-
-def _add_timm_options(group: "argparse._ArgumentGroup") -> None:
-    add = group.add_argument
+    add("--from-numbers", action="store_true", help="measure nothing, and write the numbers "
+        "that you have of a job: step time, memory, utilisation; see --from-numbers --help")  # fmt: skip
+    add_script_options(parser.add_argument_group("a script of your own, after --"))
+    add = parser.add_argument_group("any model of timm").add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
     add("--classes", type=int, help="outputs of the classifier")
@@ -134,22 +125,23 @@ def _add_timm_options(group: "argparse._ArgumentGroup") -> None:
     add("--loader-workers", type=int, metavar="N", help="processes of a data loader [0]; also of "
         "a script [its loader's]")  # fmt: skip
     add("--examples", type=int, metavar="N", help="images of one pass, for epoch times")
+    return parser
 
 
 def run_from_numbers(argv: Sequence[str]) -> int:
-    """Write the profile that `argv` describes; 0.
+    """Write the profile that `argv` describes; return 0.
 
     Raises:
         InvalidInput: The numbers are impossible, or a profile with more in it is there already.
         SystemExit: The words ask for help (0), or cannot be parsed (2).
     """
-    asked = _parser().parse_args(argv)
-    card = gpu_meant(asked.gpu)
+    words = _parser().parse_args(argv)
+    card = gpu_meant(words.gpu)
     minimal = MinimalProfile(
-        schema=1, workload=asked.name, gpu=card.key, batch_size=asked.batch_size,
-        step_s=asked.step_s, memory_mib=asked.memory_mib, power_w=asked.power_w,
-        gpu_utilization=asked.gpu_utilization, memory_utilization=asked.memory_utilization,
-        examples_per_epoch=asked.examples_per_epoch,
+        schema=1, workload=words.name, gpu=card.key, batch_size=words.batch_size,
+        step_s=words.step_s, memory_mib=words.memory_mib, power_w=words.power_w,
+        gpu_utilization=words.gpu_utilization, memory_utilization=words.memory_utilization,
+        examples_per_epoch=words.examples_per_epoch,
     )  # fmt: skip
     check_power(minimal.whole(), card)
     if minimal.memory_mib > card.memory_mib:
@@ -158,9 +150,9 @@ def run_from_numbers(argv: Sequence[str]) -> int:
             "no job held that there. Check the number, or --gpu."
         )
     file, own = f"{minimal.workload}.json", user_folder("profiles") / card.key
-    path = (asked.out or own) / file
+    path = (words.out or own) / file
     refuse_fuller(path)
-    if asked.out is None:
+    if words.out is None:
         refuse_fuller(beside_package("profiles") / card.key / file)  # which the own one would hide
     write_whole(path, minimal_text(minimal))
     say(f"  {path}")
@@ -184,7 +176,7 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is no number: write it alone, in the unit that the option names"
+            f"{text[:40]!r} is not a number: write it alone, in the unit that the option names"
         ) from None
 
 
@@ -201,9 +193,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--from-numbers", action="store_true", help=argparse.SUPPRESS)
     add("--name", required=True, help="what the job is called")
-    known = os.environ.get("ADVISOR_GPU") or None
+    default = os.environ.get("ADVISOR_GPU") or None
     add(
-        "--gpu", required=known is None, default=known, metavar="KEY",
+        "--gpu", required=default is None, default=default, metavar="KEY",
         help="a GPU that `advisor gpus` lists [env var: ADVISOR_GPU]",
     )  # fmt: skip
     add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
@@ -224,34 +216,32 @@ _FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
 
 
 def run_profile(argv: Sequence[str]) -> int:
-    """Profile what `argv` names; 0 if none failed, else 1 after listing the failures.
-
-    Runs under a supervisor.
+    """Profile the workloads in `argv`, under a supervisor; 0, or 1 after listing the failures.
 
     Raises:
         GpuUnavailable: There is no such GPU, or another process uses it.
         InvalidInput: The request is invalid as a whole, or its only workload is.
         SystemExit: The words ask for help (0), or cannot be parsed (2).
     """
-    words, command = split_command(argv)
-    asked = profile_parser().parse_args(words)
-    asked.workloads += script_workload(asked, command) or timm_workloads(asked)
-    device = find_device(asked.device)
-    refuse_other(device, asked.gpu)
-    out = writable_folder(asked.out or user_folder("profiles") / device.key)
-    batch = _Batch(asked, out)
+    options, command = split_command(argv)
+    words = profile_parser().parse_args(options)
+    words.workloads += script_workload(words, command) or timm_workloads(words)
+    device = find_device(words.device)
+    refuse_other(device, words.gpu)
+    out = writable_folder(words.out or user_folder("profiles") / device.key)
+    batch = _Batch(words, out)
     if batch.todo:
         line = command_line("profile", argv)
-        with _settings_of(device, asked, line, batch.todo) as settings:
+        with _settings_of(device, words, line, batch.todo) as settings:
             batch.measure(settings)
     return batch.verdict()
 
 
 @contextmanager
 def _settings_of(
-    device: Device, asked: Namespace, command: str, todo: Sequence[Workload]
+    device: Device, words: Namespace, command: str, todo: Sequence[Workload]
 ) -> Iterator[SoloRunSettings]:
-    ours, allowed = allowed_cores(), allowed_cores(asked.cores)
+    ours, allowed = allowed_cores(), allowed_cores(words.cores)
     with claimed(device, command), scratch_folder() as folder:
         idle_w = idle_power_w(device)
         leave_to_tenants([allowed[:1]], ours)
@@ -260,14 +250,14 @@ def _settings_of(
         with mps_session_on(device, folder) as session:
             yield SoloRunSettings(
                 session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
-                cores=allowed, probe=asked.probe, idle_power_w=idle_w, patience_s=asked.patience,
+                cores=allowed, probe=words.probe, idle_power_w=idle_w, patience_s=words.patience,
             )  # fmt: skip
 
 
 def idle_power_w(device: Device) -> float | None:
-    """Power of a claimed device on which nothing has run yet; None if not metered."""
-    known = power_readings_w(device, 5, 0.1)
-    return median(known) if known else None
+    """Measure the power of a claimed device before anything runs on it; None if not metered."""
+    readings_w = power_readings_w(device, 5, 0.1)
+    return median(readings_w) if readings_w else None
 
 
 class _Batch:
@@ -277,13 +267,13 @@ class _Batch:
         todo: Those to measure, in order.
     """
 
-    def __init__(self, asked: Namespace, out: Path) -> None:
-        self._asked = asked
+    def __init__(self, words: Namespace, out: Path) -> None:
+        self._words = words
         self._out = out
         self._failures: list[tuple[str, AdvisorError]] = []
         self._seconds: list[float] = []
-        skip = asked.skip_existing
-        self.todo = [each for each in self._known() if not (skip and self._path(each).exists())]
+        skip = words.skip_existing
+        self.todo = [each for each in self._valid() if not (skip and self._path(each).exists())]
         for each in self.todo:
             writable(self._path(each))
 
@@ -295,21 +285,17 @@ class _Batch:
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
             say(f"{number + 1}/{len(self.todo)} {each.name}")
-            self._measure_one(each, settings)
-
-    def _measure_one(self, each: Workload, settings: SoloRunSettings) -> None:
-        """Write its profile, or note why there is none."""
-        began = monotonic()
-        try:
-            profile = profile_alone(each, settings)
-            path = self._path(each)
-            write_whole(path, profile_text(profile))
-            say(f"  {path}")
-        except AdvisorError as error:
-            self._fail(each.name, error)
-            # A client that died can leave an MPS server that serves nobody.
-            settings.session.close()
-        self._seconds.append(monotonic() - began)
+            each_began = monotonic()
+            try:
+                profile = profile_alone(each, settings)
+                path = self._path(each)
+                write_whole(path, profile_text(profile))
+                say(f"  {path}")
+            except AdvisorError as error:
+                self._fail(each.name, error)
+                # A client that died can leave an MPS server that accepts no new clients.
+                settings.session.close()
+            self._seconds.append(monotonic() - each_began)
 
     def verdict(self) -> int:
         """The exit code, after printing what failed.
@@ -319,30 +305,28 @@ class _Batch:
         """
         if not self._failures:
             return 0
-        if len(self._asked.workloads) == 1:
+        if len(self._words.workloads) == 1:
             raise self._failures[0][1]
-        listed = self._failures if self._seconds else []  # else these lines are the last anyhow
-        say(f"{len(self._failures)} of {len(self._asked.workloads)} failed{':' * bool(listed)}")
+        listed = self._failures if self._seconds else []  # else these lines are the last ones
+        say(f"{len(self._failures)} of {len(self._words.workloads)} failed{':' * bool(listed)}")
         for name, error in listed:
             say(f"  {name}: {error}")
         return AdvisorError.exit_code
 
-    def _known(self) -> Iterator[Workload]:
-        for each in self._asked.workloads:
+    def _valid(self) -> Iterator[Workload]:
+        for name in self._words.workloads:
             try:
-                found = workload(each) if isinstance(each, str) else each
-                yield found if self._asked.data is None else self._reading(found)
+                job = workload(name) if isinstance(name, str) else name
+                if self._words.data is not None:
+                    from advisor.zoo.images import find_images
+
+                    job = job.reading(self._words.data, find_images(self._words.data).count)
+                yield job
             except InvalidInput as error:
-                self._fail(str(each), error)
-
-    def _reading(self, found: Workload) -> Workload:
-        from advisor.zoo.images import find_images
-
-        folder: Path = self._asked.data
-        return found.reading(folder, find_images(folder).count)
+                self._fail(str(name), error)
 
     def _fail(self, name: str, error: AdvisorError) -> None:
-        if len(self._asked.workloads) > 1:  # the error of a single one is told in the end
+        if len(self._words.workloads) > 1:  # a single workload's error is printed at the end
             say(f"  {name} failed: {error}")
         self._failures.append((name, error))
 
@@ -350,6 +334,6 @@ class _Batch:
         return self._out / f"{each.name}.json"
 
     def _too_late(self, passed_s: float) -> bool:
-        next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if self._asked.probe else _FIRST_S])
-        deadline_s = self._asked.deadline
+        next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if self._words.probe else _FIRST_S])
+        deadline_s = self._words.deadline
         return deadline_s is not None and passed_s + next_s > deadline_s
