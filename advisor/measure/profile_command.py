@@ -112,8 +112,8 @@ def profile_parser() -> argparse.ArgumentParser:
     add("--skip-existing", action="store_true", help="leave out what DIR has already")
     add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
         "class, or CIFAR-10's binary files [made up]")  # fmt: skip
-    add("--from-numbers", action="store_true", help="measure nothing, and write the numbers "
-        "that you have of a job: step time, memory, utilisation; see --from-numbers --help")  # fmt: skip
+    add("--from-numbers", action="store_true", help="measure nothing; write the numbers "
+        "that you have of a job: step time, memory, utilisation; --from-numbers --help")  # fmt: skip
     add_script_options(parser.add_argument_group("a script of your own, after --"))
     add = parser.add_argument_group("any model of timm").add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")

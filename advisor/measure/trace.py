@@ -10,7 +10,7 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -42,7 +42,7 @@ class Span(NamedTuple):
     end_us: float
 
 
-def marked_spans(events: Sequence[Event], phases: Sequence[str]) -> list[Span]:
+def _marked_spans(events: Sequence[Event], phases: Sequence[str]) -> list[Span]:
     marks = sorted(
         (float(each["ts"]), float(each["dur"]), str(each["name"]))
         for each in events
@@ -57,38 +57,27 @@ def marked_spans(events: Sequence[Event], phases: Sequence[str]) -> list[Span]:
     return [Span(begin, begin + duration) for begin, duration, _ in marks]
 
 
-def correlation_of(event: Event) -> int | None:
+def _correlation(event: Event) -> int | None:
     correlation: int | None = event.get("args", {}).get("correlation")
     return correlation
 
 
-def launches_of(events: Sequence[Event]) -> dict[int | None, Launch]:
-    """Launches by correlation; of a runtime call and the driver call inside it, the outer one."""
+def _launches(events: Sequence[Event]) -> dict[int | None, Launch]:
+    """Launches by correlation; the outer one of a runtime call and the driver call inside it."""
     launches: dict[int | None, Launch] = {}
     for event in events:
-        correlation = correlation_of(event)
+        correlation = _correlation(event)
         if event.get("cat") in LAUNCHES and correlation is not None:
             launch = Launch(float(event["ts"]), float(event["dur"]))
-            known = launches.get(correlation)
-            if known is None or launch.at_us < known.at_us:
+            other = launches.get(correlation)
+            if other is None or launch.at_us < other.at_us:
                 launches[correlation] = launch
     return launches
 
 
-def is_wait(event: Event) -> bool:
-    """Whether it is a call in which a script's host waits for the GPU, as to read a loss."""
+def _is_wait(event: Event) -> bool:
+    """Whether a script's host waits for the GPU in this call, for example to read a loss."""
     return event.get("cat") in LAUNCHES and str(event["name"]).endswith("Synchronize")
-
-
-def waits_of(events: Sequence[Event]) -> list[Launch]:
-    """When and for how long the host waits for the GPU."""
-    return [Launch(float(each["ts"]), float(each["dur"])) for each in events if is_wait(each)]
-
-
-def place_of(spans: Sequence[Span], at_us: float) -> int | None:
-    """Index of the span, with the pause after it, that contains `at_us`; None before the first."""
-    place = bisect_right([span.begin_us for span in spans], at_us) - 1
-    return None if place < 0 else place
 
 
 # A stream queues about 1,024 launches before the host has to wait, and some calls count for more
@@ -101,14 +90,12 @@ class GpuWork:
     """A kernel, copy or memset.
 
     Attributes:
-        kind: Its class: of a kernel by its name, else ``"copy"``, `HOST_COPY` or
-            ``"memset"``.
+        kind: A kernel's class by its name, else ``"copy"``, `HOST_COPY` or ``"memset"``.
         phase: Index of the step's part that launched it.
-        launch_us: When the host launched it, from that part's start, without waits.
-        start_us: When it started, by the profiler's clock.
-        duration_us: How long it ran.
-        blocks: Of the grid; 0 for a copy or memset, as `threads` and `resident_blocks`.
-        threads: Of a block.
+        launch_us: Time of the launch from that part's start, without waits.
+        start_us: Start by the profiler's clock.
+        blocks: Blocks of the grid; 0 for a copy or memset, as `threads` and `resident_blocks`.
+        threads: Threads of a block.
         resident_blocks: Blocks that fit on an SM at once.
         stream: CUDA's number of the stream it ran on.
     """
@@ -129,9 +116,9 @@ class Phase:
     """A part of a step, as the profiler recorded it on the host.
 
     Attributes:
-        host_us: How long the host issued work, without waits for the launch queue.
+        host_us: Time in which the host issued work, without waits for the launch queue.
         launches: Number of kernels, copies and memsets launched; a whole CUDA graph counts as one.
-        waits_us: When the host asked for the GPU to be done, from the phase's start, without waits.
+        waits_us: Starts of the host's waits for the GPU, from the phase's start, without waits.
     """
 
     host_us: float
@@ -163,12 +150,12 @@ class TracedStep:
 
 
 def median_step(steps: Sequence[TracedStep]) -> TracedStep:
-    """The one of `steps` with the median busy time."""
+    """Return the one of `steps` with the median busy time."""
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
 
 
 def step_from(fields: Mapping[str, Any]) -> TracedStep:
-    """The step whose fields a tenant sent."""
+    """Build the step whose fields a tenant sent."""
     return TracedStep(
         tuple(GpuWork(**each) for each in fields["work"]),
         tuple(Phase(**each) for each in fields["phases"]),
@@ -176,17 +163,27 @@ def step_from(fields: Mapping[str, Any]) -> TracedStep:
 
 
 def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
-    """`step` in compact form, with launch times at the pace of an unprofiled host.
+    """Return `step` in compact form, with launch times at the pace of an unprofiled host.
 
     Args:
         step: With at least one piece of work.
         phases_s: Seconds that an unprofiled host takes for each phase, shape (phases,).
     """
-    at_pace = _at_pace(step.phases, phases_s)
+    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
+    paces = [
+        1e6 * seconds / phase.host_us if phase.host_us else 0.0
+        for seconds, phase in zip(phases_s, step.phases, strict=True)
+    ]
+
+    def at_pace(at: int, us: float) -> float:
+        """Microseconds from the step's start, unprofiled, for those in phase `at`, profiled."""
+        return begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
+
     launched = [at_pace(work.phase, work.launch_us) for work in step.work]
     waits = [at_pace(at, us) for at, phase in enumerate(step.phases) for us in phase.waits_us]
     classes = tuple(dict.fromkeys(work.kind for work in step.work))
     index = {kind: number for number, kind in enumerate(classes)}
+    streams = list(dict.fromkeys(work.stream for work in step.work))  # in order of first use
     return KernelTrace(
         classes=classes,
         class_of=tuple(index[work.kind] for work in step.work),
@@ -196,42 +193,22 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
         blocks=tuple(work.blocks for work in step.work),
         threads=tuple(work.threads for work in step.work),
         resident_blocks=tuple(work.resident_blocks for work in step.work),
-        stream_of=_streams(step),
+        stream_of=(
+            None if len(streams) == 1 else tuple(streams.index(work.stream) for work in step.work)
+        ),
         waits_us=tuple(round(us, 2) for us in sorted(waits)),
     )
-
-
-def _at_pace(phases: Sequence[Phase], phases_s: Sequence[float]) -> Callable[[int, float], float]:
-    """A function of a phase and microseconds in it, as profiled: the same from the step's start.
-
-    At the pace of an unprofiled host, that takes `phases_s`.
-    """
-    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
-    paces = [
-        1e6 * seconds / phase.host_us if phase.host_us else 0.0
-        for seconds, phase in zip(phases_s, phases, strict=True)
-    ]
-    return lambda at, us: begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
-
-
-def _streams(step: TracedStep) -> tuple[int, ...] | None:
-    """Streams numbered in the order of their first use; None if there is one."""
-    numbers = list(dict.fromkeys(work.stream for work in step.work))
-    if len(numbers) == 1:
-        return None
-    return tuple(numbers.index(work.stream) for work in step.work)
 
 
 def phases_without_waits(
     measured_s: Sequence[float], profiled: Sequence[Phase]
 ) -> tuple[float, ...]:
-    """Seconds that an unprofiled host needs for each phase of a step if it never waits for the GPU.
+    """Compute seconds of an unprofiled host for each phase of a step, without waits for the GPU.
 
     Each phase was timed with an empty launch queue, so a phase with few launches was timed
-    correctly. One with many launches may have waited for the GPU, as did one that asked it to be
-    done, so that a loss can be read. The profile shows such waits but
-    slows the host, so such a phase counts its profiled time without waits, scaled to the pace of
-    the other phases, if that is less.
+    correctly. One with many launches may have waited for the GPU, as did one that read a loss. The
+    profile shows such waits but slows the host, so such a phase counts its profiled time without
+    waits, scaled to the pace of the other phases, if that is less.
 
     Args:
         measured_s: Seconds that the host took for each phase, unprofiled, shape (phases,).
@@ -250,7 +227,7 @@ def phases_without_waits(
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
 
-def marked(step: int, phase: int, bound: str) -> None:
+def mark(step: int, phase: int, bound: str) -> None:
     """Mark in a running profile of torch where a phase ``"begins"`` or ``"ends"``.
 
     A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
@@ -261,8 +238,8 @@ def marked(step: int, phase: int, bound: str) -> None:
         pass
 
 
-def exported(profile: Any) -> dict[str, Any]:
-    """What a profile of torch recorded, as the document that it exports."""
+def export_trace(profile: Any) -> dict[str, Any]:
+    """Return the document that a profile of torch exports."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profile.export_chrome_trace(str(path))
@@ -270,23 +247,23 @@ def exported(profile: Any) -> dict[str, Any]:
     return document
 
 
-def joined(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
-    """`document` with a stretch for each phase of `steps` in place of the moments marked."""
-    found: dict[str, dict[str, Any]] = {}
+def join_marks(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
+    """Return `document` with a stretch for each phase of `steps` in place of its two marks."""
+    marks: dict[str, dict[str, Any]] = {}
     others = []
     for event in document.get("traceEvents", ()):
         name = str(event.get("name"))
         if not name.startswith(MARK):
             others.append(event)
         elif event.get("cat") == "user_annotation":
-            found[name.removeprefix(MARK)] = event
+            marks[name.removeprefix(MARK)] = event
     spans = []
-    for name, begin in found.items():
+    for name, begin in marks.items():
         step, _, rest = name.partition("/")
         phase, _, bound = rest.partition("/")
         if bound == "begins" and int(step) in steps:
             from_us = float(begin["ts"]) + float(begin["dur"])
-            until_us = float(found[f"{step}/{phase}/ends"]["ts"])
+            until_us = float(marks[f"{step}/{phase}/ends"]["ts"])
             spans.append(begin | {"name": MARK + phase, "ts": from_us, "dur": until_us - from_us})
     return {**document, "traceEvents": others + spans}
 
@@ -294,22 +271,22 @@ def joined(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
 def steps_of_trace(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
-    """The steps that were marked while `document` was recorded.
+    """Return the steps that were marked while `document` was recorded.
 
     Args:
-        document: As torch exports it.
+        document: A trace that torch exported.
         phases: The names of a step's phases in order; each was marked as `MARK` + name.
         limits: Of an SM of the GPU.
 
     Raises:
-        AdvisorError: The marks are not those of complete steps, or it is no trace.
+        AdvisorError: The marks are not those of complete steps, or it is not a trace.
     """
     try:
         return _steps(document, phases, limits)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise AdvisorError(
-            f"what torch's profiler recorded is no trace ({type(error).__name__}: {error}). Try "
-            f"again; if that does not help, try another torch."
+            f"torch's profiler recorded no trace ({type(error).__name__}: {error}). Try again; if "
+            f"that does not help, try another torch."
         ) from None
 
 
@@ -317,31 +294,32 @@ def _steps(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
-    spans = marked_spans(events, phases)
-    launches, waits = launches_of(events), waits_of(events)
-    found = defaultdict(list)
+    spans = _marked_spans(events, phases)
+    begins_us = [span.begin_us for span in spans]
+    launches = _launches(events)
+    waits = [Launch(float(each["ts"]), float(each["dur"])) for each in events if _is_wait(each)]
+    work = defaultdict(list)  # by the phase that launched it, with the pause after that
     for event in events:
         if event.get("cat") in _GPU:
-            launch = launches.get(correlation_of(event))
-            place = place_of(spans, launch.at_us if launch else float(event["ts"]))
-            if place is not None:
-                found[place].append((event, launch))
+            launch = launches.get(_correlation(event))
+            at_us = launch.at_us if launch else float(event["ts"])
+            work[bisect_right(begins_us, at_us) - 1].append((event, launch))
     count = len(phases)
     return tuple(
-        _step(spans[first : first + count], [found[first + n] for n in range(count)], waits, limits)
+        _step(spans[first : first + count], [work[first + n] for n in range(count)], waits, limits)
         for first in range(0, len(spans), count)
     )
 
 
-_Found = Sequence[tuple[Event, Launch | None]]
+_Launched = Sequence[tuple[Event, Launch | None]]
 
 
 def _step(
-    spans: Sequence[Span], found: Sequence[_Found], waits: Sequence[Launch], limits: SmLimits
+    spans: Sequence[Span], parts: Sequence[_Launched], waits: Sequence[Launch], limits: SmLimits
 ) -> TracedStep:
     work: list[GpuWork] = []
     phases = []
-    for number, (span, events) in enumerate(zip(spans, found, strict=True)):
+    for number, (span, events) in enumerate(zip(spans, parts, strict=True)):
         launched = [(launch or Launch(span.begin_us, 0.0), event) for event, launch in events]
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
         its = [each for each in waits if span.begin_us <= each.at_us < span.end_us]
@@ -448,20 +426,20 @@ _WRAPPERS = re.compile(r"cutlass|xmma|cudnn::.*kernel\d?<|cublas|thrust|cub::|de
 
 
 def kernel_class(name: str) -> str:
-    """The class of the kernel called `name`, demangled; ``"other"`` if no rule matches."""
-    answer = name if _WRAPPERS.search(name) else name.partition("<")[0]
-    return next((each for each, pattern in _RULES if pattern.search(answer)), "other")
+    """Classify the kernel called `name`, demangled; ``"other"`` if no rule matches."""
+    words = name if _WRAPPERS.search(name) else name.partition("<")[0]
+    return next((each for each, pattern in _RULES if pattern.search(words)), "other")
 
 
 _STEPS = 3
 _FIRST_S, _SPARE_S = 0.2, 0.05
 
-# As often a step as to be one, the windows' busy times agree this well.
-_ALIKE = 1.25
+# If each window is one step, their busy times agree within this ratio.
+_MOST_RATIO = 1.25
 
 
 def record(state: TenantState, step_s: float, compute_capability: str) -> dict[str, Any]:
-    """What the GPU does for this process in as long as a step takes, wherever in it that begins.
+    """Record the GPU's work for this process for as long as a step takes, from any moment of it.
 
     Returns:
         ``step``: the fields of a `TracedStep` of one phase; empty where this process has not
@@ -480,16 +458,12 @@ def record(state: TenantState, step_s: float, compute_capability: str) -> dict[s
         sleep(_FIRST_S)
     with profile(activities=activities) as seen:
         sleep(_STEPS * step_s + _SPARE_S)
-    document = cut(exported(seen), step_s)
-    return {"step": asdict(repeating(steps_of_trace(document, ("0",), limits)))}
+    document = cut_into_steps(export_trace(seen), step_s)
+    return {"step": asdict(repeated_step(steps_of_trace(document, ("0",), limits)))}
 
 
-def cut(document: Mapping[str, Any], step_s: float) -> dict[str, Any]:
-    """`document` with a mark for each step of `step_s` seconds from its first launch on.
-
-    Raises:
-        AdvisorError: Nothing was launched.
-    """
+def cut_into_steps(document: Mapping[str, Any], step_s: float) -> dict[str, Any]:
+    """`document` with a mark for each step of `step_s` seconds from its first launch on."""
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
     launched = [float(each["ts"]) for each in events if each.get("cat") in LAUNCHES]
     if not launched:
@@ -509,24 +483,24 @@ def _parts(event: Event, bounds: Sequence[float]) -> Iterator[Event]:
     """A wait cut where it crosses `bounds`, microseconds; any other event as it is."""
     begin, end = float(event["ts"]), float(event["ts"]) + float(event.get("dur", 0.0))
     edges = [begin, *(each for each in bounds if begin < each < end), end]
-    if not is_wait(event) or len(edges) == 2:
+    if not _is_wait(event) or len(edges) == 2:
         yield event
         return
     for at, until in pairwise(edges):
         yield {**event, "ts": at, "dur": until - at}
 
 
-def repeating(steps: Sequence[TracedStep]) -> TracedStep:
-    """The step with the median busy time, if all are about as busy.
+def repeated_step(steps: Sequence[TracedStep]) -> TracedStep:
+    """Return the step with the median busy time.
 
     Raises:
-        AdvisorError: They are not, so none of them stands for all.
+        AdvisorError: Their busy times differ too much, so none of them stands for all.
     """
     busy_s = [each.busy_s for each in steps]
-    if min(busy_s) <= 0 or max(busy_s) > _ALIKE * min(busy_s):
+    if min(busy_s) <= 0 or max(busy_s) > _MOST_RATIO * min(busy_s):
         raise AdvisorError(
             f"a step of it is no part that repeats on the GPU: it was busy for "
-            f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Say the "
-            f"examples of a whole round by --batch"
+            f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Give "
+            f"the examples of a whole round by --batch"
         )
     return median_step(tuple(steps))

@@ -1,4 +1,4 @@
-"""Schedules the windows of a measurement, and counts the steps that tenants did in each."""
+"""Schedules windows of a measurement, counts the steps in each, and measures parts of a step."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +15,14 @@ from advisor.errors import AdvisorError
 from advisor.hardware.partition import sm_limits
 from advisor.measure.process import cpu_s_of
 from advisor.measure.tenant_verbs import run, synchronise, training_verbs
-from advisor.measure.trace import exported, joined, marked, median_step, record, steps_of_trace
+from advisor.measure.trace import (
+    export_trace,
+    join_marks,
+    mark,
+    median_step,
+    record,
+    steps_of_trace,
+)
 from advisor.measure.worker import Part, Routine, TenantState, Trainable, Verb
 from advisor.workload.profile import Window
 
@@ -76,7 +83,7 @@ class Schedule:
 
 
 def schedule(start_at: float, timing: Timing, slowest_step_s: float) -> Schedule:
-    """When to measure, if all start at `start_at` and the slowest takes `slowest_step_s` a step."""
+    """Schedule windows if all start at `start_at` and the slowest step takes `slowest_step_s`."""
     least_s = timing.windows * timing.window_s
     length_s = max(least_s, min(_FEWEST_STEPS * slowest_step_s, timing.longest_s))
     first_s = min(max(timing.lead_s, slowest_step_s), _LONGEST_LEAD_S)
@@ -90,16 +97,16 @@ def sleep_until(moment: float) -> None:
 
 
 def step_s_of(start_at: float, completed_at: Sequence[float]) -> float:
-    """Mean seconds of a step of a tenant that began at `start_at`."""
+    """Return the mean seconds of a step of a tenant that began at `start_at`."""
     return (completed_at[-1] - start_at) / len(completed_at)
 
 
 def windows_of(plan: Schedule, completed_at: Sequence[float]) -> tuple[Window, ...]:
-    """What one tenant did in each window; a step cut by a bound counts in part on both sides.
+    """Count one tenant's steps in each window; a step cut by a bound counts in part on both sides.
 
     Args:
-        plan: When the windows were.
-        completed_at: When each of its steps ended, never decreasing, shape (steps,).
+        plan: The schedule of the windows.
+        completed_at: Ends of its steps, never decreasing, shape (steps,).
     """
     ends_s = np.array([plan.start_at, *completed_at]) - plan.start_at
     done = np.interp(plan.bounds_s, ends_s, np.arange(len(ends_s)))
@@ -121,11 +128,11 @@ def profiling_verbs() -> Mapping[str, Verb]:
 
 
 def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
-    """As `run`, and returns what that took of the host.
+    """Train as `run` does, and measure the host's work.
 
     Returns:
         As `run`; and ``cpu_s``, CPU seconds of this process and its loader's workers; of the
-        workers alone ``loader_cpu_s``, and ``read_mib``, None where the system does not say; and
+        workers alone ``loader_cpu_s``, and ``read_mib``, None if the system does not report it; and
         ``fetched_s``, seconds spent on taking batches.
     """
     before = _used(state)
@@ -138,28 +145,25 @@ def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
 
 
 def _used(state: TenantState) -> dict[str, Any]:
-    """What this process and its loader's workers have used so far, by name."""
+    """The host's work so far by this process and its loader's workers, by name."""
     workers = [each.pid for each in active_children() if each.pid is not None]
     loader_cpu_s = sum(map(cpu_s_of, workers))
+    read_mib = None
+    try:  # proc(5): rchar of io, cached files included
+        texts = [Path(f"/proc/{pid}/io").read_text() for pid in workers]
+        read_mib = sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
+    except (OSError, IndexError, ValueError):
+        pass
     return {
         "cpu_s": process_time() + loader_cpu_s,
         "loader_cpu_s": loader_cpu_s,
-        "read_mib": _read_mib(workers),
+        "read_mib": read_mib,
         "fetched_s": _loaded(state).fetched_s,
     }
 
 
-def _read_mib(pids: Sequence[int]) -> float | None:
-    """What processes have read so far (proc(5): rchar of io, cached files included)."""
-    try:
-        texts = [Path(f"/proc/{pid}/io").read_text() for pid in pids]
-        return sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
-    except (OSError, IndexError, ValueError):
-        return None
-
-
 def issue(state: TenantState, seconds: float) -> Routine:
-    """How long the host takes for each phase of a step, with an empty launch queue.
+    """Time the host in each phase of a step, with an empty launch queue.
 
     Returns:
         ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
@@ -171,32 +175,21 @@ def issue(state: TenantState, seconds: float) -> Routine:
     until = perf_counter() + seconds
     wait()
     while len(rows) < _FEWEST_TIMED or (perf_counter() < until and len(rows) < _MOST_TIMED):
-        before_s = trainable.fetched_s
-        rows.append((yield from _timed_step(trainable, wait)))
-        fetches_s.append(trainable.fetched_s - before_s)
-    phases_s = [median(each) for each in zip(*alike(rows), strict=True)]
+        step_fetched_s, row, ended = trainable.fetched_s, [], False
+        while not ended:
+            fetched_s, began = trainable.fetched_s, perf_counter()
+            ended = yield "phase"
+            row.append(perf_counter() - began - (trainable.fetched_s - fetched_s))
+            wait()
+        rows.append(row)
+        fetches_s.append(trainable.fetched_s - step_fetched_s)
+    # A script may do more in some steps: those with the most common number of phases count.
+    count = mode(map(len, rows))
+    usual = [row for row in rows if len(row) == count]
+    phases_s = [median(each) for each in zip(*usual, strict=True)]
     # A fetch that waits for the loader does not measure the host's own work.
     phases_s[0] += min(fetches_s)
     return {"phases_s": phases_s, "loader_s": _loader_s(trainable, wait, seconds)}
-
-
-def alike(rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-    """Those of `rows` that have as many phases as most: a script may do more in some steps."""
-    count = mode(map(len, rows))
-    return [row for row in rows if len(row) == count]
-
-
-def _timed_step(
-    trainable: Trainable, wait: Callable[[], None]
-) -> Generator[Part, bool, list[float]]:
-    """Seconds of each phase of a step, without those of taking batches."""
-    row, ended = [], False
-    while not ended:
-        fetched_s, began = trainable.fetched_s, perf_counter()
-        ended = yield "phase"
-        row.append(perf_counter() - began - (trainable.fetched_s - fetched_s))
-        wait()
-    return row
 
 
 def _loader_s(trainable: Trainable, wait: Callable[[], None], seconds: float) -> float | None:
@@ -220,21 +213,21 @@ def _loader_s(trainable: Trainable, wait: Callable[[], None], seconds: float) ->
 
 
 def trace(state: TenantState, compute_capability: str) -> Routine:
-    """What the GPU does in a step.
+    """Trace the GPU's work in a step.
 
     Returns:
         ``step``: the fields of a `TracedStep`, the one with the median busy time of several.
     """
     _loaded(state)
     limits = sm_limits(compute_capability)
-    document, phases = yield from recorded(partial(synchronise, state))
+    document, phases = yield from record_steps(partial(synchronise, state))
     return {"step": asdict(median_step(steps_of_trace(document, phases, limits)))}
 
 
-def recorded(
+def record_steps(
     wait: Callable[[], None],
 ) -> Generator[Part, bool, tuple[dict[str, Any], tuple[str, ...]]]:
-    """Torch's profile of some steps, with an empty launch queue before each phase.
+    """Profile some steps, with an empty launch queue before each phase.
 
     Returns:
         The profile, and the names of a step's phases, marked in it.
@@ -254,22 +247,17 @@ def recorded(
     with profile(activities=activities) as seen:
         counts = []
         for number in range(_TRACED_STEPS):
-            counts += [(yield from _marked_step(number, wait))]
+            phases, ended = 0, False
+            while not ended:
+                mark(number, phases, "begins")
+                ended = yield "phase"
+                mark(number, phases, "ends")
+                wait()
+                phases += 1
+            counts.append(phases)
     usual = mode(counts)
     steps = [number for number, count in enumerate(counts) if count == usual]
-    return joined(exported(seen), steps), tuple(map(str, range(usual)))
-
-
-def _marked_step(number: int, wait: Callable[[], None]) -> Generator[Part, bool, int]:
-    """Train step `number` with the bounds of its phases marked; how many it has."""
-    phases, ended = 0, False
-    while not ended:
-        marked(number, phases, "begins")
-        ended = yield "phase"
-        marked(number, phases, "ends")
-        wait()
-        phases += 1
-    return phases
+    return join_marks(export_trace(seen), steps), tuple(map(str, range(usual)))
 
 
 def _loaded(state: TenantState) -> Trainable:

@@ -17,15 +17,15 @@ from advisor.measure.trace import (
     QUEUE_FREE_LAUNCHES,
     Phase,
     TracedStep,
-    cut,
+    cut_into_steps,
     kernel_class,
     kernel_trace,
     median_step,
     phases_without_waits,
-    repeating,
+    repeated_step,
     steps_of_trace,
 )
-from advisor.measure.windows import recorded
+from advisor.measure.windows import record_steps
 from advisor.measure.worker import trained
 from advisor.workload.catalogue import workload
 from advisor.workload.store import load_profile
@@ -175,7 +175,7 @@ def test_a_recording_without_whole_steps_is_refused():
 
 def test_torchs_own_profiler_marks_whole_steps_as_we_read_them():
     step = build(workload("mlp-toy-bs2"), "cpu")
-    document, phases = trained(recorded(lambda: None), lambda: step)
+    document, phases = trained(record_steps(lambda: None), lambda: step)
     steps = steps_of_trace(document, phases, H200)
     assert len(steps) == 3
     assert all(len(each.phases) == 4 and each.phases[1].host_us > 0 for each in steps)
@@ -197,13 +197,13 @@ def rounds(count: int, busy_us: float, round_us: float = 1000.0) -> Recording:
 
 
 def window(recording: Recording, step_s: float):
-    return steps_of_trace(cut({"traceEvents": recording.events}, step_s), ("0",), H200)
+    return steps_of_trace(cut_into_steps({"traceEvents": recording.events}, step_s), ("0",), H200)
 
 
 @given(rounds_of_a_step=st.integers(1, 4), busy_us=st.floats(10, 900))
 def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of_a_step, busy_us):
     steps = window(rounds(14, busy_us), rounds_of_a_step * 1e-3)
-    step = repeating(steps)
+    step = repeated_step(steps)
     assert len(steps) == 3
     assert len(step.work) == 2 * rounds_of_a_step
     assert step.busy_s == pytest.approx(rounds_of_a_step * busy_us * 1e-6)
@@ -211,8 +211,10 @@ def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of
 
 def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
     document = json.loads(gzip.decompress((RECORDINGS / "evolution.json.gz").read_bytes()))
-    steps = steps_of_trace(cut(document, 0.033), ("0",), H200)  # as it printed, on an H200
-    step = repeating(steps)
+    steps = steps_of_trace(
+        cut_into_steps(document, 0.033), ("0",), H200
+    )  # as it printed, on an H200
+    step = repeated_step(steps)
     kinds = Counter(work.kind for work in step.work)
     assert kinds["gemm"] == 10
     assert "other" not in kinds
@@ -222,7 +224,7 @@ def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
 
 def test_a_step_that_is_no_part_that_repeats_is_refused_with_what_to_do():
     with pytest.raises(AdvisorError, match=r"no part that repeats .* --batch"):
-        repeating(window(rounds(14, 500.0), 0.1e-3))
+        repeated_step(window(rounds(14, 500.0), 0.1e-3))
 
 
 def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile():
