@@ -113,7 +113,7 @@ def profile_parser() -> argparse.ArgumentParser:
     add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
         "class, or CIFAR-10's binary files [made up]")  # fmt: skip
     add("--from-numbers", action="store_true", help="measure nothing; write the numbers "
-        "that you have of a job: step time, memory, utilisation; --from-numbers --help")  # fmt: skip
+        "that you have: step time, memory, utilisation; more by --from-numbers --help")  # fmt: skip
     add_script_options(parser.add_argument_group("a script of your own, after --"))
     add = parser.add_argument_group("any model of timm").add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")

@@ -211,9 +211,7 @@ def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of
 
 def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
     document = json.loads(gzip.decompress((RECORDINGS / "evolution.json.gz").read_bytes()))
-    steps = steps_of_trace(
-        cut_into_steps(document, 0.033), ("0",), H200
-    )  # as it printed, on an H200
+    steps = steps_of_trace(cut_into_steps(document, 0.033), ("0",), H200)  # on an H200
     step = repeated_step(steps)
     kinds = Counter(work.kind for work in step.work)
     assert kinds["gemm"] == 10
