@@ -95,9 +95,13 @@ class ActivitySampler:
                 _free(nvml, ended)
         finally:  # after the driver was asked: until DCGM has answered, a tenth of a second passes
             by_dcgm = self._counted_by_dcgm()
-        counters = _with_dcgm(counters, by_dcgm)
+        if "gract" in by_dcgm:  # a GPU without GPM
+            memory = None if counters is None else counters.memory_utilization
+            counters = Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
         seconds = ended.monotonic_s - begun.monotonic_s
-        energy_j = _energy_j(begun, ended)
+        energy_j = None
+        if begun.energy_mj is not None and ended.energy_mj is not None:
+            energy_j = (ended.energy_mj - begun.energy_mj) / 1000
         power_w = None if energy_j is None else energy_j / seconds
         return Activity(counters=counters, power_w=power_w, energy_j=energy_j, seconds=seconds)
 
@@ -131,15 +135,18 @@ def _free(nvml: Any, moment: _Moment | None) -> None:
         nvml.nvmlGpmSampleFree(moment.gpm)
 
 
-def _energy_j(begun: _Moment, ended: _Moment) -> float | None:
-    if begun.energy_mj is None or ended.energy_mj is None:
-        return None
-    return (ended.energy_mj - begun.energy_mj) / 1000
-
-
 def _counters(nvml: Any, handle: Any, begun: _Moment, ended: _Moment) -> Counters | None:
     if begun.gpm is None or ended.gpm is None:
-        return _utilisation(nvml, handle, begun.unix_us)
+        gpu, memory = (
+            _mean_share(nvml, handle, begun.unix_us, kind, name)
+            for kind, name in (
+                (nvml.NVML_GPU_UTILIZATION_SAMPLES, "gpu"),
+                (nvml.NVML_MEMORY_UTILIZATION_SAMPLES, "memory"),
+            )
+        )
+        if gpu is None:
+            return None
+        return Counters(source="nvml", gract=gpu, memory_utilization=memory)
     if ended.monotonic_s - begun.monotonic_s < _SHORTEST_GPM_WINDOW_S:
         return None
     return _gpm_counters(nvml, begun.gpm, ended.gpm)
@@ -164,23 +171,6 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     shares = {field: min(max(values[field] / 100, 0.0), 1.0) for field in _SHARES & values.keys()}
     rates = {field: values[field] for field in _RATES & values.keys()}
     return Counters(source="gpm", **shares, **rates)
-
-
-def _with_dcgm(counters: Counters | None, by_dcgm: dict[str, float]) -> Counters | None:
-    """`counters` of a GPU without GPM, with what DCGM counted; memory's utilisation stays."""
-    if "gract" not in by_dcgm:
-        return counters
-    memory = None if counters is None else counters.memory_utilization
-    return Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
-
-
-def _utilisation(nvml: Any, handle: Any, since_unix_us: int) -> Counters | None:
-    gract = _mean_share(nvml, handle, since_unix_us, nvml.NVML_GPU_UTILIZATION_SAMPLES, "gpu")
-    kind = nvml.NVML_MEMORY_UTILIZATION_SAMPLES
-    memory = _mean_share(nvml, handle, since_unix_us, kind, "memory")
-    if gract is None:
-        return None
-    return Counters(source="nvml", gract=gract, memory_utilization=memory)
 
 
 def _mean_share(

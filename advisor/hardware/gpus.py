@@ -6,7 +6,6 @@ kept in the user's data folder, so that commands elsewhere know it too.
 
 import json
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
@@ -246,11 +245,15 @@ def gpu_meant(word: str) -> Gpu:
     """
     if word in catalogue():
         return gpu(word)
-    asked = name_parts(word)
+    parts = name_parts(word)
     names = {key: [name_parts(name) for name in (key, *each.products)]
              for key, each in known_gpus().items()}  # fmt: skip
-    exact = [key for key, known in names.items() if asked in known]
-    meant = exact or [key for key, known in names.items() if _begins(asked, known)]
+    exact = [key for key, own in names.items() if parts in own]
+    # Of the model that `word` begins with, and with all its parts.
+    meant = exact or [
+        key for key, own in names.items()
+        if any(parts[:1] == name[:1] and {*parts} <= {*name} for name in own)
+    ]  # fmt: skip
     if len(meant) > 1:
         raise InvalidInput(f"{word!r} may be {' or '.join(meant)}. Say which.")
     return gpu(meant[0] if meant else word)
@@ -260,11 +263,6 @@ def name_parts(name: str) -> tuple[str, ...]:
     """The parts of a name, without the maker and the product line."""
     parts = re.split(r"[^a-z0-9]+", name.lower())
     return tuple(part for part in parts if part and part not in _MAKERS)
-
-
-def _begins(asked: tuple[str, ...], names: Sequence[tuple[str, ...]]) -> bool:
-    """Whether one of `names` is of the model that `asked` begins with, and has all its parts."""
-    return any(asked[:1] == name[:1] and set(asked) <= set(name) for name in names)
 
 
 def gpu_of_product(product: str) -> Gpu | None:
@@ -301,7 +299,16 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
         calibration: A calibration; one of another GPU, or without a sweep of operators, is ignored.
     """
     rates = gpu.rates or _of_its_kind(gpu)
-    stated = None if rates is None else _attained(gpu, rates)
+    stated = None
+    if rates is not None:
+        clock = 1.0  # share of its highest clock at which its power limit lets it compute
+        if gpu.power_limit_w is not None:
+            sm_ghz = gpu.sms * rates.clock_mhz * 1e-3
+            clock = min(1.0, gpu.power_limit_w / sm_ghz / _W_PER_SM_GHZ)
+        lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
+        ampere = gpu.compute_capability == "8.0"
+        bandwidth = (_OF_A100_BANDWIDTH if ampere else _OF_BANDWIDTH) * rates.bandwidth_gb_s
+        stated = _scaled(rates, clock * lanes, clock * tensor_share(gpu), bandwidth)
     side = calibration.gpu_side if calibration and calibration.gpu == gpu.key else None
     return stated if side is None else _measured(side, stated)
 
@@ -331,33 +338,13 @@ def _scaled(rates: GpuRates, vector: float, tensor: float, bandwidth_gb_s: float
     )
 
 
-def _kept_clock(gpu: Gpu, rates: GpuRates) -> float:
-    """Share of its highest clock at which the GPU's power limit lets it compute, 0..1."""
-    if gpu.power_limit_w is None:
-        return 1.0
-    return min(1.0, gpu.power_limit_w / (gpu.sms * rates.clock_mhz * 1e-3) / _W_PER_SM_GHZ)
-
-
-def _attained(gpu: Gpu, rates: GpuRates) -> GpuRates:
-    clock = _kept_clock(gpu, rates)
-    lanes = _OF_64_LANES if gpu.compute_capability in _WITH_64_LANES else _OF_128_LANES
-    bandwidth = _OF_A100_BANDWIDTH if gpu.compute_capability == "8.0" else _OF_BANDWIDTH
-    return _scaled(
-        rates, clock * lanes, clock * tensor_share(gpu), bandwidth * rates.bandwidth_gb_s
-    )
-
-
 def unlikeness(one: Gpu, other: Gpu) -> float:
     """Distance between the log rates of two GPUs; less for GPUs of one architecture."""
-    here, there = rates_of(one), rates_of(other)
-    if here is None or there is None:
+    first, second = rates_of(one), rates_of(other)
+    if first is None or second is None:
         return float("inf")
-    pairs = (
-        (here.fp32_tflops, there.fp32_tflops),
-        (here.fp16_tflops, there.fp16_tflops),
-        (here.bandwidth_gb_s, there.bandwidth_gb_s),
-    )
-    apart = sum(abs(log(mine / yours)) for mine, yours in pairs)
+    names = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
+    apart = sum(abs(log(getattr(first, name) / getattr(second, name))) for name in names)
     return apart + 10 * (one.architecture != other.architecture)
 
 
@@ -368,14 +355,14 @@ def tensor_share(gpu: Gpu) -> float:
 
 def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
     """Rates of `side` where it measured them, else `stated`."""
-    found = {
+    rates = {
         "fp32_tflops": side.tflops("fp32"),
         "tf32_tflops": side.tflops("tf32"),
         "fp16_tflops": side.tflops("fp16"),
         "bandwidth_gb_s": side.bandwidth_gb_s,
         "launch_us": side.empty_kernel_us,
     }
-    known = {name: rate for name, rate in found.items() if rate is not None}
+    known = {name: rate for name, rate in rates.items() if rate is not None}
     if stated is not None:
         if stated.tf32_tflops is None:  # then it computed in FP32 what was asked for in TF32
             known.pop("tf32_tflops", None)
@@ -405,12 +392,14 @@ def check_key(profile: Profile, where: str) -> Profile:
     if profile.gpu in known_gpus():
         return profile
     try:
-        said = f"Write {gpu_meant(profile.gpu).key} there"
+        remedy = f"Write {gpu_meant(profile.gpu).key} there"
     except UnknownName:
         return profile
     except InvalidInput as error:
-        said = str(error).removesuffix(".")
-    raise InvalidInput(f"{where}: its gpu, {profile.gpu}, is no key of `advisor gpus`. {said}.")
+        remedy = str(error).removesuffix(".")
+    raise InvalidInput(
+        f"{where}: its gpu, {profile.gpu}, is not a key of `advisor gpus`. {remedy}."
+    )
 
 
 def check_power(profile: Profile, gpu: Gpu) -> Profile:

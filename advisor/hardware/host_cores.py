@@ -125,15 +125,15 @@ def split_cores(
     for core in allowed:
         physical.setdefault(siblings(core), []).append(core)
     cores = list(physical.values())
-    each = len(cores) // parts
-    if each == 0:
+    size = len(cores) // parts
+    if size == 0:
         raise InvalidInput(
             f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
             f"cores are allowed. Allow more with --cores, or take fewer --devices."
         )
     return tuple(
         tuple(
-            sorted(core for threads in cores[part * each : (part + 1) * each] for core in threads)
+            sorted(core for threads in cores[part * size : (part + 1) * size] for core in threads)
         )
         for part in range(parts)
     )

@@ -53,10 +53,8 @@ def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
             return f"one GPU has at most {profile.max_instances} of {profile.name}"
     if sum("+me" in name for name in names) > 1:
         return "one GPU has at most one instance with +me"
-    return None if branch is None else _too_new(profiles, branch)
-
-
-def _too_new(profiles: Sequence[MigProfile], branch: int) -> str | None:
+    if branch is None:
+        return None
     for profile in profiles:
         if profile.min_driver is not None and branch < profile.min_driver:
             return f"{profile.name} needs a driver of R{profile.min_driver} or later, not R{branch}"
@@ -124,10 +122,10 @@ def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | Non
         pieces: For each piece, the slices at which it may start, and how many it covers.
     """
     hardest_first = sorted(range(len(pieces)), key=lambda index: len(pieces[index][0]))
-    found = _search([pieces[index] for index in hardest_first])
-    if found is None:
+    places = _search([pieces[index] for index in hardest_first])
+    if places is None:
         return None
-    starts = dict(zip(hardest_first, found, strict=True))
+    starts = dict(zip(hardest_first, places, strict=True))
     return tuple(starts[index] for index in range(len(pieces)))
 
 
@@ -182,9 +180,9 @@ def _placed(
 ) -> tuple[Instance, ...]:
     refuse_without_mig(gpu)
     wanted = [(_startable(gpu, each), each.start) for each in instances]
-    asked = ",".join(map(str, instances))
+    words = ",".join(map(str, instances))
     if reason := forbidden([profile for profile, _ in wanted], driver_branch):
-        raise NothingFits(f"mig={asked} is impossible: {reason}.")
+        raise NothingFits(f"mig={words} is impossible: {reason}.")
     starts = packed(
         [
             (profile.starts if start is None else (start,), profile.memory_slices)
@@ -192,9 +190,14 @@ def _placed(
         ]
     )
     if starts is None:
+        names = {each.profile for each in instances}
+        offers = "; ".join(
+            f"{each.name} at {', '.join(map(str, each.starts))}"
+            for each in gpu.mig if each.name in names
+        )  # fmt: skip
         raise NothingFits(
-            f"{gpu.key} cannot hold mig={asked} at once: some would share one of its "
-            f"{gpu.memory_slices} memory slices. Places to start: {_offers(gpu, instances)}."
+            f"{gpu.key} cannot hold mig={words} at once: some would share one of its "
+            f"{gpu.memory_slices} memory slices. Places to start: {offers}."
         )
     return tuple(
         Instance(each.profile, start) for each, start in zip(instances, starts, strict=True)
@@ -209,8 +212,8 @@ def profile_of(gpu: Gpu, name: str) -> MigProfile:
         UnknownName: It has none of that name; the message lists those it has.
         NothingFits: It has no MIG.
     """
-    (found,) = profiles_named(gpu, [name])
-    return found
+    (profile,) = profiles_named(gpu, [name])
+    return profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,21 +285,29 @@ def _placement_sets(
     kinds = dict.fromkeys((*profiles, *movable))
     pieces = [_placed_profile(profile, start) for profile in kinds for start in profile.starts]
     addable = [piece for piece in pieces if piece.profile in profiles]
-    found = [
-        held
-        for held in _grown(fixed, _beside(fixed, pieces), branch)
-        if held and _holds(held[len(fixed) :], Counter(movable), profiles)
-    ]
+    wanted = Counter(movable)
+    valid = []
+    for held in _grown(fixed, _apart(fixed, pieces), branch):
+        counts = Counter(piece.profile for piece in held[len(fixed) :])
+        # Of all that is movable as many as are wanted; more only of what may be added.
+        if held and all(
+            counts[profile] >= count if profile in profiles else counts[profile] == count
+            for profile, count in wanted.items()
+        ):
+            valid.append(held)
     full = sorted(
         (
             sorted(held, key=lambda piece: piece.start)
-            for held in found
-            if not any(_allowed(held, piece, branch) for piece in _beside(held, addable))
+            for held in valid
+            if not any(_allowed(held, piece, branch) for piece in _apart(held, addable))
         ),
-        key=_by_slice,
+        key=lambda held: [
+            (-start, profile.memory_slices, profile.compute_slices, profile.name)
+            for profile, start, _ in held
+        ],
     )
     maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
-    return PlacementSets(len(found), tuple(maximal))
+    return PlacementSets(len(valid), tuple(maximal))
 
 
 def _grown(
@@ -306,37 +317,19 @@ def _grown(
     yield held
     for number, piece in enumerate(more, start=1):
         if _allowed(held, piece, branch):
-            yield from _grown((*held, piece), _beside([piece], more[number:]), branch)
+            yield from _grown((*held, piece), _apart([piece], more[number:]), branch)
 
 
 def _allowed(held: Sequence[_PlacedProfile], piece: _PlacedProfile, branch: int | None) -> bool:
     return forbidden([each.profile for each in (*held, piece)], branch) is None
 
 
-def _beside(
+def _apart(
     held: Sequence[_PlacedProfile], pieces: Sequence[_PlacedProfile]
 ) -> list[_PlacedProfile]:
     """The `pieces` that share no memory slice with `held`."""
     taken = sum(each.slices for each in held)
     return [each for each in pieces if not each.slices & taken]
-
-
-def _holds(
-    added: Sequence[_PlacedProfile], movable: Counter[MigProfile], profiles: Sequence[MigProfile]
-) -> bool:
-    """Whether the added instances include all of `movable`, each as often as listed."""
-    counts = Counter(piece.profile for piece in added)
-    return all(
-        counts[profile] >= wanted if profile in profiles else counts[profile] == wanted
-        for profile, wanted in movable.items()
-    )
-
-
-def _by_slice(held: Sequence[_PlacedProfile]) -> list[tuple[int, int, int, str]]:
-    return [
-        (-start, profile.memory_slices, profile.compute_slices, profile.name)
-        for profile, start, _ in held
-    ]
 
 
 def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
@@ -347,12 +340,3 @@ def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
             f"on {gpu.key}, {profile.name} starts at {starts}, not {instance.start}."
         )
     return profile
-
-
-def _offers(gpu: Gpu, instances: Sequence[Instance]) -> str:
-    names = {each.profile for each in instances}
-    return "; ".join(
-        f"{profile.name} at {', '.join(map(str, profile.starts))}"
-        for profile in gpu.mig
-        if profile.name in names
-    )

@@ -49,12 +49,12 @@ def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dic
 
     As in NVIDIA's MPS documentation, Environment Variables. Device 0 is the one that a client sees.
     """
-    found = {}
+    variables = {}
     if limit_pct is not None:
-        found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{limit_pct:g}"
+        variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{limit_pct:g}"
     if memory_cap_mib is not None:
-        found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_cap_mib}M"
-    return found
+        variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_cap_mib}M"
+    return variables
 
 
 def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
@@ -65,12 +65,8 @@ def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
     Args:
         proc: Where the kernel lists processes.
     """
-    folders = sorted((path for path in proc.iterdir() if path.name.isdigit()), key=_pid)
-    return tuple(found for folder in folders if (found := _mps_process(folder)))
-
-
-def _pid(folder: Path) -> int:
-    return int(folder.name)
+    pids = sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit())
+    return tuple(filter(None, (_mps_process(proc / str(pid)) for pid in pids)))
 
 
 def _mps_process(folder: Path) -> MpsProcess | None:
@@ -79,21 +75,18 @@ def _mps_process(folder: Path) -> MpsProcess | None:
         role = _ROLES.get(Path(command).name)
         if role is None:
             return None
-        owner = _user(folder.stat().st_uid)
+        uid = folder.stat().st_uid
     except OSError:  # it has just ended
         return None
+    try:
+        owner = getpwuid(uid).pw_name
+    except KeyError:
+        owner = str(uid)
     environment = _environment(folder)
     pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
     gpus = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
     by_uuid = tuple(gpus) if all(each.startswith("GPU-") for each in gpus) else ()
-    return MpsProcess(_pid(folder), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
-
-
-def _user(uid: int) -> str:
-    try:
-        return getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return MpsProcess(int(folder.name), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -36,8 +36,11 @@ _NOT_OFFERED = (
 
 
 def _loaded() -> Any:
-    if "pynvml" not in sys.modules and not _has_library():  # most of its import is for nothing then
-        raise GpuUnavailable(f"{_UNAVAILABLE['LIBRARY_NOT_FOUND']}.")
+    if "pynvml" not in sys.modules:  # its import takes long, and needs the driver's library
+        try:
+            CDLL("libnvidia-ml.so.1")
+        except OSError:
+            raise GpuUnavailable(f"{_UNAVAILABLE['LIBRARY_NOT_FOUND']}.") from None
     remedy = "Run: pip uninstall -y pynvml; pip install 'nvidia-ml-py>=13'"
     try:
         import pynvml
@@ -49,24 +52,8 @@ def _loaded() -> Any:
     return pynvml
 
 
-def _has_library() -> bool:
-    """Whether the driver's library, which pynvml loads by this name, is there."""
-    try:
-        CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return False
-    return True
-
-
 def _codes(nvml: Any, names: tuple[str, ...]) -> set[int]:
     return {getattr(nvml, f"NVML_ERROR_{name}") for name in names}
-
-
-def _translated(nvml: Any, error: Any) -> AdvisorError:
-    for name, meaning in _UNAVAILABLE.items():
-        if error.value in _codes(nvml, (name,)):
-            return GpuUnavailable(f"{meaning}.")
-    return AdvisorError(f"the NVIDIA driver answered {str(error)!r}. See `nvidia-smi` and dmesg.")
 
 
 @contextmanager
@@ -80,7 +67,12 @@ def driver() -> Iterator[Any]:
         nvml.nvmlInit()
         yield nvml
     except nvml.NVMLError as error:
-        raise _translated(nvml, error) from error
+        for name, meaning in _UNAVAILABLE.items():
+            if error.value in _codes(nvml, (name,)):
+                raise GpuUnavailable(f"{meaning}.") from error
+        raise AdvisorError(
+            f"the NVIDIA driver answered {str(error)!r}. See `nvidia-smi` and dmesg."
+        ) from error
 
 
 def offered(nvml: Any, function: str, *arguments: Any) -> Any:
@@ -146,25 +138,19 @@ def dcgm_number(uuid: str) -> int | None:
     if which(_PROGRAM) is None:
         return None
     try:
-        found = subprocess.run(
+        listing = subprocess.run(
             [_PROGRAM, "discovery", "--list"], stdin=subprocess.DEVNULL, capture_output=True,
             text=True, errors="replace", timeout=_PATIENCE_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return _listed(found.stdout).get(uuid)
-
-
-def _listed(table: str) -> dict[str, int]:
-    """Numbers of GPUs by UUID, from what `dcgmi discovery --list` prints."""
-    numbers: dict[str, int] = {}
     number = None
-    for line in table.splitlines():
-        if begun := _NUMBER.match(line):
-            number = int(begun[1])
-        if number is not None and (told := _UUID.search(line)):
-            numbers[told[1]] = number
-    return numbers
+    for line in listing.stdout.splitlines():
+        if row := _NUMBER.match(line):
+            number = int(row[1])
+        if (name := _UUID.search(line)) and name[1] == uuid:
+            return number
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,20 +258,20 @@ def gpu_health(device: int | str) -> GpuHealth:
     with driver() as nvml:
         handle = handle_of(nvml, device)
 
-        def said(function: str, *arguments: Any) -> Any:
+        def answer(function: str, *arguments: Any) -> Any:
             return offered(nvml, f"nvmlDeviceGet{function}", handle, *arguments)
 
-        reasons = said("CurrentClocksThrottleReasons") or 0
-        persistence, ecc = said("PersistenceMode"), said("EccMode")
-        remapped = said("RemappedRows")
+        reasons = answer("CurrentClocksThrottleReasons") or 0
+        persistence, ecc = answer("PersistenceMode"), answer("EccMode")
+        remapped = answer("RemappedRows")
         return GpuHealth(
-            compute_capability=said("CudaComputeCapability"),
+            compute_capability=answer("CudaComputeCapability"),
             persistence=None if persistence is None else bool(persistence),
             slowed_by=tuple(words for bit, words in _SLOWED.items() if reasons & bit),
             power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
             default_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
             ecc=None if ecc is None else (bool(ecc[0]), bool(ecc[1])),
-            uncorrected_errors=said(
+            uncorrected_errors=answer(
                 "TotalEccErrors", nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
             ),
             remap_pending=None if remapped is None else bool(remapped[2]),
@@ -294,7 +280,7 @@ def gpu_health(device: int | str) -> GpuHealth:
 
 
 def _time_slice(device: int | str) -> TimeSlice | None:
-    """NVML does not say it; nvidia-smi prints it, in a table."""
+    """The time slice that nvidia-smi prints; NVML does not report it."""
     words = ["nvidia-smi", "compute-policy", "-i", str(device), "-l"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
@@ -305,5 +291,5 @@ def _time_slice(device: int | str) -> TimeSlice | None:
 
 def time_slice_in(listing: str) -> TimeSlice | None:
     """The setting in what ``nvidia-smi compute-policy -l`` prints of a GPU; None if unclear."""
-    found = {word.lower() for word in _TIME_SLICE.findall(listing)}
-    return found.pop() if len(found) == 1 else None
+    words = {word.lower() for word in _TIME_SLICE.findall(listing)}
+    return words.pop() if len(words) == 1 else None

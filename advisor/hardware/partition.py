@@ -78,18 +78,18 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
         NothingFits: One cannot hold those at once.
     """
     starts = _starts(gpu, profile)
-    asked = "+".join(f"{size}c" for size in sizes)
+    words = "+".join(f"{size}c" for size in sizes)
     if any(size not in starts for size in sizes):
         offers = ", ".join(f"{size}c" for size in starts)
         known = "" if "compute_instances" in gpu.sources else ", as far as is known"
         raise InvalidInput(
-            f"{profile} of {gpu.key} cannot be cut into {asked}. It offers {offers}{known}."
+            f"{profile} of {gpu.key} cannot be cut into {words}. It offers {offers}{known}."
         )
     places = packed([(starts[size], size) for size in sizes])
     if places is None:
         offers = "; ".join(f"{size}c at {', '.join(map(str, at))}" for size, at in starts.items())
         raise NothingFits(
-            f"one {profile} of {gpu.key} cannot hold {asked}: some would share one of its "
+            f"one {profile} of {gpu.key} cannot hold {words}: some would share one of its "
             f"{max(starts)} compute slices. Places to start: {offers}."
         )
     return places
@@ -123,11 +123,11 @@ def _descending(
     starts: dict[int, tuple[int, ...]], sizes: Sequence[int], held: tuple[int, ...] = ()
 ) -> list[tuple[int, ...]]:
     """`held` and every set that fits with more of `sizes`, none larger than the one before."""
-    found = []
+    sets = []
     for number, size in enumerate(sizes):
         if _fits(starts, (*held, size)):
-            found += _descending(starts, sizes[number:], (*held, size))
-    return [*found, held]
+            sets += _descending(starts, sizes[number:], (*held, size))
+    return [*sets, held]
 
 
 def _fits(starts: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> bool:

@@ -6,7 +6,6 @@ calls these functions, or asks for `mode`, `limits` and `instances`.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import TypeGuard, TypeVar, overload
 
 from advisor.errors import InvalidInput, counted
@@ -112,8 +111,7 @@ def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
 
 def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
     """Positions of the jobs that run at the same time, one set after another."""
-    each_after_other = groups(sharing, jobs)
-    return [[number - 1 for number in run] for group in each_after_other
+    return [[number - 1 for number in run] for group in groups(sharing, jobs)
             for run in group.running_together]  # fmt: skip
 
 
@@ -245,20 +243,20 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
     order.
     """
     joined: list[Group | Hybrid] = []
-    for group in chain.from_iterable(map(_singly, groups)):
+    singly: list[Group | Hybrid] = []
+    for group in groups:  # one that runs its jobs one at a time, without limits, is several
+        naive = isinstance(group, Group) and group.sharing == Naive()
+        if _one_by_one(group) or (naive and len(group.jobs) == 1):
+            singly += [Group((job,), Serial()) for job in group.jobs]
+        else:
+            singly.append(group)
+    for group in singly:
         last = joined[-1] if joined else None
         if _one_by_one(last) and _one_by_one(group) and last.jobs[-1] < group.jobs[0]:
             joined[-1] = Group((*last.jobs, *group.jobs), Serial())
         else:
             joined.append(group)
     return Phases(tuple(joined)) if len(joined) > 1 else of_one_group(joined[0])
-
-
-def _singly(group: Group | Hybrid) -> Sequence[Group | Hybrid]:
-    """`group`; or a group for each of its jobs if they run one at a time, without limits."""
-    alone = len(group.jobs) == 1 and isinstance(group, Group) and group.sharing == Naive()
-    by_one = alone or _one_by_one(group)
-    return [Group((job,), Serial()) for job in group.jobs] if by_one else [group]
 
 
 def _one_by_one(group: Group | Hybrid | None) -> TypeGuard[Group]:

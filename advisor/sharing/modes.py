@@ -1,4 +1,4 @@
-"""The four ways to share a GPU in which nothing is nested.
+"""The ways to share a GPU, as values, and the notation that names them.
 
 Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
 `instances` (empty without MIG). Most code asks for these instead of the type.
@@ -407,7 +407,10 @@ def parse_sharing(text: str) -> Sharing:
         return _hybrid(words, text)
     mode, equals, rest = words.partition("=")
     if mode == "mig" and equals:
-        return Mig(tuple(_instance(part, text) for part in rest.split(",")))
+        matches = [_PLACED.fullmatch(part) for part in rest.split(",")]
+        if not all(matches):
+            raise _refusal(text)
+        return Mig(tuple(_instance(match) for match in matches if match))
     return _whole(words, text)
 
 
@@ -428,60 +431,33 @@ def _group(words: str, text: str) -> Group | Hybrid:
 def _hybrid(words: str, text: str) -> Hybrid:
     places: list[Place] = []
     for word in _NEXT.split(words.removeprefix("mig=")):
-        places = _with_next(places, word, text)
+        match = _SLOT.fullmatch(word) or _COMPUTE.fullmatch(word)
+        if match is None:
+            raise _refusal(text)
+        part = _part(match, text)
+        if match["profile"]:
+            places.append(Place(_instance(match), (part,)))
+        elif places and places[-1].parts[0].slices is not None:
+            places[-1] = Place(places[-1].instance, (*places[-1].parts, part))
+        else:
+            raise _refusal(text)
     return Hybrid(tuple(places))
 
 
-def _with_next(places: list[Place], word: str, text: str) -> list[Place]:
-    """`places` and one more, or with one more part in the last if `word` is a part."""
-    if match := _SLOT.fullmatch(word):
-        return [*places, Place(_instance_of(match), (_part(match, text),))]
-    if not (match := _COMPUTE.fullmatch(word)):
-        raise _refusal(text)
-    part = _part(match, text)
-    if match["profile"]:
-        return [*places, Place(_instance_of(match), (part,))]
-    if not places or places[-1].parts[0].slices is None:
-        raise _refusal(text)
-    last = places[-1]
-    return [*places[:-1], Place(last.instance, (*last.parts, part))]
-
-
 def _part(match: re.Match[str], text: str) -> Part:
-    found = _whole(match["sharing"] or "naive", text)
-    assert not isinstance(found, Serial), "the expression allows no such word"
+    sharing = _whole(match["sharing"] or "naive", text)
+    assert not isinstance(sharing, Serial), "the expression allows no such word"
     slices = match.groupdict().get("slices")
-    return Part(_numbers(match), found, None if slices is None else int(slices))
+    return Part(_numbers(match), sharing, None if slices is None else int(slices))
 
 
-def _instance(words: str, text: str) -> Instance:
-    match = _PLACED.fullmatch(words)
-    if match is None:
-        raise _refusal(text)
-    return _instance_of(match)
-
-
-def _instance_of(match: re.Match[str]) -> Instance:
+def _instance(match: re.Match[str]) -> Instance:
     start = match["start"]
     return Instance(match["profile"], None if start is None else int(start))
 
 
 def _numbers(match: re.Match[str]) -> tuple[int, ...]:
     return tuple(map(int, match["jobs"].split(",")))
-
-
-def _slip(text: str) -> str:
-    """What is likely wrong with `text`, in a sentence; empty where nothing is likely."""
-    words = text.strip().lower()
-    mode, equals, rest = words.partition("=")
-    if mode == "mps" and "%" in rest:
-        return f" Limits have no % sign: {words.replace('%', '')}."
-    parts = rest.split(",") if mode == "mig" and equals and not set("[;") & set(rest) else []
-    if wrong := [each for each in parts if not _PLACED.fullmatch(each)]:
-        return f" {wrong[0]!r} is no instance, such as 3g.20gb or 3g.20gb@4."
-    if (match := _GROUP.fullmatch(words)) is not None:
-        return f" One group alone is all jobs, {match['sharing']}; groups are joined by semicolons."
-    return ""
 
 
 def _refusal(text: str) -> InvalidInput:
@@ -494,3 +470,17 @@ def _refusal(text: str) -> InvalidInput:
         f"mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] (one group of jobs "
         f"after another)"
     )
+
+
+def _slip(text: str) -> str:
+    """What is likely wrong with `text`, in a sentence; empty where nothing is likely."""
+    words = text.strip().lower()
+    mode, equals, rest = words.partition("=")
+    if mode == "mps" and "%" in rest:
+        return f" Limits have no % sign: {words.replace('%', '')}."
+    parts = rest.split(",") if mode == "mig" and equals and not set("[;") & set(rest) else []
+    if wrong := [each for each in parts if not _PLACED.fullmatch(each)]:
+        return f" {wrong[0]!r} is not an instance, such as 3g.20gb or 3g.20gb@4."
+    if (match := _GROUP.fullmatch(words)) is not None:
+        return f" One group alone is all jobs, {match['sharing']}; groups are joined by semicolons."
+    return ""
