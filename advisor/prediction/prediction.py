@@ -1,9 +1,10 @@
-"""The prediction of a mix: each job's pace, memory and energy, and the whole GPU's numbers."""
+"""Predictions of a mix as values: each job's pace, memory and energy, and the GPU's numbers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import exp, hypot, log, prod, sqrt
+from operator import mul
 from statistics import fmean, median
 from typing import Literal, TypeVar
 
@@ -17,7 +18,7 @@ LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median, and the bounds between which nine of ten measurements should fall.
+    """Median, and the bounds between which nine of ten measurements should fall.
 
     Raises:
         InvalidInput: The bounds do not contain the median.
@@ -32,41 +33,36 @@ class Interval:
             raise InvalidInput(f"an interval holds its median, got {self}")
 
     def at(self, level: Level) -> float:
-        """The median, or the bound that `level` names."""
+        """Return the median, or the bound that `level` names."""
         return self.p50 if level == "p50" else self.p95 if level == "p95" else self.p05
 
     def scaled(self, factor: float) -> "Interval":
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
 
     def later(self, by: float) -> "Interval":
-        """With so much more, which is known."""
+        """Return the interval with so much more, which is exact."""
         return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
 
     def widened(self, factor: float) -> "Interval":
-        """With both ends so many times as far from the middle, in logs; `factor` is at least 1."""
-        return Interval(
-            self.p50 * (self.p05 / self.p50) ** factor,
-            self.p50,
-            self.p50 * (self.p95 / self.p50) ** factor,
-        )
+        """Move both ends away from the middle, in logs, by `factor`, at least 1."""
+        low, high = self.p05 / self.p50, self.p95 / self.p50
+        return Interval(self.p50 * low**factor, self.p50, self.p50 * high**factor)
 
     def from_part(self, part: float) -> "Interval":
-        """Without what lies below `part` of the middle, at most 1."""
+        """Return the interval without values below `part` of the middle, at most 1."""
         return Interval(max(self.p05, self.p50 * part), self.p50, self.p95)
 
     def times(self, factor: "Interval") -> "Interval":
-        """The product of two independent numbers: the logs of their errors add in quadrature."""
+        """Multiply two independent numbers: the logs of their errors add in quadrature."""
         down, up = map(hypot, self._reaches(), factor._reaches())
         return interval_around(self.p50 * factor.p50, -down, up)
 
     def at_least(self, other: "Interval") -> "Interval":
-        """Of two answers that both bound a number from below, the higher at each level."""
-        return Interval(
-            max(self.p05, other.p05), max(self.p50, other.p50), max(self.p95, other.p95)
-        )
+        """Return the higher of two bounds from below, at each level."""
+        return Interval(*(max(self.at(level), other.at(level)) for level in LEVELS))
 
     def over_alike(self, other: "Interval") -> "Interval":
-        """The ratio to `other`, where one has the error of the other and one of its own beside."""
+        """Return the ratio to `other`, if one has the error of the other and another of its own."""
 
         def own(wide: float, narrow: float) -> float:
             return sqrt(max(0.0, wide**2 - narrow**2))
@@ -81,7 +77,7 @@ class Interval:
         return log(self.p50 / self.p05), log(self.p95 / self.p50)
 
     def at_most(self, most: "Interval") -> "Interval":
-        """With its median and upper end no higher than those of `most`."""
+        """Return the interval with median and upper end no higher than those of `most`."""
         middle = min(self.p50, most.p50)
         return Interval(min(self.p05, middle), middle, max(middle, min(self.p95, most.p95)))
 
@@ -90,18 +86,17 @@ class Interval:
 
 
 def interval_around(middle: float, low: float, high: float) -> Interval:
-    """Interval whose ends are `low` (at most 0) and `high` from its middle, in logs."""
+    """Return the interval whose ends are `low` (at most 0) and `high` from its middle, in logs."""
     return Interval(middle * exp(low), middle, middle * exp(high))
 
 
 def between(first: Interval, second: Interval, weight: float) -> Interval:
-    """Both at once, level by level in logs: `first` at `weight` 0, `second` at 1."""
-    pairs = ((first.p05, second.p05), (first.p50, second.p50), (first.p95, second.p95))
-    return Interval(*(a ** (1 - weight) * b**weight for a, b in pairs))
+    """Mix two intervals, level by level in logs: `first` at `weight` 0, `second` at 1."""
+    return Interval(*(first.at(at) ** (1 - weight) * second.at(at) ** weight for at in LEVELS))
 
 
 def spanning(answers: Sequence[Interval]) -> Interval:
-    """The interval that contains all of `answers`, any of which may be right."""
+    """Return the interval that contains all of `answers`, any of which may be right."""
     return Interval(
         min(each.p05 for each in answers),
         median([each.p50 for each in answers]),
@@ -110,7 +105,7 @@ def spanning(answers: Sequence[Interval]) -> Interval:
 
 
 def around(values: Sequence[float]) -> Interval:
-    """The interval of the results at each of `LEVELS`.
+    """Return the interval of the results at each of `LEVELS`.
 
     With queues, slower steps may let the last job end sooner, since others start elsewhere.
     """
@@ -121,17 +116,20 @@ _Value = TypeVar("_Value")
 
 
 def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
-    """`values` if all are known; None if one is None."""
-    found = list(values)
-    known = [each for each in found if each is not None]
-    return known if len(known) == len(found) else None
+    """Return `values` if all are known; None if one is None."""
+    known: list[_Value] = []
+    for value in values:
+        if value is None:
+            return None
+        known.append(value)
+    return known
 
 
 def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
-    """The mean with fully correlated errors; None where a value is not known."""
-    if (known := all_known(values)) is None:
+    """Return the mean with fully correlated errors; None where a value is not known."""
+    if (intervals := all_known(values)) is None:
         return None
-    return Interval(*(fmean([each.at(level) for each in known], weights) for level in LEVELS))
+    return Interval(*(fmean([each.at(level) for each in intervals], weights) for level in LEVELS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,12 +168,12 @@ class JobPrediction:
     energy_example_j: Interval | None = None
 
     def slowdown_at(self, level: Level) -> float:
-        """Step over step alone, at `level`."""
+        """Return step over step alone, at `level`."""
         error = self.slowdown_error or self.step_s.scaled(1 / self.step_s.p50)
         return self.slowdown * error.at(level)
 
     def no_faster_than(self, step_s: float) -> "JobPrediction":
-        """The same with no shorter steps in its range than `step_s`, or its middle if shorter."""
+        """Cut the range below `step_s`, or below its middle if that is shorter."""
         part = min(1.0, step_s / self.step_s.p50)
         epoch_s = self.epoch_s and self.epoch_s.from_part(part)
         return replace(self, step_s=self.step_s.from_part(part), epoch_s=epoch_s)
@@ -199,14 +197,11 @@ class MixPrediction:
         ran_elsewhere: Whether real runs of this kind on the GPUs of `estimated_from` confirm it.
         mps_server_mib: What an MPS server holds of the memory that its clients share; None: as on
             the GPU on which it was read first.
-        power_cap_w: The power cap that it is for; effects of caps were never measured on this GPU.
-            None: no cap.
-        estimated_from: Keys of the other GPUs whose data it is estimated from; None: all data is
-            from this GPU.
-        wide_because: Why intervals of steps are wider than usual, or narrower than under other ways
-            to share, in words; None if they are not.
-        host_stretch: Factor by which host work gets longer because jobs wait for cores; 1: they do
-            not.
+        power_cap_w: Its power cap; effects of caps were never measured on this GPU. None: no cap.
+        estimated_from: Keys of other GPUs whose data it is estimated from; None: this GPU's only.
+        wide_because: Words why intervals of steps are wider than usual, or narrower than under
+            other ways to share; None if they are not.
+        host_stretch: Factor on host work because jobs wait for cores; 1: they do not.
     """
 
     gpu: str
@@ -231,7 +226,7 @@ class MixPrediction:
 def in_phases(
     sharing: Sharing, groups: Sequence[Sequence[int]], answers: Sequence[MixPrediction]
 ) -> MixPrediction:
-    """One prediction for all jobs, each while its own group runs.
+    """Combine the predictions of groups into one of all jobs, each while its own group runs.
 
     Power, activity and the weighted speedup are means over the time that the groups take if all
     jobs are equally long alone; when every job is a group of its own, they are those of serial.
@@ -245,6 +240,11 @@ def in_phases(
     jobs = dict(zip(chain.from_iterable(groups), answered, strict=True))
     takes = [len(answer.jobs) / answer.weighted_speedup for answer in answers]
     shares = [each / sum(takes) for each in takes]
+
+    def mean_share(values: Sequence[float | None]) -> float | None:
+        known = all_known(values)
+        return None if known is None else sum(map(mul, known, shares))
+
     fullest = max(answers, key=lambda each: each.memory_total_mib / each.memory_capacity_mib)
     return MixPrediction(
         gpu=fullest.gpu,
@@ -255,8 +255,8 @@ def in_phases(
         oom_probability=1 - prod(1 - answer.oom_probability for answer in answers),
         weighted_speedup=len(jobs) / sum(takes),
         power_w=mean_interval([answer.power_w for answer in answers], shares),
-        gract=_mean([answer.gract for answer in answers], shares),
-        smact=_mean([answer.smact for answer in answers], shares),
+        gract=mean_share([answer.gract for answer in answers]),
+        smact=mean_share([answer.smact for answer in answers]),
         confirmed_on_hardware=all(answer.confirmed_on_hardware for answer in answers),
         estimated_from=next((each.estimated_from for each in answers if each.estimated_from), None),
         ran_elsewhere=all(each.confirmed_on_hardware or each.ran_elsewhere for each in answers),
@@ -268,7 +268,7 @@ def in_phases(
 
 
 def widened(mix: MixPrediction, factor: float) -> MixPrediction:
-    """`mix` with wider intervals of time, power and energy; `factor` as of `Interval.widened`."""
+    """Widen the intervals of time, power and energy of `mix` by `Interval.widened`."""
 
     def wider(interval: Interval | None) -> Interval | None:
         return None if interval is None else interval.widened(factor)
@@ -282,9 +282,3 @@ def widened(mix: MixPrediction, factor: float) -> MixPrediction:
         for job in mix.jobs
     )  # fmt: skip
     return replace(mix, jobs=jobs, power_w=wider(mix.power_w))
-
-
-def _mean(values: Sequence[float | None], shares: Sequence[float]) -> float | None:
-    if (known := all_known(values)) is None:
-        return None
-    return sum(value * share for value, share in zip(known, shares, strict=True))

@@ -9,8 +9,8 @@ nothing to run soon yields, and so does one whose host waited for what it ran; c
 and GPU need no slice, and their owner is idle meanwhile. In both the hosts launch on, each at its
 own pace.
 
-`engine` and `time_slice_engine` are compiled, once for many processes (see `engine_file`);
-`tests/prediction/slow_replay.py` says it plainly.
+`engine` is compiled, once for many processes (see `engine_file`); `tests/prediction/slow_replay.py`
+is the same in plain Python.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
-from advisor.prediction import engine_file as replay_loops
+from advisor.prediction import engine_file
 from advisor.prediction.engine_layout import NEVER
 from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
-from advisor.sharing import Arrangement, Concurrent, PartitionSharing
+from advisor.sharing import Arrangement, Concurrent
 from advisor.sharing.groups import together
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.kernel_trace import KernelTrace
@@ -38,7 +38,7 @@ from advisor.workload.reading import DAY_S, LEAST_STEP_S, check, check_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How to replay, and how long: until the first of two bounds is reached.
+    """Length of a replay: it ends when the first of two bounds is reached.
 
     Eight jobs of long steps need most of the events: with a quarter of them, in which some jobs do
     not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.8 points worse, and
@@ -55,16 +55,16 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSlicing:
-    """How the driver slices time between processes: no public source, fitted to measured runs.
+    """Time slices of the driver between processes: no public source, fitted to measured runs.
 
-    Kernels that only pass time show it on an H100.
+    Kernels that only pass time show them on an H100.
 
     Attributes:
-        slice_s: How long an owner keeps the GPU while others wait.
-        patience_s: How long an owner with nothing to run keeps the GPU; longer where more passes
-            between two kernels of its queue.
-        switch_s: Seconds lost when the GPU is passed on, be its owner busy or not, and until its
-            caches hold what the next one works on.
+        slice_s: Seconds that an owner keeps the GPU while others wait.
+        patience_s: Seconds that an owner with nothing to run keeps the GPU; longer where more
+            passes between two kernels of its queue.
+        switch_s: Seconds lost when the GPU is passed on, if its owner is busy or not, until its
+            caches hold the data of the next one.
     """
 
     slice_s: float
@@ -130,31 +130,30 @@ def replay_mps(
     *,
     log: Floats = UNLOGGED,
 ) -> Floats:
-    """Seconds of a step of each tenant under MPS, shape (tenants,).
+    """Replay seconds of a step of each tenant under MPS, shape (tenants,).
 
     Args:
         scripts: One for each tenant.
         limits: Share of the SMs that each tenant may use, (0, 1].
-        exponents: As of `kernel_pace.limit_exponent`, of each tenant; 1 for kernels that only
-            compute, less if bandwidth binds.
-        ceded: Share of the GPU's block slots that a kernel leaves, while it starts blocks, to those
-            that became ready after it, 0..1.
-        effort: How long to replay.
-        log: Filled, up to its length, with tenant, kernel of its trace, start and end of what
-            runs, shape (rows, 4), in seconds.
+        exponents: `limit_exponent` of each tenant; 1 for kernels that only compute, less if
+            bandwidth binds.
+        ceded: `Physics.ceded`.
+        effort: Length of the replay.
+        log: Filled, up to its length, with tenant, kernel of its trace, start and end of each
+            kernel that runs, shape (rows, 4), in seconds.
     """
     columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
-    return replay_loops.mps(*columns, ceded, horizon_s, effort.events, log)
+    return engine_file.mps(*columns, ceded, horizon_s, effort.events, log)
 
 
 def replay_naive(
     scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
-    """Seconds of a step of each tenant under time slicing, shape (tenants,); `log` as above."""
+    """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`."""
     whole, steps = [1.0] * len(scripts), _NAIVE_EFFORT * effort.steps
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, replace(effort, steps=steps)), turns_s)
-    return replay_loops.naive(
+    return engine_file.naive(
         *_columns(scripts, whole, whole), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
         horizon_s, _NAIVE_EFFORT * effort.events, log,
     )  # fmt: skip
@@ -165,8 +164,8 @@ class Physics:
     """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
 
     Attributes:
-        packing: How far blocks of different jobs share what an SM does, 0..1; see `trace.demand`.
-        slicing: How naive sharing slices time.
+        packing: How far blocks of different jobs share an SM, 0..1; see `trace.demand`.
+        slicing: Time slices of naive sharing.
         ceded: Share of the GPU's block slots that a kernel with blocks to start cedes, under MPS,
             to kernels that became ready after it, 0..1.
         bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
@@ -182,7 +181,7 @@ class Physics:
         check(self, ("packing", "ceded", "bandwidth"), 1.0)
 
     def bearing_on(self, sharing: Concurrent) -> tuple[object, ...]:
-        """The constants that affect replay under `sharing`."""
+        """Return the constants that affect replay under `sharing`."""
         if sharing.under_mps:
             return (self.packing, self.ceded, self.bandwidth)
         return (self.slicing,)
@@ -197,16 +196,16 @@ def replay_mix(
     *,
     log: Floats = UNLOGGED,
 ) -> Floats | None:
-    """Seconds of a step of each job by replay alone, shape (jobs,).
+    """Replay seconds of a step of each job, shape (jobs,); None if a profile has no kernel trace.
 
-    A trace replayed alone takes the step measured alone, so these need no further scaling.
-    `log` is filled as by `replay.replay_mps`.
-
-    Returns:
-        None if a profile has no kernel trace.
+    A trace replayed alone takes the step measured alone, so these need no further scaling. The
+    order of the jobs makes no difference: of two that are ready at once the first goes first, which
+    can show for many steps, so they are sorted first. `log` is filled as by `replay_mps`.
     """
     effort = effort or Effort()
-    order = _one_order(profiles, sharing)
+    names, steps_s = [each.name for each in profiles], [each.step_s for each in profiles]
+    kinds = list(zip_longest(names, steps_s, sharing.limits, fillvalue=0))
+    order = sorted(range(len(profiles)), key=kinds.__getitem__)
     ordered = [profiles[at] for at in order]
     played = all_known(replay_trace(each, gpu.sms, physics.packing) for each in ordered)
     if played is None:
@@ -221,23 +220,16 @@ def replay_mix(
             powers = [limit_exponent(each, gpu, physics.bandwidth) for each in ordered]
         shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
     log[:, 0] = [order[int(job)] if job >= 0 else job for job in log[:, 0]]
-    alone_s = np.array([each.step_s for each in profiles])
-    return mean_of_copies(np.maximum(shared[np.argsort(order)], alone_s), profiles, sharing)
-
-
-def _one_order(profiles: Sequence[Profile], sharing: Concurrent) -> list[int]:
-    """The order in which jobs are replayed, however they were named.
-
-    Where two are ready at once the first goes first, which can be felt for many steps.
-    """
-    names, steps_s = [each.name for each in profiles], [each.step_s for each in profiles]
-    kinds = list(zip_longest(names, steps_s, sharing.limits, fillvalue=0))
-    return sorted(range(len(profiles)), key=kinds.__getitem__)
+    values = np.maximum(shared[np.argsort(order)], np.array(steps_s))
+    # The mean for copies of a job, which replay starts at different points.
+    copies = list(zip_longest(names, sharing.limits))
+    means = {kind: values[[other == kind for other in copies]].mean() for kind in set(copies)}
+    return np.array([means[kind] for kind in copies])
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A replayed mix: with the fitted constants, and with the least certain of them moved.
+    """Replays of a mix: with the fitted constants, and with the least certain of them moved.
 
     Attributes:
         steps_s: With the fitted constants, shape (jobs,).
@@ -254,8 +246,8 @@ class Replayed:
 _BRIEFLY = 2, 4
 
 
-@lru_cache(64)  # each mix asks
-def _doubts(physics: Physics) -> tuple[Physics, Physics]:
+@lru_cache(64)  # every mix needs it
+def _moved(physics: Physics) -> tuple[Physics, Physics]:
     """`physics` with more SMs ceded, and with blocks packed more closely."""
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)
 
@@ -265,29 +257,20 @@ def replay_variants(
     physics: Physics,
     effort: Effort = Effort(),
 ) -> list[tuple[Physics, Effort]]:
-    """The replays that `combined_variants` takes: as fitted, and with each constant moved."""
+    """Return the replays for `combined_variants`: as fitted, and with each constant moved."""
     if not sharing.under_mps:  # time slicing has no such constants
         return [(physics, effort)]
     briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
-    return [(physics, effort), *((each, briefly) for each in _doubts(physics))]
+    return [(physics, effort), *((each, briefly) for each in _moved(physics))]
 
 
 def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
-    """The results of all `replay_variants` in their order as one value; None if the first is."""
+    """Combine the results of all `replay_variants`, in their order; None if the first is None."""
     steps_s, *others = replays
     if steps_s is None:
         return None
     played = [steps_s if each is None else each for each in others]
     return Replayed(steps_s, *played, *[steps_s] * (2 - len(played)))
-
-
-def mean_of_copies(
-    values: Floats, profiles: Sequence[Profile], sharing: PartitionSharing
-) -> Floats:
-    """`values` with the mean for copies of a job, which replay starts at different points."""
-    kinds = list(zip_longest([each.name for each in profiles], sharing.limits))
-    means = {kind: values[[other == kind for other in kinds]].mean() for kind in set(kinds)}
-    return np.array([means[kind] for kind in kinds])
 
 
 # Some tenths of a second of most mixes, and a file of about a megabyte.
@@ -296,7 +279,7 @@ _KERNELS = 8_000
 
 @dataclass(frozen=True, slots=True)
 class ReplayedKernel:
-    """A kernel or copy that ran without being interrupted; under time slices, a part of one.
+    """Kernel or copy that ran without being interrupted; under time slices, a part of one.
 
     Attributes:
         job: Position in the mix.
@@ -313,7 +296,7 @@ class ReplayedKernel:
 def recorded(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, physics: Physics
 ) -> tuple[ReplayedKernel, ...]:
-    """The first kernels that run when `profiles` share `gpu`, by replay, in the order of the ends.
+    """Replay `profiles` that share `gpu`; return the first kernels, in the order of their ends.
 
     Raises:
         InvalidInput: `sharing` is neither naive nor MPS, or a profile has no kernel trace.
@@ -327,18 +310,17 @@ def recorded(
         raise InvalidInput(
             f"no kernel trace of {', '.join(bare)}. Measure it again: {how_to_measure(bare)}."
         )
-    kinds = [_kinds(each, gpu, physics) for each in profiles]
+    kinds: list[list[str]] = []
+    for profile in profiles:
+        trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
+        assert isinstance(trace, KernelTrace)
+        assert played is not None
+        width, kernels = len(trace.class_of), len(played.duration_s)
+        # A replayed trace takes kernels of several streams together, evenly all along.
+        kinds.append(
+            [trace.classes[trace.class_of[at * width // kernels]] for at in range(kernels)]
+        )
     return tuple(
         ReplayedKernel(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))
         for job, kernel, start_s, end_s in log[log[:, 0] >= 0]
     )
-
-
-def _kinds(profile: Profile, gpu: Gpu, physics: Physics) -> list[str]:
-    """The class of each kernel of the job's script."""
-    trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
-    assert isinstance(trace, KernelTrace)
-    assert played is not None
-    in_trace, in_script = len(trace.class_of), len(played.duration_s)
-    # A script takes kernels of several streams together, evenly all along.
-    return [trace.classes[trace.class_of[at * in_trace // in_script]] for at in range(in_script)]
