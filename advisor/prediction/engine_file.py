@@ -6,7 +6,7 @@ compiled. llvmlite, which numba compiles with, loads an object file by itself in
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ctypes import CFUNCTYPE, byref, c_double, c_int32, c_int64, c_void_p
 from functools import partial
@@ -46,44 +46,36 @@ _loading = Lock()
 
 
 def loops() -> Mapping[str, Callable[..., float]]:
-    """Each of `LOOPS` by its name, as a function of addresses and numbers.
+    """Return each of `LOOPS` by its name, as a function of addresses and numbers.
 
-    They are compiled where no file has them for this processor and these versions; where none can
-    be written, in each process anew.
+    They are compiled if no file has them for this processor and these versions; if no file can be
+    written, in each process again.
     """
     with _loading:
         if not _loaded:
-            _loaded.update(_found())
+            _loaded.update(_load())
     return _loaded
 
 
-def _found() -> dict[str, Callable[..., float]]:
-    paths = [folder / f"engine-{_key()}.o" for folder in _folders()]
+def _load() -> dict[str, Callable[..., float]]:
+    folders = [_HERE / "__pycache__"]  # for all users of this installation, then the user's own
+    with suppress(RuntimeError):  # this user has no home
+        folders.append(cache_folder("engine"))
+    paths = [folder / f"engine-{_key()}.o" for folder in folders]
     for code in filter(None, map(_read, paths)):
         try:
             return _linked(code)
-        except RuntimeError:  # LLVM takes no such file, whatever the reason: compile
+        except RuntimeError:  # LLVM rejects the file, whatever the reason: compile
             continue
-    code = _compiled()
+    from advisor.prediction.engine import machine_code
+
+    code = machine_code()
     _keep(code, paths)
     return _linked(code)
 
 
-def _compiled() -> bytes:
-    from advisor.prediction.engine import machine_code
-
-    return machine_code()
-
-
-def _folders() -> Iterator[Path]:
-    """Where files may be: for all who use this installation, and the user's own."""
-    yield _HERE / "__pycache__"
-    with suppress(RuntimeError):  # this user has no home
-        yield cache_folder("engine")
-
-
 def _key() -> str:
-    """A digest of whatever machine code depends on."""
+    """A digest of everything that machine code depends on."""
     digest = sha256()
     for each in _SOURCES:
         digest.update((_HERE / each).read_bytes())
@@ -94,23 +86,22 @@ def _key() -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    """The code in `path`; None where it is missing, damaged, or not of who may run code here."""
+    """The code in `path`; None if it is missing, damaged, or if other users could have written it.
+
+    This user, root and the owner of this package may.
+    """
+    owners = {0, os.geteuid(), Path(__file__).stat().st_uid}
     try:
         with path.open("rb") as file:
-            if not _trusted(os.fstat(file.fileno())):
+            status = os.fstat(file.fileno())
+            writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners or writable:
                 return None
             content = file.read()
     except OSError:
         return None
     checksum, code = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
     return code if sha256(code).digest() == checksum else None
-
-
-def _trusted(found: os.stat_result) -> bool:
-    """Whether nobody but this user, root and the owner of this package can have written a file."""
-    owners = {0, os.geteuid(), Path(__file__).stat().st_uid}
-    writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISREG(found.st_mode) and found.st_uid in owners and not writable
 
 
 def _keep(code: bytes, paths: list[Path]) -> None:
@@ -125,11 +116,7 @@ def _keep(code: bytes, paths: list[Path]) -> None:
 
 
 def _linked(code: bytes) -> dict[str, Callable[..., float]]:
-    """The functions of an object file, in memory.
-
-    Raises:
-        RuntimeError: It is none for this processor, or lacks one.
-    """
+    """The functions of an object file, in memory; RuntimeError for another processor's."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -147,9 +134,9 @@ def _function(address: int, kinds: str) -> Callable[..., int]:
     return CFUNCTYPE(c_int32, c_void_p, c_void_p, *(_ARGUMENTS[kind] for kind in kinds))(address)
 
 
-def _call(function: Callable[..., int], _kept_alive: object, *given: Any) -> float:
+def _call(function: Callable[..., int], _kept_alive: object, *arguments: Any) -> float:
     result, error = c_double(), c_void_p()
-    if function(byref(result), byref(error), *given):
+    if function(byref(result), byref(error), *arguments):
         raise AssertionError("a loop of replay has nothing to raise")
     return result.value
 
@@ -167,7 +154,7 @@ def mps(
     max_events: int,
     log: Floats,
 ) -> Floats:
-    """Seconds of a step when kernels run side by side.
+    """Replay seconds of a step when kernels run side by side, shape (tenants,).
 
     Blocks start in the order in which their kernels became ready, where slots for them are free;
     of these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
@@ -176,10 +163,11 @@ def mps(
     at, state = _begin(starts, kernels)
     current = np.zeros((5, len(at)))
     current[:RATE], current[SINCE] = kernels[DEMAND : DEMAND + RATE, at], NEVER
+    # No tenant runs, all sleep.
+    queues = np.stack([np.zeros(len(at), np.uint64), np.arange(len(at), dtype=np.uint64)])
     return _steps_s(
-        "mps", starts, kernels, paces, log, max_events, horizon_s, at, state, ceded,
-        _queues(len(at)), current,
-    )  # fmt: skip
+        "mps", starts, kernels, paces, log, max_events, horizon_s, at, state, ceded, queues, current
+    )
 
 
 def naive(
@@ -191,7 +179,7 @@ def naive(
     max_events: int,
     log: Floats,
 ) -> Floats:
-    """Seconds of a step when one tenant owns the GPU at a time.
+    """Replay seconds of a step when one tenant owns the GPU at a time, shape (tenants,).
 
     `slicing` holds the seconds of a slice, of the wait for an idle owner, and of a change.
     """
@@ -210,11 +198,6 @@ def _begin(starts: _Indices, kernels: Floats) -> tuple[_Indices, Floats]:
     return at, state
 
 
-def _queues(tenants: int) -> NDArray[np.uint64]:
-    """Nobody runs, all sleep."""
-    return np.stack([np.zeros(tenants, np.uint64), np.arange(tenants, dtype=np.uint64)])
-
-
 def _steps_s(
     loop: str,
     starts: _Indices,
@@ -227,21 +210,20 @@ def _steps_s(
     state: Floats,
     *rest: Any,
 ) -> Floats:
-
     done = np.zeros((2, len(at)))
-    given = (
+    values = (
         starts, kernels, paces, len(at), kernels.shape[1], log, len(log), max_events, horizon_s,
         at, state, done, *rest,
     )  # fmt: skip
-    arguments = [_argument(*each) for each in zip(LOOPS[loop], given, strict=True)]
+    arguments = [_argument(*each) for each in zip(LOOPS[loop], values, strict=True)]
     elapsed_s = loops()[loop](*arguments)
     return np.asarray(elapsed_s / np.maximum(done[1] - done[0], DUST))
 
 
-def _argument(kind: str, given: Any) -> Any:
+def _argument(kind: str, value: Any) -> Any:
     """A number as it is, an array as its address."""
     if kind not in _DTYPES:
-        return given
-    assert given.dtype == _DTYPES[kind], "compiled for another type"
-    assert given.flags.c_contiguous, "compiled for another layout"
-    return given.ctypes.data
+        return value
+    assert value.dtype == _DTYPES[kind], "compiled for another type"
+    assert value.flags.c_contiguous, "compiled for another layout"
+    return value.ctypes.data
