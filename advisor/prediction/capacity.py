@@ -130,7 +130,7 @@ def seen_by_driver(profile: Profile) -> Profile:
     )
 
 
-# Shares of its step for which a job may keep the GPU busy of which a profile does not say it.
+# Shares of a step for which a job may keep the GPU busy, if its profile lacks that.
 _ANY_BUSY = (0.05, 0.5, 1.0)
 
 
@@ -221,7 +221,7 @@ def _busy_s(profile: Profile, part: float) -> float:
 
 @once_a_profile
 def _sm_share(profile: Profile) -> float:
-    """SM activity while the GPU is busy, 0..1; 1 where no counter says."""
+    """SM activity while the GPU is busy, 0..1; 1 without a counter."""
     counters = profile.counters
     if counters is None or counters.sm_active is None or not profile.busy_share:
         return 1.0
@@ -346,7 +346,7 @@ class WorkSign:
 BY_MEMORY = WorkSign(1.14, 0.83, doubt=0.37, doubt_of_limits=0.88)
 BY_POWER = WorkSign(2.35, 2.92, doubt=2.0, doubt_of_limits=0.87)
 BY_UTILISATION = WorkSign(1.32, 3.35, doubt=1.82, doubt_of_limits=1.16)
-# The log odds are found among these, so that the curve goes through the steps under limits.
+# The log odds are chosen among these, so that the curve goes through the steps under limits.
 _ODDS = np.linspace(-5, 5, 201)
 BY_LIMITS = WorkSign(0.0, 0.0, doubt=1.77, doubt_of_limits=0.23)
 
@@ -367,7 +367,7 @@ def slowdown_on(profile: Profile, partition: Partition) -> Interval:
 
 
 def busy_slowdown(profile: Profile, partition: Partition) -> float:
-    """Predict how many times as long the GPU is busy in a step there: at most all of the step.
+    """Predict how many times as long the GPU is busy in a step: at most all of the step.
 
     While it is busy, work fills a part of the SMs, and slows by what the partition lacks of that.
     """

@@ -169,9 +169,9 @@ def nearest_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile 
     others = (known_gpus().keys() & profiled_gpus(folder)) - {gpu.key}
     paths = {key: profile_paths(key, folder).get(name) for key in others}
     profiles = {key: read_profile(path) for key, path in paths.items() if path is not None}
-    alike = most_alike((key for key in profiles if profiles[key].estimated_from is None), gpu)
+    similar = most_alike((key for key in profiles if profiles[key].estimated_from is None), gpu)
     return min(
-        (profiles[key] for key in alike),
+        (profiles[key] for key in similar),
         key=lambda profile: inf if profile.host_s is None else host_path_s(profile),
         default=None,
     )
@@ -185,7 +185,7 @@ def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
                  if apart[key] <= min(apart.values()) + _ALIKE)  # fmt: skip
 
 
-def _calibrations(gpu: Gpu, profile: Profile, given: Path | None) -> tuple[Calibration, ...]:
+def _calibrations(gpu: Gpu, profile: Profile, chosen: Path | None) -> tuple[Calibration, ...]:
     """Calibrations of `gpu` and of the GPU of `profile`, which may have measured their rates."""
-    other = None if given == NO_CALIBRATION else load_calibration(profile.gpu)
-    return tuple(each[1] for each in (load_calibration(gpu.key, given), other) if each is not None)
+    other = None if chosen == NO_CALIBRATION else load_calibration(profile.gpu)
+    return tuple(each[1] for each in (load_calibration(gpu.key, chosen), other) if each is not None)

@@ -2,7 +2,7 @@
 
 A step's host path is the host's and not the workload's: on another machine, or in another minute
 on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
-host work (`advisor.hardware.host_cores`) tells by how much.
+host work (`advisor.hardware.host_cores`) shows by how much.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,8 +71,8 @@ def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int
 # a step does: over 114 solo runs of host-bound workloads on seven hosts, log steps followed log
 # checks with this slope, which leaves 9 % of a step where the profile alone leaves 24 %.
 _TRUST = 0.73
-# A check of a second, before the process starts that it is to tell of, tells less: of what such
-# checks promised of 379 steps of scripts on nine hosts, this share came true, and 0.58 with a tenth
+# A check of a second, before the process starts, shows less: of the change that such checks
+# predicted for 379 steps of scripts on nine hosts, this share came true, and 0.58 with a tenth
 # host. With each host left out of that, 433 steps are 7.7 % off; with all of it 8.0 %, with nothing
 # of it 8.3 %.
 _TRUST_IN_PASSING = 0.57 * _TRUST

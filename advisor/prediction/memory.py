@@ -47,7 +47,7 @@ class Context:
     """How a CUDA context's size depends on where it lives, fitted to measured processes.
 
     Attributes:
-        usual_mib: Size to assume where the driver does not say.
+        usual_mib: Size to assume if the driver does not report it.
         per_sm_mib: What each SM that an MPS limit or an instance takes away saves: the context
             keeps local memory for every thread that its SMs can hold. 4.4 under limits of an H200;
             4.2 on slices of an A100, by what two networks held on them (MIGPerf).
@@ -166,13 +166,13 @@ def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[
 
     `mps_server_mib` is what an MPS server holds of the memory that its clients share.
     """
-    found = []
+    shared = []
     for parts in memories(sharing, jobs):
         servers = sum(part.sharing.under_mps for part in parts)
         capacity_mib = float(_partition(parts[0], gpu).memory_mib) - servers * mps_server_mib
         positions = tuple(number - 1 for part in parts for number in part.jobs)
-        found.append(Pool(positions, capacity_mib, parts[0].sharing.mode))
-    return found
+        shared.append(Pool(positions, capacity_mib, parts[0].sharing.mode))
+    return shared
 
 
 def pools_of(mix: MixPrediction, gpu: Gpu) -> list[Pool]:
@@ -231,8 +231,8 @@ class Edge:
     more if nothing stopped it. But no process gives up its cache for another.
 
     Attributes:
-        share: How far from where all caches are given up (0) to what the processes would hold (1)
-            the card must reach for even odds; see `caches_mib`.
+        share: Size of the card for even odds, between where all caches are given up (0) and what
+            the processes would hold (1); see `caches_mib`.
         width: Standard deviation of that share from mix to mix.
         sigma: Standard deviation of the processes' memory, as a share of it.
         victims: How many processes of a mix that runs out are refused, on average.

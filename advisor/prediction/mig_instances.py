@@ -1,6 +1,6 @@
 """Jobs on MIG instances, alone or several on one: estimated, never confirmed on MIG hardware.
 
-Each job's profile is moved to its partition; there, the jobs of a partition share as on a GPU of
+Each job's profile is moved to its partition. The jobs of a partition share as on a GPU of
 that size, for which the model of whole GPUs answers. Compute instances have SMs of their own, and
 the bandwidth and L2 of their GPU instance together. So have jobs under MPS limits that add up to at
 most 100 %: 744 steps of such jobs on an H200 are 23 % longer than under the same limit alone, with
@@ -36,7 +36,7 @@ from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Pl
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
-# Log of what kernels lose beside traffic that takes all of the bandwidth; nine in ten lie between
+# Log of what kernels lose next to traffic that takes all of the bandwidth; nine in ten lie between
 # nothing and twice that. What jobs that fill an H200's SMs use of its bandwidth, in the median.
 _OTHERS = 0.45
 _USUAL_TRAFFIC = 0.27
@@ -60,7 +60,7 @@ class _Tenant:
     """A job on its part of a GPU instance.
 
     Attributes:
-        step_s: Of it beside others on the part, if nobody were on the other parts.
+        step_s: Of it with others on the part, if nobody were on the other parts.
         moved: Its profile, moved to the part.
         sm_share: The part's, of the instance's SMs.
     """
@@ -102,7 +102,7 @@ def _on_place(
 
 
 def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
-    """Seconds of a step of each beside those on the other parts, by number.
+    """Seconds of a step of each with jobs on the other parts, by number.
 
     They slow each other, and move no more together than their GPU instance can.
     """
@@ -256,7 +256,7 @@ def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work | None:
 
 
 def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
-    """Return SMs times seconds that a step keeps busy there, over those on the whole GPU.
+    """Return SMs times seconds that a step keeps busy on a partition, over those on the whole GPU.
 
     Kernels that slow by less than in proportion keep fewer SMs busy for not as much longer: over
     289 mixes under limits that keep jobs apart, on an H200 and an H100, SM activity so summed was
@@ -272,7 +272,7 @@ def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
 
 
 def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
-    """Return seconds of a step there: the slower of host and GPU sets the pace, but not all of it.
+    """Return seconds of a step on a partition: mostly the slower of host and GPU sets the pace.
 
     Where the host waits for the GPU, both do.
     """

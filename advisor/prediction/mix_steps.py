@@ -48,18 +48,18 @@ ReplayFunction = Callable[[Sequence[Profile], Concurrent, Gpu, Physics, Effort],
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Jobs that share a GPU, and the positions `asked` of those to predict."""
+    """Jobs that share a GPU, and the `positions` of those to predict."""
 
     profiles: tuple[Profile, ...]
     sharing: Concurrent
-    asked: tuple[int, ...]
+    positions: tuple[int, ...]
     effort: Effort = Effort()  # noqa: RUF009 - frozen
 
 
 def by_replay(
     mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction = replay_mix
 ) -> list[Floats] | None:
-    """Predict seconds of a step of the jobs in `asked`: lower end, middle and upper end of 90 %.
+    """Predict steps of the jobs at `positions`, seconds: lower end, middle, upper end of 90 %.
 
     Args:
         mixes: At least one.
@@ -68,7 +68,7 @@ def by_replay(
         play: Replays a mix.
 
     Returns:
-        Of each mix, shape (3, asked); None without traces, or without a correction of a mode.
+        Of each mix, shape (3, positions); None without traces, or without a correction of a mode.
     """
     modes = [mix.sharing.mode for mix in mixes]
     steps: dict[int, Floats] = {}
@@ -96,20 +96,20 @@ def _of_one_mode(
         return None
     pairs = list(zip(mixes, replays, strict=True))
     rows = [features(mix.profiles, mix.sharing, gpu, replayed) for mix, replayed in pairs]
-    asked = np.concatenate([x[list(mix.asked)] for x, mix in zip(rows, mixes, strict=True)])
-    jobs = [mix.profiles[at] for mix in mixes for at in mix.asked]
-    replayed_s = np.concatenate([replayed.steps_s[list(mix.asked)] for mix, replayed in pairs])
+    chosen = np.concatenate([x[list(mix.positions)] for x, mix in zip(rows, mixes, strict=True)])
+    jobs = [mix.profiles[at] for mix in mixes for at in mix.positions]
+    replayed_s = np.concatenate([replayed.steps_s[list(mix.positions)] for mix, replayed in pairs])
     with one_thread():
-        near, alone_s = correction.near(asked), np.array([each.step_s for each in jobs])
+        near, alone_s = correction.near(chosen), np.array([each.step_s for each in jobs])
         middle = corrected(replayed_s, correction.log_correction(near), alone_s)
         low, high = correction.log_bounds(jobs, near, middle)
         if sharing.mode == "naive":
             spreads = [
-                mates_spread(mix.profiles, replayed.steps_s)[list(mix.asked)]
+                mates_spread(mix.profiles, replayed.steps_s)[list(mix.positions)]
                 for mix, replayed in pairs
             ]
             low, high = widened(low, high, np.concatenate(spreads))
-    ends = np.cumsum([len(mix.asked) for mix in mixes])[:-1]
+    ends = np.cumsum([len(mix.positions) for mix in mixes])[:-1]
     return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
 
 
@@ -137,12 +137,12 @@ class _Job:
 
     Attributes:
         place: First place with that profile and limit.
-        mates: Places of the other jobs, in order.
+        others: Places of the other jobs, in order.
         sharing: Of all jobs.
     """
 
     place: int
-    mates: tuple[int, ...]
+    others: tuple[int, ...]
     sharing: Mps
 
     @property
@@ -151,8 +151,8 @@ class _Job:
 
     @property
     def centre(self) -> float:
-        """Mean limit of its mates; exactly their limit if they all have one."""
-        limits = [self.sharing.limits[mate] for mate in self.mates]
+        """Mean limit of the others; exactly their limit if they all have one."""
+        limits = [self.sharing.limits[at] for at in self.others]
         return min(max(sum(limits) / len(limits), min(limits)), max(limits))
 
     @property
@@ -225,7 +225,7 @@ def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
     sharing = without_idle_limits(replace(job.sharing, limits=job.at(anchor)))
     if len(set(sharing.limits)) <= 1:
         return Mix(tuple(profiles), sharing, (job.place,))
-    order = (job.place, *job.mates)
+    order = (job.place, *job.others)
     return Mix(
         tuple(profiles[at] for at in order),
         sharing.among(order),
@@ -299,27 +299,27 @@ class SurrogateAnswers:
     gpu: Gpu
     model: Model
 
-    def steps(self, asked: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
+    def steps(self, sets: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
         """Return seconds of a step, each shape (sets, places); NaN where a place is empty.
 
         Args:
-            asked: Tenancies, each with the profile in each place of each set, -1 for none; all of
+            sets: Tenancies, each with the profile in each place of its sets, -1 for none; all of
                 one width.
         """
         distilled = self.model.distilled
         assert distilled is not None, "estimates need a surrogate model"
-        modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in asked]
+        modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in sets]
         steps: dict[int, Floats] = {}
         for mode in dict.fromkeys(modes):
             chosen = [at for at, other in enumerate(modes) if other == mode]
-            steps_s = distilled.steps(*self._joined([asked[at] for at in chosen]), mode)
-            ends = np.cumsum([len(asked[at][1]) for at in chosen])
+            steps_s = distilled.steps(*self._joined([sets[at] for at in chosen]), mode)
+            ends = np.cumsum([len(sets[at][1]) for at in chosen])
             steps |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
-        return [steps[at] for at in range(len(asked))]
+        return [steps[at] for at in range(len(sets))]
 
-    def _joined(self, asked: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
+    def _joined(self, sets: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
         """All sets as mixes of jobs that differ from partition to partition."""
-        partitions = list(dict.fromkeys(tenancy.partition for tenancy, _ in asked))
+        partitions = list(dict.fromkeys(tenancy.partition for tenancy, _ in sets))
         first = {each: at * len(self.profiles) for at, each in enumerate(partitions)}
         jobs, physics = [], self.model.of(self.gpu).physics
         for partition in partitions:
@@ -328,9 +328,9 @@ class SurrogateAnswers:
             assert summary is not None, "only profiles with traces and counters are estimated"
             jobs.append(summary)
         places = [
-            np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in asked
+            np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in sets
         ]
-        limits = [np.full(each.shape, tenancy.limit or 100.0) for tenancy, each in asked]
+        limits = [np.full(each.shape, tenancy.limit or 100.0) for tenancy, each in sets]
         return joined(jobs), MixBatch(np.concatenate(places), np.concatenate(limits))
 
     def fits(

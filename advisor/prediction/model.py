@@ -212,7 +212,7 @@ def _known_gpu(key: str) -> Gpu | None:
         return None
 
 
-# With fewer runs of a mode on a GPU, the model has not learnt the mode there.
+# With fewer runs of a mode on a GPU, the model has not learnt the mode for it.
 FEWEST_RUNS = 5
 
 

@@ -263,7 +263,7 @@ def _stretch(profile: Profile, slower: float) -> float:
 # Of the exponent by which kernels slow with fewer SMs, for each unit of the log of bandwidth over
 # arithmetic: of 26 jobs that fill both GPUs, it is less by 0.056 (standard deviation 0.038) on an
 # H100, which has 0.70 times the bandwidth of an H200 for the same arithmetic. What limits cost them
-# is 4.5 % off on an H100 by what an H200 told, and not 6.4 %; the other way 5.8 % and not 10.2 %.
+# is 4.5 % off on an H100 by an H200's exponents, and not 6.4 %; the other way 5.8 % and not 10.2 %.
 _PER_BANDWIDTH = 0.155
 _FURTHEST = log(2)  # between other GPUs nobody measured it
 

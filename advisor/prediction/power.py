@@ -292,7 +292,7 @@ def gract_on_instances(
     Args:
         profiles: The jobs, each measured alone on the whole GPU.
         hybrid: Which of them are on which instance.
-        steps: Seconds of their steps there, in the jobs' order.
+        steps: Seconds of their steps on the instances, in the jobs' order.
         gpu: The whole GPU.
         constants: Of the GPU.
     """

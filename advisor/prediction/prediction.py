@@ -147,7 +147,7 @@ class JobPrediction:
         memory_interval_mib: Interval of `memory_mib`.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
         energy_step_j: Joules of one of its steps: its part of the GPU's energy, split as in
-            `advisor.prediction.power`, since no meter tells jobs apart. None if a profile of the
+            `advisor.prediction.power`, because no meter separates jobs. None if a profile of the
             mix has no power.
         energy_epoch_j: Joules of one pass, training steps only; None without power or length of a
             pass.
@@ -185,7 +185,7 @@ class MixPrediction:
 
     Attributes:
         gpu: Catalogue key.
-        jobs: In the order in which they were asked for, shape (jobs,).
+        jobs: In the order of the question, shape (jobs,).
         memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
         memory_capacity_mib: The GPU's memory for processes.
         oom_probability: Chance that any job runs out of memory, 0..1.

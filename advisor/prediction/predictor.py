@@ -81,9 +81,9 @@ def estimate_spread(profile: Profile) -> float:
     of_batch = 0.0 if others is None else others.step_spread
     if profile.estimated_from is None:
         return of_batch
-    here, there = (known_gpus().get(key) for key in (profile.gpu, profile.estimated_from))
-    alike = here is not None and there is not None and here.architecture == there.architecture
-    return hypot(of_batch, _SPREAD_WITHIN if alike else _SPREAD_ACROSS)
+    own, source = (known_gpus().get(key) for key in (profile.gpu, profile.estimated_from))
+    related = own is not None and source is not None and own.architecture == source.architecture
+    return hypot(of_batch, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
 
 
 def estimate_range(profile: Profile) -> Interval:
@@ -141,8 +141,8 @@ _SIDE_BY_SIDE = ("utilisation", "kernel trace", "counters of SMs", "MPS probe")
 # Jobs in turn have the SMs to themselves, as a job alone has those of its instance or limit.
 _ON_OWN_SMS = ("utilisation", "kernel trace")
 _ALONE = (
-    "ranges are narrower than under MPS, for nobody else is on an instance, and memory utilisation "
-    "tells what fewer SMs and less bandwidth cost"
+    "ranges are narrower than under MPS, because a job is alone on an instance, and memory "
+    "utilisation shows the cost of fewer SMs and less bandwidth"
 )
 _WIDE = {"kernel trace", "memory utilisation"}
 
@@ -207,8 +207,8 @@ def step_intervals(
     """
     shared = together(sharing)
     if sets := instance_sets(sharing):
-        there = partial(_on_instance, model=model)
-        steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, there)
+        steps_on = partial(_on_instance, model=model)
+        steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, steps_on)
     elif shared is None:
         steps = [_around_alone(each, each.step_s, model) for each in profiles]
     else:
@@ -313,7 +313,7 @@ def _bounded_by_limits(
 ) -> list[Interval]:
     """Steps under limits, at the upper end of which they are those without limits.
 
-    None is shorter than the job's would be there alone, because the model of nvidia-smi's numbers
+    None is shorter than the job's alone under its limit, because the model of nvidia-smi's numbers
     is not fitted to that. Where limits leave a third of an H200 idle, it is 31 % off without this,
     and 18 % with it (15 steps).
     """
@@ -377,11 +377,11 @@ class Predictor:
         return surrogate_predictor(profiles, self.gpu, self.model)
 
     def _as_if_learnt_here(
-        self, profiles: Sequence[Profile], asked: Arrangement, *, confirmed: bool
+        self, profiles: Sequence[Profile], placed_as: Arrangement, *, confirmed: bool
     ) -> MixPrediction:
-        """The prediction by all that the model learnt, on any GPU; `asked` is placed."""
+        """The prediction by all that the model learnt, on any GPU; in `placed_as`."""
         own = self.model.of(self.gpu)
-        sharing = without_idle_limits(as_whole_gpu(asked, self.gpu))
+        sharing = without_idle_limits(as_whole_gpu(placed_as, self.gpu))
         steps: Sequence[Interval] = step_intervals(
             profiles, sharing, self.gpu, self.model, self.play
         )
@@ -397,7 +397,7 @@ class Predictor:
             drawn = power_together(profiles, steps, self.gpu, own.power, law)
         drawn = _with_power_doubt(drawn, profiles)
         wanted = needs(profiles, sharing, own.context, self.gpu)
-        memories = pools(self.gpu, asked, len(profiles), own.mps_server_mib)
+        memories = pools(self.gpu, placed_as, len(profiles), own.mps_server_mib)
         risks, pool_risks = self._risks(wanted, memories)
         plain = map(self._job, profiles, steps, wanted, risks)
         jobs = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
@@ -412,7 +412,7 @@ class Predictor:
             activity = power.gract_under_limits if sharing.limits else power.gract
             gract, smact = activity(profiles, speeds, law), power.smact(profiles, speeds, law)
         return MixPrediction(
-            gpu=self.gpu.key, sharing=asked, jobs=jobs,
+            gpu=self.gpu.key, sharing=placed_as, jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),
             memory_capacity_mib=total(pool.capacity_mib for pool in memories),
             oom_probability=1 - prod(1 - risk for risk in pool_risks),
@@ -470,7 +470,7 @@ class Predictor:
     def _no_faster_than_alone(self, profile: Profile, job: JobPrediction) -> JobPrediction:
         """`job` whose range is cut where others would speed up a job of bare numbers.
 
-        The range of such a job is so wide that it reaches there.
+        The range of such a job is so wide that it would reach below.
         """
         if profile.trace is not None:
             return job

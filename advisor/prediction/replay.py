@@ -6,7 +6,7 @@ makes later kernels wait until its last blocks have started, but for a few that 
 of its own end. Kernels that are on the SMs together share, in proportion, what these do.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
 nothing to run soon yields, and so does one whose host waited for what it ran; copies between host
-and GPU need no slice, and their owner is idle meanwhile. In both the hosts launch on, each at its
+and GPU need no slice, and their owner is idle then. In both the hosts launch on, each at its
 own pace.
 
 `engine` is compiled, once for many processes (see `engine_file`); `tests/prediction/slow_replay.py`

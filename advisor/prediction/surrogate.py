@@ -28,7 +28,7 @@ from advisor.workload.reading import MOST_LOG, check_scaled
 LIMIT_GRID = (5, 10, 14, 20, 28, 36, 43, 57, 71, 86, 100)
 
 LIMITED = (
-    "log_alone",  # slowdown by the limit, nobody else there
+    "log_alone",  # slowdown by the limit, with no other job
     "busy",  # share of that step in which the GPU works for the job
     "sms",  # share of the GPU's SMs in use over that step
 )
@@ -54,7 +54,7 @@ MATES = (
     "mates_log_step_ms",
     "busiest_mate",
     "longest_mate_log_kernel_us",
-    "log_wait",  # for the mates' kernels in turn with its own, over its step
+    "log_wait",  # for the others' kernels in turn with its own, over its step
     "log_wait_wide",  # for those that leave no SM
     "log_wait_long",  # for what is left of the kernels that it finds running
 )

@@ -132,7 +132,7 @@ class ReplayTrace:
         lead_s: How far the host can run ahead of the GPU.
         waits_s: How far the host is while it waits for the end of each kernel, from the step's
             start, shape (kernels,); infinite where it does not.
-        in_turns: Whether time slices let each run, 1, or a copy engine does it meanwhile, 0, shape
+        in_turns: Whether time slices let each run, 1, or a copy engine runs it, 0, shape
             (kernels,); 1 for at least one.
     """
 
