@@ -154,7 +154,7 @@ def _searchers() -> ThreadPoolExecutor:
 def may_be_added(
     question: PageQuestion,
     taken: tuple[int, ...],
-    hurt: float,
+    slowing: float,
     running: Running,
     _jobs: Sequence[Job],
 ) -> Additions:
@@ -163,7 +163,7 @@ def may_be_added(
     Raises the errors of `Advisor.admit`.
     """
     offered = [job for at, job in enumerate(_jobs) if at not in taken]
-    limits = AdmissionLimits(most_hurt=hurt, conditions=question.conditions)
+    limits = AdmissionLimits(most_hurt=slowing, conditions=question.conditions)
     return advisor_of(question.gpu, question.cap_w).admit(running, offered, limits)
 
 
@@ -346,7 +346,7 @@ def _two_plans(advised: Recommendation, plan: Plan) -> None:
     if not others:
         st.info("There is no other plan to compare it with.")
         return
-    index = at_first([plan_name(advised, each) for each in others.values()], linked().beside)
+    index = at_first([plan_name(advised, each) for each in others.values()], linked().other)
     chosen = st.selectbox(
         "Compare with", list(others), index, key="second plan", format_func=shortened
     )

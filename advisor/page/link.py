@@ -27,7 +27,7 @@ class WantedJob:
     """A row of the table of jobs on the page.
 
     Attributes:
-        name: Name of a profile, or of a job that was handed in.
+        name: Name of a profile, or of an uploaded job.
         batch: Batch size; None: the job's own.
         user: Its owner; None: the user of all jobs without an owner.
         deadline_min: Deadline in minutes; None: none.
@@ -126,7 +126,7 @@ def on_the_page(text: str) -> str:
     return _OF_COMMANDS.sub(lambda option: f"“{_CALLED[option[0]]}”", text)
 
 
-_MOST_WATTS, _MOST_HURT, _MOST_EUR = 1e6, 1e3, 1e6
+_MOST_WATTS, _MOST_SLOWING, _MOST_EUR = 1e6, 1e3, 1e6
 # The page shows parts of a link that anybody may have written: none is markup in code quotes.
 _PLAIN = "/ (),+"
 _NAME = re.compile(r"[^`\x00-\x1f\x7f]{1,200}")
@@ -145,11 +145,11 @@ class LinkedQuestion:
         gpus: Number of equal GPUs.
         policy: Policy of the queue of these GPUs; None: the best plan.
         view: Title of the view of the plan that is open; None: the first.
-        beside: Name of the plan to compare with; None: the best of the others.
+        other: Name of the plan to compare with; None: the best of the others.
         form: Format of the exported plan; None: the first.
         running: Row numbers, from 1, of the jobs that run already.
         running_sharing: How the running jobs share the GPU.
-        hurt: Largest share by which a step of a running job may get longer.
+        slowing: Largest share by which a step of a running job may get longer.
         added: Names of the shown set of jobs to add.
         sharing: How jobs of the queue share each GPU.
         at_once: Most jobs at once on each of these GPUs.
@@ -169,11 +169,11 @@ class LinkedQuestion:
     gpus: int | None = None
     policy: Policy | None = None
     view: str | None = None
-    beside: str | None = None
+    other: str | None = None
     form: str | None = None
     running: tuple[int, ...] = ()
     running_sharing: str | None = None
-    hurt: float | None = None
+    slowing: float | None = None
     added: str | None = None
     sharing: str | None = None
     at_once: int | None = None
@@ -200,13 +200,13 @@ def parameters(link: LinkedQuestion) -> dict[str, str | list[str]]:
         "plan": link.plan,
         "file": list(link.files),
         "view": link.view,
-        "beside": link.beside,
+        "beside": link.other,
         "form": link.form,
         "question": link.question,
         "trials": link.trials,
         "running": ",".join(map(str, link.running)),
         "running-sharing": _sharing(link.running_sharing),
-        "hurt": _written_number(link.hurt),
+        "hurt": _written_number(link.slowing),
         "added": link.added,
         "gpus": _written_number(link.gpus),
         "policy": link.policy,
@@ -239,13 +239,13 @@ def linked_question(values: Mapping[str, Sequence[str]]) -> LinkedQuestion:
         plan=first.get("plan"),
         files=tuple(filter(_NAME.fullmatch, values.get("file", ())[:MAX_JOBS])),
         view=text("view"),
-        beside=text("beside"),
+        other=text("beside"),
         form=text("form"),
         question=text("question"),
         trials=text("trials"),
         running=tuple(each for each in places if each is not None),
         running_sharing=_sharing(text("running-sharing")),
-        hurt=_number(text("hurt") or "", lambda each: 0 <= each <= _MOST_HURT),
+        slowing=_number(text("hurt") or "", lambda each: 0 <= each <= _MOST_SLOWING),
         added=text("added"),
         gpus=_whole(text("gpus") or "", MOST_GPUS),
         policy=next((each for each in get_args(Policy) if each == text("policy")), None),

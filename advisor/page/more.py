@@ -174,9 +174,9 @@ def additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
     live = _live_gpus(question.gpu)
     how, taken = _running_jobs(live, jobs)
     link = linked()
-    hurt = st.number_input(
+    slowing_percent = st.number_input(
         "May get slower by, %", format="%g", key="hurt",
-        value=100 * (MOST_HURT if link.hurt is None else link.hurt),
+        value=100 * (MOST_HURT if link.slowing is None else link.slowing),
         help="The most by which a step of a running job may take longer.",
     )  # fmt: skip
     if not taken and how not in live:
@@ -194,7 +194,7 @@ def additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
         elif len(taken) == len(jobs):
             st.info("All of the jobs run already: choose fewer, or add a job to the table.")
         else:
-            _show_additions(may_be_added(question, taken, hurt / 100, running, jobs))
+            _show_additions(may_be_added(question, taken, slowing_percent / 100, running, jobs))
     except AdvisorError as error:
         if taken:
             refuse(error)
@@ -203,7 +203,7 @@ def additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
 
 
 def _running_jobs(live: Mapping[str, LiveGpu], jobs: Sequence[Job]) -> tuple[str, tuple[int, ...]]:
-    """How running jobs share the GPU, and which of `jobs` run, by their places from 0."""
+    """The sharing of running jobs, and which of `jobs` run, by their places from 0."""
     link = linked()
     rows = [row_name(number, job.name) for number, job in enumerate(jobs, start=1)]
     ways = list(dict.fromkeys([*live, "naive", "mps", *filter(None, [link.running_sharing])]))

@@ -46,7 +46,7 @@ def keep_address(
 ) -> None:
     """Write `question`, the `plan` in view and the `further` question to the page's address."""
     shown = st.session_state.get
-    policy, hurt, other = shown("policy"), shown("hurt"), shown("second plan")
+    policy, slowing, other = shown("policy"), shown("hurt"), shown("second plan")
     now = LinkedQuestion(
         gpu=question.gpu, objective=question.objective, jobs=question.jobs, cap_w=question.cap_w,
         conditions=question.conditions, level=question.level,
@@ -54,9 +54,9 @@ def keep_address(
         trials=shown("trials"), files=tuple(name for name, _ in question.files),
         question=further, gpus=shown("gpus"),
         policy=policy if policy in get_args(Policy) else None,
-        view=shown("view"), beside=other and other.partition("  ")[2], form=shown("format"),
+        view=shown("view"), other=other and other.partition("  ")[2], form=shown("format"),
         running=shown("running jobs", ()), running_sharing=shown("running sharing"),
-        hurt=None if hurt in (None, 100 * MOST_HURT) else hurt / 100, added=shown("added"),
+        slowing=None if slowing in (None, 100 * MOST_HURT) else slowing / 100, added=shown("added"),
         sharing=shown("fleet sharing"), at_once=shown("at once"), price=shown("price"),
     )  # fmt: skip
     st.query_params.from_dict(parameters(now))
@@ -200,9 +200,9 @@ def uploads(gpu: str) -> Uploads:
     for file in sorted(((each.name, each.getvalue()) for each in files), key=_is_jobs):
         try:
             if _is_jobs(file):
-                handed = _jobs(gpu, *file, used)
-                rows += uploaded_rows(handed.jobs, file[0])
-                st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in handed.left_out)]))
+                uploaded = _jobs(gpu, *file, used)
+                rows += uploaded_rows(uploaded.jobs, file[0])
+                st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in uploaded.left_out)]))
             else:
                 profile = _profile(gpu, *file)
                 jobs[profile.name] = Job(profile)
@@ -244,19 +244,19 @@ class _Table:
     Attributes:
         number: Number of tables before this one; each keeps its own edits.
         offered: Names to choose from.
-        handed: Rows from files.
+        uploaded: Rows from files.
     """
 
     number: int
     offered: tuple[str, ...]
-    handed: tuple[WantedJob, ...]
+    uploaded: tuple[WantedJob, ...]
     first: tuple[dict[str, Any], ...]
     now: tuple[dict[str, Any], ...]
 
 
 def job_table(
     offered: tuple[str, ...],
-    handed: tuple[WantedJob, ...],
+    uploaded: tuple[WantedJob, ...],
     linked: tuple[WantedJob, ...],
     usual: Callable[[], Sequence[WantedJob]],
 ) -> tuple[WantedJob, ...]:
@@ -264,7 +264,7 @@ def job_table(
 
     Args:
         offered: Names to choose from.
-        handed: Rows from files.
+        uploaded: Rows from files.
         linked: Rows of a link; rows of jobs that are uploaded later follow then.
         usual: Returns the rows of a table without edits.
 
@@ -272,8 +272,8 @@ def job_table(
         InvalidInput: A count is not a whole number.
     """
     table = st.session_state.get("job table")
-    if table is None or (table.offered, table.handed) != (offered, handed):
-        table = _next_table(table, offered, handed, linked, usual)
+    if table is None or (table.offered, table.uploaded) != (offered, uploaded):
+        table = _next_table(table, offered, uploaded, linked, usual)
     st.caption("Jobs: type into any cell; the empty row adds a job.")
     edited = st.data_editor(
         pd.DataFrame(list(table.first), columns=list(_KINDS)).astype(_KINDS),
@@ -295,7 +295,7 @@ def job_table(
 def _next_table(
     last: _Table | None,
     offered: tuple[str, ...],
-    handed: tuple[WantedJob, ...],
+    uploaded: tuple[WantedJob, ...],
     linked: tuple[WantedJob, ...],
     usual: Callable[[], Sequence[WantedJob]],
 ) -> _Table:
@@ -304,12 +304,12 @@ def _next_table(
     untouched = last is None or last.now == last.first
     if untouched and any(row.name in offered and row.name not in before for row in linked):
         rows = tuple(asdict(row) for row in linked if row.name in offered)
-    elif handed and (last is None or handed != last.handed):
-        rows = tuple(map(asdict, handed))
+    elif uploaded and (last is None or uploaded != last.uploaded):
+        rows = tuple(map(asdict, uploaded))
     elif last is not None:
         rows = tuple(row for row in last.now if row["name"] in offered)
     rows = rows or tuple(map(asdict, usual()))
-    return _Table(0 if last is None else last.number + 1, offered, handed, rows, rows)
+    return _Table(0 if last is None else last.number + 1, offered, uploaded, rows, rows)
 
 
 def _columns(offered: Sequence[str]) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
     return alt.Color("basis:N", title=None, scale=scale, legend=below)
 
 
-def beside_names_px(jobs: Iterable[str], plot_px: int) -> int:
+def height_with_names_px(jobs: Iterable[str], plot_px: int) -> int:
     """Return the height of a chart with a plot of `plot_px`, its axis and names of `jobs`."""
     return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
 
@@ -367,7 +367,7 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
             x=alt.X("error:Q", title=title),
             shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),
         ),
-    ).properties(height=beside_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
+    ).properties(height=height_with_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
     errors: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
@@ -411,7 +411,7 @@ def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
         .encode(x=x, y=alt.Y("share:Q", title=title)),
         base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
-    ).properties(height=beside_names_px(jobs, _PLOT_PX))
+    ).properties(height=height_with_names_px(jobs, _PLOT_PX))
     return described(
         drawn, title, (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
     )

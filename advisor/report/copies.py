@@ -90,7 +90,7 @@ def _marked(row: CopiesRow) -> str:
 
 
 def _notes_on_numbers(copies: Copies, unit: str) -> Iterator[str]:
-    """How many copies or trials, the `unit`, fit, are worthwhile, and are served by MPS."""
+    """The numbers of copies or trials, the `unit`, that fit, are worthwhile, and MPS serves."""
     yield f"{copies.fit} at once at most. One more: {copies.limited_by}."
     if more := len(copies.rows) - copies.pay:
         yield (

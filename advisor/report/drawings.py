@@ -331,12 +331,12 @@ def timeline(simulation: Simulation, gpu: Gpu) -> Timeline:
     return in_rows(rows, makespan_s, _curves(simulation, gpu, units.time_unit(makespan_s.p50)[1]))
 
 
-def _fate(lived: SimulatedJob) -> tuple[str, float, float, str]:
-    return lived.job.name, lived.arrival_s, lived.start_s, units.seconds(lived.end_s)
+def _fate(run: SimulatedJob) -> tuple[str, float, float, str]:
+    return run.job.name, run.arrival_s, run.start_s, units.seconds(run.end_s)
 
 
 def in_rows(
-    lived: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval, curves: tuple[Curve, ...] = ()
+    jobs: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval, curves: tuple[Curve, ...] = ()
 ) -> Timeline:
     """Draw jobs, each in the named row."""
     unit, size_s = units.time_unit(makespan_s.p50)
@@ -346,7 +346,7 @@ def in_rows(
             start=each.arrival_s / size_s, end=each.start_s / size_s,
             hint=f"waits {units.duration(each.wait_s)}",
         )
-        for row, each in lived if each.wait_s > 0
+        for row, each in jobs if each.wait_s > 0
     )  # fmt: skip
     runs = (
         Bar(
@@ -355,10 +355,10 @@ def in_rows(
             end_low=each.end_s.p05 / size_s, end_high=each.end_s.p95 / size_s,
             hint=f"ends after {units.seconds(each.end_s)}",
         )
-        for row, each in lived
+        for row, each in jobs
     )  # fmt: skip
     return Timeline(
-        unit=unit, rows=tuple(row for row, _ in lived), spans=(*waits, *runs), curves=curves,
+        unit=unit, rows=tuple(row for row, _ in jobs), spans=(*waits, *runs), curves=curves,
         end=makespan_s.p95 / size_s,
     )  # fmt: skip
 

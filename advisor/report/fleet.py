@@ -249,20 +249,20 @@ class JobOnGpu:
     Attributes:
         number: Of the job, from 1 in the order of the request.
         gpu: Number of the GPU, from 0.
-        lived: Its start and end.
+        run: Its start and end.
     """
 
     number: int
     gpu: int
-    lived: SimulatedJob
+    run: SimulatedJob
 
     @property
     def name(self) -> str:
-        return self.lived.job.name
+        return self.run.job.name
 
     def overlaps(self, other: "JobOnGpu") -> bool:
         """Check whether both run at once on one GPU."""
-        own, its = self.lived, other.lived
+        own, its = self.run, other.run
         at_once = own.start_s < its.end_s.p50 and its.start_s < own.end_s.p50
         return self.gpu == other.gpu and at_once
 
@@ -274,18 +274,18 @@ def jobs_of_queue(simulation: Simulation) -> tuple[JobOnGpu, ...]:
     )
 
 
-def jobs_of_plan(plan: FleetPlan, simulated: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
-    """Return the jobs of a plan; `simulated` holds the simulation of each GPU of `plan.on`."""
+def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
+    """Return the jobs of a plan; `simulations` are those of the GPUs of `plan.on`."""
     return _in_order(
         JobOnGpu(number, on.number, each)
-        for on, simulation in zip(plan.on, simulated, strict=True)
+        for on, simulation in zip(plan.on, simulations, strict=True)
         for number, each in zip(on.candidate.jobs, simulation.jobs, strict=True)
     )
 
 
 def _in_order(jobs: Iterable[JobOnGpu]) -> tuple[JobOnGpu, ...]:
     """`jobs` by GPU, and on each as they start; copies next to each other."""
-    return tuple(sorted(jobs, key=lambda job: (job.gpu, job.lived.start_s, job.name, job.number)))
+    return tuple(sorted(jobs, key=lambda job: (job.gpu, job.run.start_s, job.name, job.number)))
 
 
 def names_of(jobs: Sequence[JobOnGpu]) -> list[str]:
@@ -297,15 +297,15 @@ def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
     """Return a row for each job, by GPU; copies with equal times on one GPU share a row."""
 
     def fate(job: JobOnGpu) -> tuple[int, str, float, float, str]:
-        own = job.lived
+        own = job.run
         return job.gpu, job.name, own.arrival_s, own.start_s, units.seconds(own.end_s)
 
     rows = []
     for (gpu, name, *_), equal in groupby(jobs, fate):
         copies = list(equal)
         row = f"GPU {gpu} · {copies[0].number} · {units.collapsed([name] * len(copies))}"
-        rows.append((row, copies[0].lived))
-    ends_s = [job.lived.end_s for job in jobs]
+        rows.append((row, copies[0].run))
+    ends_s = [job.run.end_s for job in jobs]
     return in_rows(rows, around([max(end.at(level) for end in ends_s) for level in LEVELS]))
 
 
@@ -313,7 +313,7 @@ def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
     """Return a row for each job, in order; the keys are the columns' names."""
     rows = []
     for job in jobs:
-        own, due_s = job.lived, job.lived.job.deadline_s
+        own, due_s = job.run, job.run.job.deadline_s
         others = sorted(each.number for each in jobs if each is not job and each.overlaps(job))
         deadline = "none"
         if due_s is not None:

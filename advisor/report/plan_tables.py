@@ -144,7 +144,7 @@ def _others_table(advised: Recommendation, plans: Sequence[Plan], *, marked: boo
 
 
 def _notes_on_others(advised: Recommendation, shown: Sequence[Plan], *, marked: bool) -> str:
-    """How to read the lines of the other plans, and which options show more."""
+    """Notes on the lines of the other plans, and the options that show more."""
     others, hidden = shown[1:], len(advised.plans) - len(shown)
     notes = []
     for rule, pairs in out_of_order(advised, others).items():

@@ -60,11 +60,11 @@ def _lanes(simulation: Simulation) -> Iterator[Text]:
         "dim",
     )
     if len(simulation.jobs) <= _MOST_JOBS:
-        for number, lived in enumerate(simulation.jobs, start=1):
-            end = f"{units.number(lived.end_s.p50 / size_s)} {unit}"
+        for number, run in enumerate(simulation.jobs, start=1):
+            end = f"{units.number(run.end_s.p50 / size_s)} {unit}"
             middles_s = ((column + 0.5) * column_s for column in range(_COLUMNS))
-            bar = "".join(_state(lived, at_s) for at_s in middles_s)
-            yield _lane(f"{number} {lived.job.name}", bar, end, "cyan")
+            bar = "".join(_state(run, at_s) for at_s in middles_s)
+            yield _lane(f"{number} {run.job.name}", bar, end, "cyan")
     else:
         yield from _counted(simulation, column_s)
     yield from _curve_lanes(simulation, column_s)
@@ -80,10 +80,10 @@ def _lane(name: str, drawn: str, value: str, style: str) -> Text:
     return _line(f"{short:{_NAME}}|{drawn}| {value}", style)
 
 
-def _state(lived: SimulatedJob, at_s: float) -> str:
-    if lived.start_s <= at_s < lived.end_s.p50:
+def _state(run: SimulatedJob, at_s: float) -> str:
+    if run.start_s <= at_s < run.end_s.p50:
         return _RUNS
-    return _WAITS if lived.arrival_s <= at_s < lived.start_s else _NOTHING
+    return _WAITS if run.arrival_s <= at_s < run.start_s else _NOTHING
 
 
 def _counted(simulation: Simulation, column_s: float) -> Iterator[Text]:
@@ -222,16 +222,16 @@ def simulation_document(over_time: OverTime) -> dict[str, Any]:
         "cost_eur": interval_document(simulation.cost_eur),
         "jobs": [
             {
-                "job": lived.job.name,
-                "epochs": lived.job.epochs,
-                "gpu": lived.gpu,
-                "place": lived.place,
-                "arrival_s": lived.arrival_s,
-                "start_s": lived.start_s,
-                "end_s": lived.end_s.p50,
-                "end_interval_s": interval_document(lived.end_s),
+                "job": run.job.name,
+                "epochs": run.job.epochs,
+                "gpu": run.gpu,
+                "place": run.place,
+                "arrival_s": run.arrival_s,
+                "start_s": run.start_s,
+                "end_s": run.end_s.p50,
+                "end_interval_s": interval_document(run.end_s),
             }
-            for lived in simulation.jobs
+            for run in simulation.jobs
         ],
         "over_time": [asdict(each) for each in simulation.usage],
     }
@@ -287,30 +287,30 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
     for use in simulation.usage:
         for number in use.jobs:
             of_job.setdefault(number, []).append(use)
-    for number, lived in enumerate(simulation.jobs):
-        yield _slice(lived, lived.job.name, "job", lived.start_s, lived.end_s.p50) | {
+    for number, run in enumerate(simulation.jobs):
+        yield _slice(run, run.job.name, "job", run.start_s, run.end_s.p50) | {
             "args": {
                 "job": number,
-                "end_s_p05": lived.end_s.p05,
-                "end_s_p95": lived.end_s.p95,
-                "wait_s": lived.wait_s,
+                "end_s_p05": run.end_s.p05,
+                "end_s_p95": run.end_s.p95,
+                "wait_s": run.wait_s,
             }
         }
-        if lived.wait_s > 0:  # a track for each waiting job, because many wait at once
-            for phase, at_s in (("b", lived.arrival_s), ("e", lived.start_s)):
+        if run.wait_s > 0:  # a track for each waiting job, because many wait at once
+            for phase, at_s in (("b", run.arrival_s), ("e", run.start_s)):
                 yield {
-                    "name": lived.job.name, "cat": "waiting", "ph": phase, "id": number,
+                    "name": run.job.name, "cat": "waiting", "ph": phase, "id": number,
                     "ts": 1e6 * at_s, "pid": _WAITING, "tid": 0,
                 }  # fmt: skip
-        for part in parts(number, lived.job, of_job[number]) if in_detail else ():
-            yield _slice(lived, f"{part.kind} {part.epoch}", part.kind, part.start_s, part.end_s)
+        for part in parts(number, run.job, of_job[number]) if in_detail else ():
+            yield _slice(run, f"{part.kind} {part.epoch}", part.kind, part.start_s, part.end_s)
 
 
-def _slice(lived: SimulatedJob, name: str, category: str, start_s: float, end_s: float) -> _Event:
+def _slice(run: SimulatedJob, name: str, category: str, start_s: float, end_s: float) -> _Event:
     length_us = 1e6 * (end_s - start_s)
     return {
         "name": name, "cat": category, "ph": "X", "ts": 1e6 * start_s, "dur": length_us,
-        "pid": lived.gpu + 1, "tid": lived.place + 1,
+        "pid": run.gpu + 1, "tid": run.place + 1,
     }  # fmt: skip
 
 
