@@ -72,7 +72,7 @@ def validation(*runs):
     return Validation(H200, runs, comparisons(*runs))
 
 
-def test_predicted_stands_beside_measured_for_each_job(capsys):
+def test_each_job_has_its_predicted_and_its_measured_step(capsys):
     validated = validation(advised_run("mps", 1.9, "v1"))
     (run,) = validated.comparisons
     assert [job.error for job in run.jobs] == pytest.approx([2 / 1.9 - 1] * 2)
@@ -163,12 +163,12 @@ def test_a_run_that_was_predicted_not_to_fit_and_did_not_is_no_surprise(tmp_path
         dead = replace(run.tenants[0], outcome="out-of-memory", detail="CUDA OOM", windows=())
         file = tmp_path / f"{copies}.jsonl"
         append_run(file, replace(run, tenants=(dead, *run.tenants[1:])))
-        found = validate_file(file, Advisor(shelf.GPU))
-        assert found.foreseen == ((run.id,) if foreseen else ())
+        validated = validate_file(file, Advisor(shelf.GPU))
+        assert validated.foreseen == ((run.id,) if foreseen else ())
         with nullcontext() if foreseen else pytest.raises(OutsideInterval, match="out-of-memory"):
-            check(found)
-        said = str(validation_table(found).caption)
-        assert ("as predicted: 40x" in said) == foreseen
+            check(validated)
+        caption = str(validation_table(validated).caption)
+        assert ("as predicted: 40x" in caption) == foreseen
 
 
 def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):

@@ -11,12 +11,10 @@ tenant has.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import compress
 from math import inf
-from operator import or_
 from pathlib import Path
 from statistics import median
 
@@ -150,8 +148,8 @@ def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
 
 
 def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:
-    known = all(tenant.workload.name in profiles for tenant in run.tenants)
-    return run.ok and known and together(parse_sharing(run.sharing)) is not None
+    profiled = all(tenant.workload.name in profiles for tenant in run.tenants)
+    return run.ok and profiled and together(parse_sharing(run.sharing)) is not None
 
 
 # With fewer runs than this, processes take longer to start than they save.
@@ -248,20 +246,21 @@ class Folds:
 def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> HeldOut:
     """Predict every job of the wanted runs without its family."""
     families = families_of(folds.wanted)
-    if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
-        return reduce(or_, _counting(map(folds.without, families), len(families), tell), HeldOut())
-    with in_processes(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
-        return reduce(or_, _counting(parts, len(families), tell), HeldOut())
 
-
-def _counting(parts: Iterable[HeldOut], total: int, tell: Tell | None) -> Iterator[HeldOut]:
-    """`parts`, with a call of `tell` before the first and after each."""
-    if tell is not None:
-        tell(0, total)
-    for done, part in enumerate(parts, start=1):
+    def merged(parts: Iterable[HeldOut]) -> HeldOut:
+        held = HeldOut()
         if tell is not None:
-            tell(done, total)
-        yield part
+            tell(0, len(families))
+        for done, part in enumerate(parts, start=1):
+            if tell is not None:
+                tell(done, len(families))
+            held |= part
+        return held
+
+    if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
+        return merged(map(folds.without, families))
+    with in_processes(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
+        return merged(parts)
 
 
 def compared_by(held: Held, runs: Sequence[Run]) -> tuple[RunComparison, ...]:

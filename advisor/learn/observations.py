@@ -146,7 +146,7 @@ class Rows:
 
     @property
     def gpu_bound(self) -> Bools:
-        """Whether the GPU sets each job's pace alone, not the host."""
+        """True for jobs whose pace alone the GPU sets, not the host."""
         return np.array([is_gpu_bound(each) for each in self.profiles])
 
     def chosen(self, keep: Bools) -> "Rows":

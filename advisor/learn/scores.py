@@ -137,7 +137,7 @@ class JobComparison:
 
     @property
     def inside(self) -> bool:
-        """Whether the measured step lies in the predicted interval."""
+        """True if the measured step lies in the predicted interval."""
         return self.predicted_s.contains(self.measured_s)
 
     def baseline_error(self, name: str) -> float | None:
@@ -186,8 +186,8 @@ def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunCompariso
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = all_known(values)
-    return None if known is None else sum(known)
+    numbers = all_known(values)
+    return None if numbers is None else sum(numbers)
 
 
 def sharing_of(run: Run) -> Arrangement:

@@ -247,7 +247,7 @@ class Paces:
 
     @property
     def confirmed(self) -> bool:
-        """Whether every mix predicted so far is of a kind with fitted real runs."""
+        """True if every mix predicted so far is of a kind with fitted real runs."""
         return all(each.confirmed_on_hardware for each in self._predicted.values())
 
     @property

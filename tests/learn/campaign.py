@@ -15,7 +15,7 @@ NAMES = (
 
 
 def profile(place):
-    """Profiles of which no two are alike in anything that a model may look at."""
+    """A profile that differs from the others in everything that a model may look at."""
     alone = synthetic.profile(
         NAMES[place],
         host_s=0.002,
@@ -39,13 +39,13 @@ def campaign(slow_family=None):
     runs = []
     for mode in ("naive", "mps", "mps=50,50"):
         for place, name in enumerate(NAMES):
-            mate = NAMES[(place + 1) % len(NAMES)]
-            for kind, names in (("mixed", (name, mate)), ("same", (name, name))):
-                mates = [PROFILES[each] for each in names]
+            other = NAMES[(place + 1) % len(NAMES)]
+            for kind, names in (("mixed", (name, other)), ("same", (name, name))):
+                pair = [PROFILES[each] for each in names]
                 factor = 1.1 + 0.1 * place
-                for each in mates:
+                for each in pair:
                     factor *= 5.0 if each.workload.family == slow_family else 1.0
-                runs.append(synthetic.run(mates, mode, factor, f"{mode}-{place}-{kind}"))
+                runs.append(synthetic.run(pair, mode, factor, f"{mode}-{place}-{kind}"))
     return runs
 
 

@@ -72,8 +72,8 @@ def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
         evaluate(PROFILES, [*campaign(), *advice], H200).advice
         for advice in (advised_campaign(), slower)
     )
-    told = [[job.predicted_s for run in each for job in run.jobs] for each in (before, after)]
-    assert told[0] == told[1]
+    steps_s = [[job.predicted_s for run in each for job in run.jobs] for each in (before, after)]
+    assert steps_s[0] == steps_s[1]
 
 
 def test_excess_error_is_what_lies_beyond_the_noise_of_two_runs(evaluation):
@@ -112,12 +112,14 @@ def scored(folder, lines):
 
 def test_our_predictions_score_the_same_from_a_file(ours, tmp_path):
     again = scored(tmp_path, entries(ours))
-    told = ("mode", "degree", "jobs", "n", "mape", "median", "p90", "rmse", "coverage90")
+    names = ("mode", "degree", "jobs", "n", "mape", "median", "p90", "rmse", "coverage90")
     raw = [row for row in scoreboard(ours) if row.view == "raw"]
     for before, after in zip(raw, scoreboard(again), strict=True):
-        assert [getattr(before, name) for name in told] == [getattr(after, name) for name in told]
-    there, here = (evaluation_document(each)["regret"] for each in (ours, again))
-    assert (there["mean"], there["worst"], there["n"]) == (here["mean"], here["worst"], 1)
+        assert [getattr(before, name) for name in names] == [
+            getattr(after, name) for name in columns
+        ]
+    first, second = (evaluation_document(each)["regret"] for each in (ours, again))
+    assert (first["mean"], first["worst"], first["n"]) == (second["mean"], second["worst"], 1)
 
 
 def no_bounds(lines):
@@ -156,10 +158,10 @@ def judged_job(family, inside):
 
 
 def judged_jobs(**inside_of):
-    return [judged_job(family, each) for family, said in inside_of.items() for each in said]
+    return [judged_job(family, each) for family, values in inside_of.items() for each in values]
 
 
-def test_families_that_err_alike_leave_coverage_less_certain_than_jobs_that_do_not():
+def test_families_with_equal_errors_leave_coverage_less_certain_than_other_jobs():
     spread = coverage_of(judged_jobs(**{f"f{n}": [True] * 9 + [False] for n in range(8)}))
     lumped = coverage_of(judged_jobs(bad=[False] * 8, **{f"f{n}": [True] * 9 for n in range(8)}))
     assert (spread.low, spread.high) == pytest.approx((0.9, 0.9))
@@ -168,8 +170,8 @@ def test_families_that_err_alike_leave_coverage_less_certain_than_jobs_that_do_n
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=2, max_size=6))
-def test_the_range_is_within_0_and_1_and_the_same_each_time(said):
-    families = judged_jobs(**{f"f{n}": each for n, each in enumerate(said)})
+def test_the_range_is_within_0_and_1_and_the_same_each_time(values):
+    families = judged_jobs(**{f"f{n}": each for n, each in enumerate(values)})
     once = coverage_of(families)
     assert 0 <= once.low <= once.high <= 1
     assert coverage_of(families) == once
