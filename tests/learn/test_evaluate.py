@@ -115,9 +115,7 @@ def test_our_predictions_score_the_same_from_a_file(ours, tmp_path):
     names = ("mode", "degree", "jobs", "n", "mape", "median", "p90", "rmse", "coverage90")
     raw = [row for row in scoreboard(ours) if row.view == "raw"]
     for before, after in zip(raw, scoreboard(again), strict=True):
-        assert [getattr(before, name) for name in names] == [
-            getattr(after, name) for name in columns
-        ]
+        assert [getattr(before, name) for name in names] == [getattr(after, name) for name in names]
     first, second = (evaluation_document(each)["regret"] for each in (ours, again))
     assert (first["mean"], first["worst"], first["n"]) == (second["mean"], second["worst"], 1)
 
