@@ -405,7 +405,7 @@ def why(
     if starved:
         parts.append(slowed(starved))
     if late:
-        parts.append(f"too late for its deadline: {named(late)}")
+        parts.append(f"misses its deadline: {named(late)}")
     if left_out:
         more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
         ruled_out = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
@@ -465,7 +465,7 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
     """Describe the resource that limits the plan, and how full the others are."""
     parts = [_limit(mix, bound)]
     if bound.by_host and bound.limit != "host path":
-        parts.append(f"the host holds back {named([mix.jobs[job].job for job in bound.by_host])}")
+        parts.append(f"{named([mix.jobs[job].job for job in bound.by_host])} CPU-bound")
     if bound.memory > _FULL_MEMORY:
         parts.append(f"memory {bound.memory:.0%} full")
     if mix.wide_because:
@@ -485,28 +485,25 @@ def named(jobs: Sequence[str]) -> str:
 
 
 def _limit(mix: MixPrediction, bound: Binding) -> str:
-    named: dict[str, str] = {"GPU time": "GPU busy"}
     uses = ", ".join(
-        f"{named.get(use.resource, use.resource)} {use.share:.0%}" for use in bound.uses
+        f"{'GPU busy' if use.resource == 'GPU time' else use.resource} {use.share:.0%}"
+        for use in bound.uses
     )
     measured = uses or "GPU activity not measured"
     match bound.limit:
         case "host path":
             least = min(share or 0.0 for share in bound.host_shares)
-            return (
-                f"the host is the limit: its path takes {least:.0%} of a step or more ({measured})"
-            )
+            return f"CPU-bound: the host path takes {least:.0%} of a step or more ({measured})"
+        case "own instances" if mix.sharing.mode == "mig":
+            return "SMs and memory of its own for each job"
         case "own instances":
-            what = "SMs and memory of its own for each job"
-            return what if mix.sharing.mode == "mig" else "jobs on instances, some shared"
-        case "MPS limits":
-            return f"MPS limits hold the jobs back ({measured})"
+            return "jobs on instances, some shared"
         case None:
-            return f"nothing is full ({measured})" if uses else measured
+            return f"no resource saturated ({measured})" if uses else measured
         case "SMs":
-            return f"the SMs are the limit ({measured})"
+            return f"limited by the SMs ({measured})"
         case resource:
-            return f"{resource} is the limit ({measured})"
+            return f"limited by {resource} ({measured})"
 
 
 def compared(cost: Interval, other: Interval, name: str, level: Level) -> str:

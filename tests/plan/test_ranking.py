@@ -45,7 +45,7 @@ def test_jobs_that_wait_for_their_hosts_are_told_to_share():
     advised = advice([HOST_BOUND] * 3)
     assert not isinstance(advised.best.sharing, Serial)
     assert advised.best.speedup_vs_serial == pytest.approx(3)
-    assert "the host is the limit" in advised.best.why
+    assert "CPU-bound" in advised.best.why
 
 
 def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
