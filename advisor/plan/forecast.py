@@ -162,10 +162,8 @@ class Machine:
     """The machine on which the jobs are to run.
 
     Attributes:
-        file: File of `calibration`; None where there is no calibration, or the host was checked
-            just now.
-        calibration: Its calibration; None: the speed of its host is unknown, and intervals allow
-            for that.
+        file: File of `calibration`; None: there is none, or the host was checked just now.
+        calibration: None: the speed of the host is unknown, and intervals allow for that.
         present: Its hardware and software now; None: not known.
         unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
     """

@@ -32,12 +32,7 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Jobs grouped into kinds: jobs of one kind are equal.
-
-    Attributes:
-        jobs: One job of each kind, shape (kinds,).
-        positions: Positions of the jobs of each kind among all jobs, from 0.
-    """
+    """Jobs grouped into kinds of equal ones: one job of each, and the positions of all of it."""
 
     jobs: tuple[Job, ...]
     positions: tuple[tuple[int, ...], ...]
@@ -127,11 +122,9 @@ class Sets:
         return self.pairs[1][own], self.pairs[2][own]
 
     def parts(self, chosen: Indices, kept: NDArray[np.bool_]) -> Indices:
-        """Return the sets that remain of `chosen`, shape (chosen,), when only jobs `kept` are left.
+        """Return the sets that remain of `chosen`, shape (chosen,), if only kinds `kept` are left.
 
-        Args:
-            chosen: Indices of sets, shape (chosen,).
-            kept: Whether the jobs of each kind remain, shape (chosen, kinds).
+        `kept` has the shape (chosen, kinds).
         """
         return np.asarray(self._set_of[(self.counts[chosen] * kept) @ self._weights])
 

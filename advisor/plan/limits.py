@@ -325,11 +325,8 @@ class _LimitSearch:
     ) -> Floats:
         """Cost of each of `vectors`, shape (vectors,); only the order of the costs matters.
 
-        Args:
-            vectors: Shape (vectors, jobs).
-            together_s: Seconds of a step while all jobs run, same shape, if known better than
-                estimated.
-            estimated_s: The answer of `SurrogatePredictor.limited`; None: call it.
+        Steps while all jobs run take `together_s`, if known better than `estimated_s`, which is the
+        answer of `SurrogatePredictor.limited`; both have the shape (vectors, jobs).
         """
         estimated_s = self.surrogate.limited(vectors) if estimated_s is None else estimated_s
         steps_s = estimated_s if together_s is None else together_s

@@ -31,7 +31,6 @@ class GroupScores:
     """The scores of one group of a plan in phases, whose jobs share the GPU until the last ends.
 
     Attributes:
-        jobs: Number of jobs.
         time_s: Seconds until the last job ends.
         cost: The number of `Objective.of_group` that is summed.
         worst: The number of `Objective.of_group` of which the largest counts.
@@ -55,13 +54,7 @@ class GroupScores:
 
 
 class Turn(NamedTuple):
-    """A group's place in a sequence of groups.
-
-    Attributes:
-        pause_s: Seconds to set up the GPU for the group.
-        left: Number of jobs that have not ended when it starts.
-        idle_w: Power of a GPU on which nothing runs.
-    """
+    """A group's place in a sequence: pause before it, jobs not ended then, power of an idle GPU."""
 
     pause_s: float
     left: int

@@ -90,11 +90,9 @@ Price = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
 @dataclass(frozen=True, slots=True)
 class SetScores:
-    """Two scores of every set under one option; infinite where the set is not allowed.
+    """Two scores of every set under one option, shape (sets,); infinite: the set is not allowed.
 
-    Attributes:
-        most: Score of which a plan counts the largest, shape (sets,).
-        total: Score of which a plan counts the sum, shape (sets,).
+    A plan counts the largest of `most`, and the sum of `total`.
     """
 
     most: Floats
@@ -109,9 +107,7 @@ class SetScores:
 class Bounds:
     """Lower bounds of the two scores that the cost of a plan follows from.
 
-    Attributes:
-        cuts: Cuts of the GPU.
-        scores: For each kind of partition: the scores of all sets under each option.
+    `scores` holds for each kind of partition the scores of all sets under each option.
     """
 
     sets: Sets
@@ -221,11 +217,9 @@ _Entry = tuple[float, float, int, _Siblings | _Open, int]
 
 @dataclass(frozen=True)
 class AssignmentSearch:
-    """Searches all assignments of jobs to partitions.
+    """Searches all assignments of jobs to partitions; `price` turns scores into costs.
 
     Attributes:
-        bounds: Lower bounds of the cost of jobs in partitions and cuts.
-        price: Cost of a plan from its scores.
         allowed_states: For each MIG profile: the states that may be on one instance at once, shape
             (states,).
     """

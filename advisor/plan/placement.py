@@ -62,12 +62,7 @@ def _between_s(before: Sharing, jobs_before: int, after: Sharing, jobs: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class PlacedGroup:
-    """A group placed on a GPU.
-
-    Attributes:
-        gpu: Number of the GPU, from 0.
-        start_s: When its jobs start.
-    """
+    """A group placed on a GPU, numbered from 0; its jobs start at `start_s`."""
 
     group: FleetGroup
     gpu: int
@@ -448,7 +443,7 @@ class Packing:
 
     Attributes:
         bound: Lower bound of the cost of all plans of these groups.
-        in_time: Whether the search ended before its time was up; then the cost of `plan` equals
+        in_time: Whether the search ended before its time was up; then the cost of `plan` is
             `bound`, up to rounding.
     """
 

@@ -70,8 +70,7 @@ class Priced:
     """A plan with its cost by the objective that plans are ranked by.
 
     Attributes:
-        precedes_by: The rule by which it comes before the next plan; None: it is the last, or was
-            not ranked.
+        precedes_by: The rule by which it precedes the next plan; None: it is the last or unranked.
     """
 
     forecast: Forecast

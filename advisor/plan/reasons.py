@@ -416,13 +416,9 @@ def why(
 def gap_in_words(
     cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
 ) -> str:
-    """Compare the cost of a plan with that of the best; or of the best with the runner-up.
+    """Compare `cost` with that of the best; or, where it is itself `best`, with the runner-up's.
 
-    Args:
-        cost: Cost of the plan, by the objective that plans are ranked by.
-        best: Cost of the best plan; `cost` itself where this is the best.
-        runner_up: Cost of the next plan, used for the best; None: there is no other.
-        level: The point of a cost's interval that counts.
+    `runner_up` is None where there is no other plan.
     """
     if cost is not best:
         return compared(cost, best, "the best", level)
@@ -442,11 +438,8 @@ def slowed(starved: Sequence[tuple[str, float]]) -> str:
 def searched(jobs: int, passed_over: int, *, exact: bool | None) -> str | None:
     """Describe how the plans were searched; None where there was nothing to search.
 
-    Args:
-        jobs: Number of jobs.
-        passed_over: Vectors of limits that were estimated and not predicted.
-        exact: Whether the predictor itself predicted every set of jobs, not its surrogate; None: no
-            set was looked at.
+    `passed_over` vectors of limits were only estimated. `exact`: the predictor itself, not its
+    surrogate, predicted every set of jobs; None: no set was looked at.
     """
     parts = []
     if exact:
