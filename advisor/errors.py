@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
-# Of names that are near: how many at most, how alike at least, and how much less than the first.
+# Near names: how many at most, how similar at least, and how much less than the first.
 _MOST_NEAR, _LEAST_ALIKE, _LESS_ALIKE = 4, 0.4, 0.08
 
 
@@ -105,7 +105,7 @@ _OBEYED = re.compile(
 
 
 def clean(text: str, *, keep: str = "") -> str:
-    r"""`text` with an escape such as ``\x1b`` in place of each character that is no writing.
+    r"""`text` with an escape such as ``\x1b`` in place of each character that is not text.
 
     Args:
         text: From anywhere: a file, a folder's name, a driver.

@@ -210,7 +210,7 @@ class _Question:
 
     def check(self) -> None:
         """Refuse options that would be ignored; ``--gpus 1`` equals no ``--gpus``."""
-        from advisor.workload.job import check_hurt
+        from advisor.workload.job import check_protection
 
         rank, top = self.shown.commands, self.shown.top
         if rank is not None and "top" in self.given and rank > top:
@@ -231,7 +231,7 @@ class _Question:
         for one, some in _NEEDS.items():
             needs(given, one, some)
         if self.joining.hurt is not None:
-            check_hurt("--hurt", self.joining.hurt)
+            check_protection("--hurt", self.joining.hurt)
 
     def check_by_throughput(self, what: str) -> None:
         """Refuse other objectives than throughput for `what`, and a choice of power caps."""

@@ -77,7 +77,7 @@ class ActivitySampler:
                 self._dcgm = dcgm_watch(str(nvml.nvmlDeviceGetUUID(handle)))
 
     def end(self) -> Activity:
-        """What the GPU did since `begin`.
+        """Return the GPU's activity since `begin`.
 
         Raises:
             AdvisorError: No window was begun.
@@ -106,7 +106,7 @@ class ActivitySampler:
         return Activity(counters=counters, power_w=power_w, energy_j=energy_j, seconds=seconds)
 
     def _counted_by_dcgm(self) -> dict[str, float]:
-        """What DCGM counted in the window that it counts in, which ends; empty without one."""
+        """End the window of DCGM and return its counts; empty without one."""
         watch, self._dcgm = self._dcgm, None
         return {} if watch is None else watch.end()
 

@@ -66,7 +66,7 @@ class BrokenGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a whole GPU did in a window of time; never attributed to one tenant.
+    """The activity of a whole GPU in a window of time; never attributed to one tenant.
 
     Attributes:
         counters: None if the GPU has none, or the window was too short for them.

@@ -44,7 +44,7 @@ class GpuRates:
     launch_us: float | None = None
 
 
-# What a driver keeps for itself where nobody has read it: as much as on the H200.
+# Memory that a driver keeps for itself if it was not read: as much as on the H200.
 _RESERVED_MIB = 615
 
 # Of any count or size of a GPU in its unit: 16 TiB of memory.
@@ -186,15 +186,18 @@ def _described(document: dict[str, Any], key: str) -> Gpu:
     if document["schema"] != 1 or document["key"] != key:
         raise InvalidInput(f"it is not of {key} in schema 1")
     fields = {name: value for name, value in document.items() if name != "schema"}
-    found = Gpu(**fields | {"products": tuple(document["products"]), "mig": _mig_of(document)})
-    words = (found.architecture, found.compute_capability, *found.products, *found.sources)
+    described = Gpu(**fields | {"products": tuple(document["products"]), "mig": _mig_of(document)})
+    words = (
+        described.architecture, described.compute_capability, *described.products,
+        *described.sources,
+    )  # fmt: skip
     if not all(isinstance(each, str) for each in words):
-        raise InvalidInput("a name in it is no text")
+        raise InvalidInput("a name in it is not text")
     for name in (*_NUMBERS, *_NEEDED):
-        value = getattr(found, name)
+        value = getattr(described, name)
         if value is not None or name in _NEEDED:
             check_number(name, float(value), _MOST_OF_A_GPU, 1 if name in _NEEDED else 0)
-    return found
+    return described
 
 
 def keep_gpu(described: Gpu) -> None:
@@ -383,7 +386,7 @@ _LEAST_OF_LIMIT = 0.05
 
 
 def check_key(profile: Profile, where: str) -> Profile:
-    """`profile`, whose GPU is a key of the catalogue, or one that nobody here knows.
+    """`profile`, whose GPU is a key of the catalogue, or an unknown one.
 
     Raises:
         InvalidInput: It is another name of a GPU that is known, or may mean several. The message

@@ -43,7 +43,7 @@ def named_cores(text: str) -> tuple[int, ...]:
     bounds = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
     wanted = sorted({core for first, last in bounds for core in range(first, last + 1)})
     if not wanted:
-        raise InvalidInput(f"--cores {text}: that is no core at all. Write the lower core first.")
+        raise InvalidInput(f"--cores {text}: there is no core in it. Write the lower core first.")
     return tuple(wanted)
 
 

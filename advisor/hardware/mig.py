@@ -137,7 +137,7 @@ def covered(start: int, size: int) -> int:
 def _search(
     pieces: Sequence[tuple[Sequence[int], int]], taken: int = 0, skipped: int = 0
 ) -> list[int] | None:
-    """As `packed`, around slices that are taken; `skipped` starts of the first were tried before.
+    """Search like `packed` around taken slices; `skipped` starts of the first were tried.
 
     Of two equal pieces the second lies after the first: the other way round is the same.
     """

@@ -35,7 +35,7 @@ class MpsProcess:
 
     @property
     def pipes(self) -> str:
-        """Where its pipes are: the default folder, unless another is known."""
+        """The folder of its pipes: the default, unless another is known."""
         return self.pipe_directory or "/tmp/nvidia-mps"
 
     @property

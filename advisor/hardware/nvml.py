@@ -86,7 +86,7 @@ def offered(nvml: Any, function: str, *arguments: Any) -> Any:
 
 
 def offered_w(nvml: Any, function: str, *arguments: Any) -> float | None:
-    """As `offered`, of a power, which NVML gives in milliwatts: watts."""
+    """Return `offered` of a power in watts; NVML gives milliwatts."""
     milliwatts = offered(nvml, function, *arguments)
     return None if milliwatts is None else float(milliwatts / 1000)
 
@@ -174,7 +174,7 @@ class DcgmWatch:
 def dcgm_watch(uuid: str) -> DcgmWatch | None:
     """Let DCGM count on the GPU with this UUID, until `DcgmWatch.end`; None where it does not.
 
-    If this process dies meanwhile, `dcgmi` ends by itself, since nobody reads what it prints.
+    If this process dies, `dcgmi` ends by itself, because its output is no longer read.
     """
     number = dcgm_number(uuid)
     if number is None:
@@ -191,7 +191,7 @@ def dcgm_watch(uuid: str) -> DcgmWatch | None:
 
 
 def _means(printed: str) -> Mapping[str, float]:
-    """Of each field with rows enough, from what `dcgmi dmon` prints: a row of shares, or N/A."""
+    """The mean of each field with enough rows in the print of `dcgmi dmon`: shares, or N/A."""
     rows = [line.split()[2:] for line in printed.splitlines() if line.startswith("GPU ")]
     whole = [row for row in rows if len(row) == len(FIELDS)]
     counted = {
@@ -216,7 +216,7 @@ class GpuHealth:
 
     Attributes:
         compute_capability: Major and minor number.
-        persistence: Whether the driver stays loaded while nobody uses the GPU.
+        persistence: Whether the driver stays loaded while the GPU is unused.
         slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
         power_limit_w: Power limit now.
         default_limit_w: Power limit as delivered.

@@ -110,7 +110,7 @@ def _starts(gpu: Gpu, profile: str) -> dict[int, tuple[int, ...]]:
 
 @cache
 def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
-    """As `compute_sets`, for sizes with their possible starts."""
+    """Return `compute_sets` for sizes with their possible starts."""
     starts = dict(offered)
     sizes = sorted(starts, reverse=True)
     return tuple(
@@ -143,7 +143,7 @@ def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """What jobs have of a GPU: all of it, what an MPS limit leaves, a MIG instance, a part of one.
+    """A part of a GPU: all of it, what an MPS limit leaves, a MIG instance, a part of one.
 
     Its SMs run at the clock of the GPU.
 
@@ -204,8 +204,8 @@ def whole_gpu(gpu: Gpu) -> Partition:
 def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Partition:
     """A MIG instance of `profile`, or a compute instance of so many `slices` of it.
 
-    Without a profile all of `gpu`. Where nobody counted its SMs, a compute instance has its slices'
-    share of the instance's.
+    Without a profile all of `gpu`. If its number of SMs is unknown, a compute instance has its
+    slices' share of the instance's.
 
     Raises:
         UnknownName: `gpu` has no MIG profile of that name.
@@ -250,7 +250,7 @@ _SHARED_STEP = 128
 
 @dataclass(frozen=True, slots=True)
 class SmLimits:
-    """What one SM can hold at once.
+    """The most that one SM can hold at once.
 
     Attributes:
         threads: Resident threads.
@@ -279,7 +279,7 @@ _LIMITS = {
 
 
 def sm_limits(compute_capability: str) -> SmLimits:
-    """What an SM of `compute_capability`, e.g. ``"9.0"``, can hold.
+    """Return the limits of an SM of `compute_capability`, e.g. ``"9.0"``.
 
     Raises:
         InvalidInput: Its limits are not in the table.

@@ -37,8 +37,8 @@ def named_jobs(sharing: Sharing) -> tuple[int, ...]:
     """Numbers of the jobs that `sharing` mentions, increasing; empty: it suits any jobs."""
     if isinstance(sharing, Hybrid | Phases):
         return tuple(sorted(sharing.jobs))
-    given = sharing.limits or sharing.instances
-    return tuple(range(1, len(given) + 1))
+    settings = sharing.limits or sharing.instances
+    return tuple(range(1, len(settings) + 1))
 
 
 def check_count(sharing: Sharing, jobs: int) -> None:
@@ -129,7 +129,7 @@ def kind_of(sharing: Sharing) -> Mode:
 
 
 def places_named(sharing: Sharing) -> int:
-    """How many jobs run at once, where `sharing` fixes it; else 1."""
+    """Return how many jobs run at once if `sharing` fixes it; else 1."""
     jobs = len(named_jobs(sharing)) or 1
     return max(map(len, running_together(sharing, jobs)))
 
@@ -146,7 +146,7 @@ def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
 
 
 def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
-    """How the jobs at `running` share while no others run; in phases, jobs of one group."""
+    """Return how the jobs at `running` share while no others run; in phases, jobs of one group."""
     names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
         case Mig(instances):

@@ -41,7 +41,7 @@ class _WithoutMps:
     keeps_sms_apart: ClassVar[bool] = False
 
     def among(self, places: Sequence[int]) -> Self:  # noqa: ARG002 - as of `Mps`
-        """How the jobs at `places` share while the others are not running."""
+        """Return how the jobs at `places` share while the others are not running."""
         return self
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Mps:
         return "mps-limits" if self.limits else "mps"
 
     def among(self, places: Sequence[int]) -> Self:
-        """How the jobs at `places` share while the others are not running."""
+        """Return how the jobs at `places` share while the others are not running."""
         return type(self)(tuple(self.limits[at] for at in places) if self.limits else ())
 
     @property
@@ -473,7 +473,7 @@ def _refusal(text: str) -> InvalidInput:
 
 
 def _slip(text: str) -> str:
-    """What is likely wrong with `text`, in a sentence; empty where nothing is likely."""
+    """The likely mistake in `text`, as a sentence; empty if none is likely."""
     words = text.strip().lower()
     mode, equals, rest = words.partition("=")
     if mode == "mps" and "%" in rest:

@@ -1,4 +1,4 @@
-"""What a sweep of operators shows of a GPU: how long each took, and the rates that it attained.
+"""A GPU by a sweep of operators: how long each took, and the rates that it attained.
 
 A shape is written as the sweep's files have it, ``x`` between its numbers:
 
@@ -108,24 +108,25 @@ def stale_profiles(
         host_known: Whether this host was calibrated: then a profile with the speed of its own host
             is converted to this host, and is not stale.
     """
-    each = list({profile.name: profile for profile in profiles}.values())
-    found = []
+    jobs = list({profile.name: profile for profile in profiles}.values())
+    differences = []
     for what, kind_of in _KINDS.items():
         if (here := kind_of(present)) is None:
             continue
-        other = [
-            profile
-            for profile in each
-            if kind_of(present_of(profile.provenance)) not in (here, None)
-            and not (what == "host" and host_known and profile.host_check_s)
-        ]
+        other = {
+            job.name: str(made)
+            for job in jobs
+            if (made := kind_of(present_of(job.provenance))) not in (here, None)
+            and not (what == "host" and host_known and job.host_check_s)
+        }
         if other:
-            jobs = tuple(profile.name for profile in other)
-            profiled = tuple(sorted({str(kind_of(present_of(each.provenance))) for each in other}))
-            found.append(
-                Stale(what=what, jobs=jobs, jobs_in_all=len(each), profiled=profiled, present=here)
-            )
-    return tuple(found)
+            differences.append(
+                Stale(
+                    what=what, jobs=tuple(other), jobs_in_all=len(jobs),
+                    profiled=tuple(sorted({*other.values()})), present=here,
+                )
+            )  # fmt: skip
+    return tuple(differences)
 
 
 def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
@@ -138,7 +139,7 @@ def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
 
 
 def odd_ones(measured: Sequence[Provenance]) -> str | None:
-    """How many records were made with another driver or torch than most; None if all agree."""
+    """Count the records made with another driver or torch than most; None if all agree."""
     made_with = Counter((driver_major(one.driver), torch_minor(one.torch)) for one in measured)
     if len(made_with) < 2:
         return None
@@ -184,7 +185,7 @@ class Operator:
 
     def __post_init__(self) -> None:
         if self.op not in _NUMBERS:
-            raise InvalidInput(f"{self.op!r} is no operator of a sweep: {', '.join(_NUMBERS)}")
+            raise InvalidInput(f"{self.op!r} is not an operator of a sweep: {', '.join(_NUMBERS)}")
         parts = self.shape.split("x")
         if len(parts) != _NUMBERS[self.op] or not all(each.isdecimal() for each in parts):
             raise InvalidInput(
@@ -235,7 +236,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """How long an operator takes on the GPU when its kernels are queued, so without launches."""
+    """The time of an operator on the GPU when its kernels are queued, so without launches."""
 
     operator: Operator
     kernel_ms: float
@@ -246,7 +247,7 @@ class OperatorTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSide:
-    """What a sweep of operators measured on one GPU.
+    """The measurements of a sweep of operators on one GPU.
 
     Attributes:
         l2_mib: The L2 cache, as the driver says; None if it does not.
@@ -284,8 +285,8 @@ class GpuSide:
     @property
     def empty_kernel_us(self) -> float | None:
         """From the start of an empty kernel to that of the next queued; None if not measured."""
-        found = (each.kernel_ms * 1e3 for each in self.times if each.operator.op == "empty")
-        return next(found, None)
+        times = (each.kernel_ms * 1e3 for each in self.times if each.operator.op == "empty")
+        return next(times, None)
 
     @property
     def bandwidth_gb_s(self) -> float | None:

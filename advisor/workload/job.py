@@ -47,7 +47,7 @@ _OTHER_KINDS = (
 _MOST_LONGER = 5.0
 
 
-def check_hurt(what: str, share: float) -> None:
+def check_protection(what: str, share: float) -> None:
     """Check the `share` by which a step may take longer; messages call it `what`.
 
     Raises:
@@ -125,7 +125,7 @@ class Job:
             raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
         check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
         if self.protect is not None:
-            check_hurt(f"{self.name}: protect", self.protect)
+            check_protection(f"{self.name}: protect", self.protect)
 
     @property
     def name(self) -> str:

@@ -33,7 +33,7 @@ class DocumentedJob:
 
     Attributes:
         script: What starts it, instead of what its workload names; None: that.
-        step_s: Predicted together with all that run beside it; None: the file does not say.
+        step_s: Predicted together with its co-located jobs; None: the file does not say.
     """
 
     job: str
@@ -54,7 +54,7 @@ class DocumentedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedPlan:
-    """How the jobs share, in the notation of `advisor.sharing.parse_sharing`.
+    """One plan: how the jobs share, in the notation of `advisor.sharing.parse_sharing`.
 
     Attributes:
         estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
@@ -100,13 +100,13 @@ def planned_steps(
 
 
 def workloads_by_name(workloads: Iterable[Workload]) -> dict[str, Workload]:
-    """What each name stands for, without a script where one of that name has none.
+    """Return the workload of each name, without a script where one of that name has none.
 
-    Jobs of one name may be started by different scripts, which stand beside each of them: a job
-    that has none must not be started by another's.
+    Jobs of one name may be started by different scripts, which each of them names: a job without
+    one must not be started by another's.
     """
-    found: dict[str, Workload] = {}
-    for each in workloads:
-        if each.name not in found or each.script is None:
-            found[each.name] = each
-    return found
+    by_name: dict[str, Workload] = {}
+    for workload in workloads:
+        if workload.name not in by_name or workload.script is None:
+            by_name[workload.name] = workload
+    return by_name

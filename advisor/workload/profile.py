@@ -108,10 +108,10 @@ class Counters:
         source: ``"gpm"`` (NVML, Hopper and later), ``"dcgm"`` (DCGM, data-centre GPUs before) or
             ``"nvml"`` (utilisation only).
         gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
-        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); None if only NVML told.
-        sm_occupancy: Mean share of warp slots in use, 0..1; None if only NVML told.
-        tensor_active: Share of cycles in which tensor cores worked, 0..1; None if only NVML told.
-        dram_active: Share of DRAM bandwidth in use, 0..1; None if only NVML told.
+        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); None by NVML alone.
+        sm_occupancy: Mean share of warp slots in use, 0..1; None by NVML alone.
+        tensor_active: Share of cycles in which tensor cores worked, 0..1; None by NVML alone.
+        dram_active: Share of DRAM bandwidth in use, 0..1; None by NVML alone.
         memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
             it, 0..1; None if not measured.
         pcie_rx_mib_s: Traffic into the GPU; None if not measured.
@@ -139,7 +139,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where, when and with what a number was measured.
+    """The machine, time and software with which a number was measured.
 
     Attributes:
         device: The device's name as its driver gives it.
@@ -247,7 +247,7 @@ class MpsProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartSeconds:
-    """How long each part of a profile took to measure, seconds of wall time.
+    """The wall time in which each part of a profile was measured, seconds.
 
     Attributes:
         start_s: Starting and ending its process, building the model, the first steps.
@@ -309,9 +309,9 @@ class Profile:
             expect of `gpu`; None: measured on `gpu`.
         host: What the host does for a step, in parts; None in profiles from before it was recorded.
         other_batches: From which batch sizes it is estimated; None: measured at its own.
-        sm_exponent: How its kernels slow with the SMs that a limit takes, as its probe told where
-            that ran: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
-            of their pace. None: `mps` itself tells.
+        sm_exponent: How its kernels slow with the SMs that a limit takes, by its probe where it was
+            measured: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
+            of their pace. None: see `mps`.
 
     Raises:
         InvalidInput: The numbers are impossible.
@@ -372,7 +372,7 @@ class Profile:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether nobody measured it: on this GPU, or at this batch size."""
+        """Whether it was not measured on this GPU, or not at this batch size."""
         return self.estimated_from is not None or self.other_batches is not None
 
     @cached_property
@@ -392,7 +392,7 @@ class Profile:
 
     @property
     def unsteady(self) -> float | None:
-        """As `measured.unsteady` says of its windows."""
+        """Return `unsteady` of its windows."""
         return unsteady(self.windows)
 
     @property

@@ -1,4 +1,4 @@
-"""Where data lies, shipped or the user's own, and how bytes of files that users name are read.
+"""Finds shipped data and the user's own, and reads and checks files that users name.
 
 Needs the standard library only: all readers of users' files use it, also in measuring. Whatever is
 no regular file, or too large, is refused before it is read.
@@ -169,10 +169,10 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
             read.
     """
     try:
-        if not stat.S_ISREG((found := path.stat()).st_mode):
-            raise InvalidInput(f"{shown(path)}: it is {kind_of(found)}. Name a regular file.")
+        if not stat.S_ISREG((status := path.stat()).st_mode):
+            raise InvalidInput(f"{shown(path)}: it is {kind_of(status)}. Name a regular file.")
         content = b""
-        if (size := found.st_size) <= most:
+        if (size := status.st_size) <= most:
             with path.open("rb") as file:
                 content = file.read(most + 1)
             size = len(content)
@@ -238,7 +238,7 @@ def present_folder() -> Path:
     """The folder that this process is in, which other processes are started in too.
 
     Raises:
-        InvalidInput: It was removed meanwhile.
+        InvalidInput: It was removed.
     """
     try:
         return Path.cwd()
@@ -246,9 +246,9 @@ def present_folder() -> Path:
         raise InvalidInput("the folder that you are in is gone. Change into another.") from None
 
 
-def kind_of(found: os.stat_result) -> str:
-    """The kind of file that `found` describes, in words."""
-    return _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+def kind_of(status: os.stat_result) -> str:
+    """Return the kind of a file with this `status`, in words."""
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "not a regular file")
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -165,7 +165,7 @@ def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
 
 
 def _place(parts: Sequence[str | int]) -> str:
-    """Where in the file, entries counted from 1: ``"workload.batch"``, ``"job 2: epochs"``."""
+    """The place in the file, entries counted from 1: ``"workload.batch"``, ``"job 2: epochs"``."""
     place, separator = "", ""
     for part in parts:
         place += f" {part + 1}" if isinstance(part, int) else f"{separator}{part}"

@@ -13,7 +13,7 @@ from advisor.workload.spec import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """How long whole jobs took together; columns have shape (tenants,), in the run's order.
+    """The time that whole jobs took together; columns have shape (tenants,), in the run's order.
 
     Tenants that ran at the same time are a group. In these times a group starts when the one
     before it has ended and MPS is set for it: that its processes start and load is left out, as it

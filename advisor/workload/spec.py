@@ -17,7 +17,7 @@ _COUNTS = ("batch", "resolution", "classes", "sequence_length", "table_mib", "ex
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,119}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
 
-# Whoever starts the script decides on which GPU, and with which share of it.
+# Set by whatever starts the script, which chooses the GPU and the share of it.
 _SET_BY_US = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "CUDA_MPS_")
 
 # Linux refuses a single word beyond 128 KiB (MAX_ARG_STRLEN, execve(2)).
@@ -31,12 +31,12 @@ def is_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """How a training job of the user's is started.
+    """The command that starts a training job of the user's.
 
     Attributes:
         command: Its words, the program first, e.g. ``("python", "train.py", "--lr", "0.1")``.
         folder: Absolute path of the folder in which it runs.
-        environment: Variables that the user gave, by name; set beside those inherited.
+        environment: Variables that the user gave, by name; added to those inherited.
         throughput: For what does not train by torch: a regular expression that finds in its output
             how many examples it did a second, as its only group; None: its steps are counted.
 
@@ -189,10 +189,12 @@ class Workload:
         """The same on the `images` that lie in `folder`, under a name that says so.
 
         Raises:
-            InvalidInput: Its input is no image, or it has no loader that could read them.
+            InvalidInput: Its input is not an image, or it has no loader that could read them.
         """
         if self.resolution is None:
-            raise InvalidInput(f"{self.name}: its input is no image, so it reads no folder of them")
+            raise InvalidInput(
+                f"{self.name}: its input is not an image, so it cannot read a folder of images"
+            )
         if self.loader_workers == 0:
             raise InvalidInput(
                 f"{self.name}: files are read by a loader, and it has none. Say -loader4 at the "

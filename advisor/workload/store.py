@@ -3,7 +3,7 @@
 Malformed, truncated, NaN, out-of-range or misspelt input raises `InvalidInput` with the file, the
 field and what to do.
 
-The search order is: the folder given, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the checkout of
+The search order is: the chosen folder, ``ADVISOR_PROFILES`` or ``ADVISOR_MODELS``, the checkout of
 this code, the copy packaged with it. What a user measures or refits goes to the user's data folder
 and is read in addition to the shipped data.
 """
@@ -71,13 +71,13 @@ def read_calibration(path: Path) -> "Calibration":
     return parse_record(Calibration, read_bytes(path), str(path), remedy)
 
 
-def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
+def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
     """The folder of shipped data of `kind` for this process.
 
     Raises:
-        InvalidInput: The folder given, by argument or environment, does not exist.
+        InvalidInput: The folder, chosen by argument or by environment, does not exist.
     """
-    chosen = given or os.environ.get(f"ADVISOR_{kind.upper()}")
+    chosen = folder or os.environ.get(f"ADVISOR_{kind.upper()}")
     if not chosen:
         return beside_package(kind)
     if not is_folder(Path(chosen)):
@@ -85,39 +85,39 @@ def shipped_folder(kind: Kind, given: Path | None = None) -> Path:
     return Path(chosen)
 
 
-def data_folders(gpu: str, given: Path | None = None) -> tuple[Path, Path]:
-    """Where profiles of `gpu` lie, and runs in ``runs``: shipped ones, and the user's own."""
-    return shipped_folder("profiles", given) / gpu, user_folder("profiles") / gpu
+def data_folders(gpu: str, folder: Path | None = None) -> tuple[Path, Path]:
+    """Return the folders of profiles of `gpu`, runs in ``runs``: shipped, and the user's own."""
+    return shipped_folder("profiles", folder) / gpu, user_folder("profiles") / gpu
 
 
-def profile_paths(gpu: str, given: Path | None = None) -> dict[str, Path]:
+def profile_paths(gpu: str, folder: Path | None = None) -> dict[str, Path]:
     """Every profile measured on `gpu`, by name; the user's own replaces a shipped one."""
     nested, own = (
-        {path.stem: path for path in profile_files(folder)} for folder in data_folders(gpu, given)
+        {path.stem: path for path in profile_files(place)} for place in data_folders(gpu, folder)
     )
-    return nested | _side_by_side(given).get(gpu, {}) | own
+    return nested | _side_by_side(folder).get(gpu, {}) | own
 
 
-def _side_by_side(given: Path | None) -> dict[str, dict[str, Path]]:
+def _side_by_side(folder: Path | None) -> dict[str, dict[str, Path]]:
     """Profiles right in the folder, as `advisor profile --out` leaves them; by GPU and name.
 
     Plans and other files may lie there too.
     """
     paths: dict[str, dict[str, Path]] = {}
-    for path in profile_files(shipped_folder("profiles", given)):
+    for path in profile_files(shipped_folder("profiles", folder)):
         with suppress(InvalidInput):
             paths.setdefault(read_profile(path).gpu, {})[path.stem] = path
     return paths
 
 
-def profiled_gpus(given: Path | None = None) -> tuple[str, ...]:
+def profiled_gpus(folder: Path | None = None) -> tuple[str, ...]:
     """Every GPU on which a profile was measured."""
-    folders = (shipped_folder("profiles", given), user_folder("profiles"))
+    folders = (shipped_folder("profiles", folder), user_folder("profiles"))
     nested = {of.name for folder in folders for of in folder.glob("*") if profile_files(of)}
-    return tuple(sorted(nested | _side_by_side(given).keys()))
+    return tuple(sorted(nested | _side_by_side(folder).keys()))
 
 
-def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
+def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
     """The profile called `name`, which is a path if it has a slash or ends in .json.
 
     Raises:
@@ -128,8 +128,8 @@ def load_profile(name: str, gpu: str, given: Path | None = None) -> Profile:
     is_path = "/" in name or name.endswith(".json")
     if is_path:
         path = Path(name)
-    elif not (paths := profile_paths(gpu, given)):
-        measured = ", ".join(profiled_gpus(given)) or "no GPU yet"
+    elif not (paths := profile_paths(gpu, folder)):
+        measured = ", ".join(profiled_gpus(folder)) or "no GPU yet"
         raise InvalidInput(
             f"no workload was measured on {gpu}; there are profiles of {measured}. Choose "
             f"another --gpu, or measure on {with_article(gpu)}: {how_to_measure([name])}."
@@ -159,32 +159,32 @@ def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
     return UnknownName("profile", name, known, remedy)
 
 
-def load_profiles(gpu: str, given: Path | None = None) -> dict[str, Profile]:
-    """Every profile of `gpu`, by name; `given` as for `sound_profiles`.
+def load_profiles(gpu: str, folder: Path | None = None) -> dict[str, Profile]:
+    """Every profile of `gpu`, by name; `folder` as for `sound_profiles`.
 
     Raises:
         InvalidInput: A file is not a profile of `gpu`.
     """
-    return sound_profiles(gpu, given, profile_paths(gpu, given))[0]
+    return sound_profiles(gpu, folder, profile_paths(gpu, folder))[0]
 
 
 def sound_profiles(
-    gpu: str, given: Path | None = None, needed: Container[str] = ()
+    gpu: str, folder: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
     """All profiles of `gpu` by name, and the reason for each file that is none.
 
     Args:
         gpu: Catalogue key.
-        given: Folder of profiles; None: the shipped ones and the user's own.
+        folder: Folder of profiles; None: the shipped ones and the user's own.
         needed: Names of profiles that must be valid.
 
     Raises:
         InvalidInput: A needed file is not a profile of `gpu`.
     """
     profiles, refused = {}, []
-    for name, path in profile_paths(gpu, given).items():
+    for name, path in profile_paths(gpu, folder).items():
         try:
-            profiles[name] = load_profile(str(path), gpu, given)
+            profiles[name] = load_profile(str(path), gpu, folder)
         except InvalidInput as error:
             if name in needed:
                 raise
@@ -196,14 +196,14 @@ NO_CALIBRATION = Path("none")
 """Instead of a calibration's file: not even the user's own."""
 
 
-def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibration] | None":
-    """The calibration of `gpu` and its file: the one given, else the user's own, if there is one.
+def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calibration] | None":
+    """Return the calibration of `gpu` and its file: the chosen one, else the user's own, if any.
 
     Raises:
         InvalidInput: The file is malformed, or of another GPU.
     """
-    path = given or user_folder("calibrations") / f"{gpu}.json"
-    if given == NO_CALIBRATION or (given is None and not is_file(path)):
+    path = chosen or user_folder("calibrations") / f"{gpu}.json"
+    if chosen == NO_CALIBRATION or (chosen is None and not is_file(path)):
         return None
     calibration = read_calibration(path)
     if calibration.gpu != gpu:
@@ -214,13 +214,13 @@ def load_calibration(gpu: str, given: Path | None = None) -> "tuple[Path, Calibr
     return path, calibration
 
 
-def model_path(given: Path | None = None) -> Path:
+def model_path(folder: Path | None = None) -> Path:
     """The fitted model: the user's refit if there is one, else the shipped one."""
     refit = user_folder("models") / MODEL_FILE
-    explicit = given or os.environ.get("ADVISOR_MODELS")
+    explicit = folder or os.environ.get("ADVISOR_MODELS")
     if is_file(refit) and not explicit:
         return refit
-    return shipped_folder("models", given) / MODEL_FILE
+    return shipped_folder("models", folder) / MODEL_FILE
 
 
 def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
@@ -229,14 +229,14 @@ def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
 
 
 def measured_profiles(
-    gpu: str, given: Path | None = None, needed: Container[str] = ()
+    gpu: str, folder: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
     """Return `sound_profiles` without estimates, from which nothing is learnt.
 
     Raises:
         InvalidInput: One that is needed is an estimate, or its file is not a profile of `gpu`.
     """
-    profiles, refused = sound_profiles(gpu, given, needed)
+    profiles, refused = sound_profiles(gpu, folder, needed)
     names = [each.name for each in estimated_profiles(profiles.values()) if each.name in needed]
     if names:
         raise InvalidInput(
@@ -267,9 +267,9 @@ def read_runs(path: Path) -> tuple[Run, ...]:
     return tuple(run for run in runs if run is not None)
 
 
-def load_runs(gpu: str, given: Path | None = None) -> tuple[Run, ...]:
+def load_runs(gpu: str, folder: Path | None = None) -> tuple[Run, ...]:
     """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
-    return sum(runs_by_owner(gpu, given), ())
+    return sum(runs_by_owner(gpu, folder), ())
 
 
 def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
@@ -277,14 +277,14 @@ def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
     return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
 
 
-def runs_by_owner(gpu: str, given: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+def runs_by_owner(gpu: str, folder: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
     """The shipped runs on `gpu`, and the user's own from validations and campaigns.
 
     The user's runs get ids that differ from those of shipped runs of the same plan.
     """
     shipped, own = (
         tuple(run for file in sorted((f / "runs").glob("*.jsonl")) for run in read_runs(file))
-        for f in data_folders(gpu, given)
+        for f in data_folders(gpu, folder)
     )
     if {run.id for run in shipped}.isdisjoint(run.id for run in own):
         return shipped, own

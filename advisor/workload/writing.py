@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def new_path(word: str) -> Path:
     """The file or folder called `word` on a command line, to be written: its parent is there.
 
-    Else a misspelt path would make folders, which nobody finds.
+    Else a misspelt path would make folders unnoticed.
 
     Raises:
         InvalidInput: The parent does not exist.
@@ -45,8 +45,8 @@ def writable(path: Path) -> Path:
     Called before long work whose result goes there; writing checks again.
 
     Raises:
-        InvalidInput: Something is there that is no regular file, as ``/dev/stdout`` mostly is; or
-            this process's own output goes there; or a part of `path` is not a folder.
+        InvalidInput: It is there and not a regular file, as ``/dev/stdout`` mostly is; or this
+            process's own output goes there; or a part of `path` is not a folder.
         AdvisorError: Its folder cannot be written.
     """
     try:

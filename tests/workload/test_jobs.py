@@ -34,7 +34,7 @@ SCRIPTED = replace(synthetic.profile(), workload=NET)
 
 
 def measured(folder, gpu=GPU):
-    return partial(load_profile, gpu=gpu, given=folder)
+    return partial(load_profile, gpu=gpu, folder=folder)
 
 
 @pytest.fixture
