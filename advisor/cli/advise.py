@@ -1,6 +1,6 @@
 """Commands on given plans: ``advisor predict``, ``explain``, ``simulate`` and ``export``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +32,6 @@ from advisor.simulation import Policy
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.launch.launch_plan import LaunchPlan
     from advisor.plan import ObjectiveName
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
@@ -372,14 +371,14 @@ def export(
 
 
 def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
-    """Why `advisor run` would refuse a plan of `jobs`, a line each."""
-    found = []
+    """Reasons for which `advisor run` would refuse a plan of `jobs`."""
+    reasons = []
     for job in jobs:
         try:
             job.profile.workload.check_startable()
         except InvalidInput as error:
-            found.append(str(error))
-    return tuple(f"`advisor run` will refuse this plan: {each}" for each in dict.fromkeys(found))
+            reasons.append(str(error))
+    return tuple(f"`advisor run` will refuse this plan: {why}" for why in dict.fromkeys(reasons))
 
 
 def _export_of_all(
@@ -391,31 +390,25 @@ def _export_of_all(
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.plan.objectives import FleetTerms
     from advisor.workload.job import secrets_held
+    from advisor.workload.writing import write_whole
 
     refuse_format(exported.form)
-    each = exported.form == "json"
-    if each and exported.out is None:
+    several_files = exported.form == "json"
+    if several_files and exported.out is None:
         raise InvalidInput(
             "--format json writes a file for each GPU. Name them by --out FILE.json."
         )
     terms = FleetTerms(objective=objective, gpus=exported.gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
-    texts = json_texts(plans) if each else {0: WHOLE[exported.form](plans)}
+    texts = json_texts(plans) if several_files else {0: WHOLE[exported.form](plans)}
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    refused = _refused_by_run(jobs) if each else ()
-    warn([*secrets_held(jobs, variables=each, text="".join(texts.values())), *refused])
-    if each and exported.out:
-        _write_each(exported.out, texts, plans)
-    else:
+    refused = _refused_by_run(jobs) if several_files else ()
+    warn([*secrets_held(jobs, variables=several_files, text="".join(texts.values())), *refused])
+    if not (several_files and exported.out):
         exported.write(texts[0], runs=False)
-
-
-def _write_each(out: Path, texts: Mapping[int, str], plans: "Sequence[LaunchPlan]") -> None:
-    """Write plans by the index of their GPU, each to a file that is called after `out` and it."""
-    from advisor.workload.writing import write_whole
-
+        return
     for plan, (device, text) in zip(plans, texts.items(), strict=True):
-        file = out.with_stem(f"{out.stem}-gpu{device}")
+        file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
         write_whole(file, text)
         runs = not _refused_by_run(start.job for start in plan.starts)
         run = f"; advisor run {file} --device {device} prints the script" * runs
@@ -441,7 +434,7 @@ def _plan_to_export(
         )
     if (rank or 1) > len(plans):
         raise InvalidInput(
-            f"there is no plan {rank}: `advisor recommend` ranks {counted(len(plans), 'plan')} for "
+            f"no plan of rank {rank}: `advisor recommend` ranks {counted(len(plans), 'plan')} for "
             f"these jobs. Choose another --rank."
         )
     return jobs, plans[(rank or 1) - 1].prediction

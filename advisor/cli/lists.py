@@ -12,7 +12,7 @@ from advisor.errors import GpuUnavailable, InvalidInput, clean
 from advisor.hardware import DEFAULT_GPU
 
 if TYPE_CHECKING:
-    from advisor.hardware.gpus import Gpu
+    pass
 
 
 _InUse = Annotated[
@@ -46,18 +46,18 @@ def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     from advisor.report.lists import gpus_document, gpus_table, live_lines
     from advisor.workload.store import profiled_gpus
 
-    found: tuple[LiveGpu | BrokenGpu, ...] = ()
+    here: tuple[LiveGpu | BrokenGpu, ...] = ()
     problem = None
     try:
-        found = live_gpus()
+        here = live_gpus()
     except GpuUnavailable as error:
         problem = str(error)
     if as_json:
-        show_json(gpus_document(known_gpus().values(), profiled_gpus(profiles), found, problem))
+        show_json(gpus_document(known_gpus().values(), profiled_gpus(profiles), here, problem))
         return
     show(gpus_table(known_gpus().values(), profiled_gpus(profiles)))
     show_text(
-        f"\nNo GPU in this machine: {problem}" if problem else "\n".join(["", *live_lines(found)])
+        f"\nNo GPU in this machine: {problem}" if problem else "\n".join(["", *live_lines(here)])
     )
 
 
@@ -78,12 +78,12 @@ def profiles(
     as_json: AsJson = False,
 ) -> None:
     """List the profiles for a GPU, by which you name a JOB."""
-    from advisor.hardware.gpus import gpu as known
+    from advisor.hardware.gpus import gpu as find_gpu
     from advisor.report.lists import profiles_document, profiles_table
     from advisor.workload.calibration import unsteady_profiles
     from advisor.workload.store import sound_profiles
 
-    measured, refused = sound_profiles(known(gpu).key, folder)
+    measured, refused = sound_profiles(find_gpu(gpu).key, folder)
     leave_out(*refused)
     warn(unsteady_profiles(measured.values()))
     if as_json:
@@ -111,7 +111,10 @@ def layouts(
     as_json: AsJson = False,
 ) -> None:
     """List and draw the MIG layouts of a GPU."""
+    from advisor.hardware.gpus import gpu as find_gpu
+    from advisor.hardware.live_gpu import as_offered_here
     from advisor.hardware.mig import (
+        driver_branch,
         instance_named,
         placement_sets,
         profiles_named,
@@ -119,7 +122,11 @@ def layouts(
     )
     from advisor.report.lists import layouts_document, layouts_report
 
-    card, branch = _offered(gpu, driver)
+    card, branch = find_gpu(gpu), None
+    if driver is None:
+        card, branch = as_offered_here(card)
+    else:
+        branch = driver_branch(driver)
     chosen = profiles_offered(card, branch)
     if profiles is not None:
         chosen = profiles_named(card, profiles.split(","), branch)
@@ -129,15 +136,6 @@ def layouts(
         show_json(layouts_document(card, chosen, sets))
     else:
         show(layouts_report(card, chosen, sets, used, every=every))
-
-
-def _offered(gpu: str, driver: str | None) -> "tuple[Gpu, int | None]":
-    """The GPU with the MIG table of that driver branch, else of the driver at hand."""
-    from advisor.hardware.gpus import gpu as known
-    from advisor.hardware.live_gpu import as_offered_here
-    from advisor.hardware.mig import driver_branch
-
-    return as_offered_here(known(gpu)) if driver is None else (known(gpu), driver_branch(driver))
 
 
 class _Kind(StrEnum):

@@ -64,8 +64,8 @@ def _open(number: int, name: str, how: int, mode: str) -> None:
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    found = error.object[error.start : error.end].translate(_PLAIN)
-    return "".join(each if each.isascii() else "?" for each in found), error.end
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return "".join(sign if sign.isascii() else "?" for sign in text), error.end
 
 
 def forget_stdout() -> None:
@@ -91,16 +91,16 @@ def show(report: "RenderableType") -> None:
 
 
 def show_answer(
-    found: _Answered,
+    answer: _Answered,
     as_json: bool,
     report: "Callable[[_Answered], RenderableType]",
     document: Callable[[_Answered], dict[str, Any]],
 ) -> None:
-    """Print `found` as a report for people, or as one JSON document."""
+    """Print `answer` as a report for people, or as one JSON document."""
     if as_json:
-        show_json(document(found))
+        show_json(document(answer))
     else:
-        show(report(found))
+        show(report(answer))
 
 
 def show_text(text: str, end: str = _LINE) -> None:
@@ -149,8 +149,8 @@ class _Clean:
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.segment import Segment
 
-        for each in console.render(self._report, options):
-            yield each if each.control else Segment(clean(each.text, keep=_LINE), each.style)
+        for part in console.render(self._report, options):
+            yield part if part.control else Segment(clean(part.text, keep=_LINE), part.style)
 
 
 def _write(text: str) -> None:
@@ -185,7 +185,7 @@ def live() -> "Iterator[Callable[[RunView], None]]":
 
 
 Advance = Callable[[int, int, str], None]
-"""Takes the number of parts done, the number of all parts, and what is being done."""
+"""Arguments: the number of parts done, the number of all parts, and the part in words."""
 
 
 @contextmanager

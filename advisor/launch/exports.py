@@ -41,7 +41,7 @@ from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
 
 Plans = Sequence[LaunchPlan]
-"""What each GPU runs, as `side_by_side` has it."""
+"""The plan of each GPU, from `side_by_side`."""
 
 
 def commands_text_of_all(plans: Plans) -> str:
@@ -73,7 +73,7 @@ WHOLE: dict[ExportFormat, Callable[[Plans], str]] = {
     "commands": commands_text_of_all,
     "slurm": slurm_text_of_all,
 }
-"""What writes all of a plan for several GPUs into one file; JSON is a file for each GPU."""
+"""Writers of all of a plan for several GPUs into one file; JSON is a file for each GPU."""
 
 
 def refuse_format(form: ExportFormat) -> None:
@@ -109,12 +109,12 @@ def _head(plans: Plans) -> Iterator[str]:
 def _submitted(plan: LaunchPlan) -> str:
     numbers = ", ".join(str(start.number) for start in plan.starts)
     groups = [[from_first_core(part) for part in stage.partitions] for stage in plan.stages]
-    asked = (
+    words = (
         f"--job-name gpu_{plan.device} --output=%x-%j.log --gres=gpu:1 "
         f"--cpus-per-task={_cores(plan)}{_time(plan)}"
     )
     return "\n".join([
-        f"# Job {numbers}.", f"sbatch {asked} <<'EOF'", "#!/bin/bash",
+        f"# Job {numbers}.", f"sbatch {words} <<'EOF'", "#!/bin/bash",
         *shell.guard([part for parts in groups for part in parts], by_scheduler=True),
         *(line for parts in groups for line in run(parts, by_scheduler=True)),
         shell.STATUS, "EOF",
@@ -122,7 +122,7 @@ def _submitted(plan: LaunchPlan) -> str:
 
 
 def _time(plan: LaunchPlan) -> str:
-    """Asks for the time of all groups, one after another; "" if that of a job is not known."""
+    """The option for the time of all groups in turn; "" without a time of each job."""
     total_s = 0.0
     for stage in plan.stages:
         times_s = [start.most_s for start in stage.starts if start.most_s is not None]
@@ -137,14 +137,14 @@ def _in_turn(stage: Stage) -> bool:
 
 
 def _cores(plan: LaunchPlan) -> str:
-    """How many cores its jobs use at once, at most; variables for unknown numbers."""
+    """Most host cores that its jobs use at once; variables for unknown numbers."""
     counts = [[start.core_count or 0 for start in stage.starts] for stage in plan.stages]
-    known = max(
+    cores = max(
         max(count) if _in_turn(stage) else sum(count)
         for stage, count in zip(plan.stages, counts, strict=True)
     )
     unknown = [f"CORES_{start.number}" for start in plan.starts if start.core_count is None]
-    return f"$(({' + '.join([str(known), *unknown])}))" if unknown else str(known)
+    return f"$(({' + '.join([str(cores), *unknown])}))" if unknown else str(cores)
 
 
 _COLUMNS = (
@@ -297,12 +297,12 @@ def _verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
 
 
 def _start(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
-    """Starts all daemons or none; daemons that run already, maybe with jobs, are left alone."""
+    """Lines that start all daemons or none, and leave running daemons alone."""
     if not any(part.instance for part in partitions):
         yield from whole_wanted()
     for part in partitions:
-        said = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
-        yield f"! {shell.daemon_answers(part)} || {{ {said}; exit 1; }}"
+        message = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
+        yield f"! {shell.daemon_answers(part)} || {{ {message}; exit 1; }}"
     for part in partitions:
         yield f'mkdir -p "${shell.folder(part)}"'
         yield f"{shell.device(part)} {shell.daemon_started(part)} || {{ stop; exit 1; }}"
@@ -313,10 +313,10 @@ def _run_verbs(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     for part in partitions:
         off = '{ echo "MPS is off: bash $0 start" >&2; exit 1; }'
         for start in part.starts:
-            given = [shell.numbered(start), shell.device_of_job(part), *shell.client(part, start)]
+            words = [shell.numbered(start), shell.device_of_job(part), *shell.client(part, start)]
             yield f"  {start.number})  # {start.job.name}"
             yield f"    {shell.daemon_answers(part)} || {off}"
-            yield f'    exec env {" ".join([*given, *shell.pinned(start)])} "$@" ;;'
+            yield f'    exec env {" ".join([*words, *shell.pinned(start)])} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
     yield "  esac"
 
@@ -360,7 +360,7 @@ EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {
     "radt": radt_text,
     "json": plan_text,
 }
-"""What writes each format; raises InvalidInput where the format cannot say a plan."""
+"""Writers by format; they raise InvalidInput if the format cannot express a plan."""
 
 SUFFIXES: dict[ExportFormat, str] = {
     "commands": "commands.sh",
@@ -370,7 +370,7 @@ SUFFIXES: dict[ExportFormat, str] = {
     "radt": "radt.csv",
     "json": "json",
 }
-"""What the name of a file of each format ends in, after a dot."""
+"""Ends of file names by format, after a dot."""
 
 
 class ExportedPlans(NamedTuple):

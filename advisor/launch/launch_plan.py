@@ -24,7 +24,7 @@ class Start:
     """How one job is started.
 
     Attributes:
-        number: Number of the job, from 1, in the order in which jobs were asked for.
+        number: Number of the job, from 1, in the order of the user's jobs.
         cores: First and last host core of its own: as many as its profile was measured on; None
             where the profile does not say.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
@@ -139,7 +139,7 @@ class LaunchPlan:
 
 
 def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
-    """The launch plan of `jobs` on `gpu`, for which `prediction` was made.
+    """Return the launch plan of `jobs` on `gpu`, for which `prediction` was made.
 
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
@@ -205,17 +205,17 @@ def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
     if part.slices is None:
         return part.instance.profile
     offered = compute_profiles(gpu, part.instance.profile)
-    return next(each.name for each in offered if each.compute_slices == part.slices)
+    return next(row.name for row in offered if row.compute_slices == part.slices)
 
 
 def _cores(
     numbers: Sequence[int], jobs: Sequence[Job], *, one_by_one: bool
 ) -> dict[int, tuple[int, int] | None]:
     """Cores of each job, next to each other from core 0; jobs one by one all begin there."""
-    found: dict[int, tuple[int, int] | None] = {}
+    cores: dict[int, tuple[int, int] | None] = {}
     first = 0
     for number in sorted(numbers):
         used = len(jobs[number - 1].profile.cores)
-        found[number] = (first, first + used - 1) if used else None
+        cores[number] = (first, first + used - 1) if used else None
         first = 0 if one_by_one else first + used
-    return found
+    return cores

@@ -38,7 +38,7 @@ from advisor.workload.reading import located, present_folder, read_bytes, read_j
 from advisor.workload.records import check_record, parse_record
 from advisor.workload.spec import Script
 
-_ASKED = (
+_SHARED_FIELDS = (
     "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"
 )  # fmt: skip
 _REMEDY = "Export the plan again: `advisor export --format json`."
@@ -87,7 +87,7 @@ def plan_document(
                         mps_limit_percent=start.limit,
                         memory_cap_mib=start.memory_cap_mib,
                         step_s=predicted.get(start.number),
-                        **asked_of(start.job),
+                        **job_fields(start.job),
                     )
                     for start in plan.starts
                 ),
@@ -112,7 +112,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     document = read_plan_document(path)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)
-    if lacking := [each.job for each in plan.jobs if each.job not in document.workloads]:
+    if lacking := [job.job for job in plan.jobs if job.job not in document.workloads]:
         raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
     with located(path):
         jobs = tuple(
@@ -152,14 +152,14 @@ def plan_named(word: str, profiles: Path | None = None) -> str | SavedPlan:
     return read_plan(Path(word), profiles) if word.endswith(".json") else word
 
 
-def check_gpu_of_plan(asked: str | None, planned: str, file: str) -> None:
+def check_gpu_of_plan(wanted: str | None, planned: str, file: str) -> None:
     """Check that a plan from a file is for the GPU asked for, if one was.
 
     Raises:
         InvalidInput: It is for another GPU.
     """
-    if asked is not None and asked != planned:
-        raise InvalidInput(f"--gpu {asked}: {file} is a plan for {planned}. Leave --gpu out.")
+    if wanted is not None and wanted != planned:
+        raise InvalidInput(f"--gpu {wanted}: {file} is a plan for {planned}. Leave --gpu out.")
 
 
 def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
@@ -178,16 +178,16 @@ def check_same_jobs(plans: Sequence[SavedPlan]) -> SavedPlan:
     return first
 
 
-def asked_of(job: Job) -> dict[str, Any]:
+def job_fields(job: Job) -> dict[str, Any]:
     """Return what a file has of a job besides its name: its work, its constraints, its script."""
     workload = job.profile.workload
     own = {"examples_per_epoch": workload.examples_per_epoch, "script": workload.script}
-    return own | _asked_of(job)
+    return own | _shared_fields(job)
 
 
-def _asked_of(job: Job | DocumentedJob) -> dict[str, Any]:
+def _shared_fields(job: Job | DocumentedJob) -> dict[str, Any]:
     """Fields that `Job` and the file have in common: amount of work and constraints."""
-    return {name: getattr(job, name) for name in _ASKED}
+    return {name: getattr(job, name) for name in _SHARED_FIELDS}
 
 
 def planned_job(profile: Profile, planned: DocumentedJob) -> Job:
@@ -197,7 +197,7 @@ def planned_job(profile: Profile, planned: DocumentedJob) -> Job:
         examples_per_epoch=planned.examples_per_epoch,
         script=planned.script,
     )
-    return Job(replace(profile, workload=workload), **_asked_of(planned))
+    return Job(replace(profile, workload=workload), **_shared_fields(planned))
 
 
 _SAVED_PLAN_REMEDY = "Ask again: `advisor recommend --json`."
@@ -238,15 +238,15 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
             f"export --gpus {gpus} --format json --out FILE`. Or print the shell lines for all: "
             f"`advisor recommend --gpus {gpus} --commands 1`."
         )
-    plans = [each for each in document["plans"] if each["rank"] == rank]
+    plans = [plan for plan in document["plans"] if plan["rank"] == rank]
     if not plans:
         raise InvalidInput(f"no plan of rank {rank}. {_SAVED_PLAN_REMEDY}")
     (plan,) = plans
     load = profile_finder(gpu(str(document["gpu"])), profiles)
     epochs: Sequence[Any] = document.get("epochs") or [1.0] * len(plan["jobs"])
     jobs = tuple(
-        _saved_plan_job(job, float(each), load)
-        for job, each in zip(plan["jobs"], epochs, strict=True)
+        _saved_plan_job(job, float(count), load)
+        for job, count in zip(plan["jobs"], epochs, strict=True)
     )
     sharing = parse_sharing(str(plan["sharing"]))
     check_count(sharing, len(jobs))
@@ -339,7 +339,7 @@ class PreparedRun:
                 f"that it was made for, or ask again: `advisor recommend`."
             )
         for stage in plan.stages:
-            wanted = [each.core_count or 1 for each in stage.starts]
+            wanted = [start.core_count or 1 for start in stage.starts]
             one_by_one = stage.partitions[0].sharing.mode == "serial"
             cores_of_each([max(wanted)] if one_by_one else wanted, allowed, share=kind == "cpu")
 
