@@ -460,7 +460,7 @@ class CampaignProgress:
             say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
 
     def summary(self) -> str:
-        """What was done, in one line."""
+        """Count the records, in one line."""
         passed_s = monotonic() - self._began
         return (
             f"{self.done} records in {passed_s:.0f} s by {self._runners} runners, "

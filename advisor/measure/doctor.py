@@ -1,6 +1,6 @@
 """``advisor doctor``: finds what disturbs measuring or sharing on this machine, and the remedies.
 
-Branches of drivers as NVIDIA's MIG User Guide lists them (Supported GPUs; Placement, of 4g beside
+Branches of drivers as NVIDIA's MIG User Guide lists them (Supported GPUs; Placement, of 4g with
 3g; MIG device names); MPS as its documentation says (Architecture: Volta and later).
 """
 
@@ -154,7 +154,7 @@ def _quota(groups: Path) -> float | None:
 
 
 def _ticks(proc: Path) -> tuple[int, int] | None:
-    """Of all cores since the host started: all ticks, and those that were stolen (proc(5))."""
+    """Ticks of all cores since the host started, and the stolen ones (proc(5))."""
     first = (_text(proc / "stat") or "").partition("\n")[0].split()
     if len(first) < 9:
         return None
@@ -340,7 +340,7 @@ _FIRST_FOR_MIG = {
     "A100": 450, "A30": 460, "H100": 525, "GH200": 525, "H20": 535, "H200": 550, "B200": 570,
     "GB200": 570, "B300": 580, "GB300": 580, "RTX PRO": 575,
 }  # fmt: skip
-# Since this branch, 4g and 3g instances fit beside each other.
+# Since this branch, 4g and 3g instances fit together.
 _FIRST_FOR_4G_3G = 510
 _VOLTA = (7, 0)
 
@@ -486,7 +486,7 @@ def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
     elif branch < _FIRST_FOR_4G_3G:
         yield (
             "note", f"driver {gpu.driver} is older than branch {_FIRST_FOR_4G_3G}",
-            "a 4g and a 3g instance do not fit beside each other", "update the driver",
+            "a 4g and a 3g instance do not fit together", "update the driver",
         )  # fmt: skip
 
 
@@ -573,7 +573,7 @@ def _owner(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}").owner()
     except (OSError, KeyError):
-        return "somebody outside this container"
+        return "a user outside this container"
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:

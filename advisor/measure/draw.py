@@ -67,7 +67,7 @@ class MissingProfiles:
 
 @dataclass(frozen=True, slots=True)
 class CampaignTiming:
-    """How long each run is measured; see `advisor.measure.windows.Timing`."""
+    """Lengths of each run's parts; see `advisor.measure.windows.Timing`."""
 
     settle_s: Annotated[float, Within(0, 3600)] = Timing().settle_s
     window_s: Annotated[float, Within(0.01, 3600)] = Timing().window_s

@@ -224,7 +224,7 @@ _TYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bflo
 
 @dataclass(frozen=True, slots=True)
 class CallTime:
-    """How long a call takes.
+    """Times of a call.
 
     Attributes:
         latency_ms: Median of calls on an idle device, from before the launch.
@@ -325,7 +325,7 @@ class _GpuStopwatch:
         self._cuda.synchronize()
 
     def ms(self, call: Call, count: int, *, hold: bool = False) -> float:
-        """Of `count` calls; `hold` keeps the GPU waiting until they are launched."""
+        """Time `count` calls; `hold` keeps the GPU waiting until they are launched."""
         begin, end = (self._cuda.Event(enable_timing=True) for _ in range(2))
         if hold:
             self._cuda._sleep(int(_HOLD * count * self._launch_s * _CYCLES_PER_S))
@@ -396,13 +396,13 @@ def sweep_verbs() -> Mapping[str, Verb]:
     return {**training_verbs(), "time_operators": time_operators, "l2_mib": l2_mib}
 
 
-def time_operators(state: TenantState, wanted: Sequence[Operator]) -> dict[str, Any]:
+def time_operators(state: TenantState, chosen: Sequence[Operator]) -> dict[str, Any]:
     """Time each operator.
 
     Returns:
         ``kernel_ms`` and ``latency_ms``, shapes (operators,); None for one that failed.
     """
-    times = [time_operator(each, state.device) for each in wanted]
+    times = [time_operator(each, state.device) for each in chosen]
     return {
         "kernel_ms": [each and each.kernel_ms for each in times],
         "latency_ms": [each and each.latency_ms for each in times],
@@ -419,14 +419,14 @@ def l2_mib(state: TenantState) -> dict[str, Any]:
 
 
 def sweep(
-    tenant: TenantHandle, meter: Meter, wanted: Sequence[Operator], rounds: int = _ROUNDS
+    tenant: TenantHandle, meter: Meter, chosen: Sequence[Operator], rounds: int = _ROUNDS
 ) -> GpuSide:
-    """Time `wanted` in some rounds, each in another order; the median of each operator.
+    """Time `chosen` in some rounds, each in another order; the median of each operator.
 
     Args:
         tenant: Alone on its GPU, with `sweep_verbs`.
         meter: Of that GPU.
-        wanted: Usually `operators()`.
+        chosen: Usually `operators()`.
         rounds: Fewer if they take long.
 
     Raises:
@@ -435,11 +435,11 @@ def sweep(
     l2_mib = living(tenant.ask("l2_mib"))["l2_mib"]
     clocks_mhz: list[int | None] = []
     launches_ms: list[float | None] = []
-    kernels_ms: dict[Operator, list[float | None]] = {each: [] for each in (*wanted, _EMPTY)}
+    kernels_ms: dict[Operator, list[float | None]] = {each: [] for each in (*chosen, _EMPTY)}
     random, began_s = Random(_SEED), monotonic()
     while len(clocks_mhz) < rounds and monotonic() - began_s < _LATEST_S:
-        order = random.sample([*wanted, _EMPTY], len(wanted) + 1)
-        tenant.send("time_operators", wanted=order)
+        order = random.sample([*chosen, _EMPTY], len(chosen) + 1)
+        tenant.send("time_operators", chosen=order)
         sleep(_CLOCKS_AFTER_S)
         clocks_mhz.append(meter.clocks_mhz()[0])
         answer = living(tenant.receive(_ANSWER_S))

@@ -63,7 +63,7 @@ class SoloPace:
 
     @property
     def seconds(self) -> float:
-        """Of all windows."""
+        """Seconds of all windows."""
         return sum(window.seconds for window in self.windows)
 
     @property
@@ -209,7 +209,7 @@ class Stopwatch:
         self._since_s = now_s
 
     def patience_s(self) -> float:
-        """How long another start may take, after the first took what it did."""
+        """Return the most seconds of another start, by the seconds of the first."""
         return max(LOAD_S, 3 * self._parts.get("start_s", 0.0))
 
     def took(self, meter_s: float) -> PartSeconds:
@@ -342,7 +342,7 @@ def mps_probe(job: ProbedJob, session: MpsSession, watch: Stopwatch) -> MpsProbe
     except AdvisorError as error:
         # The daemon does not start, or a client failed: the profile without MPS is still valid.
         say(f"  no MPS probe: {error}")
-        session.close()  # a client that died can leave an MPS server that serves nobody
+        session.close()  # a client that died can leave an MPS server that accepts no clients
         return None
     return MpsProbe(unlimited, tuple(run for run, _ in limited), pace.memory)
 

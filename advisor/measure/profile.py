@@ -258,7 +258,7 @@ def _steadier_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwa
         second = _trained_alone(first.workload, moved, watch)
     except AdvisorError as error:
         say(f"  {error}; the first measurement is kept")
-        settings.session.close()  # a client that died can leave an MPS server that serves nobody
+        settings.session.close()  # a client that died can leave an MPS server that accepts none
         settings.session.switch_to(Naive())
         second = first
     kept = min(first, second, key=lambda each: pace_spread(each.pace.windows))

@@ -33,7 +33,7 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class GpuOnNode:
-    """Where an actor runs.
+    """The place of an actor.
 
     Attributes:
         node: Ray's id of the node.
@@ -55,11 +55,7 @@ class Actor:
         self._runner: LocalRunner | None = None
 
     def place(self) -> GpuOnNode:
-        """Where it runs.
-
-        Raises:
-            AdvisorError: The device cannot be used.
-        """
+        """Return its place; raises AdvisorError if the device cannot be used."""
         import ray
 
         context = ray.get_runtime_context()

@@ -143,7 +143,7 @@ class CompletionRun:
 
 
 Measurable = PlannedMix | CompletionRun
-"""What one `Run` records."""
+"""The unit that one `Run` records."""
 
 
 def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:

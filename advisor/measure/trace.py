@@ -347,13 +347,13 @@ class _HostTime:
         return max(0.0, at_us - self._begin_us - queued_us - waited_us)
 
     def _inside_us(self, wait: Launch, until_us: float) -> float:
-        """Of `wait` what lies in the phase before `until_us`: a window may cut it at both ends."""
+        """The part of `wait` in the phase before `until_us`: a window may cut both ends."""
         end_us = min(wait.at_us + wait.duration_us, until_us)
         return max(0.0, end_us - max(wait.at_us, self._begin_us))
 
 
 def _waited_us(launches: Sequence[Launch]) -> list[float]:
-    """How long launching had waited for the queue before each launch, and in all.
+    """Waits of the host for the launch queue before each launch, and in all.
 
     The queue was empty when the phase began. Once it may be full, the time of a launch beyond the
     90th percentile of the first ones counts as a wait for the GPU.

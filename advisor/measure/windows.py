@@ -37,7 +37,7 @@ _LONGEST_LEAD_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a measurement takes.
+    """Lengths of the parts of a measurement.
 
     Attributes:
         settle_s: Seconds that all tenants train together before anything counts.

@@ -36,7 +36,7 @@ def check_side(resolution: int) -> None:
 
 
 class Diffusion(nn.Module):
-    """How wrong the noise in each image is guessed, shape (batch,), from images without noise.
+    """Error of the guessed noise in each image, shape (batch,), from images without noise.
 
     Draws a time and the noise for every image, as each training step of the paper does.
     """

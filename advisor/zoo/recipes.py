@@ -178,7 +178,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a workload is trained.
+    """Network, examples and loss of a workload.
 
     Attributes:
         network: Builds the model on torch's default device.
@@ -203,7 +203,7 @@ def recipe_of(workload: Workload) -> Recipe:
         InvalidInput: The workload lacks a number that its model needs.
     """
     if workload.source == "timm":
-        recipe = _timm(workload)
+        recipe = _image_classifier(timm_network)(workload)
     elif workload.model in _PLAIN:
         recipe = _PLAIN[workload.model](workload)
     else:
@@ -219,19 +219,17 @@ def recipe_of(workload: Workload) -> Recipe:
     return replace(recipe, examples=files)
 
 
-def _timm(workload: Workload) -> Recipe:
-    images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
-    return Recipe(lambda: timm_network(workload), images, classification_loss)
+def _image_classifier(network: Callable[[Workload], nn.Module]) -> Callable[[Workload], Recipe]:
+    def recipe(workload: Workload) -> Recipe:
+        images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
+        return Recipe(lambda: network(workload), images, classification_loss)
+
+    return recipe
 
 
 def _mlp(workload: Workload) -> Recipe:
     classes = _needed(workload, "classes")
     return Recipe(lambda: mlp(classes), Vectors(MLP_INPUTS, classes), classification_loss)
-
-
-def _cnn(workload: Workload) -> Recipe:
-    images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
-    return Recipe(lambda: Cnn(images.classes), images, classification_loss)
 
 
 def _classifier(shape: language.Shape) -> Callable[[Workload], Recipe]:
@@ -261,30 +259,12 @@ def _masked_language_model(workload: Workload) -> Recipe:
     )
 
 
-def _fine_tuned_resnet(workload: Workload) -> Recipe:
-    images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
-    return Recipe(
-        lambda: KeptStatistics(timm_network(replace(workload, model="resnet50"))),
-        images,
-        classification_loss,
-    )
-
-
 def _recommender(workload: Workload) -> Recipe:
     rows = tables.rows_of_tables(_needed(workload, "table_mib"))
     clicks = Clicks(tables.DENSE_FEATURES, tables.SPARSE_FEATURES, rows)
     return Recipe(
         lambda: tables.Recommender(rows), clicks, functional.binary_cross_entropy_with_logits
     )
-
-
-def _factors(_workload: Workload) -> Recipe:
-    return Recipe(tables.Factors, Ratings(tables.USERS, tables.ITEMS), functional.mse_loss)
-
-
-def _columns(workload: Workload) -> Recipe:
-    images = Images(_needed(workload, "resolution"), _needed(workload, "classes"))
-    return Recipe(lambda: MultiColumn(images.classes), images, classification_loss)
 
 
 def _lstm(workload: Workload) -> Recipe:
@@ -326,20 +306,24 @@ def _graph_network(shape: tables.GraphShape) -> Callable[[Workload], Recipe]:
 
 _PLAIN: dict[str, Callable[[Workload], Recipe]] = {
     "mlp": _mlp,
-    "cnn": _cnn,
+    "cnn": _image_classifier(lambda workload: Cnn(_needed(workload, "classes"))),
     "transformer": _language_model(language.TOY),
     "bert-base": _classifier(language.BERT_BASE),
     "bert-large": _masked_language_model,
     "gpt2-small": _language_model(language.GPT2_SMALL),
     "gpt2-medium": _language_model(language.GPT2_MEDIUM),
     "gpt2-large": _language_model(language.GPT2_LARGE),
-    "resnet50-kept-statistics": _fine_tuned_resnet,
+    "resnet50-kept-statistics": _image_classifier(
+        lambda workload: KeptStatistics(timm_network(replace(workload, model="resnet50")))
+    ),
     "t5-small": _t5,
     "lstm": _lstm,
     "gru": _gru,
     "dlrm": _recommender,
-    "mf": _factors,
-    "mcdnn": _columns,
+    "mf": lambda _: Recipe(
+        tables.Factors, Ratings(tables.USERS, tables.ITEMS), functional.mse_loss
+    ),
+    "mcdnn": _image_classifier(lambda workload: MultiColumn(_needed(workload, "classes"))),
     "unet": _unet,
     "gcn-arxiv": _graph_network(tables.ARXIV),
     "gcn-molecules": _graph_network(tables.MOLECULES),

@@ -69,7 +69,7 @@ class Loaded:
         return tuple(tensor.to(self._device, non_blocking=True) for tensor in host)
 
     def close(self) -> None:
-        # The loader ends its workers, and waits for them, when nobody holds its iterator.
+        # The loader ends its workers, and waits for them, when its iterator is gone.
         self._batches = cast("Iterator[list[Tensor]]", iter(()))
 
 
