@@ -402,38 +402,17 @@ class SurrogatePredictor:
         counts = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
         return bool(self.answers.fits(tenancy, counts, most_risk, 0.0)[0])
 
-    def steps(self, sharings: Sequence[Concurrent]) -> Floats:
-        """Return seconds of a step of each job under each sharing, shape (sharings, jobs).
+    def limited(self, limits: Floats, running: NDArray[np.bool_] | None = None) -> Floats:
+        """Return seconds of a step of each job under MPS limits in per cent, shape (mixes, jobs).
 
-        Raises:
-            KeyError: There is no surrogate of the mode of one of them.
-        """
-        degree = len(self.jobs.step_s)
-        answers = np.empty((len(sharings), degree))
-        modes = [without_idle_limits(each).mode for each in sharings]
-        for mode in sorted(set(modes)):
-            chosen = [at for at, other in enumerate(modes) if other == mode]
-            limits = [sharings[at].limits or (100.0,) * degree for at in chosen]
-            answers[chosen] = self.limited(np.array(limits), mode=mode)
-        return answers
-
-    def limited(
-        self, limits: Floats, running: NDArray[np.bool_] | None = None, mode: Mode = "mps-limits"
-    ) -> Floats:
-        """Return seconds of a step of each job under MPS limits, shape (mixes, jobs).
-
-        Args:
-            limits: In per cent, shape (mixes, jobs).
-            running: Which jobs have not ended, shape (mixes, jobs); None: all run. NaN for ended
-                jobs.
-            mode: Of all mixes.
+        `running` is False for jobs that have ended, whose step is NaN; None: all run.
         """
         jobs = np.broadcast_to(np.arange(limits.shape[1]), limits.shape)
         jobs = jobs if running is None else np.where(running, jobs, -1)
-        return self.distilled.steps(self.jobs, MixBatch(jobs, limits), mode)
+        return self.distilled.steps(self.jobs, MixBatch(jobs, limits), "mps-limits")
 
     def replayed(self, sharings: Sequence[Mps]) -> Floats:
-        """Return `steps` for sharings with limits by a short replay, which is more accurate.
+        """Return steps under sharings with limits by a short replay: more accurate than `limited`.
 
         It is corrected without uncertainty of the constants.
         """

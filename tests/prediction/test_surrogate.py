@@ -10,6 +10,7 @@ from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.mix_steps import surrogate_predictor
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.predictor import step_intervals
+from advisor.prediction.surrogate import MixBatch
 from advisor.sharing import Mps, Naive
 from advisor.workload.reading import MODEL_FILE
 from tests import shelf
@@ -28,7 +29,12 @@ def model(tmp_path_factory):
 
 def test_it_answers_about_what_the_predictor_answers(model):
     sharings = [Naive(), Mps(), Mps((36.0, 36.0, 36.0)), Mps((20.0, 57.0, 100.0))]
-    estimated_s = surrogate_predictor(PROFILES, H200, model).steps(sharings)
+    surrogate = surrogate_predictor(PROFILES, H200, model)
+    limits = [np.array([each.limits or (100.0,) * 3]) for each in sharings]
+    estimated_s = np.concatenate([
+        surrogate.distilled.steps(surrogate.jobs, MixBatch(np.arange(3)[None], row), each.mode)
+        for each, row in zip(sharings, limits, strict=True)
+    ])  # fmt: skip
     exact_s = [[each.p50 for each in step_intervals(PROFILES, sharing, H200, model)]
                for sharing in sharings]  # fmt: skip
     assert np.abs(np.log(estimated_s / np.array(exact_s))).mean() < 0.15
@@ -37,8 +43,8 @@ def test_it_answers_about_what_the_predictor_answers(model):
 @given(st.lists(st.floats(1, 100), min_size=3, max_size=3), st.floats(0, 99), st.integers(0, 2))
 def test_a_higher_limit_never_slows_its_job(model, limits, raised, job):
     higher = [min(100.0, limit + raised * (at == job)) for at, limit in enumerate(limits)]
-    before_s, after_s = surrogate_predictor(PROFILES, H200, model).steps(
-        [Mps(tuple(limits)), Mps(tuple(higher))]
+    before_s, after_s = surrogate_predictor(PROFILES, H200, model).limited(
+        np.array([limits, higher])
     )
     assert after_s[job] <= before_s[job] * (1 + 1e-5)
 
