@@ -13,7 +13,6 @@ from rich.console import Group
 from rich.text import Text
 
 from advisor.errors import counted, with_article
-from advisor.launch.plan_file import job_fields
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.reasons import Binding
@@ -402,6 +401,8 @@ def workloads_document(jobs: Iterable[Job]) -> dict[str, Any]:
 
 def asked_document(job: Job) -> dict[str, Any]:
     """Return the request for `job` and the script that starts it, by the keys of a plan file."""
+    from advisor.launch.plan_file import job_fields  # only for JSON: text starts sooner without it
+
     script = job.profile.workload.script
     return job_fields(job) | {"script": None if script is None else asdict(script)}
 
