@@ -106,8 +106,8 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     content = read_json(path, _REMEDY)
     if isinstance(content, dict) and content.get("objective") is not None:
         raise InvalidInput(
-            f"{path}: it is advice of several plans. Write one of them: `advisor export --rank "
-            f"RANK --format json`. Or run one: `advisor run {path} --rank RANK`."
+            f"{path}: it is advice of several plans. Write one of them: `advisor export "
+            f"--format json --rank RANK`. Or run one: `advisor run {path} --rank RANK`."
         )
     document = read_plan_document(path)
     (plan,) = document.plans

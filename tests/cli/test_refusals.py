@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.cli import REMOVED
 from advisor.workload.profile import minimal_text
 from advisor.workload.writing import profile_text
 from tests import synthetic
@@ -171,3 +172,18 @@ def test_now_reads_how_the_running_jobs_share_and_ranks_plans_on_a_free_gpu(advi
     assert (running["sharing"], running["free_mib"]) == ("naive", 143771 - 612)
     on_gpu()
     assert advisor("recommend", SMALL, BERT, "--now").code == 0
+
+
+@pytest.mark.parametrize("words", REMOVED)
+def test_a_removed_word_is_wrong_use_and_its_remedy_is_named(advisor, words):
+    ended = advisor(*words.split())
+    assert (ended.code, ended.out) == (2, "")
+    assert words in ended.err
+    assert REMOVED[words] in ended.err
+
+
+def test_a_removed_word_is_refused_after_other_options_too(advisor):
+    for words in REMOVED:
+        command, *option = words.split()
+        if option:
+            assert REMOVED[words] in advisor(command, "job", "=".join(option)).err
