@@ -302,13 +302,13 @@ def sweep() -> None:
 
 def _locked_lock(path: Path, *, create: bool = True) -> int:
     """A descriptor of the lock file at `path`, locked."""
-    until = monotonic() + 0.5
+    until = monotonic() + 2
     try:
         while (descriptor := locked_file(path, os.O_CREAT if create else 0, 0o644)) is None:
             with suppress(FileNotFoundError):
-                if path.stat().st_size > 0 or monotonic() > until:
+                if monotonic() > until or (not create and path.stat().st_size > 0):
                     raise _in_use(path)
-            sleep(0.01)  # another process looks whether it was left, or has just made it
+            sleep(0.01)  # its owner is ending or has just made it, or another process inspects it
     except PermissionError:
         raise _in_use(path) from None
     return descriptor

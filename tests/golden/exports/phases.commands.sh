@@ -177,7 +177,7 @@ gpu_id() {
 state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$(gpu_id)
 mkdir -p "${state%/*}"
 exec 9>> "$state"  # locked while this shell lives; its jobs do not hold it
-flock -n 9 || { echo "GPU $GPU: another script runs jobs there. It wrote $state" >&2; exit 1; }
+flock -w 2 9 || { echo "GPU $GPU: another script runs jobs there. It wrote $state" >&2; exit 1; }
 boot=$(< /proc/sys/kernel/random/boot_id)
 grep -qsx "boot $boot" "$state" || : > "$state"
 for each in $(left | awk '$1 == "jobs" { print $2 }'); do
