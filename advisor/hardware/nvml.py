@@ -175,6 +175,10 @@ def dcgm_watch(uuid: str) -> DcgmWatch | None:
     """Let DCGM count on the GPU with this UUID, until `DcgmWatch.end`; None where it does not.
 
     If this process dies, `dcgmi` ends by itself, because its output is no longer read.
+
+    DCGM's host engine, `nv-hostengine`, counts, and `dcgmi` asks it; both belong to NVIDIA's
+    package `datacenter-gpu-manager`. DCGM counts on data-centre GPUs from Volta on. There are no
+    counts if it does not run, or if it reserves its counters for administrators.
     """
     number = dcgm_number(uuid)
     if number is None:

@@ -161,6 +161,11 @@ _BEGINNING = re.compile(r"[^-]|--[^\s=]+ |-[^-chlp\s]\S* ")
 def radt_text(plan: LaunchPlan) -> str:
     """Return `plan` as a CSV; ``NAME.py`` replaces a script that a row cannot express.
 
+    The columns are those of radT's README and examples. Rows of one Workload run at once, and
+    Workloads run one after another. Collocation is ``-``, ``mps`` or a MIG profile; each row with a
+    profile gets an instance of its own. Params ``-`` passes nothing on. radT runs the Python script
+    File in its folder, puts Params between double quotes, and splits the text at blanks.
+
     Raises:
         InvalidInput: radT cannot express part of the plan.
     """

@@ -156,7 +156,14 @@ def mig_mode_line(plan: LaunchPlan, *, on: bool) -> str:
 
 
 def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
-    """Yield lines that make the stage's instances, and set ``MIG_n`` to the UUID of partition n."""
+    """Yield lines that make the stage's instances, and set ``MIG_n`` to the UUID of partition n.
+
+    The commands follow NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and
+    first memory slice, compute instances of a divided one by name. The largest come first, because
+    the driver chooses the places of compute instances. Instances of others are left alone. If
+    ADVISOR_REPLACE is set, idle ones that are in the way are removed, and made again at the end.
+    Untested on MIG hardware.
+    """
     whole, divided = cut_instances(stage, gpu)
     instances = dict.fromkeys(part.instance for part in stage.partitions if part.instance)
     taken = (f"{one.start}:{profile_of(gpu, one.profile).memory_slices}" for one in instances)

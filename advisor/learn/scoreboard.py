@@ -344,6 +344,8 @@ def _apart(first: Run, again: Run) -> list[float]:
 class Coverage:
     """Share of jobs inside their 90 % interval.
 
+    Errors within a family are correlated, so the bootstrap resamples families, not jobs.
+
     Attributes:
         low: Lower end of its 95 % interval under a bootstrap over families; None if there is
             one family only.

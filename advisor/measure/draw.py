@@ -123,6 +123,9 @@ class _Listed:
 def read_campaign(path: Path) -> Campaign:
     """Read the campaign in the TOML file `path`, with the workloads and folders that it names.
 
+    `advisor/workload/templates/campaign.toml` explains each field, and ``advisor init campaign``
+    writes it.
+
     Raises:
         InvalidInput: It is not a valid plan; the message names the key.
     """

@@ -423,6 +423,10 @@ def sweep(
 ) -> GpuSide:
     """Time `chosen` in some rounds, each in another order; the median of each operator.
 
+    It takes about a minute on a current GPU. The sizes reach from a grid of one block to products
+    that fill every SM, and from tensors that fit in L2 to some far beyond it. The clocks are left
+    alone.
+
     Args:
         tenant: Alone on its GPU, with `sweep_verbs`.
         meter: Of that GPU.

@@ -107,7 +107,11 @@ def patch_torch(hook: "ScriptHook", folder: Path) -> None:
 
 
 def report_steps(hook: "ScriptHook") -> None:
-    """Make torch, just imported, call `hook` at each step of an optimizer."""
+    """Make torch, just imported, call `hook` at each step of an optimizer.
+
+    Torch's global hook (https://github.com/pytorch/pytorch/issues/88446) is not called if a
+    gradient scaler skips a step, or if a CUDA graph replays one. So both of these are wrapped.
+    """
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -474,7 +478,11 @@ _REPORT_S = 0.2
 
 
 class StepCounter(ScriptHook):
-    """Counts steps in a file; of several ranks, only the first counts."""
+    """Counts steps in a file; of several ranks, only the first counts.
+
+    It counts a step when the script enqueues it. On a GPU that is earlier than its end by up to a
+    launch queue.
+    """
 
     def __init__(self) -> None:
         super().__init__({})

@@ -250,6 +250,9 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     The driver's own memory is assumed to be the same on both. An MPS server that already runs
     counts as the tenants' memory, like one that starts with them.
 
+    The process that holds the memory is not an MPS client and launches no kernels, so it takes only
+    memory from the tenants.
+
     Args:
         session: Without a live tenant.
         capacity_mib: Size of the smaller card as its driver would report it; None: the GPU stays

@@ -96,7 +96,11 @@ def _process_folders() -> list[Path]:
 
 
 def scripts_within(folder: Path) -> tuple[int, ...]:
-    """Pids of the living processes of scripts whose folders lie in `folder`, or are it."""
+    """Pids of the living processes of scripts whose folders lie in `folder`, or are it.
+
+    They are found by their environment, because a process that a script starts in a session of its
+    own is not a member of the script's session, and outlives it.
+    """
     pids = processes_of(f"{MARK}={folder}\0", f"{MARK}={folder}/")
     return tuple(pid for pid in pids if pid != os.getpid())
 
@@ -411,6 +415,12 @@ _ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 
 def supervise(entry: str, argv: Sequence[str]) -> int:
     """Run ``entry(argv)`` in an inner process that cleans up, and return its exit code.
+
+    The inner process has a session of its own, and holds the reading end of a pipe, its lifeline.
+    When the outer process ends in any way, the lifeline closes and the inner process is
+    interrupted, so its ``with`` blocks clean up. If the inner process is killed, its tenants die
+    with it (`advisor.measure.pdeathsig`); the outer process or the next run removes folders,
+    daemons and locks.
 
     Args:
         entry: ``"module:function"``; the function takes words and returns an exit code. An

@@ -1,4 +1,14 @@
-"""Reads lists of planned runs, and divides each into mixes or runs to completion."""
+"""Reads lists of planned runs, and divides each into mixes or runs to completion.
+
+The file is read strictly (`advisor.measure.strict_record`):
+
+    {"schema": 1, "gpu": "h200-141gb", "plans": [
+        {"id": "drawn-001", "sharing": "mps=43,57", "purpose": "drawn", "repeats": null,
+         "workloads": ["resnet50-imagenet64-bs128", {"name": ..., every field of a workload}]},
+        {"id": "whole-1", "sharing": "naive[1];mps[2,3]", "purpose": "completion",
+         "workloads": ["dlrm-1gb-bs128", "gru-speech-bs64", "gru-speech-bs64"],
+         "steps": [1000, 100, 300]}]}
+"""
 
 import json
 from collections import Counter

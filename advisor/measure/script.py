@@ -46,6 +46,11 @@ def mirror_folder(original: Path, base: Path) -> Path:
 
     Small files are copied; large files, large folders and the surroundings are links.
 
+    What a script writes by a relative path lands in the copy. A write to a linked file would reach
+    the original, so `guard_links` puts a copy in the link's place first. Folders beyond the limits
+    above, mostly data, are linked whole: what a script writes inside them is written to the
+    original. Around the copy lies what lies around the original, up to the root, as links.
+
     Raises:
         OSError: `original` cannot be read, or `base` not be written.
     """
@@ -356,7 +361,10 @@ def create_progress(path: Path) -> None:
 
 
 class ProgressWriter:
-    """Counts the steps of this process in a file; does nothing if no variable names one."""
+    """Counts the steps of this process in a file; does nothing if no variable names one.
+
+    A report is one JSON object in a file of a fixed size, written by a single call.
+    """
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
@@ -394,7 +402,11 @@ class ReportedProgress:
 
 
 def read_progress(path: Path) -> ReportedProgress | None:
-    """The last report of the job that writes `path`; None if there is none that can be true."""
+    """The last report of the job that writes `path`; None if there is none that can be true.
+
+    A user's process wrote the file, so each field is checked. A report that is half written counts
+    as none.
+    """
     try:
         with path.open("rb") as file:
             record = json.loads(file.read(_RECORD_BYTES))

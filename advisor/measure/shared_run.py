@@ -272,6 +272,10 @@ def run_to_the_end(
 
     A tenant that runs out of memory or dies is an outcome in the record; the others go on.
 
+    A tenant that has done its steps idles until the last of its group has: its context stays, and
+    uses no SM. Groups run one after another, each with new tenants. The time in which these start
+    and load does not count; the time to start or stop MPS for them does.
+
     Raises:
         InvalidInput: A workload cannot be built.
         GpuUnavailable: MPS does not start.

@@ -250,6 +250,9 @@ def _round_s(tensor: "torch.Tensor") -> float:
 def begin(settings: Mapping[str, str]) -> None:
     """Connect to the process that started the program, and answer until it hangs up.
 
+    The thread serves programs in which no hook finds steps, so no request may need the program's
+    own thread. Each Python process of such a program has one once it has imported torch.
+
     Args:
         settings: ``address`` and ``verbs``; see `advisor.measure.hook.VARIABLE`.
     """

@@ -391,6 +391,9 @@ class WatchedScript(ScriptTenant):
 
     It answers ``run`` and ``train`` from what it printed. Other requests go to the threads in its
     processes: the answer is the first that holds anything.
+
+    A thread answers only in processes that run Python and import torch, and only requests that need
+    no step.
     """
 
     def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:

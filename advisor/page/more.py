@@ -302,7 +302,11 @@ def predict_after(question: PageQuestion, jobs: tuple[Job, ...]) -> None:
 
 
 def predict_likely_questions() -> None:
-    """Predict questions that may follow each answered one, as long as the server runs."""
+    """Predict questions that may follow each answered one, as long as the server runs.
+
+    `advisor.page.serve` starts this in a thread. Without it, as under ``streamlit run``, nothing is
+    predicted before a user asks.
+    """
     _foreseeing.set()
     before: tuple[WantedJob, ...] = ()
     while True:

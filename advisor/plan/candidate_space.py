@@ -193,6 +193,14 @@ def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]
 
     The best one without MIG instances is always among them, if need be as one more: how instances
     slow each other is not counted here, so groups on instances seem cheaper than they are.
+
+    This is a dynamic program. Its state is the set of jobs that are done; its labels are sequences
+    of groups that end there, kept apart by how they leave the GPU set up. A label that another
+    beats in every respect is dropped.
+
+    A group on MIG instances uses the way that is best for the group alone. Of two ways that cost
+    nearly the same, the search may therefore miss the one with the cheaper change of instances. The
+    loss is at most the seconds that making and destroying instances take.
     """
     jobs, of_phases = space.jobs_in(space.sets.states - 1), space.objective.of_phases
     plans = [(of_phases(each.cost, each.worst, jobs), each.groups) for each in _reached(space)]

@@ -203,6 +203,9 @@ class Study:
 class Trials:
     """Number of trials to run at once, and how.
 
+    All trials are assumed to be equal: each is the same number of steps of the same job, whatever
+    it tries out.
+
     Attributes:
         copies: The performance of 1, 2, ... trials at once.
         steps: Training steps of one trial.

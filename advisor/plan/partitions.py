@@ -219,6 +219,10 @@ _Entry = tuple[float, float, int, _Siblings | _Open, int]
 class AssignmentSearch:
     """Searches all assignments of jobs to partitions; `price` turns scores into costs.
 
+    The search is best-first: the least cost of the remaining jobs in the remaining partitions
+    bounds a partial assignment from below. So each answer costs no less than those before it, and
+    the first is the best.
+
     Attributes:
         allowed_states: For each MIG profile: the states that may be on one instance at once, shape
             (states,).

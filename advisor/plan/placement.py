@@ -296,7 +296,12 @@ class _Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class PackingModel:
-    """A CP-SAT model of plans of `groups` for `problem`."""
+    """A CP-SAT model of plans of `groups` for `problem`.
+
+    Every group is an optional interval. If at most as many intervals overlap as there are equal
+    GPUs, they can always be dealt out to these, so the model needs no GPU numbers. It has no pauses
+    between groups: setting up a GPU takes time, and no plan costs less for it.
+    """
 
     model: Any
     groups: Sequence[FleetGroup]

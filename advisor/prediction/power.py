@@ -287,7 +287,8 @@ def gract_on_instances(
     """Return GRACT of `gpu` cut up into instances, 0..1; None without counters.
 
     An instance's engine is active while any kernel runs on it, and counts for its part of the GPU's
-    compute slices: so DCGM computes the whole GPU's activity (Robroek et al. 2024).
+    compute slices: so DCGM computes the whole GPU's activity. Robroek et al. (2024) report
+    accordingly that small instances never fill a GPU.
 
     Args:
         profiles: The jobs, each measured alone on the whole GPU.

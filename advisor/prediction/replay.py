@@ -149,7 +149,12 @@ def replay_mps(
 def replay_naive(
     scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
-    """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`."""
+    """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`.
+
+    An owner keeps the GPU for a slice, or until it has nothing left to run while others wait.
+    Copies between host and GPU run outside of slices. Measurements with kernels that only pass time
+    showed this.
+    """
     whole, steps = [1.0] * len(scripts), _NAIVE_EFFORT * effort.steps
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, replace(effort, steps=steps)), turns_s)

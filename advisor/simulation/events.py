@@ -356,6 +356,8 @@ class ArrayStretch(NamedTuple):
 def array_stretches(work_steps: Floats, steps_s: StepsOfRunning) -> Iterator[ArrayStretch]:
     """Simulate all sets; at the end of each stretch, at least one job of every set in it ends.
 
+    The jobs of each set start at once on a GPU of their own.
+
     Args:
         work_steps: Steps that each job has to do, shape (sets, jobs); 0 where there is no job.
         steps_s: Predicts the steps of the jobs that run; called once for each stretch.

@@ -317,6 +317,9 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
     """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
 
     A profile's path is relative to the file's folder.
+
+    The file holds one table for each job, or for equal copies of it. `templates/jobs.toml` explains
+    each field, and ``advisor init jobs`` writes it.
     """
     where = shown(path)
     return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
@@ -454,6 +457,9 @@ _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with def
 
 def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
+
+    `templates/trace.csv` is an example. Rows may be in any order of time; `arrival_s` and `job`, a
+    profile's name, are required.
 
     Args:
         path: With the columns arrival_s and job, and optionally others.

@@ -41,6 +41,7 @@ MOST_SCALED, LEAST_SCALE = 1e6, 1e-18
 # Of an error of a prediction, in spreads from the fit.
 MOST_SPREADS = 1e3
 
+# Each bound is generous: at least ten times the number of any GPU, host or training job today.
 # Of one measured number, by the unit suffix of its name.
 _MOST = {
     "_mib_s": 2.0**30,

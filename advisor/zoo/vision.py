@@ -18,7 +18,12 @@ _declarations: list[torch.library.Library] = []
 
 
 def import_timm() -> ModuleType:
-    """Import timm, also where only torchvision's C++ operators cannot be loaded."""
+    """Import timm, also where only torchvision's C++ operators cannot be loaded.
+
+    The registry's torchvision is built for CUDA, so its C++ operators cannot load with a torch for
+    the CPU alone. Its import then fails at two operators that it registers in any case (seen in
+    0.28.0). No model here calls them, so it is enough to declare them.
+    """
     try:
         import torchvision  # noqa: F401 - only to see whether it imports
     except RuntimeError as error:
@@ -84,7 +89,12 @@ _WIDTHS = (32, 64, 128, 256)
 
 
 class MultiColumn(nn.Module):
-    """Logits, shape (batch, classes), from images of shape (batch, 3, side, side)."""
+    """Logits, shape (batch, classes), from images of shape (batch, 3, side, side).
+
+    A multi-column network (MCDNN, Ciresan et al. 2012), each column on a CUDA stream of its own.
+    The columns are independent until their logits are averaged, so a GPU may run them side by side,
+    and no kernel is large. The sizes are ours, for images of 32 pixels.
+    """
 
     def __init__(self, classes: int) -> None:
         super().__init__()
