@@ -7,7 +7,7 @@ Every way to share has a `mode`, `limits` (empty where no job on the whole GPU h
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, TypeVar
 
 from advisor.errors import InvalidInput, counted
 
@@ -30,6 +30,9 @@ class Instance:
         return self.profile if self.start is None else f"{self.profile}@{self.start}"
 
 
+_Own = TypeVar("_Own", bound="_WithoutMps")  # typing.Self is not in Python 3.10, which scripts run
+
+
 class _WithoutMps:
     """Jobs that take turns on the whole GPU: one after another, or in time slices."""
 
@@ -40,7 +43,7 @@ class _WithoutMps:
     under_mps: ClassVar[bool] = False
     keeps_sms_apart: ClassVar[bool] = False
 
-    def among(self, places: Sequence[int]) -> Self:  # noqa: ARG002 - as of `Mps`
+    def among(self: _Own, places: Sequence[int]) -> _Own:  # noqa: ARG002 - as of `Mps`
         """Return how the jobs at `places` share while the others are not running."""
         return self
 
@@ -92,9 +95,9 @@ class Mps:
         """``"mps"``; or a mode of its own with limits."""
         return "mps-limits" if self.limits else "mps"
 
-    def among(self, places: Sequence[int]) -> Self:
+    def among(self, places: Sequence[int]) -> "Mps":
         """Return how the jobs at `places` share while the others are not running."""
-        return type(self)(tuple(self.limits[at] for at in places) if self.limits else ())
+        return Mps(tuple(self.limits[at] for at in places) if self.limits else ())
 
     @property
     def keeps_sms_apart(self) -> bool:

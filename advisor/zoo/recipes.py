@@ -213,7 +213,9 @@ def recipe_of(workload: Workload) -> Recipe:
     if workload.data is None:
         return recipe
     if not isinstance(recipe.examples, Images):
-        raise InvalidInput(f"{workload.name}: its input is no image, so it reads no folder of them")
+        raise InvalidInput(
+            f"{workload.name}: its input is not an image, so it cannot read a folder of images"
+        )
     side, classes = recipe.examples.resolution, recipe.examples.classes
     files = ImageFiles(find_images(Path(workload.data)), side, classes)
     return replace(recipe, examples=files)

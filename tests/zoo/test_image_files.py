@@ -123,10 +123,10 @@ def test_a_workload_trains_on_a_folder_by_its_loader(folder):
 def test_what_reads_no_images_or_has_no_loader_is_refused(folder):
     with pytest.raises(InvalidInput, match="-loader4"):
         workload("cnn-cifar10-bs4").reading(folder, 6)
-    with pytest.raises(InvalidInput, match="no image"):
+    with pytest.raises(InvalidInput, match="image"):
         workload("mlp-toy-bs4-loader1").reading(folder, 6)
     forced = replace(workload("mlp-toy-bs4-loader1"), data=str(folder))
-    with pytest.raises(InvalidInput, match="no image"):
+    with pytest.raises(InvalidInput, match="not an image"):
         recipe_of(forced)
     with pytest.raises(InvalidInput, match="absolute"):
         replace(forced, data="images")
