@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 _Sharing = Annotated[
     str,
     typer.Option(
+        "--sharing",
         metavar="SHARING",
         help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
         "the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or "
@@ -169,7 +170,9 @@ class Load:
     sharing: Annotated[
         str,
         typer.Option(
-            metavar="SHARING", help="As for `predict`; the next job starts in the first free place."
+            "--sharing",
+            metavar="SHARING",
+            help="As for `predict`; the next job starts in the first free place.",
         ),
     ] = "mps"
 
@@ -289,11 +292,20 @@ class ExportOptions:
 
     sharing: Annotated[
         str | None,
-        typer.Option(metavar="SHARING", help="As for `predict`; default: that of the best plan."),
+        typer.Option(
+            "--sharing",
+            metavar="SHARING",
+            help="As for `predict`; default: that of the best plan.",
+        ),
     ] = None
     rank: Annotated[
         int | None,
-        typer.Option(metavar="RANK", min=1, help="Write the plan of this rank; default: the best."),
+        typer.Option(
+            "--rank",
+            metavar="RANK",
+            min=1,
+            help="Write the plan of this rank; default: the best.",
+        ),
     ] = None
     form: Annotated[
         ExportFormat,

@@ -90,7 +90,10 @@ def doctor(context: typer.Context) -> None:
 
 def app(
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost."
+        ),
     ] = 8501,
 ) -> None:
     """Serve the page on localhost until Ctrl-C."""
@@ -129,7 +132,9 @@ class RunOptions:
         bool, typer.Option("--apply", help="Start the jobs; default: print the script.")
     ] = False
     list_runs: Annotated[bool, typer.Option("--list", help="List the runs and exit.")] = False
-    rank: Annotated[int, typer.Option(metavar="RANK", min=1, help="Run the plan of this rank.")] = 1
+    rank: Annotated[
+        int, typer.Option("--rank", metavar="RANK", min=1, help="Run the plan of this rank.")
+    ] = 1
     device: Device = "0"
     steps: Annotated[
         int | None,
@@ -138,7 +143,9 @@ class RunOptions:
     cores: Annotated[
         str | None,
         typer.Option(
-            metavar="CORES", help="Give the jobs these host cores, e.g. 0-15; default: all."
+            "--cores",
+            metavar="CORES",
+            help="Give the jobs these host cores, e.g. 0-15; default: all.",
         ),
     ] = None
     replace_instances: Annotated[
