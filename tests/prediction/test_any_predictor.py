@@ -101,7 +101,8 @@ def test_the_order_of_the_jobs_says_nothing(name, order, limits):
     ):
         before = steps(mix(name, kinds, sharing))
         after = steps(mix(name, [kinds[at] for at in order], moved))
-        assert after == pytest.approx(before[list(order)], rel=1e-6)
+        # Single-precision products of another order differ by 1e-5 on some processors.
+        assert after == pytest.approx(before[list(order)], rel=1e-4)
 
 
 @UNCAPPED
