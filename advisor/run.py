@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from functools import cache
 from math import ceil
 from pathlib import Path
-from secrets import token_hex
 from signal import SIGTERM
 from time import monotonic, sleep
 from typing import Any, TypeGuard
@@ -122,7 +121,7 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
     script = prepared.script(device.kind, terms.steps)
     environment = prepared.secrets()
     _undo_before(device.uuid or "cpu")
-    folder = runs_folder() / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{token_hex(3)}"
+    folder = runs_folder() / f"{datetime.now(UTC):%Y%m%dT%H%M%S-%f}"
     lock = None
     if device.uuid is not None:
         path, descriptor = lock_gpu(device.uuid, _COMMAND)
