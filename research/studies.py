@@ -47,7 +47,7 @@ _MEASURED = {
     ("s", 3): "1.05 to 1.12", ("s", 7): "1.6 to 1.8", ("S", 3): "1.5 to 2.6",
     ("ES", 3): "1.4 to 1.9",
 }  # fmt: skip
-_AGREEMENTS = ("agrees", "agrees_as_told", "agrees_on_slower_host")
+_AGREEMENTS = ("agrees", "agrees_on_study_host", "agrees_on_slower_host")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,22 +310,22 @@ def host_slowdown_at(profile: Profile, gract: float) -> float:
 def rows(advisor: Advisor, some: Iterable[Claim] | None = None) -> list[dict[str, Any]]:
     """Return each row of the studies, and whether predictions agree with it.
 
-    Predictions are made thrice: from the profiles as they are; as told, from what the studies
-    measured of jobs alone; and as if on a host that is slower by `slower_host`.
+    Predictions are made thrice: from the profiles as they are; on a host as slow as the study's, by
+    its measurements of jobs alone; and on a host that is slower by `slower_host`.
     """
     here = Questions(advisor)
     slower = Questions(advisor, host=studies()["slower_host"])
     why = {name: each["why"] for each in studies()["causes"] for name in each["ids"]}
 
     @cache
-    def told(hosts: tuple[tuple[str, float], ...]) -> Questions:
+    def on_hosts(hosts: tuple[tuple[str, float], ...]) -> Questions:
         return Questions(advisor, dict(hosts))
 
-    found = []
+    judgements = []
     for claim in claims() if some is None else some:
-        as_told = told(tuple(hosts_of_studies(here, claim).items()))
-        judged = [claim.agrees(each.values(claim).values()) for each in (here, as_told, slower)]
-        found += [
+        on_study_host = on_hosts(tuple(hosts_of_studies(here, claim).items()))
+        judged = [claim.agrees(each.values(claim).values()) for each in (here, on_study_host, slower)]
+        judgements += [
             {
                 "id": name, "kind": claim.kind, "says": claim.says, "contested": claim.contested,
                 **dict(zip(_AGREEMENTS, judged, strict=True)),
@@ -333,7 +333,7 @@ def rows(advisor: Advisor, some: Iterable[Claim] | None = None) -> list[dict[str
             }
             for name in claim.ids
         ]  # fmt: skip
-    return found
+    return judgements
 
 
 def counted(every: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -345,16 +345,16 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
     """Return how many times as long as alone the small trainings take, in each of seven ways."""
     here = Questions(advisor)
     (seven,) = (claim for claim in claims() if "P057" in claim.ids)
-    as_told = Questions(advisor, hosts_of_studies(here, seven))
+    on_study_host = Questions(advisor, hosts_of_studies(here, seven))
     return [
         {
             "way": way,
             "copies": copies,
             "time_sliced": sharing == "naive",
             **{
-                name: {word: asked.value(Question("slowdown", f"{copies} {word}", sharing))
+                name: {word: questions.value(Question("slowdown", f"{copies} {word}", sharing))
                        for word in _SMALL}
-                for name, asked in (("slowdown", here), ("as_told", as_told))
+                for name, questions in (("slowdown", here), ("on_study_host", on_study_host))
             },
         }
         for way, copies, sharing in _WAYS
@@ -377,24 +377,24 @@ def document(advisor: Advisor) -> dict[str, Any]:
 
 def studies_text() -> str:
     """Return the block of docs/other-gpus.md: the small trainings, and how many rows agree."""
-    found = json.loads(FILE.read_text())
+    stored = json.loads(FILE.read_text())
     headings = ["copies, way", *(part for name in _SMALL.values() for part in (name, "the study"))]
     cells = [
         [way["way"], *(
             cell
             for word in _SMALL
             for cell in (
-                f"{way['as_told'][word]:.2f}x ({way['slowdown'][word]:.2f}x)", _measured(way, word)
+                f"{way['on_study_host'][word]:.2f}x ({way['slowdown'][word]:.2f}x)", _measured(way, word)
             )
         )]
-        for way in found["small"]
+        for way in stored["small"]
     ]  # fmt: skip
-    of_all, agree, told, slower = _totals(found)
-    by_kind = (f"{name} {each['agrees_as_told']} of {each['rows']}"
-               for name, each in found["kinds"].items())  # fmt: skip
+    of_all, agree, study_host, slower = _totals(stored)
+    by_kind = (f"{name} {each['agrees_on_study_host']} of {each['rows']}"
+               for name, each in stored["kinds"].items())  # fmt: skip
     return (
-        f"{markdown(headings, cells)}\n\nOf {of_all} rows of the studies {told} agree with the "
-        f"prediction from their numbers of jobs alone ({told / of_all:.0%}), {agree} with the "
+        f"{markdown(headings, cells)}\n\nOf {of_all} rows of the studies {study_host} agree with the "
+        f"prediction from their numbers of jobs alone ({study_host / of_all:.0%}), {agree} with the "
         f"prediction from the shipped profiles as they are ({agree / of_all:.0%}), and {slower} as "
         f"if on a host {studies()['slower_host']:g} times as slow ({slower / of_all:.0%}); the "
         f"goal was 90 %. By kind, from numbers of jobs alone: {', '.join(by_kind)}."
@@ -403,30 +403,30 @@ def studies_text() -> str:
 
 def studies_in_short() -> str:
     """Return the block of README.md."""
-    found = json.loads(FILE.read_text())
+    stored = json.loads(FILE.read_text())
     cells = [
-        [way["way"], *(f"{way['as_told'][word]:.2f}x ({_measured(way, word)})" for word in _SMALL)]
-        for way in found["small"]
+        [way["way"], *(f"{way['on_study_host'][word]:.2f}x ({_measured(way, word)})" for word in _SMALL)]
+        for way in stored["small"]
     ]
-    of_all, _, told, _ = _totals(found)
+    of_all, _, agree, _ = _totals(stored)
     return (
         f"{markdown(['copies, way', *_SMALL.values()], cells)}\n\n"
-        f"Of {of_all} checkable rows of three studies {told} agree ({told / of_all:.0%})."
+        f"Of {of_all} checkable rows of three studies {agree} agree ({agree / of_all:.0%})."
     )
 
 
 def _measured(way: Mapping[str, Any], word: str) -> str:
     if way["copies"] == 1:
         return "1x"
-    said = None if way["time_sliced"] else _MEASURED.get((word, way["copies"]))
-    return "-" if said is None else f"{said}x"
+    slowdown = None if way["time_sliced"] else _MEASURED.get((word, way["copies"]))
+    return "-" if slowdown is None else f"{slowdown}x"
 
 
-def _totals(found: Mapping[str, Any]) -> list[int]:
+def _totals(stored: Mapping[str, Any]) -> list[int]:
     names = ("rows", *_AGREEMENTS)
-    return [sum(each[name] for each in found["kinds"].values()) for name in names]
+    return [sum(each[name] for each in stored["kinds"].values()) for name in names]
 
 
 if __name__ == "__main__":
-    found = document(Advisor(GPU, calibration=NO_CALIBRATION))
-    write_whole(FILE, json.dumps(rounded(found, ".4g"), indent=1, allow_nan=False) + "\n")
+    studied = document(Advisor(GPU, calibration=NO_CALIBRATION))
+    write_whole(FILE, json.dumps(rounded(studied, ".4g"), indent=1, allow_nan=False) + "\n")

@@ -84,6 +84,6 @@ def test_the_committed_counts_are_of_all_rows_and_stand_in_the_documents():
     kinds = json.loads(FILE.read_text())["kinds"]
     asked = Counter(c.kind for c in claims() for _ in c.ids if not c.contested)
     assert {kind: each["rows"] for kind, each in kinds.items()} == asked - Counter(placement=99)
-    agree = sum(each["agrees_as_told"] for each in kinds.values())
+    agree = sum(each["agrees_on_study_host"] for each in kinds.values())
     assert f"{agree} agree" in studies_text()
     assert f"{agree} agree" in studies_in_short()
