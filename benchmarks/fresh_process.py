@@ -64,10 +64,10 @@ def least_s(*words: str) -> tuple[float, float]:
 
 def beside(before: Path) -> dict[str, object]:
     """What ranking three jobs costs in the checkout `before` and in this one."""
-    asked, here = ("-m", "advisor", *RECOMMEND), Path(__file__).resolve().parents[1]
+    words, here = ("-m", "advisor", *RECOMMEND), Path(__file__).resolve().parents[1]
     ways = {
-        "before": lambda: cost_s(*asked, of=before),
-        "after": lambda: cost_s(*asked, of=here),
+        "before": lambda: cost_s(*words, of=before),
+        "after": lambda: cost_s(*words, of=here),
         "import numpy": lambda: cost_s("-c", "import numpy"),
     }
     for way in ways.values():  # compiles what is not yet compiled

@@ -50,12 +50,12 @@ REPEATS = 5
 def seconds(call: Callable[[], object]) -> float:
     """Median of a few, after one that warms up."""
     call()
-    found = []
+    times_s = []
     for _ in range(REPEATS):
         began = perf_counter()
         call()
-        found.append(perf_counter() - began)
-    return median(found)
+        times_s.append(perf_counter() - began)
+    return median(times_s)
 
 
 def searched(jobs: Sequence[Job], question: Question) -> None:
@@ -66,7 +66,7 @@ def searched(jobs: Sequence[Job], question: Question) -> None:
     solver.in_phases(3)
 
 
-def anew(predictor: Predictor) -> Predictor:
+def forgetful(predictor: Predictor) -> Predictor:
     """As each answer has it: it replays no mix twice, and remembers none of other answers."""
     return replace(predictor, play=once_a_mix(replay_mix))
 
@@ -90,11 +90,11 @@ def main() -> None:
             told(f"searched, 7 {what}, {objective}", lambda s=some, q=question: searched(s, q))
             told(
                 f"recommended, 7 {what}, {objective}",
-                lambda s=some, o=objective: ranked(s, model, anew(predictor), o),
+                lambda s=some, o=objective: ranked(s, model, forgetful(predictor), o),
             )
         told(
             f"recommended, 3 different, {objective}",
-            lambda o=objective: ranked(jobs[1:4], model, anew(predictor), o),
+            lambda o=objective: ranked(jobs[1:4], model, forgetful(predictor), o),
         )
     question = Question(gpu=model, predictor=predictor, objective="makespan")
     for count in range(2, len(jobs) + 1):

@@ -2,7 +2,7 @@
 
     python benchmarks/what_if.py [GPU]
 
-Each change is asked of an `Advisor` that has answered for three jobs and nothing else: seconds, the
+Each change is put to an `Advisor` that has answered for three jobs and nothing else: seconds, the
 processor's seconds (which other processes change little), and these as a ratio to the first
 answer's, for which files are read and libraries loaded already. The least of some times. Nothing
 here is a test.
@@ -21,18 +21,18 @@ NAMES = ("resnet50-imagenet-bs32-amp", "bert-base-finetune-bs4", "gpt2-small-fin
 REPEATS = 3
 
 
-def changes(asked: Advisor) -> dict[str, Callable[[], object]]:
+def changes(advisor: Advisor) -> dict[str, Callable[[], object]]:
     """What is asked after the first question, by its name."""
-    first, *rest = asked.jobs(NAMES)
+    first, *rest = advisor.jobs(NAMES)
     return {
-        "nothing": lambda: asked.recommend(NAMES),
-        "another objective": lambda: asked.recommend(NAMES, "throughput"),
-        "energy": lambda: asked.recommend(NAMES, "energy"),
-        "two of the first job": lambda: asked.recommend([f"{NAMES[0]}:2", *NAMES[1:]]),
-        "one job less": lambda: asked.recommend(NAMES[1:]),
-        "more epochs": lambda: asked.recommend([replace(first, epochs=3), *rest]),
-        "the upper ends": lambda: asked.recommend(NAMES, level="p95"),
-        "a limit": lambda: asked.predict(NAMES, "mps=57,43,43"),
+        "nothing": lambda: advisor.recommend(NAMES),
+        "another objective": lambda: advisor.recommend(NAMES, "throughput"),
+        "energy": lambda: advisor.recommend(NAMES, "energy"),
+        "two of the first job": lambda: advisor.recommend([f"{NAMES[0]}:2", *NAMES[1:]]),
+        "one job less": lambda: advisor.recommend(NAMES[1:]),
+        "more epochs": lambda: advisor.recommend([replace(first, epochs=3), *rest]),
+        "the upper ends": lambda: advisor.recommend(NAMES, level="p95"),
+        "a limit": lambda: advisor.predict(NAMES, "mps=57,43,43"),
     }
 
 
@@ -48,13 +48,13 @@ def main(gpu: str) -> None:
     costs: dict[str, list[tuple[float, float]]] = {}
     for change in changes(Advisor(gpu)):
         for _ in range(REPEATS):
-            asked = Advisor(gpu)
-            first = cost(partial(asked.recommend, NAMES))
+            advisor = Advisor(gpu)
+            first = cost(partial(advisor.recommend, NAMES))
             costs.setdefault("the first question", []).append(first)
-            costs.setdefault(change, []).append(cost(changes(asked)[change]))
+            costs.setdefault(change, []).append(cost(changes(advisor)[change]))
     whole_s = min(busy for _, busy in costs["the first question"])
-    for change, found in costs.items():
-        length_s, busy_s = map(min, zip(*found, strict=True))
+    for change, measured in costs.items():
+        length_s, busy_s = map(min, zip(*measured, strict=True))
         ratio = busy_s / whole_s
         print(f"{length_s:6.3f} s, {busy_s:6.3f} s of a processor, {ratio:.2f}: {change}")
 

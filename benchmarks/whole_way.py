@@ -2,7 +2,7 @@
 
     python benchmarks/whole_way.py --devices 0,1 --deadline 550 --out OUT
 
-Each script is profiled by `advisor profile`; each mix of them, drawn by a seed, is then asked of
+Each script is profiled by `advisor profile`; each mix of them, drawn by a seed, is then put to
 `advisor recommend`, and planned by `advisor export` and run by `advisor run` in every way, in
 shuffled order. Results that OUT contains are not measured again. `research/scripts.py` reads
 ``OUT/profiles`` and ``OUT/runs.jsonl``; `--waiting` uses scripts that read their loss each step.
@@ -118,9 +118,9 @@ def _paths(mix: str, profiles: Path) -> list[str]:
 def recommended(mix: str, place: Place, profiles: Path) -> None:
     out = place.out / f"recommended-{mix}.json"
     if not out.exists():
-        said = place.call(["recommend", *_paths(mix, profiles), "--json"], needed_s=15)
-        if said:
-            out.write_text(said)
+        answer = place.call(["recommend", *_paths(mix, profiles), "--json"], needed_s=15)
+        if answer:
+            out.write_text(answer)
 
 
 def run(mix: str, way: str, place: Place, profiles: Path) -> None:
@@ -145,15 +145,15 @@ def _recorded(place: Place) -> list[Path]:
     return sorted((place.out / f"xdg-{place.device}" / "data").rglob("*.jsonl"))
 
 
-def tasks(asked: argparse.Namespace) -> list[list[Callable[[Place], None]]]:
+def tasks(options: argparse.Namespace) -> list[list[Callable[[Place], None]]]:
     """In groups: those of one are done before the next begins."""
-    drawn = random.Random(SEED + asked.turn)
-    profiles = asked.out / "profiles"
-    names, prefix = (WAITING, "w") if asked.waiting else (DRAWN, "m")
+    drawn = random.Random(SEED + options.turn)
+    profiles = options.out / "profiles"
+    names, prefix = (WAITING, "w") if options.waiting else (DRAWN, "m")
     chosen = [mix for mix in MIXES if mix.startswith(prefix)]
     first = [partial(profile, name, folder=profiles) for name in names]
     advice = [partial(recommended, mix, profiles=profiles) for mix in chosen]
-    ways = [(mix, way) for mix in chosen for way in asked.ways.split(",")]
+    ways = [(mix, way) for mix in chosen for way in options.ways.split(",")]
     drawn.shuffle(ways)
     return [first, advice, [partial(run, mix, way, profiles=profiles) for mix, way in ways]]
 
@@ -171,16 +171,16 @@ def work(place: Place, todo: Queue[Callable[[Place], None]], failed: Event) -> N
             failed.set()
 
 
-def measure(asked: argparse.Namespace) -> int:
-    devices = asked.devices.split(",")
+def measure(options: argparse.Namespace) -> int:
+    devices = options.devices.split(",")
     usable = sorted(os.sched_getaffinity(0))
     share = len(usable) // len(devices)
-    until, failed = monotonic() + asked.deadline, Event()
+    until, failed = monotonic() + options.deadline, Event()
     places = [
-        Place(device, ",".join(map(str, usable[at * share : (at + 1) * share])), asked.out, until)
+        Place(device, ",".join(map(str, usable[at * share : (at + 1) * share])), options.out, until)
         for at, device in enumerate(devices)
     ]
-    for group in tasks(asked):
+    for group in tasks(options):
         todo: Queue[Callable[[Place], None]] = Queue()
         for task in group:
             todo.put(task)
@@ -189,9 +189,9 @@ def measure(asked: argparse.Namespace) -> int:
             thread.start()
         for thread in threads:
             thread.join()
-    texts = [file.read_text() for file in sorted(asked.out.glob("run-*.json"))]
-    (asked.out / "runs.jsonl").write_text("".join(texts))
-    for file in [*asked.out.rglob("*.json"), *asked.out.rglob("*.jsonl")]:
+    texts = [file.read_text() for file in sorted(options.out.glob("run-*.json"))]
+    (options.out / "runs.jsonl").write_text("".join(texts))
+    for file in [*options.out.rglob("*.json"), *options.out.rglob("*.jsonl")]:
         text = file.read_text()
         if str(SCRIPTS) in text:  # name no folder of this machine in what is kept
             file.write_text(text.replace(str(SCRIPTS), KEPT))
@@ -206,10 +206,10 @@ def main() -> int:
     parser.add_argument("--waiting", action="store_true")
     parser.add_argument("--ways", default="naive,mps,limits")
     parser.add_argument("--turn", type=int, default=0, help="another order")
-    asked = parser.parse_args()
-    asked.out = asked.out.resolve()
-    asked.out.mkdir(parents=True, exist_ok=True)
-    return measure(asked)
+    options = parser.parse_args()
+    options.out = options.out.resolve()
+    options.out.mkdir(parents=True, exist_ok=True)
+    return measure(options)
 
 
 if __name__ == "__main__":

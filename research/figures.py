@@ -90,8 +90,8 @@ def figures_of(
     profiles, runs = measured(folder)
     playback = ReplayCache()
     taught = MeasuredGpu(gpu, profiles, runs_of_other_sets(runs))
-    everyone = {gpu: list(profiles.values())}
-    model = with_surrogate(fit([taught], playback), everyone, processes=processes)
+    all_profiles = {gpu: list(profiles.values())}
+    model = with_surrogate(fit([taught], playback), all_profiles, processes=processes)
     predictor = Predictor(gpu, model, play=playback.play)
     evaluation = evaluate(profiles, runs, gpu, processes, playback)
     advice = [

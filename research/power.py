@@ -71,9 +71,9 @@ def power_score(
     scored = {comparison.run.id: comparison for comparison in evaluation.runs}
     errors: list[_Error] = []
     for family in sorted({family for observed in usable for family in observed.families}):
-        known = [observed for observed in usable if family not in observed.families]
+        others = [observed for observed in usable if family not in observed.families]
         solo = [pair for pair in alone if pair[0].workload.family != family]
-        power = fit_power(known, solo, gpu, physics, playback)
+        power = fit_power(others, solo, gpu, physics, playback)
         for observed in usable:
             if observed.run.id in scored and family in observed.families:
                 raw = replace(observed, profiles=profiles_of(observed.run, profiles, "raw"))
@@ -133,8 +133,8 @@ def _apart(one: float | None, other: float | None) -> float | None:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
+    present = [value for value in values if value is not None]
+    return float(np.mean(present)) if present else None
 
 
 def power_section(rows: Sequence[PowerRow]) -> str:

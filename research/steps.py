@@ -162,8 +162,8 @@ def _repeated_elsewhere(one: RunComparison, other: RunComparison) -> bool:
 def coverage_on(scores: Scores, host: str) -> float | None:
     """Return the share of all jobs on `host` inside their 90 % intervals, in any mode."""
     rows = [row for row in scores.pooled(host) if row.bound == ALL]
-    known = [(row.coverage90, row.n) for row in rows if row.coverage90 is not None]
-    return sum(share * n for share, n in known) / sum(n for _, n in known) if known else None
+    shares = [(row.coverage90, row.n) for row in rows if row.coverage90 is not None]
+    return sum(share * n for share, n in shares) / sum(n for _, n in shares) if shares else None
 
 
 def families_section(scores: Scores) -> str:
@@ -178,8 +178,8 @@ def families_section(scores: Scores) -> str:
         markdown(HEADINGS, rows),
         "We score every run drawn by a fixed seed, from profiles as they were measured, on any "
         "host and day, as users have them. The column `core speeds known` is the MAPE of the runs "
-        "that recorded how fast each core was, with profiles corrected for it; nobody knows that "
-        "before a run. A GPU-bound job keeps the GPU busy for 90 % of a step alone or more. The "
+        "that recorded how fast each core was, with profiles corrected for it, which needs the "
+        "run itself. A GPU-bound job keeps the GPU busy for 90 % of a step alone or more. The "
         "width of an interval is a share of the predicted step.",
         *remarks(scores),
         "## By host",

@@ -191,7 +191,7 @@ class Questions:
             self.profile(word).workload.batch / each.step_s.p50
             for word, each in zip(words, shared.jobs, strict=True)
         )
-        known: Mapping[str, float | None] = {
+        values: Mapping[str, float | None] = {
             "step": job.step_s.p50,
             "slowdown": job.slowdown,
             "throughput": shared.weighted_speedup,
@@ -207,7 +207,7 @@ class Questions:
             "gract": shared.gract,
             "smact": shared.smact,
         }
-        value = known[metric]
+        value = values[metric]
         return nan if value is None else value
 
     def forecast(self, question: Question) -> Forecast:
@@ -323,8 +323,8 @@ def rows(advisor: Advisor, some: Iterable[Claim] | None = None) -> list[dict[str
 
     judgements = []
     for claim in claims() if some is None else some:
-        on_study_host = on_hosts(tuple(hosts_of_studies(here, claim).items()))
-        judged = [claim.agrees(each.values(claim).values()) for each in (here, on_study_host, slower)]
+        on_study = on_hosts(tuple(hosts_of_studies(here, claim).items()))
+        judged = [claim.agrees(each.values(claim).values()) for each in (here, on_study, slower)]
         judgements += [
             {
                 "id": name, "kind": claim.kind, "says": claim.says, "contested": claim.contested,
@@ -345,7 +345,7 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
     """Return how many times as long as alone the small trainings take, in each of seven ways."""
     here = Questions(advisor)
     (seven,) = (claim for claim in claims() if "P057" in claim.ids)
-    on_study_host = Questions(advisor, hosts_of_studies(here, seven))
+    on_study = Questions(advisor, hosts_of_studies(here, seven))
     return [
         {
             "way": way,
@@ -354,7 +354,7 @@ def small_trainings(advisor: Advisor) -> list[dict[str, Any]]:
             **{
                 name: {word: questions.value(Question("slowdown", f"{copies} {word}", sharing))
                        for word in _SMALL}
-                for name, questions in (("slowdown", here), ("on_study_host", on_study_host))
+                for name, questions in (("slowdown", here), ("on_study", on_study))
             },
         }
         for way, copies, sharing in _WAYS
@@ -384,17 +384,18 @@ def studies_text() -> str:
             cell
             for word in _SMALL
             for cell in (
-                f"{way['on_study_host'][word]:.2f}x ({way['slowdown'][word]:.2f}x)", _measured(way, word)
+                f"{way['on_study'][word]:.2f}x ({way['slowdown'][word]:.2f}x)", _measured(way, word)
             )
         )]
         for way in stored["small"]
     ]  # fmt: skip
-    of_all, agree, study_host, slower = _totals(stored)
+    of_all, agree, on_study, slower = _totals(stored)
     by_kind = (f"{name} {each['agrees_on_study_host']} of {each['rows']}"
                for name, each in stored["kinds"].items())  # fmt: skip
     return (
-        f"{markdown(headings, cells)}\n\nOf {of_all} rows of the studies {study_host} agree with the "
-        f"prediction from their numbers of jobs alone ({study_host / of_all:.0%}), {agree} with the "
+        f"{markdown(headings, cells)}\n\n"
+        f"Of {of_all} rows of the studies {on_study} agree with the prediction from "
+        f"their numbers of jobs alone ({on_study / of_all:.0%}), {agree} with the "
         f"prediction from the shipped profiles as they are ({agree / of_all:.0%}), and {slower} as "
         f"if on a host {studies()['slower_host']:g} times as slow ({slower / of_all:.0%}); the "
         f"goal was 90 %. By kind, from numbers of jobs alone: {', '.join(by_kind)}."
@@ -405,7 +406,7 @@ def studies_in_short() -> str:
     """Return the block of README.md."""
     stored = json.loads(FILE.read_text())
     cells = [
-        [way["way"], *(f"{way['on_study_host'][word]:.2f}x ({_measured(way, word)})" for word in _SMALL)]
+        [way["way"], *(f"{way['on_study'][word]:.2f}x ({_measured(way, word)})" for word in _SMALL)]
         for way in stored["small"]
     ]
     of_all, _, agree, _ = _totals(stored)

@@ -98,8 +98,8 @@ def simulated_runs(
     results = []
     for run in runs:
         done = run.completion
-        known = all(tenant.workload.name in profiles for tenant in run.tenants)
-        if done is None or not run.ok or not known:
+        profiled = all(tenant.workload.name in profiles for tenant in run.tenants)
+        if done is None or not run.ok or not profiled:
             continue
         sharing, alone = parse_sharing(run.sharing), profiles_on_host(run, profiles)
         jobs = [job_of_steps(*pair) for pair in zip(alone, done.steps, strict=True)]
