@@ -23,7 +23,7 @@ from typing import Any, TypeGuard
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.hardware.host_cores import allowed_cores
+from advisor.hardware.machine import allowed_cores
 from advisor.launch.plan_file import PreparedRun, RunTerms, SavedPlan, step_range
 from advisor.launch.shell import undo_script
 from advisor.measure.device import Device, Meter, Origin, find_device, refuse_busy

@@ -20,7 +20,7 @@ from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.store import model_path
 
 if TYPE_CHECKING:
-    from advisor.hardware.gpu_state import LiveGpu
+    from advisor.hardware.machine import LiveGpu
     from advisor.plan.admission import Running
     from advisor.plan.forecast import HostCheckNow, Machine
     from advisor.plan.values import Standing

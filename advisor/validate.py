@@ -181,7 +181,7 @@ def dry_run(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess
 
     Without a GPU, cores and UUID are placeholders.
     """
-    from advisor.hardware.host_cores import allowed_cores
+    from advisor.hardware.machine import allowed_cores
     from advisor.measure.device import find_device
 
     try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.hardware.host_cores import allowed_cores
+from advisor.hardware.machine import allowed_cores
 from advisor.learn.evaluate import select
 from advisor.learn.regret import MODEL
 from advisor.learn.scoreboard import ALL

@@ -110,7 +110,7 @@ def fit(measured: MeasuredOptions, out: _Models = None) -> None:
 
 
 def _fit_with_progress(measured: "Sequence[MeasuredGpu]") -> "Model":
-    from advisor.hardware.host_cores import allowed_cores
+    from advisor.hardware.machine import allowed_cores
     from advisor.learn.fit import fit as fit_model
     from advisor.learn.own_runs import with_own_paces
     from advisor.learn.surrogate_fit import with_surrogate
@@ -153,7 +153,7 @@ def evaluate(
 ) -> None:
     """Score predictions for model families left out of the fit."""
     from advisor.hardware.gpus import gpu
-    from advisor.hardware.host_cores import allowed_cores
+    from advisor.hardware.machine import allowed_cores
     from advisor.learn.evaluate import entries_text, score_entries
     from advisor.learn.evaluate import evaluate as evaluate_model
     from advisor.report.scores import evaluation_document, evaluation_table

@@ -40,9 +40,9 @@ _Branch = Annotated[
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
     """List GPU models, and the GPU in this machine."""
-    from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
     from advisor.hardware.gpus import known_gpus
     from advisor.hardware.live_gpu import live_gpus
+    from advisor.hardware.machine import BrokenGpu, LiveGpu
     from advisor.report.lists import gpus_document, gpus_table, live_lines
     from advisor.workload.store import profiled_gpus
 

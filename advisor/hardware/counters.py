@@ -15,8 +15,8 @@ from time import perf_counter, time_ns
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.hardware.gpu_state import Activity
 from advisor.hardware.live_gpu import offers_gpm
+from advisor.hardware.machine import Activity
 from advisor.hardware.nvml import DcgmWatch, dcgm_watch, driver, handle_of, offered
 from advisor.workload.profile import Counters
 

@@ -21,10 +21,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.hardware.gpu_state import BrokenGpu, ComputeMode, GpuProcess, LiveGpu
 from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, gpu_of_product, keep_gpu, name_parts
+from advisor.hardware.machine import BrokenGpu, ComputeMode, GpuProcess, LiveGpu, mps_processes
 from advisor.hardware.mig import driver_branch
-from advisor.hardware.mps import mps_processes
 from advisor.hardware.nvml import dcgm_number, driver, handle_of, offered, offered_w
 
 _MIB = 2**20

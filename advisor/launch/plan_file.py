@@ -14,7 +14,7 @@ from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
-from advisor.hardware.host_cores import cores_of_each
+from advisor.hardware.machine import cores_of_each
 from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, check_memory, launch_plan
 from advisor.launch.shell import switches_mode

@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.hardware.gpus import Gpu
+from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
-from advisor.hardware.mps import client_variables
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start
 from advisor.launch.shell_state import lock_words, start_words, state_words
 from advisor.sharing import Instance

@@ -22,7 +22,7 @@ it is the same for the script's own end, for the next script on that GPU after a
 
 from collections.abc import Iterator
 
-from advisor.hardware.mps import CONTROL
+from advisor.hardware.machine import CONTROL
 
 _JOBS = r"""
 note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that tells how to undo it

@@ -11,7 +11,7 @@ from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpus import catalogue
-from advisor.hardware.host_cores import allowed_cores, leave_to_tenants
+from advisor.hardware.machine import allowed_cores, leave_to_tenants
 from advisor.measure.device import (
     Device,
     Meter,

@@ -11,7 +11,7 @@ from threading import Condition, Lock, Thread
 from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
-from advisor.hardware.host_cores import allowed_cores, cores_of_each, split_cores
+from advisor.hardware.machine import allowed_cores, cores_of_each, split_cores
 from advisor.measure.campaign_runner import (
     CampaignProgress,
     Ledger,

@@ -14,9 +14,8 @@ from time import sleep
 from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
-from advisor.hardware.gpu_state import NOT_METERED, Activity, LiveGpu
 from advisor.hardware.gpus import gpu_meant
-from advisor.hardware.mps import mps_processes
+from advisor.hardware.machine import NOT_METERED, Activity, LiveGpu, mps_processes
 from advisor.measure.process import gpu_lock, wait_until
 from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
@@ -259,7 +258,7 @@ def present_machine(gpu: str) -> Present | None:
     drivers = [live.driver for live in _gpus_here() if live.catalogue_key == gpu]
     if not drivers:
         return None
-    from advisor.hardware.host_cores import allowed_cores
+    from advisor.hardware.machine import allowed_cores
     from advisor.measure.worker import installed_version
 
     return Present(

@@ -18,11 +18,16 @@ from time import process_time, sleep
 from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, clean, counted
-from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
 from advisor.hardware.gpus import known_gpus
-from advisor.hardware.host_cores import siblings_of
 from advisor.hardware.live_gpu import live_gpus
-from advisor.hardware.mps import CONTROL, MpsProcess, mps_processes
+from advisor.hardware.machine import (
+    CONTROL,
+    BrokenGpu,
+    LiveGpu,
+    MpsProcess,
+    mps_processes,
+    siblings_of,
+)
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import (
     left_folders,
@@ -86,7 +91,7 @@ def host_health(root: Path = Path("/"), siblings: Callable[[int], str] = sibling
 
     Args:
         root: Root of its file system, with the kernel's ``proc`` and ``sys``.
-        siblings: As in `advisor.hardware.host_cores.split_cores`.
+        siblings: As in `advisor.hardware.machine.split_cores`.
     """
     proc, system = root / "proc", root / "sys"
     cores = tuple(sorted(os.sched_getaffinity(0)))

@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.hardware.mps import CONTROL, client_variables, mps_processes
+from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.device import Device
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_mps_within, mps_within, wait_until

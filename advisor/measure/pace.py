@@ -8,8 +8,8 @@ from time import monotonic, time
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError
-from advisor.hardware.gpu_state import Activity
 from advisor.hardware.gpus import gpu
+from advisor.hardware.machine import Activity
 from advisor.measure.device import Device, Meter, memory_record
 from advisor.measure.mps import MpsSession
 from advisor.measure.process import say

@@ -25,7 +25,7 @@ from time import monotonic, sleep, time
 from types import FrameType
 
 from advisor.errors import AdvisorError, GpuUnavailable, clean
-from advisor.hardware.mps import mps_processes
+from advisor.hardware.machine import mps_processes
 from advisor.workload.reading import present_folder, reason_of
 
 _LONGEST_LINE = 300

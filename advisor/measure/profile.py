@@ -11,7 +11,7 @@ from time import sleep
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted
-from advisor.hardware.host_cores import cores_of_each, leave_to_tenants
+from advisor.hardware.machine import cores_of_each, leave_to_tenants
 from advisor.measure.device import Meter, Origin, recipe_of_script
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import (

@@ -12,7 +12,7 @@ from typing import TypeVar, get_args
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpus import check_power, gpu_meant
-from advisor.hardware.host_cores import allowed_cores, leave_to_tenants
+from advisor.hardware.machine import allowed_cores, leave_to_tenants
 from advisor.measure.device import (
     Device,
     Origin,

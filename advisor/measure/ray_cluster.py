@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
-from advisor.hardware.host_cores import allowed_cores, split_cores
+from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.campaign_runner import (
     Answer,
     LocalRunner,

@@ -11,9 +11,15 @@ from time import monotonic, time
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted
-from advisor.hardware.gpu_state import NOT_METERED, Activity
-from advisor.hardware.host_cores import allowed_cores, cores_of_each, leave_to_tenants, spare_cores
-from advisor.hardware.mps import CONTROL
+from advisor.hardware.machine import (
+    CONTROL,
+    NOT_METERED,
+    Activity,
+    allowed_cores,
+    cores_of_each,
+    leave_to_tenants,
+    spare_cores,
+)
 from advisor.measure.device import (
     Device,
     Meter,

@@ -11,8 +11,8 @@ from typing import Any, get_args
 import streamlit as st
 
 from advisor.errors import AdvisorError
-from advisor.hardware.gpu_state import LiveGpu
 from advisor.hardware.live_gpu import live_gpus
+from advisor.hardware.machine import LiveGpu
 from advisor.page.answer import (
     PageQuestion,
     advisor_of,

@@ -11,8 +11,8 @@ from math import isfinite
 from typing import assert_never
 
 from advisor.errors import InvalidInput, NothingFits, counted
-from advisor.hardware.gpu_state import GpuProcess, LiveGpu
 from advisor.hardware.gpus import Gpu
+from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.rules import (

@@ -9,7 +9,7 @@ from functools import cache, wraps
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from advisor.hardware.host_cores import allowed_cores
+from advisor.hardware.machine import allowed_cores
 from advisor.measure.pdeathsig import die_with_parent
 from advisor.workload.profile import Profile
 

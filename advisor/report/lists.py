@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.errors import clean, counted
-from advisor.hardware.gpu_state import BrokenGpu, LiveGpu
 from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, known_gpus
+from advisor.hardware.machine import BrokenGpu, LiveGpu
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.admission import alike_in_memory, held_alone_mib, tenants

@@ -7,7 +7,6 @@ import pynvml
 import pytest
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
 from advisor.hardware.gpus import gpu, gpu_meant, gpu_of_product, known_gpus
 from advisor.hardware.live_gpu import (
     as_offered_here,
@@ -17,8 +16,8 @@ from advisor.hardware.live_gpu import (
     power_w_now,
     process_memory_mib,
 )
+from advisor.hardware.machine import BrokenGpu, GpuProcess, mps_processes
 from advisor.hardware.mig import place
-from advisor.hardware.mps import mps_processes
 from advisor.measure.device import find_device
 from advisor.sharing import Instance
 from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary

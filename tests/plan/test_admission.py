@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpu_state import GpuProcess
-from advisor.hardware.mps import MpsProcess
+from advisor.hardware.machine import GpuProcess, MpsProcess
 from advisor.plan.admission import AdmissionLimits, Running, additions, recognised
 from advisor.sharing import Hybrid, Mig, Mps, parse_sharing
 from advisor.workload.job import Job

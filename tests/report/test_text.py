@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from advisor.hardware.gpu_state import BrokenGpu, GpuProcess, LiveGpu
 from advisor.hardware.gpus import catalogue
+from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
 from advisor.plan.copies import copies_that_pay
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import FleetTerms

@@ -11,9 +11,8 @@ import pynvml
 import pytest
 
 from advisor.hardware import nvml as health_of
-from advisor.hardware.gpu_state import BrokenGpu, GpuProcess
 from advisor.hardware.live_gpu import live_gpu
-from advisor.hardware.mps import MpsProcess
+from advisor.hardware.machine import BrokenGpu, GpuProcess, MpsProcess
 from advisor.hardware.nvml import gpu_health, time_slice_in
 from advisor.measure import doctor as doctor_command
 from advisor.measure.doctor import HostHealth, gpu_findings, host_findings, host_health

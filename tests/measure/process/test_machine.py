@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.hardware.host_cores import allowed_cores, cores_of_each, spare_cores, split_cores
+from advisor.hardware.machine import allowed_cores, cores_of_each, spare_cores, split_cores
 from advisor.measure.device import Device, Origin, command_line, host_cpu
 from advisor.measure.process import MARK, gpu_lock, scratch_folder, sweep_folders, sweep_locks
 from tests.waiting import PATIENCE_S

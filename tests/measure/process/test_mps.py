@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
-from advisor.hardware.mps import mps_processes
+from advisor.hardware.machine import mps_processes
 from advisor.measure.device import Device, refuse_strangers
 from advisor.measure.mps import MpsDaemon, mps_session_on, tenant_environments
 from advisor.measure.process import end_mps_within, mps_within

@@ -1,0 +1,291 @@
+"""This machine as values: CPU cores for each tenant, MPS processes, and the state of its GPUs.
+
+With two tenants on one core, or one tenant moved between cores, the scheduler would be measured.
+`advisor.hardware.live_gpu` and `advisor.hardware.counters` read the GPUs from their driver.
+"""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+from pwd import getpwuid
+from typing import Literal
+
+from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.workload.profile import Counters
+
+_RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
+
+
+def allowed_cores(text: str | None = None) -> tuple[int, ...]:
+    """The cores that tenants may have: those in `text`, e.g. ``"0-5,8"``, else all of this process.
+
+    Raises:
+        InvalidInput: `text` is not a list of cores, or names one that this process may not use.
+    """
+    ours = sorted(os.sched_getaffinity(0))
+    if text is None:
+        return tuple(ours)
+    matches = [_RANGE.fullmatch(part) for part in text.split(",")]
+    if not all(matches):
+        raise InvalidInput(f"--cores {text!r}: write cores as 0-15 or 0,2,4-7")
+    bounds = [(int(match[1]), int(match[2] or match[1])) for match in matches if match]
+    wanted = sorted({core for first, last in bounds for core in range(first, last + 1)})
+    if not wanted:
+        raise InvalidInput(f"--cores {text}: there is no core in it. Write the lower core first.")
+    if foreign := sorted(set(wanted) - set(ours)):
+        raise InvalidInput(
+            f"--cores {text}: core {foreign[0]} is not ours to use. Choose among {_short(ours)}."
+        )
+    return tuple(wanted)
+
+
+def cores_of_each(
+    wanted: Sequence[int], allowed: Sequence[int], *, share: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Cores for each tenant, in their order, no core twice.
+
+    Args:
+        wanted: Cores that each tenant needs, shape (tenants,).
+        allowed: Cores that there are.
+        share: If there are too few, give a core to several tenants instead of refusing: for trials
+            without a GPU, whose figures are not kept.
+
+    Raises:
+        InvalidInput: There are too few cores.
+    """
+    needed = sum(wanted)
+    if needed > len(allowed) and not share:
+        raise InvalidInput(
+            f"{counted(needed, 'core')} would be needed for {counted(len(wanted), 'tenant')}, one "
+            f"each and one for each loader worker, and allowed {is_or_are(len(allowed))} "
+            f"{len(allowed)} ({_short(allowed)}). Allow more with --cores, or take fewer tenants "
+            f"or loader workers."
+        )
+    return tuple(
+        tuple(sorted({allowed[index % len(allowed)] for index in range(first, last)}))
+        for first, last in pairwise(accumulate(wanted, initial=0))
+    )
+
+
+def spare_cores(taken: Sequence[tuple[int, ...]], allowed: Sequence[int]) -> tuple[int, ...]:
+    """The allowed cores that no tenant has; all of them if none is spare."""
+    return tuple(sorted(set(allowed).difference(*taken))) or tuple(allowed)
+
+
+def leave_to_tenants(taken: Sequence[tuple[int, ...]], allowed: Sequence[int]) -> None:
+    """Move this process to cores that no tenant has, if any is spare, so that it disturbs none."""
+    os.sched_setaffinity(0, spare_cores(taken, allowed))
+
+
+def _short(cores: Sequence[int]) -> str:
+    """E.g. ``"0-5,8"``."""
+    starts = [core for core in cores if core - 1 not in cores]
+    ends = [core for core in cores if core + 1 not in cores]
+    return ",".join(
+        str(first) if first == last else f"{first}-{last}"
+        for first, last in zip(starts, ends, strict=True)
+    )
+
+
+def siblings_of(core: int) -> str:
+    """The hardware threads of `core`'s physical core, as one text; `core` itself if unknown."""
+    try:
+        topology = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        return topology.read_text().strip()
+    except OSError:
+        return str(core)
+
+
+def split_cores(
+    allowed: Sequence[int], parts: int, siblings: Callable[[int], str] = siblings_of
+) -> tuple[tuple[int, ...], ...]:
+    """Equally many cores for each of `parts` devices, no physical core in two parts.
+
+    Args:
+        allowed: The host's cores, ascending.
+        parts: Number of devices.
+        siblings: Gives the same text for all threads of one physical core.
+
+    Raises:
+        InvalidInput: There are fewer physical cores than devices.
+    """
+    physical: dict[str, list[int]] = {}
+    for core in allowed:
+        physical.setdefault(siblings(core), []).append(core)
+    cores = list(physical.values())
+    size = len(cores) // parts
+    if size == 0:
+        raise InvalidInput(
+            f"{counted(parts, 'device')} cannot have cores of their own: {len(cores)} physical "
+            f"cores are allowed. Allow more with --cores, or take fewer --devices."
+        )
+    return tuple(
+        tuple(sorted(core for threads in cores[first : first + size] for core in threads))
+        for first in range(0, parts * size, size)
+    )
+
+
+CONTROL = "nvidia-cuda-mps-control"
+_ROLES = {CONTROL: "control", "nvidia-cuda-mps-server": "server"}
+
+
+@dataclass(frozen=True, slots=True)
+class MpsProcess:
+    """A process of NVIDIA's Multi-Process Service.
+
+    Attributes:
+        role: ``"control"``: the daemon that starts servers; ``"server"``: runs the clients' work.
+        owner: The user it runs as; jobs of other users wait until its server is idle.
+        pipe_directory: ``CUDA_MPS_PIPE_DIRECTORY`` it was started with; None if it was not
+            set, or its environment may not be read.
+        gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confined it to; empty: it serves all of the
+            machine's, or its environment may not be read.
+    """
+
+    pid: int
+    role: Literal["control", "server"]
+    owner: str
+    pipe_directory: str | None
+    gpus: tuple[str, ...] = ()
+
+    def serves(self, uuid: str) -> bool:
+        """Whether it may serve clients of the GPU `uuid`."""
+        return not self.gpus or uuid in self.gpus
+
+    @property
+    def pipes(self) -> str:
+        """The folder of its pipes: the default, unless another is known."""
+        return self.pipe_directory or "/tmp/nvidia-mps"
+
+    @property
+    def how_to_end(self) -> str:
+        """The command by which its owner ends it."""
+        return f"echo quit | CUDA_MPS_PIPE_DIRECTORY={self.pipes} {CONTROL}"
+
+
+def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dict[str, str]:
+    """Variables that set what an MPS client may take; None: not set.
+
+    As in NVIDIA's MPS documentation, Environment Variables. Device 0 is the one that a client sees.
+    """
+    variables = {}
+    if limit_pct is not None:
+        variables["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = f"{limit_pct:g}"
+    if memory_cap_mib is not None:
+        variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={memory_cap_mib}M"
+    return variables
+
+
+def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
+    """The MPS daemons and servers that run now, by pid, as the kernel lists them in `proc`.
+
+    Inside a container, a daemon of the host is not visible.
+    """
+    pids = sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit())
+    return tuple(filter(None, (_mps_process(proc / str(pid)) for pid in pids)))
+
+
+def _mps_process(folder: Path) -> MpsProcess | None:
+    try:
+        command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
+        role = _ROLES.get(Path(command).name)
+        if role is None:
+            return None
+        uid = folder.stat().st_uid
+    except OSError:  # it has just ended
+        return None
+    try:
+        owner = getpwuid(uid).pw_name
+    except KeyError:
+        owner = str(uid)
+    try:
+        variables = (folder / "environ").read_bytes().split(b"\0")
+    except OSError:  # it belongs to another user
+        variables = []
+    pairs = (os.fsdecode(variable).partition("=") for variable in variables)
+    environment = {name: value for name, _, value in pairs}
+    pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
+    gpus = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    by_uuid = tuple(gpus) if all(each.startswith("GPU-") for each in gpus) else ()
+    return MpsProcess(int(folder.name), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
+
+
+ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    """A process with a CUDA context; `memory_mib` is None if the driver would not say."""
+
+    pid: int
+    memory_mib: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveGpu:
+    """One GPU of this machine at one moment; None if the driver does not say.
+
+    Attributes:
+        index: As NVML and nvidia-smi count; see `advisor.hardware.live_gpu` for CUDA.
+        product: NVML's name, e.g. ``"NVIDIA H200"``.
+        catalogue_key: For ``--gpu``; None if the catalogue does not list `product`, and its driver
+            does not say what is needed of it.
+        mig_enabled: Whether MIG mode is on now; None without MIG.
+        mig_pending: Whether MIG mode will be on after the next reset; None without MIG.
+        mps: The machine's MPS processes; empty if no daemon runs.
+        counters: ``"gpm"`` (Hopper and later), ``"dcgm"`` (its host engine knows the GPU),
+            ``"nvml"`` (utilisation only) or None.
+        processes: Processes with a context on it, by pid.
+        gpu_utilization: Share of the driver's last sample, 1/6 s to 1 s long, in which a kernel
+            ran, 0..1 (nvml.h, nvmlUtilization_t).
+    """
+
+    index: int
+    uuid: str
+    product: str
+    catalogue_key: str | None
+    memory_total_mib: float
+    memory_used_mib: float
+    driver: str
+    mig_enabled: bool | None
+    mig_pending: bool | None
+    compute_mode: ComputeMode | None
+    mps: tuple[MpsProcess, ...]
+    counters: Literal["gpm", "dcgm", "nvml"] | None
+    processes: tuple[GpuProcess, ...]
+    gpu_utilization: float | None
+    power_w: float | None
+    power_limit_w: float | None
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenGpu:
+    """A GPU that the driver lists, but that does not answer."""
+
+    index: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """The activity of a whole GPU in a window of `seconds`; never attributed to one tenant.
+
+    Attributes:
+        counters: None if the GPU has none, or the window was too short for them.
+        power_w: Mean over the window; None without an energy counter.
+        energy_j: Over the window; None without an energy counter.
+    """
+
+    counters: Counters | None
+    power_w: float | None
+    energy_j: float | None
+    seconds: float
+
+
+NOT_METERED = Activity(counters=None, power_w=None, energy_j=None, seconds=0.0)
+"""Of a device without meters."""
