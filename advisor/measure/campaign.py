@@ -26,11 +26,11 @@ from advisor.measure.campaign_runner import (
 )
 from advisor.measure.device import command_line, devices_in, find_device
 from advisor.measure.draw import Campaign, counts, draw_plans, idle_twin, read_campaign, write_list
+from advisor.measure.pace import Timing
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
 from advisor.measure.run_list import Measurable, PlannedMix, PlannedRun, mixes_of
 from advisor.measure.shared_run import cores_of_tenants
-from advisor.measure.windows import Timing
 from advisor.workload.reading import user_folder
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload

@@ -25,12 +25,12 @@ from typing import Any, Protocol
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
 from advisor.measure.device import Origin, find_device
 from advisor.measure.draw import idle_twin
+from advisor.measure.pace import Timing
 from advisor.measure.process import INTERRUPTED, say, start_inner, sweep
 from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import Measurable
 from advisor.measure.shared_run import FIRST_RUN_S, bench_on, records_in, run_summary
-from advisor.measure.windows import Timing
 from advisor.measure.worker import error_of
 from advisor.workload.profile import Profile, Window, median_step_s
 from advisor.workload.reading import profile_files, read_json

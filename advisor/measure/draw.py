@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
 from advisor.hardware.gpus import gpu_meant
+from advisor.measure.pace import Timing
 from advisor.measure.run_list import PlannedRun, mixes_of, refuse_duplicate_ids, refuse_of_cpu
 from advisor.measure.strict_record import Within, record
-from advisor.measure.windows import Timing
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import workload
 from advisor.workload.reading import is_folder, located, read_json, read_toml
@@ -67,7 +67,7 @@ class MissingProfiles:
 
 @dataclass(frozen=True, slots=True)
 class CampaignTiming:
-    """Lengths of each run's parts; see `advisor.measure.windows.Timing`."""
+    """Lengths of each run's parts; see `advisor.measure.pace.Timing`."""
 
     settle_s: Annotated[float, Within(0, 3600)] = Timing().settle_s
     window_s: Annotated[float, Within(0.01, 3600)] = Timing().window_s

@@ -19,6 +19,7 @@ from advisor.measure.pace import (
     SoloPace,
     StepParts,
     Stopwatch,
+    Timing,
     mps_probe,
     repeated_pace,
     settled_step_s,
@@ -26,7 +27,7 @@ from advisor.measure.pace import (
 )
 from advisor.measure.process import say
 from advisor.measure.tenants import tenants_on
-from advisor.measure.windows import Timing, profiling_verbs
+from advisor.measure.trace import profiling_verbs
 from advisor.measure.worker import LOAD_S, living
 from advisor.sharing import Naive
 from advisor.workload.profile import Profile, pace_spread, unsteady

@@ -36,6 +36,7 @@ from advisor.measure.mps import (
     mps_session_on,
     tenant_environments,
 )
+from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, step_s_of, windows_of
 from advisor.measure.process import FOLDER_PREFIX, say, scratch_folder, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
 from advisor.measure.run_list import (
@@ -48,7 +49,6 @@ from advisor.measure.run_list import (
     read_plans,
 )
 from advisor.measure.tenants import GRACE_S, ask_all, tenants_on, warm_up
-from advisor.measure.windows import Schedule, Timing, schedule, sleep_until, step_s_of, windows_of
 from advisor.measure.worker import Answer, Ended, TenantHandle
 from advisor.workload.profile import Provenance, Window
 from advisor.workload.reading import located, parse_json, read_bytes

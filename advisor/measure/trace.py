@@ -10,19 +10,23 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from math import prod
+from multiprocessing import active_children
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, mode, quantiles
 from tempfile import TemporaryDirectory
-from time import sleep
+from time import perf_counter, process_time, sleep
 from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.partition import SmLimits, resident_blocks, sm_limits
-from advisor.measure.worker import TenantState
+from advisor.measure.process import cpu_s_of
+from advisor.measure.tenant_verbs import run, synchronise, training_verbs
+from advisor.measure.worker import Part, Routine, TenantState, Trainable, Verb
 from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
 
 # Prefix of the name of a phase's mark.
@@ -504,3 +508,151 @@ def repeated_step(steps: Sequence[TracedStep]) -> TracedStep:
             f"the examples of a whole round by --batch"
         )
     return median_step(tuple(steps))
+
+
+_FEWEST_TIMED, _MOST_TIMED = 3, 40
+
+
+def profiling_verbs() -> Mapping[str, Verb]:
+    """The training verbs, and `train`, `issue`, `trace` and `record`."""
+    own: dict[str, Verb] = {"train": train, "issue": issue, "trace": trace, "record": record}
+    return {**training_verbs(), **own}
+
+
+def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
+    """Train as `run` does, and measure the host's work.
+
+    Returns:
+        As `run`; and ``cpu_s``, CPU seconds of this process and its loader's workers; of the
+        workers alone ``loader_cpu_s``, and ``read_mib``, None if the system does not report it; and
+        ``fetched_s``, seconds spent on taking batches.
+    """
+    before = _used(state)
+    answer = yield from run(state, start_at, stop_at)
+    after = _used(state)
+    return answer | {
+        name: None if used is None or before[name] is None else used - before[name]
+        for name, used in after.items()
+    }
+
+
+def _used(state: TenantState) -> dict[str, Any]:
+    """The host's work so far by this process and its loader's workers, by name."""
+    workers = [each.pid for each in active_children() if each.pid is not None]
+    loader_cpu_s = sum(map(cpu_s_of, workers))
+    read_mib = None
+    try:  # proc(5): rchar of io, cached files included
+        texts = [Path(f"/proc/{pid}/io").read_text() for pid in workers]
+        read_mib = sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
+    except (OSError, IndexError, ValueError):
+        pass
+    return {
+        "cpu_s": process_time() + loader_cpu_s,
+        "loader_cpu_s": loader_cpu_s,
+        "read_mib": read_mib,
+        "fetched_s": _loaded(state).fetched_s,
+    }
+
+
+def issue(state: TenantState, seconds: float) -> Routine:
+    """Time the host in each phase of a step, with an empty launch queue.
+
+    Returns:
+        ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
+        alone, None without a loader.
+    """
+    trainable, wait = _loaded(state), partial(synchronise, state)
+    rows: list[list[float]] = []
+    fetches_s: list[float] = []
+    until = perf_counter() + seconds
+    wait()
+    while len(rows) < _FEWEST_TIMED or (perf_counter() < until and len(rows) < _MOST_TIMED):
+        step_fetched_s, row, ended = trainable.fetched_s, [], False
+        while not ended:
+            fetched_s, began = trainable.fetched_s, perf_counter()
+            ended = yield "phase"
+            row.append(perf_counter() - began - (trainable.fetched_s - fetched_s))
+            wait()
+        rows.append(row)
+        fetches_s.append(trainable.fetched_s - step_fetched_s)
+    # A script may do more in some steps: those with the most common number of phases count.
+    count = mode(map(len, rows))
+    usual = [row for row in rows if len(row) == count]
+    phases_s = [median(each) for each in zip(*usual, strict=True)]
+    # A fetch that waits for the loader does not measure the host's own work.
+    phases_s[0] += min(fetches_s)
+    return {"phases_s": phases_s, "loader_s": _loader_s(trainable, wait, seconds)}
+
+
+def _loader_s(trainable: Trainable, wait: Callable[[], None], seconds: float) -> float | None:
+    workers = trainable.loader_workers
+    if workers == 0:
+        return None
+    batches = 0
+    try:
+        for _ in range(3 * workers):  # prefetched batches
+            trainable.next_batch()
+        wait()
+        began = perf_counter()
+        while batches < _FEWEST_TIMED or perf_counter() - began < seconds:
+            trainable.next_batch()
+            batches += 1
+    except StopIteration:  # the pass of a script's loader is over
+        if batches < _FEWEST_TIMED:
+            return None
+    wait()
+    return (perf_counter() - began) / batches
+
+
+def trace(state: TenantState, compute_capability: str) -> Routine:
+    """Trace the GPU's work in a step.
+
+    Returns:
+        ``step``: the fields of a `TracedStep`, the one with the median busy time of several.
+    """
+    _loaded(state)
+    limits = sm_limits(compute_capability)
+    document, phases = yield from record_steps(partial(synchronise, state))
+    return {"step": asdict(median_step(steps_of_trace(document, phases, limits)))}
+
+
+def record_steps(
+    wait: Callable[[], None],
+) -> Generator[Part, bool, tuple[dict[str, Any], tuple[str, ...]]]:
+    """Profile some steps, with an empty launch queue before each phase.
+
+    Returns:
+        The profile, and the names of a step's phases, marked in it.
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU]
+    if torch.cuda.is_available():
+        activities.append(ProfilerActivity.CUDA)
+    with profile(activities=activities):  # the first session is slow, and may miss kernels
+        yield "step"
+        wait()
+    # A hook may stand inside a stretch that torch marked for the first session, the optimizer's:
+    # where such a stretch ends in a second session, torch 2.11 writes to memory that it has freed.
+    yield "step"
+    with profile(activities=activities) as seen:
+        counts = []
+        for number in range(_STEPS):
+            phases, ended = 0, False
+            while not ended:
+                mark(number, phases, "begins")
+                ended = yield "phase"
+                mark(number, phases, "ends")
+                wait()
+                phases += 1
+            counts.append(phases)
+    usual = mode(counts)
+    steps = [number for number, count in enumerate(counts) if count == usual]
+    return join_marks(export_trace(seen), steps), tuple(map(str, range(usual)))
+
+
+def _loaded(state: TenantState) -> Trainable:
+    if state.trainable is None:
+        raise AdvisorError("a tenant must load a workload before it is profiled")
+    return state.trainable

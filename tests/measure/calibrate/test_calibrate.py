@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from advisor.measure.calibrate import host_checks, host_now, run_calibrate
 from advisor.measure.device import Device, Meter
 from advisor.measure.gpu_side import TimedKernels, operator_call, sweep, sweep_verbs, switching_of
+from advisor.measure.pace import Schedule
 from advisor.measure.tenants import tenants_on
-from advisor.measure.windows import Schedule
 from advisor.measure.worker import TenantSetup
 from advisor.workload.calibration import Operator
 from advisor.workload.store import read_calibration

@@ -56,9 +56,9 @@ def test_a_script_that_says_its_steps_itself_is_believed():
 WITHOUT = """\
 import datetime, enum, sys
 sys.path.insert(0, sys.argv[1])
-sys.modules["tomllib"] = None
+sys.modules["tomllib"] = sys.modules["numpy"] = None
 del enum.StrEnum, datetime.UTC
-from advisor.measure import hook, tenant_verbs, trace, windows
+from advisor.measure import hook, tenant_verbs, trace
 print(*(each.__file__ for name, each in sys.modules.items() if name.startswith("advisor")))
 """
 NEW_IN_TYPING = {"LiteralString", "Never", "NotRequired", "Self", "Unpack", "assert_never"}

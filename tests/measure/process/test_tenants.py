@@ -11,7 +11,7 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process import error_line, scripts_within, session_members
 from advisor.measure.tenants import ask_all, tenants_on
-from advisor.measure.windows import profiling_verbs
+from advisor.measure.trace import profiling_verbs
 from advisor.measure.worker import Ended, TenantSetup, without_mps
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload

@@ -16,7 +16,7 @@ from advisor.measure.device import Device
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import LIMITS_PCT, ProbedJob, Stopwatch, is_steady, mps_probe
 from advisor.measure.profile_command import run_profile
-from advisor.measure.windows import issue, train
+from advisor.measure.trace import issue, train
 from advisor.measure.worker import TenantState, trained
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload

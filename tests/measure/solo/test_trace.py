@@ -22,10 +22,10 @@ from advisor.measure.trace import (
     kernel_trace,
     median_step,
     phases_without_waits,
+    record_steps,
     repeated_step,
     steps_of_trace,
 )
-from advisor.measure.windows import record_steps
 from advisor.measure.worker import trained
 from advisor.workload.catalogue import workload
 from advisor.workload.store import load_profile

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure.windows import Schedule, Timing, schedule, windows_of
+from advisor.measure.pace import Schedule, Timing, schedule, windows_of
 
 steps = st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60)
 
