@@ -151,7 +151,7 @@ class TaskQueue:
 
 def needs_mps(task: Task) -> bool:
     """Return whether `task` begins with an MPS daemon running."""
-    return isinstance(task, Measurable) and task.run_groups[0].mix.sharing.under_mps
+    return isinstance(task, Measurable) and task.groups[0][1].sharing.under_mps
 
 
 # How often a run is repeated, each time by a new runner, before it is given up.

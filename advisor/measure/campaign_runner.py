@@ -82,11 +82,11 @@ def _serve(connection: Connection, settings: RunnerSettings) -> None:
     device = find_device(settings.device)
     os.sched_setaffinity(0, settings.cores)
     with bench_on(device, settings.cores, settings.timing, settings.command) as bench:
-        session = bench.settings.session
+        session = bench.session
         alone = SoloRunSettings(
             session=session,
-            origin=Origin(session.device, settings.command, len(bench.settings.cores)),
-            host_cores=bench.settings.cores,
+            origin=Origin(session.device, settings.command, len(bench.cores)),
+            host_cores=bench.cores,
             cores=bench.allowed,
             probe=settings.probe,
             idle_power_w=idle_power_w(session.device),

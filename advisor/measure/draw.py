@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
 from advisor.hardware.gpus import gpu_meant
 from advisor.measure.pace import Timing
-from advisor.measure.run_list import PlannedRun, mixes_of, refuse_duplicate_ids, refuse_of_cpu
+from advisor.measure.run_list import PlannedRun, refuse_duplicate_ids, refuse_of_cpu
 from advisor.measure.strict_record import Within, record
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import workload
@@ -215,7 +215,7 @@ def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     for number, control in reversed(list(enumerate(controls))):
         between.insert(int(_BUSY_UNTIL * count * (number + 1) / (len(controls) + 1)), control)
     plans = (*between, *again, *_controls(campaign, IDLE))
-    refuse_duplicate_ids([mix.id for plan in plans for mix in mixes_of(plan)])
+    refuse_duplicate_ids(plans)
     return plans
 
 

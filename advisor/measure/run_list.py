@@ -20,7 +20,7 @@ from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.measure.strict_record import record
-from advisor.sharing import Concurrent, Naive, Sharing, parse_sharing
+from advisor.sharing import Concurrent, Naive, parse_sharing
 from advisor.sharing.groups import check_count, mps_servers, restricted, running_together, together
 from advisor.workload.reading import located, read_json
 from advisor.workload.run import Purpose
@@ -28,6 +28,23 @@ from advisor.workload.spec import Workload
 
 # More tenants than are useful on any GPU, and few enough to start.
 _MOST_WORKLOADS = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMix:
+    """Workloads that run at the same time: what one `Run` records."""
+
+    id: str
+    sharing: Concurrent
+    purpose: Purpose
+    repeats: str | None = None
+    capacity_mib: int | None = None
+    workloads: tuple[Workload, ...]
+
+    @property
+    def groups(self) -> "tuple[tuple[tuple[int, ...], PlannedMix], ...]":
+        """All workloads as the only group; see `PlannedRun.groups`."""
+        return ((tuple(range(len(self.workloads))), self),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,67 +110,24 @@ class PlannedRun:
         if any(type(each) is not int or each < 1 for each in steps):
             raise InvalidInput(f"steps are whole numbers from 1, got {list(steps)}")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMix:
-    """Workloads that run at the same time: what one `Run` records."""
-
-    id: str
-    sharing: Concurrent
-    purpose: Purpose
-    repeats: str | None
-    capacity_mib: int | None = None
-    workloads: tuple[Workload, ...]
-
     @property
-    def run_groups(self) -> "tuple[RunGroup, ...]":
-        """One group with all workloads."""
-        return (RunGroup(tuple(range(len(self.workloads))), self),)
+    def groups(self) -> tuple[tuple[tuple[int, ...], PlannedMix], ...]:
+        """The mixes of a run to the end, one after another, after their workloads' positions.
 
-
-@dataclass(frozen=True, slots=True)
-class RunGroup:
-    """Those of a run's workloads that run at the same time.
-
-    Attributes:
-        jobs: Their positions in the run, from 0.
-        mix: The workloads and how they share.
-    """
-
-    jobs: tuple[int, ...]
-    mix: PlannedMix
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionRun:
-    """Workloads that run until each has done its steps, in groups one after another.
-
-    Attributes:
-        steps: Steps of each workload, shape (workloads,).
-    """
-
-    id: str
-    sharing: Sharing
-    purpose: Purpose
-    workloads: tuple[Workload, ...]
-    steps: tuple[int, ...]
-
-    @property
-    def run_groups(self) -> tuple[RunGroup, ...]:
-        """The groups in their order; in a serial plan each workload is a group."""
+        In a serial plan each workload is a group.
+        """
+        full = parse_sharing(self.sharing)
         groups = []
-        for jobs in map(sorted, running_together(self.sharing, len(self.workloads))):
-            sharing = together(restricted(self.sharing, jobs)) or Naive()  # alone in turn is naive
-            mix = PlannedMix(
-                id=self.id, sharing=sharing, purpose=self.purpose, repeats=None,
-                workloads=tuple(self.workloads[job] for job in jobs),
-            )  # fmt: skip
-            groups.append(RunGroup(tuple(jobs), mix))
+        for jobs in map(sorted, running_together(full, len(self.workloads))):
+            sharing = together(restricted(full, jobs)) or Naive()  # alone in turn is naive
+            workloads = tuple(self.workloads[job] for job in jobs)
+            mix = PlannedMix(id=self.id, sharing=sharing, purpose=self.purpose, workloads=workloads)
+            groups.append((tuple(jobs), mix))
         return tuple(groups)
 
 
-Measurable = PlannedMix | CompletionRun
-"""The unit that one `Run` records."""
+Measurable = PlannedMix | PlannedRun
+"""The unit that one `Run` records: a mix, or a plan with steps."""
 
 
 def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
@@ -161,12 +135,10 @@ def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
 
     A plan with steps is one run.
     """
-    sharing = parse_sharing(plan.sharing)
     if plan.steps is not None:
-        return (CompletionRun(id=plan.id, sharing=sharing, purpose=plan.purpose,
-                        workloads=plan.workloads, steps=plan.steps),)  # fmt: skip
+        return (plan,)
     # Copies that run alone take equally long: one of them is enough.
-    at_once = together(sharing)
+    at_once = together(parse_sharing(plan.sharing))
     mixes = [(w,) for w in dict.fromkeys(plan.workloads)] if at_once is None else [plan.workloads]
     suffixes = [""] if len(mixes) == 1 else [f".{number}" for number in range(1, len(mixes) + 1)]
     return tuple(
@@ -195,7 +167,7 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
     """
     document = read_json(path)
     with located(path, "Correct the file."):
-        listed = record(_RunList, plans_of_advice(document) if is_advice(document) else document)
+        listed = record(_RunList, _plans_of_advice(document) if is_advice(document) else document)
         if type(listed.schema) is not int or listed.schema != 1:
             raise InvalidInput(f"its schema is {listed.schema!r}, this advisor reads 1")
         if listed.gpu != gpu:
@@ -204,13 +176,13 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
                 f"they were made for"
             )
         refuse_of_cpu(gpu, listed.plans, "plans")
-        refuse_duplicate_ids([mix.id for plan in listed.plans for mix in mixes_of(plan)])
+        refuse_duplicate_ids(listed.plans)
         return listed.plans
 
 
-def refuse_duplicate_ids(ids: list[str]) -> None:
-    """Raise InvalidInput if an id occurs twice."""
-    for name, count in Counter(ids).items():
+def refuse_duplicate_ids(plans: Sequence[PlannedRun]) -> None:
+    """Raise InvalidInput if two runs of `plans` have one id."""
+    for name, count in Counter(mix.id for plan in plans for mix in mixes_of(plan)).items():
         if count > 1:
             raise InvalidInput(f"two runs would have the id {name!r}")
 
@@ -234,15 +206,12 @@ def is_advice(document: Any) -> bool:
     return isinstance(document, dict) and "objective" in document
 
 
-def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plans of `document` in the form of a plan file, with the purpose of validation.
+def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The plans of `document` in the form of a plan file, with the purpose of validation.
 
     A run's id consists of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
     in phases and under a power cap are left out: MIG instances and caps are not set here, and a
     run has one sharing.
-
-    Raises:
-        InvalidInput: Part of the advice is missing, or none of its plans can be run.
     """
     try:
         workloads = document["workloads"]
@@ -254,16 +223,14 @@ def plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
             ]
             for plan in document["plans"]
         ]
-        name = sha256(json.dumps([workloads, jobs]).encode()).hexdigest()[:8]
+        digest = sha256(json.dumps([workloads, jobs]).encode()).hexdigest()[:8]
         plans = [
             {
-                "id": f"advice-{name}-plan{plan['rank']}",
+                "id": f"advice-{digest}-plan{plan['rank']}",
                 "sharing": plan["sharing"],
                 "purpose": "validation",
                 "workloads": [
-                    workloads[job["job"]] | {"script": job["script"]}
-                    if job.get("script")
-                    else workloads[job["job"]]
+                    workloads[job["job"]] | ({"script": job["script"]} if job.get("script") else {})
                     for job in plan["jobs"]
                 ],
             }

@@ -39,77 +39,144 @@ from advisor.measure.mps import (
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, step_s_of, windows_of
 from advisor.measure.process import FOLDER_PREFIX, say, scratch_folder, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
-from advisor.measure.run_list import (
-    CompletionRun,
-    Measurable,
-    PlannedMix,
-    PlannedRun,
-    RunGroup,
-    mixes_of,
-    read_plans,
-)
+from advisor.measure.run_list import Measurable, PlannedMix, PlannedRun, mixes_of, read_plans
 from advisor.measure.tenants import GRACE_S, ask_all, tenants_on, warm_up
 from advisor.measure.worker import Answer, Ended, TenantHandle
+from advisor.sharing import parse_sharing
 from advisor.workload.profile import Provenance, Window
 from advisor.workload.reading import located, parse_json, read_bytes
 from advisor.workload.run import Completion, Run, Tenant
 from advisor.workload.writing import append_run, new_path, writable
 
 # Between the request to start and the start, in which every tenant receives the request.
-NOTICE_S = 0.1
-
-_NO_CLOCKS: tuple[int | None, int | None] = (None, None)
+_NOTICE_S = 0.1
 
 # For runs that only test whether the tenants fit: some steps each, so that caches have grown.
 _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharedRunSettings:
-    """Settings that all runs of a command share.
+class Bench:
+    """The device on which a process measures, and its host cores.
 
     Attributes:
-        session: Of the device, with or without MPS.
+        session: Of the claimed device, with or without MPS.
         timing: How long to measure.
         command: The user's command line.
         cores: All host cores that this process may use, tenants' or not.
+        allowed: Those that its tenants may have.
+        share: Whether tenants share cores where there are too few for all, instead of a refusal.
     """
 
     session: MpsSession
     timing: Timing
     command: str
     cores: tuple[int, ...]
+    allowed: tuple[int, ...]
+    share: bool = False
+
+    def measure(self, mix: Measurable) -> Run:
+        """Run `mix` for real.
+
+        A tenant that runs out of memory or dies is an outcome in the record; the others go on.
+
+        Raises:
+            InvalidInput: A workload cannot be built, there are too few cores, or the GPU cannot
+                look like that card.
+            GpuUnavailable: MPS does not start.
+            AdvisorError: MPS is not in the state it should be in, or no tenant starts.
+        """
+        kind = self.session.device.kind
+        cores = cores_of_tenants(mix, self.allowed, kind, share=self.share)
+        leave_to_tenants(cores, self.cores)
+        if isinstance(mix, PlannedRun):
+            return _run_to_the_end(mix, cores, self)
+        return _measured(mix, cores, self)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyTenants:
-    """Tenants that have loaded the workloads of a mix and trained together until settled.
+@contextmanager
+def bench_on(
+    device: Device, allowed: Sequence[int], timing: Timing, command: str, *, share: bool = False
+) -> Iterator[Bench]:
+    """`device`, claimed until the block ends.
+
+    Raises:
+        GpuUnavailable: Another process uses it.
+    """
+    ours = allowed_cores()
+    with claimed(device, command), scratch_folder() as folder:
+        warm_up(folder)
+        with mps_session_on(device, folder) as session:
+            yield Bench(
+                session=session, timing=timing, command=command, cores=ours,
+                allowed=tuple(allowed), share=share,
+            )  # fmt: skip
+
+
+def cores_of_tenants(
+    mix: Measurable, allowed: Sequence[int], kind: str, *, share: bool = False
+) -> tuple[tuple[int, ...], ...]:
+    """Return the cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
+
+    Raises:
+        InvalidInput: There are too few for those that run at the same time; the message names the
+            run.
+    """
+    cores: dict[int, tuple[int, ...]] = {}
+    for jobs, group in mix.groups:
+        needs = [workload.cores for workload in group.workloads]
+        with located(f"run {mix.id}"):
+            of_group = cores_of_each(needs, allowed, share=share or kind == "cpu")
+        cores |= zip(jobs, of_group, strict=True)
+    return tuple(cores[job] for job in sorted(cores))
+
+
+class SettledTenants:
+    """New tenants that have loaded the workloads of a mix and trained together until settled.
 
     Attributes:
         clients: Tenants that MPS serves.
         meter: Of their device.
+        any_loaded: Whether one of them could load its workload.
         slowest_step_s: The slowest tenant's seconds a step while they settled.
     """
 
-    mix: PlannedMix
-    tenants: Sequence[TenantHandle]
-    settings: SharedRunSettings
-    clients: int
-    meter: Meter
-    slowest_step_s: float
-    _loaded: Sequence[Answer]
-    _checked: Sequence[Answer]
+    def __init__(self, mix: PlannedMix, tenants: Sequence[TenantHandle], bench: Bench) -> None:
+        self.mix = mix
+        self.tenants = tenants
+        self._bench = bench
+        self._loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
+        self.any_loaded = not all(isinstance(each, Ended) for each in self._loaded)
+        alive = [tenant.pid for tenant in tenants if tenant.ended is None]
+        self.clients = bench.session.proved_clients(mix.sharing, alive)
+        start_at = time() + _NOTICE_S
+        settled_at = start_at + bench.timing.settle_s
+        self.train(start_at, settled_at)
+        answers = [each for each in self.answers(settled_at) if isinstance(each, dict)]
+        self.slowest_step_s = max(
+            (step_s_of(start_at, each["completed_at"]) for each in answers), default=0.0
+        )
+        self.meter = Meter(bench.session.device)
+        self._checked = self._check_hosts()
 
-    @property
-    def any_loaded(self) -> bool:
-        """Whether one of them could load its workload."""
-        return not all(isinstance(each, Ended) for each in self._loaded)
+    def train(self, start_at: float, stop_at: float) -> None:
+        """Make all train from one moment to another."""
+        for tenant in self.tenants:
+            tenant.send("run", start_at=start_at, stop_at=stop_at)
+
+    def answers(self, stop_at: float) -> list[Answer]:
+        """The answers of all, which train until `stop_at`."""
+        return [tenant.receive(max(0.0, stop_at - time()) + GRACE_S) for tenant in self.tenants]
+
+    def _check_hosts(self) -> tuple[Answer, ...]:
+        """The host checks of all at once, since busy cores slow each other."""
+        return ask_all(self.tenants, "check_host", [{}] * len(self.tenants))
 
     def records(
         self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
     ) -> Iterator[Tenant]:
         """Yield the records of the tenants by `answers`, after checking their hosts once more."""
-        checks = zip(self._checked, _check_hosts(self.tenants), strict=True)
+        checks = zip(self._checked, self._check_hosts(), strict=True)
         held_mib = self.meter.memory_mib()
         columns = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
         for (workload, tenant, loaded, answer), both, its in zip(
@@ -128,9 +195,7 @@ class ReadyTenants:
                 memory=memory,
                 cores=tenant.setup.cores,
                 sms=None if isinstance(loaded, Ended) else loaded["sms"],
-                host_check_s=mean(checks_s)
-                if len(checks_s) == 2 and None not in checks_s
-                else None,
+                host_check_s=mean(checks_s) if len(checks_s) == 2 else None,
             )
 
     def provenance(self, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
@@ -146,102 +211,54 @@ class ReadyTenants:
             raise AdvisorError(
                 f"run {self.mix.id}: no tenant starts: {detail}. Does torch import here?"
             )
-        settings = self.settings
-        origin = Origin(settings.session.device, settings.command, len(settings.cores))
+        bench = self._bench
+        origin = Origin(bench.session.device, bench.command, len(bench.cores))
         return origin.provenance(versions, clocks_mhz)
 
 
-def measure(mix: PlannedMix, cores: Sequence[tuple[int, ...]], settings: SharedRunSettings) -> Run:
-    """Run `mix` for real, its tenants on `cores`.
-
-    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
-
-    Raises:
-        InvalidInput: A workload cannot be built, or the GPU cannot look like that card.
-        GpuUnavailable: MPS does not start.
-        AdvisorError: MPS is not in the state it should be in.
-    """
-    session = settings.session
+def _measured(mix: PlannedMix, cores: Sequence[tuple[int, ...]], bench: Bench) -> Run:
+    """Run `mix` for real in windows, its tenants on `cores`."""
+    session = bench.session
     session.switch_to(mix.sharing)
     setups = session.setups(mix.sharing, cores, mix.workloads)
     if mix.capacity_mib is not None:
-        settings = replace(settings, timing=_TIMING_OF_MEMORY_RUNS)
+        bench = replace(bench, timing=_TIMING_OF_MEMORY_RUNS)
     with (
         memory_filled(session, mix.capacity_mib) as free_mib,
         tenants_on(setups, session.folder) as tenants,
     ):
-        run = _measured(make_ready(mix, tenants, settings), free_mib)
+        settled = SettledTenants(mix, tenants, bench)
+        plan = schedule(time() + _NOTICE_S, bench.timing, settled.slowest_step_s)
+        settled.train(plan.start_at, plan.stop_at)
+        activity = NOT_METERED
+        clocks_mhz: tuple[int | None, int | None] = (None, None)
+        if settled.any_loaded:  # activity over exactly the windows, and clocks at their end
+            sleep_until(plan.begin_at)
+            settled.meter.begin()
+            sleep_until(plan.end_at)
+            activity, clocks_mhz = settled.meter.end(), settled.meter.clocks_mhz()
+        answers = settled.answers(plan.stop_at)
+        windows = [
+            () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
+            for each in answers
+        ]
+        run = Run(
+            id=mix.id,
+            gpu=session.device.key,
+            sharing=str(mix.sharing),
+            purpose=mix.purpose,
+            repeats=mix.repeats,
+            tenants=tuple(settled.records(answers, windows)),
+            mps_clients=settled.clients,
+            power_w=activity.power_w,
+            counters=activity.counters,
+            provenance=settled.provenance(clocks_mhz),
+            capacity_mib=mix.capacity_mib,
+            free_mib=free_mib,
+        )
     if not run.ok:
         session.close()  # a client that dies can leave an MPS server that accepts no new clients
     return run
-
-
-def _measured(ready: ReadyTenants, free_mib: float | None) -> Run:
-    mix, tenants, device = ready.mix, ready.tenants, ready.settings.session.device
-    plan = schedule(time() + NOTICE_S, ready.settings.timing, ready.slowest_step_s)
-    start_training(tenants, plan.start_at, plan.stop_at)
-    activity, clocks_mhz = NOT_METERED, _NO_CLOCKS
-    if ready.any_loaded:  # activity over exactly the windows, and clocks at their end
-        sleep_until(plan.begin_at)
-        ready.meter.begin()
-        sleep_until(plan.end_at)
-        activity, clocks_mhz = ready.meter.end(), ready.meter.clocks_mhz()
-    answers = answers_after(tenants, plan.stop_at)
-    windows = [
-        () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
-        for each in answers
-    ]
-    return Run(
-        id=mix.id,
-        gpu=device.key,
-        sharing=str(mix.sharing),
-        purpose=mix.purpose,
-        repeats=mix.repeats,
-        tenants=tuple(ready.records(answers, windows)),
-        mps_clients=ready.clients,
-        power_w=activity.power_w,
-        counters=activity.counters,
-        provenance=ready.provenance(clocks_mhz),
-        capacity_mib=mix.capacity_mib,
-        free_mib=free_mib,
-    )
-
-
-def make_ready(
-    mix: PlannedMix, tenants: Sequence[TenantHandle], settings: SharedRunSettings
-) -> ReadyTenants:
-    """Load the workloads of `mix` into new `tenants`, and let them train until settled.
-
-    Raises:
-        InvalidInput: A workload cannot be built.
-        AdvisorError: MPS does not serve a tenant that it should serve.
-    """
-    loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
-    alive = [tenant.pid for tenant in tenants if tenant.ended is None]
-    clients = settings.session.proved_clients(mix.sharing, alive)
-    start_at = time() + NOTICE_S
-    settled_at = start_at + settings.timing.settle_s
-    start_training(tenants, start_at, settled_at)
-    answers = [each for each in answers_after(tenants, settled_at) if isinstance(each, dict)]
-    step_s = max((step_s_of(start_at, each["completed_at"]) for each in answers), default=0.0)
-    meter, checked = Meter(settings.session.device), _check_hosts(tenants)
-    return ReadyTenants(mix, tenants, settings, clients, meter, step_s, loaded, checked)
-
-
-def start_training(tenants: Sequence[TenantHandle], start_at: float, stop_at: float) -> None:
-    """Make all train from one moment to another."""
-    for tenant in tenants:
-        tenant.send("run", start_at=start_at, stop_at=stop_at)
-
-
-def answers_after(tenants: Sequence[TenantHandle], stop_at: float) -> list[Answer]:
-    """The answers of tenants that train until `stop_at`."""
-    return [tenant.receive(max(0.0, stop_at - time()) + GRACE_S) for tenant in tenants]
-
-
-def _check_hosts(tenants: Sequence[TenantHandle]) -> tuple[Answer, ...]:
-    """The host check of all tenants at once, since busy cores slow each other."""
-    return ask_all(tenants, "check_host", [{}] * len(tenants))
 
 
 # A tenant that has not done its steps by then hangs.
@@ -251,91 +268,86 @@ _LONGEST_S = 900.0
 _UNDER_WAY_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The result of one group; columns have shape (tenants of the group,).
-
-    Attributes:
-        pause_s: Seconds taken to bring MPS into the state that it needs.
-    """
-
-    tenants: tuple[Tenant, ...]
-    ended_s: tuple[float | None, ...]
-    pause_s: float
-    clients: int
-    activity: Activity
-    provenance: Provenance
-
-    @property
-    def seconds(self) -> float:
-        return max((each for each in self.ended_s if each is not None), default=0.0)
-
-
-def run_to_the_end(
-    full: CompletionRun, cores: Sequence[tuple[int, ...]], settings: SharedRunSettings
-) -> Run:
-    """Run `full` for real, its tenants on `cores`, each until it has done its steps.
-
-    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
+def _run_to_the_end(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench) -> Run:
+    """Run `plan` for real, its tenants on `cores`, each until it has done its steps.
 
     A tenant that has done its steps idles until the last of its group has: its context stays, and
     uses no SM. Groups run one after another, each with new tenants. The time in which these start
     and load does not count; the time to start or stop MPS for them does.
-
-    Raises:
-        InvalidInput: A workload cannot be built.
-        GpuUnavailable: MPS does not start.
-        AdvisorError: MPS is not in the state it should be in, or no tenant starts.
     """
-    groups = [
-        _group(full, run_group, [cores[job] for job in run_group.jobs], settings)
-        for run_group in full.run_groups
-    ]
-    return _record(full, groups, settings.session.device.key)
+    session, steps = bench.session, plan.steps or ()
+    records: dict[int, Tenant] = {}
+    began_s: dict[int, float] = {}
+    ended_s: dict[int, float | None] = {}
+    pauses_s: list[float] = []
+    activities: list[Activity] = []
+    provenances: list[Provenance] = []
+    clients, clock_s = 0, 0.0
+    for jobs, mix in plan.groups:
+        switched = monotonic()
+        session.switch_to(mix.sharing)
+        if records:  # the clock starts with the first group
+            pauses_s.append(monotonic() - switched)
+            clock_s += pauses_s[-1]
+        setups = session.setups(mix.sharing, [cores[job] for job in jobs], mix.workloads)
+        with tenants_on(setups, session.folder) as tenants:
+            settled = SettledTenants(mix, tenants, bench)
+            start_at = time() + _NOTICE_S
+            answers, activity, clocks_mhz = _train_steps(
+                settled, start_at, [steps[job] for job in jobs]
+            )
+            took_s = [
+                None if isinstance(each, Ended) else float(each["completed_at"][-1] - start_at)
+                for each in answers
+            ]
+            windows = _windows(answers, start_at, took_s)
+            records |= zip(jobs, settled.records(answers, windows), strict=True)
+            provenances.append(settled.provenance(clocks_mhz))
+        if None in took_s:
+            session.close()  # a client that dies can leave an MPS server that accepts no clients
+        clients += settled.clients
+        activities.append(activity)
+        began_s |= dict.fromkeys(jobs, clock_s)
+        for job, seconds in zip(jobs, took_s, strict=True):
+            ended_s[job] = None if seconds is None else clock_s + seconds
+        clock_s += max((each for each in took_s if each is not None), default=0.0)
+    energies_j = [each.energy_j for each in activities if each.energy_j is not None]
+    energy_j = fsum(energies_j) if len(energies_j) == len(activities) else None
+    in_order = sorted(records)
+    return Run(
+        id=plan.id,
+        gpu=session.device.key,
+        sharing=str(parse_sharing(plan.sharing)),
+        purpose=plan.purpose,
+        repeats=None,
+        tenants=tuple(records[job] for job in in_order),
+        mps_clients=clients,
+        power_w=None if energy_j is None else energy_j / fsum(each.seconds for each in activities),
+        counters=activities[0].counters if len(activities) == 1 else None,
+        provenance=provenances[0],
+        completion=Completion(
+            steps=steps,
+            began_s=tuple(began_s[job] for job in in_order),
+            ended_s=tuple(ended_s[job] for job in in_order),
+            pauses_s=tuple(pauses_s),
+            energy_j=energy_j,
+        ),
+    )
 
 
-def _group(
-    full: CompletionRun,
-    run_group: RunGroup,
-    cores: Sequence[tuple[int, ...]],
-    settings: SharedRunSettings,
-) -> _Group:
-    session, sharing = settings.session, run_group.mix.sharing
-    began = monotonic()
-    session.switch_to(sharing)
-    pause_s = monotonic() - began
-    steps = [full.steps[job] for job in run_group.jobs]
-    setups = session.setups(sharing, cores, run_group.mix.workloads)
-    with tenants_on(setups, session.folder) as tenants:
-        group = _train_group(make_ready(run_group.mix, tenants, settings), steps, pause_s)
-    if None in group.ended_s:
-        session.close()  # a client that dies can leave an MPS server that accepts no new clients
-    return group
-
-
-def _train_group(ready: ReadyTenants, steps: Sequence[int], pause_s: float) -> _Group:
-    start_at = time() + NOTICE_S
-    for tenant, each in zip(ready.tenants, steps, strict=True):
-        tenant.send("run_steps", start_at=start_at, steps=each)
+def _train_steps(
+    settled: SettledTenants, start_at: float, steps: Sequence[int]
+) -> tuple[list[Answer], Activity, tuple[int | None, int | None]]:
+    """Train each tenant for its number of steps; the answers, the activity, and the clocks."""
+    for tenant, count in zip(settled.tenants, steps, strict=True):
+        tenant.send("run_steps", start_at=start_at, steps=count)
     sleep_until(start_at)
-    ready.meter.begin()
+    settled.meter.begin()
     sleep_until(start_at + _UNDER_WAY_S)
-    clocks_mhz = ready.meter.clocks_mhz()
+    clocks_mhz = settled.meter.clocks_mhz()
     until = start_at + _LONGEST_S
-    answers = [tenant.receive(max(0.0, until - time())) for tenant in ready.tenants]
-    activity = ready.meter.end()
-    ended_s = tuple(
-        None if isinstance(each, Ended) else float(each["completed_at"][-1] - start_at)
-        for each in answers
-    )
-    return _Group(
-        tenants=tuple(ready.records(answers, _windows(answers, start_at, ended_s))),
-        ended_s=ended_s,
-        pause_s=pause_s,
-        clients=ready.clients,
-        activity=activity,
-        provenance=ready.provenance(clocks_mhz),
-    )
+    answers = [tenant.receive(max(0.0, until - time())) for tenant in settled.tenants]
+    return answers, settled.meter.end(), clocks_mhz
 
 
 def _windows(
@@ -349,114 +361,6 @@ def _windows(
         else:
             bounds_s = (0.0, *(each for each in ends_s if each <= own_s))
             yield windows_of(Schedule(start_at, bounds_s), answer["completed_at"])
-
-
-def _record(full: CompletionRun, groups: Sequence[_Group], gpu: str) -> Run:
-    jobs = [job for run_group in full.run_groups for job in run_group.jobs]
-    records = dict(zip(jobs, (each for group in groups for each in group.tenants), strict=True))
-    activities = [group.activity for group in groups]
-    energies_j = [each.energy_j for each in activities if each.energy_j is not None]
-    energy_j = fsum(energies_j) if len(energies_j) == len(groups) else None
-    seconds = fsum(each.seconds for each in activities)
-    return Run(
-        id=full.id,
-        gpu=gpu,
-        sharing=str(full.sharing),
-        purpose=full.purpose,
-        repeats=None,
-        tenants=tuple(records[job] for job in sorted(jobs)),
-        mps_clients=sum(group.clients for group in groups),
-        power_w=None if energy_j is None else energy_j / seconds,
-        counters=activities[0].counters if len(groups) == 1 else None,
-        provenance=groups[0].provenance,
-        completion=_completion(full, groups, energy_j),
-    )
-
-
-def _completion(
-    full: CompletionRun, groups: Sequence[_Group], energy_j: float | None
-) -> Completion:
-    began_s: dict[int, float] = {}
-    ended_s: dict[int, float | None] = {}
-    clock_s = 0.0
-    for run_group, group in zip(full.run_groups, groups, strict=True):
-        clock_s += group.pause_s if began_s else 0.0
-        for job, took_s in zip(run_group.jobs, group.ended_s, strict=True):
-            began_s[job] = clock_s
-            ended_s[job] = None if took_s is None else clock_s + took_s
-        clock_s += group.seconds
-    jobs = range(len(full.workloads))
-    return Completion(
-        steps=full.steps,
-        began_s=tuple(began_s[job] for job in jobs),
-        ended_s=tuple(ended_s[job] for job in jobs),
-        pauses_s=tuple(group.pause_s for group in groups[1:]),
-        energy_j=energy_j,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The device on which a process measures, and the host cores that its tenants may have.
-
-    Attributes:
-        share: Whether tenants share cores where there are too few for all, instead of a refusal.
-    """
-
-    settings: SharedRunSettings
-    allowed: tuple[int, ...]
-    share: bool = False
-
-    def measure(self, mix: Measurable) -> Run:
-        """Run `mix` for real.
-
-        Raises:
-            InvalidInput: A workload cannot be built, or there are too few cores.
-            AdvisorError: As `advisor.measure.shared_run.measure` does.
-        """
-        kind = self.settings.session.device.kind
-        cores = cores_of_tenants(mix, self.allowed, kind, share=self.share)
-        leave_to_tenants(cores, self.settings.cores)
-        if isinstance(mix, CompletionRun):
-            return run_to_the_end(mix, cores, self.settings)
-        return measure(mix, cores, self.settings)
-
-
-@contextmanager
-def bench_on(
-    device: Device, allowed: Sequence[int], timing: Timing, command: str, *, share: bool = False
-) -> Iterator[Bench]:
-    """`device`, claimed until the block ends.
-
-    Raises:
-        GpuUnavailable: Another process uses it.
-    """
-    ours = allowed_cores()
-    with claimed(device, command), scratch_folder() as folder:
-        warm_up(folder)
-        with mps_session_on(device, folder) as session:
-            settings = SharedRunSettings(
-                session=session, timing=timing, command=command, cores=ours
-            )
-            yield Bench(settings, tuple(allowed), share)
-
-
-def cores_of_tenants(
-    mix: Measurable, allowed: Sequence[int], kind: str, *, share: bool = False
-) -> tuple[tuple[int, ...], ...]:
-    """Return the cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
-
-    Raises:
-        InvalidInput: There are too few for those that run at the same time; the message names the
-            run.
-    """
-    cores: dict[int, tuple[int, ...]] = {}
-    for run_group in mix.run_groups:
-        needs = [mix.workloads[job].cores for job in run_group.jobs]
-        with located(f"run {mix.id}"):
-            cores_of_group = cores_of_each(needs, allowed, share=share or kind == "cpu")
-        cores |= zip(run_group.jobs, cores_of_group, strict=True)
-    return tuple(cores[job] for job in range(len(mix.workloads)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +391,7 @@ def planned_processes(
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
     command = ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu")
     processes = []
-    for mix in (run_group.mix for each in mixes_of(plan) for run_group in each.run_groups):
+    for mix in [mix for each in mixes_of(plan) for _, mix in each.groups]:
         cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
         role = f"{mix.id}: supervisor, forks, watches and ends all others"
         processes.append(PlannedProcess(role, spare_cores(cores, allowed), {}, command))
@@ -525,35 +429,25 @@ def run_list(argv: Sequence[str]) -> int:
             f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add --resume to "
             f"do only the others, or choose another --out."
         )
-    allowed = allowed_cores(words.cores)
-    for mix in todo:
-        cores_of_tenants(
-            mix, allowed, device.kind, share=words.share_cores
-        )  # refused before anything starts
-    command = command_line("runs", argv)
-    with bench_on(device, allowed, timing, command, share=words.share_cores) as bench:
-        _measure_all(todo, bench, words.out, words.deadline)
+    allowed, share = allowed_cores(words.cores), words.share_cores
+    for mix in todo:  # refused before anything starts
+        cores_of_tenants(mix, allowed, device.kind, share=share)
+    with bench_on(device, allowed, timing, command_line("runs", argv), share=share) as bench:
+        began, run_s = monotonic(), FIRST_RUN_S
+        for number, mix in enumerate(todo, start=1):
+            run_began = monotonic()
+            if words.deadline is not None and run_began - began + run_s > words.deadline:
+                left = counted(len(todo) - number + 1, "run")
+                say(f"{left} left at the deadline; --resume does them")
+                break
+            run = bench.measure(mix)
+            append_run(words.out, run)
+            run_s = (monotonic() - began) / number  # so far on average
+            say(
+                f"{number}/{len(todo)} {run_summary(run)} {monotonic() - run_began:.1f} s; "
+                f"about {run_s * (len(todo) - number):.0f} s left"
+            )
     return 0
-
-
-def _measure_all(
-    todo: Sequence[Measurable], bench: Bench, out: Path, deadline_s: float | None
-) -> None:
-    """Measure the runs, until all are done or the next would end after `deadline_s`."""
-    began, run_s = monotonic(), FIRST_RUN_S
-    for number, mix in enumerate(todo, start=1):
-        run_began = monotonic()
-        if deadline_s is not None and run_began - began + run_s > deadline_s:
-            left = counted(len(todo) - number + 1, "run")
-            say(f"{left} left at the deadline; --resume does them")
-            return
-        run = bench.measure(mix)
-        append_run(out, run)
-        run_s = (monotonic() - began) / number  # so far on average
-        say(
-            f"{number}/{len(todo)} {run_summary(run)} {monotonic() - run_began:.1f} s; "
-            f"about {run_s * (len(todo) - number):.0f} s left"
-        )
 
 
 def run_summary(run: Run) -> str:

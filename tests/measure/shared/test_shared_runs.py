@@ -149,7 +149,7 @@ def whole(name, sharing, steps, **other):
 
 def of_gpu(sharing, steps):
     (full,) = mixes_of(record(PlannedRun, whole("whole", sharing, steps)))
-    return [(run_group.jobs, run_group.mix.sharing) for run_group in full.run_groups]
+    return [(jobs, each.sharing) for jobs, each in full.groups]
 
 
 def test_each_job_of_a_group_keeps_its_limit():
