@@ -1,9 +1,9 @@
-"""Reads the trace that torch's profiler exports (Chrome's trace format), and classifies kernels.
+"""Measures the parts of a step, and traces its work on the GPU; runs in scripts too.
 
-These events are used: our marks around each phase of a step (category ``user_annotation``),
-launches (``cuda_runtime``, ``cuda_driver``) and what they launched (``kernel``, ``gpu_memcpy``,
-``gpu_memset``), matched by a correlation number. All work in a CUDA graph is matched to the one
-launch of the graph.
+Of the trace that torch's profiler exports (Chrome's trace format), it reads our marks around each
+phase of a step (category ``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and
+what they launched (``kernel``, ``gpu_memcpy``, ``gpu_memset``), matched by a correlation number.
+All work in a CUDA graph is matched to the one launch of the graph.
 """
 
 import json
@@ -36,46 +36,46 @@ LAUNCHES = ("cuda_runtime", "cuda_driver")
 Event = Mapping[str, Any]
 
 
-class Launch(NamedTuple):
-    at_us: float
+class Stretch(NamedTuple):
+    """A phase, or a call by the host, on the profiler's clock."""
+
+    begin_us: float
     duration_us: float
 
+    @property
+    def end_us(self) -> float:
+        return self.begin_us + self.duration_us
 
-class Span(NamedTuple):
-    begin_us: float
-    end_us: float
+
+def _stretch(event: Event) -> Stretch:
+    return Stretch(float(event["ts"]), float(event["dur"]))
 
 
-def _marked_spans(events: Sequence[Event], phases: Sequence[str]) -> list[Span]:
+def _marked_phases(events: Sequence[Event], phases: Sequence[str]) -> list[Stretch]:
     marks = sorted(
-        (float(each["ts"]), float(each["dur"]), str(each["name"]))
+        (_stretch(each), str(each["name"]))
         for each in events
         if each.get("cat") == "user_annotation" and str(each["name"]).startswith(MARK)
     )
-    names = [name.removeprefix(MARK) for _, _, name in marks]
+    names = [name.removeprefix(MARK) for _, name in marks]
     if not names or names != list(phases) * (len(names) // len(phases)):
         raise AdvisorError(
             f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not complete "
             f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
         )
-    return [Span(begin, begin + duration) for begin, duration, _ in marks]
+    return [stretch for stretch, _ in marks]
 
 
-def _correlation(event: Event) -> int | None:
-    correlation: int | None = event.get("args", {}).get("correlation")
-    return correlation
+def _correlation(event: Event) -> Any:
+    return event.get("args", {}).get("correlation")
 
 
-def _launches(events: Sequence[Event]) -> dict[int | None, Launch]:
+def _launches(events: Sequence[Event]) -> dict[Any, Stretch]:
     """Launches by correlation; the outer one of a runtime call and the driver call inside it."""
-    launches: dict[int | None, Launch] = {}
-    for event in events:
-        correlation = _correlation(event)
-        if event.get("cat") in LAUNCHES and correlation is not None:
-            launch = Launch(float(event["ts"]), float(event["dur"]))
-            other = launches.get(correlation)
-            if other is None or launch.at_us < other.at_us:
-                launches[correlation] = launch
+    launches: dict[Any, Stretch] = {}
+    for event in sorted(events, key=lambda each: float(each["ts"])):
+        if event.get("cat") in LAUNCHES and _correlation(event) is not None:
+            launches.setdefault(_correlation(event), _stretch(event))
     return launches
 
 
@@ -98,10 +98,9 @@ class GpuWork:
         phase: Index of the step's part that launched it.
         launch_us: Time of the launch from that part's start, without waits.
         start_us: Start by the profiler's clock.
-        blocks: Blocks of the grid; 0 for a copy or memset, as `threads` and `resident_blocks`.
+        blocks: Blocks of the grid; 0 for a copy or memset, as the next two.
         threads: Threads of a block.
         resident_blocks: Blocks that fit on an SM at once.
-        stream: CUDA's number of the stream it ran on.
     """
 
     kind: str
@@ -121,7 +120,7 @@ class Phase:
 
     Attributes:
         host_us: Time in which the host issued work, without waits for the launch queue.
-        launches: Number of kernels, copies and memsets launched; a whole CUDA graph counts as one.
+        launches: A whole CUDA graph counts as one.
         waits_us: Starts of the host's waits for the GPU, from the phase's start, without waits.
     """
 
@@ -167,11 +166,9 @@ def step_from(fields: Mapping[str, Any]) -> TracedStep:
 
 
 def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
-    """Return `step` in compact form, with launch times at the pace of an unprofiled host.
+    """Return `step`, in which something ran, in compact form, at the pace of an unprofiled host.
 
-    Args:
-        step: With at least one piece of work.
-        phases_s: Seconds that an unprofiled host takes for each phase, shape (phases,).
+    `phases_s` are the seconds that such a host takes for each phase, shape (phases,).
     """
     begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
     paces = [
@@ -188,6 +185,7 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
     classes = tuple(dict.fromkeys(work.kind for work in step.work))
     index = {kind: number for number, kind in enumerate(classes)}
     streams = list(dict.fromkeys(work.stream for work in step.work))  # in order of first use
+    stream_of = tuple(streams.index(work.stream) for work in step.work)
     return KernelTrace(
         classes=classes,
         class_of=tuple(index[work.kind] for work in step.work),
@@ -197,9 +195,7 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
         blocks=tuple(work.blocks for work in step.work),
         threads=tuple(work.threads for work in step.work),
         resident_blocks=tuple(work.resident_blocks for work in step.work),
-        stream_of=(
-            None if len(streams) == 1 else tuple(streams.index(work.stream) for work in step.work)
-        ),
+        stream_of=None if len(streams) == 1 else stream_of,
         waits_us=tuple(round(us, 2) for us in sorted(waits)),
     )
 
@@ -213,10 +209,7 @@ def phases_without_waits(
     correctly. One with many launches may have waited for the GPU, as did one that read a loss. The
     profile shows such waits but slows the host, so such a phase counts its profiled time without
     waits, scaled to the pace of the other phases, if that is less.
-
-    Args:
-        measured_s: Seconds that the host took for each phase, unprofiled, shape (phases,).
-        profiled: The same phases as recorded by the profiler.
+    `measured_s` has the seconds of the unprofiled host, shape (phases,).
     """
     pairs = list(zip(measured_s, profiled, strict=True))
     free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
@@ -232,7 +225,7 @@ _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
 
 def mark(step: int, phase: int, bound: str) -> None:
-    """Mark in a running profile of torch where a phase ``"begins"`` or ``"ends"``.
+    """Mark in a running profile where a phase ``"begins"`` or ``"ends"``.
 
     A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
     """
@@ -253,21 +246,18 @@ def export_trace(profile: Any) -> dict[str, Any]:
 
 def join_marks(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
     """Return `document` with a stretch for each phase of `steps` in place of its two marks."""
-    marks: dict[str, dict[str, Any]] = {}
-    others = []
+    marks: dict[tuple[str, ...], dict[str, Any]] = {}
+    others, spans = [], []
     for event in document.get("traceEvents", ()):
         name = str(event.get("name"))
         if not name.startswith(MARK):
             others.append(event)
         elif event.get("cat") == "user_annotation":
-            marks[name.removeprefix(MARK)] = event
-    spans = []
-    for name, begin in marks.items():
-        step, _, rest = name.partition("/")
-        phase, _, bound = rest.partition("/")
+            marks[tuple(name.removeprefix(MARK).split("/"))] = event
+    for (step, phase, bound), begin in marks.items():
         if bound == "begins" and int(step) in steps:
-            from_us = float(begin["ts"]) + float(begin["dur"])
-            until_us = float(marks[f"{step}/{phase}/ends"]["ts"])
+            from_us = _stretch(begin).end_us
+            until_us = float(marks[step, phase, "ends"]["ts"])
             spans.append(begin | {"name": MARK + phase, "ts": from_us, "dur": until_us - from_us})
     return {**document, "traceEvents": others + spans}
 
@@ -275,12 +265,7 @@ def join_marks(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, A
 def steps_of_trace(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
-    """Return the steps that were marked while `document` was recorded.
-
-    Args:
-        document: A trace that torch exported.
-        phases: The names of a step's phases in order; each was marked as `MARK` + name.
-        limits: Of an SM of the GPU.
+    """Return the steps of which each phase, by name and in order, was marked in `document`.
 
     Raises:
         AdvisorError: The marks are not those of complete steps, or it is not a trace.
@@ -298,15 +283,15 @@ def _steps(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
-    spans = _marked_spans(events, phases)
+    spans = _marked_phases(events, phases)
     begins_us = [span.begin_us for span in spans]
     launches = _launches(events)
-    waits = [Launch(float(each["ts"]), float(each["dur"])) for each in events if _is_wait(each)]
+    waits = [_stretch(each) for each in events if _is_wait(each)]
     work = defaultdict(list)  # by the phase that launched it, with the pause after that
     for event in events:
         if event.get("cat") in _GPU:
             launch = launches.get(_correlation(event))
-            at_us = launch.at_us if launch else float(event["ts"])
+            at_us = launch.begin_us if launch else float(event["ts"])
             work[bisect_right(begins_us, at_us) - 1].append((event, launch))
     count = len(phases)
     return tuple(
@@ -315,61 +300,52 @@ def _steps(
     )
 
 
-_Launched = Sequence[tuple[Event, Launch | None]]
+_Launched = Sequence[tuple[Event, Stretch | None]]
 
 
 def _step(
-    spans: Sequence[Span], parts: Sequence[_Launched], waits: Sequence[Launch], limits: SmLimits
+    spans: Sequence[Stretch], parts: Sequence[_Launched], waits: Sequence[Stretch], limits: SmLimits
 ) -> TracedStep:
     work: list[GpuWork] = []
     phases = []
     for number, (span, events) in enumerate(zip(spans, parts, strict=True)):
-        launched = [(launch or Launch(span.begin_us, 0.0), event) for event, launch in events]
-        launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.at_us)
-        its = [each for each in waits if span.begin_us <= each.at_us < span.end_us]
+        launched = [(launch or Stretch(span.begin_us, 0.0), event) for event, launch in events]
+        launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.begin_us)
+        its = [each.begin_us for each in waits if span.begin_us <= each.begin_us < span.end_us]
         host = _HostTime(span, launches, waits)
         for launch, event in launched:
-            work.append(_work(event, number, host.until(launch.at_us), limits))
-        waits_us = tuple(host.until(each.at_us) for each in its)
-        phases.append(Phase(host.until(span.end_us), len(launches), waits_us))
+            work.append(_work(event, number, host.until(launch.begin_us), limits))
+        phases.append(Phase(host.until(span.end_us), len(launches), tuple(map(host.until, its))))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
 
 
 class _HostTime:
-    """The time of the host in a phase, less that in which it waited for the GPU."""
+    """The time of the host in a phase, less that in which it waited for the GPU.
 
-    def __init__(self, span: Span, launches: Sequence[Launch], waits: Sequence[Launch]) -> None:
-        self._begin_us, self._waits = span.begin_us, waits
-        self._launched_us = [each.at_us for each in launches]
-        self._queued_us = _waited_us(launches)
+    The launch queue was empty when the phase began. Once it may be full, the time of a launch
+    beyond the 90th percentile of the first ones counts as a wait.
+    """
+
+    def __init__(
+        self, phase: Stretch, launches: Sequence[Stretch], waits: Sequence[Stretch]
+    ) -> None:
+        self._begin_us, self._waits = phase.begin_us, waits
+        self._launched_us = [each.begin_us for each in launches]
+        took_us = [each.duration_us for each in launches]
+        first, later = took_us[:QUEUE_FREE_LAUNCHES], took_us[QUEUE_FREE_LAUNCHES:]
+        usual_us = quantiles(first, n=10)[-1] if later else 0.0
+        queued_us = [0.0] * len(first) + [max(0.0, each - usual_us) for each in later]
+        self._queued_us = list(accumulate(queued_us, initial=0.0))
 
     def until(self, at_us: float) -> float:
         """Microseconds from the phase's start to `at_us`, without waits before that."""
         queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
-        waited_us = sum(self._inside_us(each, at_us) for each in self._waits)
+        waited_us = sum(  # in the phase and before `at_us`: a window may cut both ends of a wait
+            max(0.0, min(each.end_us, at_us) - max(each.begin_us, self._begin_us))
+            for each in self._waits
+        )
         return max(0.0, at_us - self._begin_us - queued_us - waited_us)
-
-    def _inside_us(self, wait: Launch, until_us: float) -> float:
-        """The part of `wait` in the phase before `until_us`: a window may cut both ends."""
-        end_us = min(wait.at_us + wait.duration_us, until_us)
-        return max(0.0, end_us - max(wait.at_us, self._begin_us))
-
-
-def _waited_us(launches: Sequence[Launch]) -> list[float]:
-    """Waits of the host for the launch queue before each launch, and in all.
-
-    The queue was empty when the phase began. Once it may be full, the time of a launch beyond the
-    90th percentile of the first ones counts as a wait for the GPU.
-
-    Returns:
-        Microseconds, shape (launches + 1,).
-    """
-    durations_us = [each.duration_us for each in launches]
-    first, later = durations_us[:QUEUE_FREE_LAUNCHES], durations_us[QUEUE_FREE_LAUNCHES:]
-    usual_us = quantiles(first, n=10)[-1] if later else 0.0
-    waits_us = [0.0] * len(first) + [max(0.0, each - usual_us) for each in later]
-    return list(accumulate(waits_us, initial=0.0))
 
 
 _HOST_COPY = re.compile(r"HtoD|DtoH")  # as CUPTI names the directions of copies
@@ -383,16 +359,13 @@ def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWo
     if kind == "kernel":
         kind = kernel_class(str(event["name"]))
         blocks, threads = prod(launched["grid"]), prod(launched["block"])
-        resident = resident_blocks(
-            limits,
-            threads=threads,
-            registers=int(launched.get("registers per thread", 0)),
-            shared_bytes=int(launched.get("shared memory", 0)),
-        )
+        registers = int(launched.get("registers per thread", 0))
+        shared = int(launched.get("shared memory", 0))
+        resident = resident_blocks(limits, threads=threads, registers=registers,
+                                   shared_bytes=shared)  # fmt: skip
     return GpuWork(
-        kind=kind, phase=phase, launch_us=launch_us,
-        start_us=float(event["ts"]), duration_us=float(event["dur"]),
-        blocks=blocks, threads=threads, resident_blocks=resident,
+        kind=kind, phase=phase, launch_us=launch_us, start_us=float(event["ts"]),
+        duration_us=float(event["dur"]), blocks=blocks, threads=threads, resident_blocks=resident,
         stream=int(launched.get("stream", 0)),
     )  # fmt: skip
 
@@ -435,6 +408,7 @@ def kernel_class(name: str) -> str:
     return next((each for each, pattern in _RULES if pattern.search(words)), "other")
 
 
+# So many steps are traced.
 _STEPS = 3
 _FIRST_S, _SPARE_S = 0.2, 0.05
 
@@ -446,11 +420,8 @@ def record(state: TenantState, step_s: float, compute_capability: str) -> dict[s
     """Record the GPU's work for this process for as long as a step takes, from any moment of it.
 
     Returns:
-        ``step``: the fields of a `TracedStep` of one phase; empty where this process has not
-        touched CUDA.
-
-    Raises:
-        AdvisorError: Nothing repeats at that pace.
+        ``step``: the fields of a `TracedStep` of one phase; empty if this process has not touched
+        CUDA.
     """
     if state.device == "cpu":
         return {}
@@ -467,7 +438,7 @@ def record(state: TenantState, step_s: float, compute_capability: str) -> dict[s
 
 
 def cut_into_steps(document: Mapping[str, Any], step_s: float) -> dict[str, Any]:
-    """`document` with a mark for each step of `step_s` seconds from its first launch on."""
+    """Mark in `document` each step of `step_s` seconds from its first launch on."""
     events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
     launched = [float(each["ts"]) for each in events if each.get("cat") in LAUNCHES]
     if not launched:
@@ -495,11 +466,7 @@ def _parts(event: Event, bounds: Sequence[float]) -> Iterator[Event]:
 
 
 def repeated_step(steps: Sequence[TracedStep]) -> TracedStep:
-    """Return the step with the median busy time.
-
-    Raises:
-        AdvisorError: Their busy times differ too much, so none of them stands for all.
-    """
+    """Return the step with the median busy time, if these times differ so little that it can."""
     busy_s = [each.busy_s for each in steps]
     if min(busy_s) <= 0 or max(busy_s) > _MOST_RATIO * min(busy_s):
         raise AdvisorError(
@@ -515,7 +482,7 @@ _FEWEST_TIMED, _MOST_TIMED = 3, 40
 
 def profiling_verbs() -> Mapping[str, Verb]:
     """The training verbs, and `train`, `issue`, `trace` and `record`."""
-    own: dict[str, Verb] = {"train": train, "issue": issue, "trace": trace, "record": record}
+    own = {"train": train, "issue": issue, "trace": trace, "record": record}
     return {**training_verbs(), **own}
 
 
@@ -523,8 +490,8 @@ def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
     """Train as `run` does, and measure the host's work.
 
     Returns:
-        As `run`; and ``cpu_s``, CPU seconds of this process and its loader's workers; of the
-        workers alone ``loader_cpu_s``, and ``read_mib``, None if the system does not report it; and
+        Also ``cpu_s``, CPU seconds of this process and its loader's workers; of the workers alone
+        ``loader_cpu_s``, and ``read_mib``, None if the system does not report it; and
         ``fetched_s``, seconds spent on taking batches.
     """
     before = _used(state)
@@ -547,11 +514,9 @@ def _used(state: TenantState) -> dict[str, Any]:
     except (OSError, IndexError, ValueError):
         pass
     return {
-        "cpu_s": process_time() + loader_cpu_s,
-        "loader_cpu_s": loader_cpu_s,
-        "read_mib": read_mib,
-        "fetched_s": _loaded(state).fetched_s,
-    }
+        "cpu_s": process_time() + loader_cpu_s, "loader_cpu_s": loader_cpu_s,
+        "read_mib": read_mib, "fetched_s": _loaded(state).fetched_s,
+    }  # fmt: skip
 
 
 def issue(state: TenantState, seconds: float) -> Routine:
@@ -611,9 +576,9 @@ def trace(state: TenantState, compute_capability: str) -> Routine:
         ``step``: the fields of a `TracedStep`, the one with the median busy time of several.
     """
     _loaded(state)
-    limits = sm_limits(compute_capability)
     document, phases = yield from record_steps(partial(synchronise, state))
-    return {"step": asdict(median_step(steps_of_trace(document, phases, limits)))}
+    steps = steps_of_trace(document, phases, sm_limits(compute_capability))
+    return {"step": asdict(median_step(steps))}
 
 
 def record_steps(
