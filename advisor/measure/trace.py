@@ -482,7 +482,7 @@ _FEWEST_TIMED, _MOST_TIMED = 3, 40
 
 def profiling_verbs() -> Mapping[str, Verb]:
     """The training verbs, and `train`, `issue`, `trace` and `record`."""
-    own = {"train": train, "issue": issue, "trace": trace, "record": record}
+    own: dict[str, Verb] = {"train": train, "issue": issue, "trace": trace, "record": record}
     return {**training_verbs(), **own}
 
 

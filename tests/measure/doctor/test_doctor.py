@@ -6,26 +6,20 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
 
 from advisor.hardware import nvml as health_of
 from advisor.hardware.live_gpu import live_gpu
-from advisor.hardware.machine import BrokenGpu, GpuProcess, MpsProcess
+from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
 from advisor.hardware.nvml import gpu_health, time_slice_in
 from advisor.measure import doctor as doctor_command
-from advisor.measure.doctor import HostHealth, gpu_findings, host_findings, host_health
+from advisor.measure.doctor import gpu_findings, host_findings
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 
-HOST = HostHealth(
-    administrator=True, container=None, cores=tuple(range(16)), online=16,
-    quota_cores=None, governors=dict.fromkeys(range(16), "performance"), siblings=(), stolen=0.0,
-    wanting=0.5, shm_mib=64_000.0, core_s=dict.fromkeys(range(16), 0.003),
-    core_later_s=dict.fromkeys(range(16), 0.003), mps=(), has_mps=True, variables=(),
-)  # fmt: skip
-SLOW = HOST.core_s | {3: 0.006}
 SOUND = {"compute_mode": 0, "default_limit_mw": 700_000}
 # As driver 580.159.04 prints it on an H200.
 HEAD = """\
@@ -37,8 +31,60 @@ HEAD = """\
 STRANGER = MpsProcess(71, "control", "ada", "/tmp/nvidia-mps")
 
 
-def owner(_pid):
-    return "ada"
+CORES = tuple(range(16))
+SOUND_FILES = {
+    "proc/self/status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
+    "proc/loadavg": "0.50 1.0 1.0 1/99 7\n",
+    "proc/1/cgroup": "0::/init.scope\n",
+    "proc/stat": "cpu  10 0 10 70 0 0 0 10 0 0\n",
+    "sys/fs/cgroup/cpu.max": "max 100000\n",
+    **{f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor": "performance\n"
+       for core in CORES},
+}  # fmt: skip
+GOVERNOR = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor"
+
+
+class Host:
+    """A host as its kernel shows it, of which one thing may not be as it should be.
+
+    Attributes:
+        core_s: Seconds of the same work on each core, at two moments.
+    """
+
+    def __init__(self, root, monkeypatch):
+        self.root, self._set = root, monkeypatch
+        self.core_s = [dict.fromkeys(CORES, 0.003) for _ in range(2)]
+        self.mps, self.siblings, self.shm_mib = (), {}, 64_000
+        self.put(SOUND_FILES)
+        for name in [each for each in os.environ if each.startswith("CUDA_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setattr(os, "cpu_count", lambda: len(CORES))
+        monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(
+            f_blocks=self.shm_mib, f_frsize=2**20))  # fmt: skip
+        at_both = iter(range(10**6))
+        for name, value in {
+            "_TICKING_S": 0.0,
+            "which": f"/usr/bin/{CONTROL}".format,
+            "allowed_cores": lambda: CORES,
+            "siblings_of": lambda core: self.siblings.get(core, str(core)),
+            "mps_processes": lambda _proc: self.mps,
+            "_core_times": lambda _cores: self.core_s[next(at_both) % 2],
+        }.items():
+            monkeypatch.setattr(doctor_command, name, value)
+
+    def put(self, files):
+        for name, text in files.items():
+            path = self.root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def findings(self):
+        return list(host_findings(self.root))
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    return Host(tmp_path, monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -55,37 +101,111 @@ def looked_at(install, monkeypatch):  # noqa: F811
         install(FakeLibrary(FakeGpu(**SOUND | wrong)))
         monkeypatch.setattr(health_of, "_time_slice", lambda _: time_slice)
         gpu = live_gpu(0)
-        return list(gpu_findings(replace(gpu, driver=driver or gpu.driver), gpu_health(0), owner))
+        return list(gpu_findings(replace(gpu, driver=driver or gpu.driver), gpu_health(0)))
 
     return look
 
 
-def test_a_machine_that_is_as_it_should_be_has_no_finding(looked_at):
-    assert list(host_findings(HOST)) == []
+def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
+    assert host.findings() == []
     assert looked_at() == []
+
+
+SLOW = dict.fromkeys(CORES, 0.003) | {3: 0.006}
 
 
 @pytest.mark.parametrize(
     ("severity", "wrong", "remedy"),
     [
-        ("blocks", {"mps": (STRANGER,)}, "ada"), ("blocks", {"has_mps": False}, "mps-control"),
-        ("spoils", {"governors": {0: "performance", 1: "powersave"}}, "powersave"),
-        ("spoils", {"core_s": SLOW, "core_later_s": SLOW}, "cores 3 "),
-        ("spoils", {"core_s": HOST.core_s | {3: 0.0045}, "core_later_s": HOST.core_s | {7: 0.0057}},
-         "cores 3,7"),
-        ("spoils", {"stolen": 0.2}, "20%"), ("spoils", {"wanting": 21.0}, "16 cores"),
-        ("spoils", {"quota_cores": 4.0}, "4 cores"), ("spoils", {"shm_mib": 64.0}, "/dev/shm"),
-        ("note", {"siblings": ((0, 8), (1, 9))}, "0,8; 1,9"), ("note", {"online": 64}, "16 of 64"),
-        ("note", {"container": "docker"}, "docker"), ("note", {"administrator": False}, "rights"),
-        ("note", {"variables": ("CUDA_MPS_PIPE_DIRECTORY",)}, "CUDA_MPS_PIPE_DIRECTORY"),
+        ("blocks", {"mps": (STRANGER,)}, "ada"),
+        ("spoils", {"core_s": [SLOW, SLOW]}, "cores 3 "),
+        ("spoils", {"core_s": [SLOW | {3: 0.0045}, SLOW | {3: 0.003, 7: 0.0057}]}, "cores 3,7"),
+        ("spoils", {"shm_mib": 64}, "/dev/shm"),
+        ("note", {"siblings": {8: "0", 9: "1"}}, "0,8; 1,9"),
     ],
-)  # fmt: skip
-def test_each_fault_of_a_host_is_found_with_a_remedy(severity, wrong, remedy):
-    (found,) = host_findings(replace(HOST, **wrong))
+)
+def test_each_fault_of_a_host_is_found_with_a_remedy(host, severity, wrong, remedy):
+    vars(host).update(wrong)
+    (found,) = host.findings()
+    check_finding(found, severity, remedy)
+
+
+def check_finding(found, severity, remedy):
     assert (found.severity, found.about) == (severity, "host")
     assert remedy in f"{found.what} {found.remedy}"
     assert found.why
     assert found.remedy
+
+
+@pytest.mark.parametrize(
+    ("severity", "file", "text", "remedy"),
+    [
+        ("spoils", GOVERNOR, "powersave\n", "by powersave"),
+        ("spoils", "proc/loadavg", "21.0 1.0 1.0 1/99 7\n", "16 cores"),
+        ("spoils", "sys/fs/cgroup/cpu.max", "400000 100000\n", "4 cores"),
+        ("note", "proc/1/cgroup", "0::/kubepods/pod1\n", "kubepods"),
+        ("note", ".dockerenv", "", "docker"),
+        ("note", "proc/self/status", "CapEff:\t0000000000000000\n", "rights"),
+    ],
+)
+def test_each_fault_that_a_file_of_the_kernel_shows_is_found(host, severity, file, text, remedy):
+    host.put({file: text})
+    (found,) = host.findings()
+    check_finding(found, severity, remedy)
+
+
+def test_the_first_version_of_control_groups_is_read_too(host):
+    (host.root / "sys/fs/cgroup/cpu.max").unlink()
+    folder = "sys/fs/cgroup/cpu/cpu.cfs_"
+    host.put({f"{folder}quota_us": "150000\n", f"{folder}period_us": "100000\n"})
+    (found,) = host.findings()
+    assert "allows 1.5 cores' time" in found.what
+
+
+def test_time_that_the_hypervisor_took_is_found(host, monkeypatch):
+    def core_times(_cores):
+        host.put({"proc/stat": "cpu  10 0 10 150 0 0 0 30 0 0\n"})
+        return host.core_s[0]
+
+    monkeypatch.setattr(doctor_command, "_core_times", core_times)
+    (found,) = host.findings()
+    check_finding(found, "spoils", "20%")
+
+
+@pytest.mark.parametrize(
+    ("severity", "module", "name", "value", "remedy"),
+    [
+        ("blocks", doctor_command, "which", lambda _: None, "mps-control"),
+        ("note", os, "cpu_count", lambda: 64, "16 of 64"),
+    ],
+)
+def test_what_the_host_lacks_is_found(host, monkeypatch, severity, module, name, value, remedy):
+    monkeypatch.setattr(module, name, value)
+    (found,) = host.findings()
+    check_finding(found, severity, remedy)
+
+
+def test_variables_that_change_how_cuda_shares_are_found(host, monkeypatch):
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", "/tmp/mine")
+    (found,) = host.findings()
+    check_finding(found, "note", "CUDA_MPS_PIPE_DIRECTORY")
+
+
+@pytest.mark.parametrize("text", ["", "max 100000", "nonsense", "0 0", "\x00 \x01"])
+def test_a_kernel_that_reports_nothing_of_use_is_no_error(host, text):
+    host.put(dict.fromkeys(("sys/fs/cgroup/cpu.max", "proc/stat", "proc/1/cgroup"), text))
+    assert host.findings() == []
+
+
+def test_this_host_is_really_examined():
+    for found in host_findings():
+        assert found.about == "host"
+        assert found.severity in ("blocks", "spoils", "note")
+    cores = sorted(os.sched_getaffinity(0))
+    times_s = doctor_command._core_times(tuple(cores))
+    assert list(times_s) == cores
+    assert all(each_s > 0 for each_s in times_s.values())
+    assert sorted(os.sched_getaffinity(0)) == cores
 
 
 @pytest.mark.parametrize(
@@ -117,7 +237,7 @@ def test_each_fault_of_a_gpu_is_found_with_a_remedy(looked_at, severity, wrong, 
 
 def test_a_gpu_that_is_idle_or_does_not_answer_is_not_slow(looked_at):
     assert looked_at(slowed=1) == []
-    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."), None, owner)
+    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."), None)
     assert (found.severity, found.about) == ("blocks", "GPU 1")
 
 
@@ -134,7 +254,7 @@ def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa
     monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
     health = gpu_health(0)
     assert (health.persistence, health.ecc, health.remap_pending) == (None, None, None)
-    assert list(gpu_findings(live_gpu(0), health, owner)) == []
+    assert list(gpu_findings(live_gpu(0), health)) == []
 
 
 @pytest.mark.parametrize(
@@ -150,56 +270,17 @@ def test_the_time_slice_is_read_where_the_listing_is_clear(listing, setting):
     assert time_slice_in(listing) == setting
 
 
-@pytest.fixture
-def kernel(tmp_path, monkeypatch):
-    """Folders as the kernel's, in which files can be put."""
-    monkeypatch.setattr(doctor_command, "_TICKING_S", 0.0)
-
-    def put(**files):
-        for name, text in files.items():
-            path = tmp_path / name.replace("__", "/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        (tmp_path / "proc").mkdir(exist_ok=True)
-        return host_health(tmp_path, lambda _core: "one")
-
-    return put
-
-
-def test_a_host_is_read_from_the_kernel(kernel):
-    core = min(os.sched_getaffinity(0))
-    found = kernel(**{
-        "proc__self__status": "Name:\tx\nCapEff:\t000001ffffffffff\n",
-        "proc__loadavg": "3.25 1.0 1.0 1/99 7\n",
-        "proc__1__cgroup": "0::/kubepods/pod1\n",
-        "proc__stat": "cpu  10 0 10 70 0 0 0 10 0 0\n",
-        "sys__fs__cgroup__cpu.max": "150000 100000\n",
-        f"sys__devices__system__cpu__cpu{core}__cpufreq__scaling_governor": "powersave\n",
-    })  # fmt: skip
-    assert (found.administrator, found.container, found.wanting) == (True, "kubepods", 3.25)
-    assert found.quota_cores == 1.5
-    assert found.governors == {core: "powersave"}
-    assert found.stolen is None  # nothing was counted yet
-    assert found.siblings == (found.cores,) or len(found.cores) == 1
-    assert all(each_s > 0 for each_s in found.core_s.values())
-
-
-@pytest.mark.parametrize("text", ["", "max 100000", "nonsense", "0 0", "\x00 \x01"])
-def test_a_kernel_that_says_nothing_of_use_is_no_error(kernel, text):
-    names = ("sys__fs__cgroup__cpu.max", "proc__stat", "proc__1__cgroup")
-    found = kernel(**dict.fromkeys(names, text))
-    assert (found.quota_cores, found.stolen, found.administrator) == (None, None, False)
-
-
-def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(monkeypatch, capsys):
-    wrong = replace(HOST, shm_mib=64.0, administrator=False, mps=(STRANGER,))
-    monkeypatch.setattr(doctor_command, "host_health", lambda: wrong)
+def test_the_worst_comes_first_and_the_exit_code_says_whether_it_blocks(host, monkeypatch, capsys):
+    host.mps, host.shm_mib = (STRANGER,), 64
+    host.put({"proc/self/status": ""})
+    wrong = host.findings()
+    monkeypatch.setattr(doctor_command, "host_findings", lambda: wrong)
     monkeypatch.setattr(doctor_command, "live_gpus", tuple)
     assert doctor_command.run_doctor(["--json"]) == 4
     document = json.loads(capsys.readouterr().out)
     assert document["blocked"]
     assert [each["severity"] for each in document["findings"]] == ["blocks", "spoils", "note"]
-    monkeypatch.setattr(doctor_command, "host_health", lambda: replace(wrong, mps=()))
+    wrong = wrong[1:]
     assert doctor_command.run_doctor([]) == 0
 
 
@@ -210,7 +291,7 @@ def test_a_gpu_in_use_blocks(install, monkeypatch, capsys):  # noqa: F811
         )
     )
     monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
-    monkeypatch.setattr(doctor_command, "host_health", lambda: HOST)
+    monkeypatch.setattr(doctor_command, "host_findings", tuple)
     assert live_gpu(0).processes == (GpuProcess(os.getpid(), 1024.0),)
     assert doctor_command.run_doctor([]) == 4
     said = capsys.readouterr().out
