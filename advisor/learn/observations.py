@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import answer_all
 from advisor.prediction.capacity import is_gpu_bound
-from advisor.prediction.features import FEATURES, features
+from advisor.prediction.correction import FEATURES, features
 from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.replay import (
     Effort,

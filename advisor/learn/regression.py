@@ -23,8 +23,7 @@ from advisor.prediction.capacity import (
     is_gpu_bound,
     seen_by_driver,
 )
-from advisor.prediction.correction import MOST, Correction, Doubt, Kernel
-from advisor.prediction.features import FEATURES
+from advisor.prediction.correction import FEATURES, MOST, Correction, Doubt, Kernel
 from advisor.prediction.mix_steps import corrected
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile

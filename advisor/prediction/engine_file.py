@@ -21,22 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.errors import AdvisorError
-from advisor.prediction.engine_layout import (
-    DEMAND,
-    DURATION,
-    DUST,
-    HOST_START,
-    LAUNCH,
-    LEFT,
-    LOOPS,
-    NEVER,
-    RATE,
-    SINCE,
-)
 from advisor.prediction.trace import Floats
 from advisor.workload.reading import cache_folder
 
-_SOURCES = ("engine_layout.py", "engine.py")
+# Arguments of the loops of `engine`: addresses of arrays of floats (F), of integers (I) and of
+# natural numbers (U), numbers (f) and whole numbers (n). All are of 64 bits.
+_OF_BOTH = "IFFnnFnnfIFF"
+LOOPS = {"mps": _OF_BOTH + "fUF", "naive": _OF_BOTH + "fff"}
+_LEAST_STEPS = 1e-12
+
 _HERE = Path(__file__).parent
 _CHECKSUM_BYTES = sha256().digest_size
 _ARGUMENTS = {"F": c_void_p, "I": c_void_p, "U": c_void_p, "f": c_double, "n": c_int64}
@@ -46,7 +39,7 @@ _loading = Lock()
 
 
 def loops() -> Mapping[str, Callable[..., float]]:
-    """Return each of `LOOPS` by its name, as a function of addresses and numbers.
+    """Return `LOOPS` by name, as functions of addresses and numbers.
 
     They are compiled if no file has them for this processor and these versions; if no file can be
     written, in each process again.
@@ -69,24 +62,21 @@ def _load() -> dict[str, Callable[..., float]]:
             continue
     from advisor.prediction.engine import machine_code
 
-    code = machine_code()
+    code = machine_code(LOOPS)
     _keep(code, paths)
     return _linked(code)
 
 
 def _key() -> str:
-    """A digest of everything that machine code depends on."""
-    digest = sha256()
-    for each in _SOURCES:
-        digest.update((_HERE / each).read_bytes())
+    """Return a digest of everything that machine code depends on."""
     versions = version("numba"), version("llvmlite")
     processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    digest.update("\n".join((*versions, llvm.get_process_triple(), *processor)).encode())
-    return digest.hexdigest()[:32]
+    inputs = "\n".join((str(LOOPS), *versions, llvm.get_process_triple(), *processor))
+    return sha256((_HERE / "engine.py").read_bytes() + inputs.encode()).hexdigest()[:32]
 
 
 def _read(path: Path) -> bytes | None:
-    """The code in `path`; None if it is missing, damaged, or if other users could have written it.
+    """Return the code in `path`; None if it is missing or damaged, or others may have written it.
 
     This user, root and the owner of this package may.
     """
@@ -116,7 +106,7 @@ def _keep(code: bytes, paths: list[Path]) -> None:
 
 
 def _linked(code: bytes) -> dict[str, Callable[..., float]]:
-    """The functions of an object file, in memory; RuntimeError for another processor's."""
+    """Load the functions of an object file; RuntimeError if it is of another processor."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
@@ -124,14 +114,11 @@ def _linked(code: bytes) -> dict[str, Callable[..., float]]:
         builder.export_symbol(name)
     jit = llvm.create_lljit_compiler()
     library = builder.link(jit, "replay")
-    return {
-        name: partial(_call, _function(library[name], kinds), (jit, library))
-        for name, kinds in LOOPS.items()
-    }
-
-
-def _function(address: int, kinds: str) -> Callable[..., int]:
-    return CFUNCTYPE(c_int32, c_void_p, c_void_p, *(_ARGUMENTS[kind] for kind in kinds))(address)
+    functions: dict[str, Callable[..., float]] = {}
+    for name, kinds in LOOPS.items():
+        function = CFUNCTYPE(c_int32, c_void_p, c_void_p, *(_ARGUMENTS[kind] for kind in kinds))
+        functions[name] = partial(_call, function(library[name]), (jit, library))
+    return functions
 
 
 def _call(function: Callable[..., int], _kept_alive: object, *arguments: Any) -> float:
@@ -146,82 +133,48 @@ _DTYPES = {"F": np.dtype(np.float64), "I": np.dtype(np.int64), "U": np.dtype(np.
 
 
 def mps(
-    starts: _Indices,
-    kernels: Floats,
-    paces: Floats,
-    ceded: float,
-    horizon_s: float,
-    max_events: int,
-    log: Floats,
-) -> Floats:
+    starts: _Indices, kernels: Floats, paces: Floats, ceded: float, horizon_s: float,
+    max_events: int, log: Floats,
+) -> Floats:  # fmt: skip
     """Replay seconds of a step when kernels run side by side, shape (tenants,).
 
     Blocks start in the order in which their kernels became ready, where slots for them are free;
     of these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
-    kernel all its blocks have started. Kernels that are on the SMs together share what these do.
+    kernel all its blocks have started. Kernels that are on the SMs together share these.
     """
-    at, state = _begin(starts, kernels)
-    current = np.zeros((5, len(at)))
-    current[:RATE], current[SINCE] = kernels[DEMAND : DEMAND + RATE, at], NEVER
-    # No tenant runs, all sleep.
-    queues = np.stack([np.zeros(len(at), np.uint64), np.arange(len(at), dtype=np.uint64)])
-    return _steps_s(
-        "mps", starts, kernels, paces, log, max_events, horizon_s, at, state, ceded, queues, current
-    )
+    tenants = len(starts) - 1
+    rest = ceded, np.zeros((2, tenants), np.uint64), np.zeros((5, tenants))
+    return _steps_s("mps", starts, kernels, paces, log, max_events, horizon_s, *rest)
 
 
 def naive(
-    starts: _Indices,
-    kernels: Floats,
-    paces: Floats,
-    slicing: tuple[float, float, float],
-    horizon_s: float,
-    max_events: int,
-    log: Floats,
-) -> Floats:
+    starts: _Indices, kernels: Floats, paces: Floats, slicing: tuple[float, float, float],
+    horizon_s: float, max_events: int, log: Floats,
+) -> Floats:  # fmt: skip
     """Replay seconds of a step when one tenant owns the GPU at a time, shape (tenants,).
 
     `slicing` holds the seconds of a slice, of the wait for an idle owner, and of a change.
     """
-    at, state = _begin(starts, kernels)
-    return _steps_s(
-        "naive", starts, kernels, paces, log, max_events, horizon_s, at, state, *slicing
-    )
-
-
-def _begin(starts: _Indices, kernels: Floats) -> tuple[_Indices, Floats]:
-    """Let tenants start at different points of their steps, as real ones do."""
-    tenants = len(starts) - 1
-    at = starts[:-1] + np.diff(starts) * np.arange(tenants) // tenants
-    state = np.zeros((4, tenants))
-    state[LEFT], state[HOST_START] = kernels[DURATION, at], -kernels[LAUNCH, at]
-    return at, state
+    return _steps_s("naive", starts, kernels, paces, log, max_events, horizon_s, *slicing)
 
 
 def _steps_s(
-    loop: str,
-    starts: _Indices,
-    kernels: Floats,
-    paces: Floats,
-    log: Floats,
-    max_events: int,
-    horizon_s: float,
-    at: _Indices,
-    state: Floats,
-    *rest: Any,
-) -> Floats:
-    done = np.zeros((2, len(at)))
+    loop: str, starts: _Indices, kernels: Floats, paces: Floats, log: Floats, max_events: int,
+    horizon_s: float, *rest: Any,
+) -> Floats:  # fmt: skip
+    tenants = len(starts) - 1
+    done = np.zeros((2, tenants))
     values = (
-        starts, kernels, paces, len(at), kernels.shape[1], log, len(log), max_events, horizon_s,
-        at, state, done, *rest,
+        starts, kernels, paces, tenants, kernels.shape[1], log, len(log), max_events, horizon_s,
+        np.zeros(tenants, np.int64), np.zeros((4, tenants)), done, *rest,
     )  # fmt: skip
     arguments = [_argument(*each) for each in zip(LOOPS[loop], values, strict=True)]
     elapsed_s = loops()[loop](*arguments)
-    return np.asarray(elapsed_s / np.maximum(done[1] - done[0], DUST))
+    return np.asarray(elapsed_s / np.maximum(done[1] - done[0], _LEAST_STEPS))
 
 
 def _argument(kind: str, value: Any) -> Any:
-    """A number as it is, an array as its address."""
+    """Return a number as it is, an array as its address."""
     if kind not in _DTYPES:
         return value
     assert value.dtype == _DTYPES[kind], "compiled for another type"

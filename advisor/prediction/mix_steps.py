@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, whole_gpu
 from advisor.prediction.cache import answer_all, once_a_profile, one_thread
-from advisor.prediction.correction import mates_spread, widened
-from advisor.prediction.features import features
+from advisor.prediction.correction import features, others_spread, wider_bounds
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import Model
@@ -105,10 +104,10 @@ def _of_one_mode(
         low, high = correction.log_bounds(jobs, near, middle)
         if sharing.mode == "naive":
             spreads = [
-                mates_spread(mix.profiles, replayed.steps_s)[list(mix.positions)]
+                others_spread(mix.profiles, replayed.steps_s)[list(mix.positions)]
                 for mix, replayed in pairs
             ]
-            low, high = widened(low, high, np.concatenate(spreads))
+            low, high = wider_bounds(low, high, np.concatenate(spreads))
     ends = np.cumsum([len(mix.positions) for mix in mixes])[:-1]
     return np.split(np.array([middle * np.exp(low), middle, middle * np.exp(high)]), ends, axis=1)
 

@@ -25,7 +25,6 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction import engine_file
-from advisor.prediction.engine_layout import NEVER
 from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
 from advisor.sharing import Arrangement, Concurrent
@@ -101,7 +100,7 @@ def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     drain_s = np.where((waves > 1) & (wave_s >= _BRIEF_S), wave_s, 0.0)
     return np.stack([
         script.launch_s, duration_s, np.minimum(script.demand, limit),
-        limit * np.minimum(1, waves), drain_s, np.minimum(NEVER, script.waits_s),
+        limit * np.minimum(1, waves), drain_s, script.waits_s,
         script.in_turns,
     ])  # fmt: skip
 

@@ -24,7 +24,7 @@ from advisor.prediction.cache import (
     one_thread,
     start_answers,
 )
-from advisor.prediction.correction import cholesky, factor, keep_factors
+from advisor.prediction.correction import cholesky, keep_factors, kept_factor, whitened
 from tests.synthetic import profile
 
 
@@ -141,7 +141,7 @@ def covariance(points, seed=0):
 def test_the_blocked_factor_whitens_as_numpys_in_double_precision(points, seed):
     exact = covariance(points, seed)
     columns = np.random.default_rng(seed).normal(size=(points, 2))
-    found = cholesky(exact.astype(np.float32)).whitened(columns)
+    found = whitened(cholesky(exact.astype(np.float32)), columns)
     assert found == pytest.approx(np.linalg.solve(np.linalg.cholesky(exact), columns), abs=1e-3)
 
 
@@ -151,18 +151,19 @@ def test_a_factor_is_read_from_its_file_and_computed_again_if_that_is_damaged(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     points, calls = tuple((float(each), 1.0) for each in range(150)), []
 
-    def whitened():
+    def whitened_ones():
         def compute():
             calls.append(1)
             return cholesky(covariance(len(points)).astype(np.float32))
 
-        return factor(points, b"data", compute).whitened(np.ones((len(points), 2))).tobytes()
+        ones = np.ones((len(points), 2))
+        return whitened(kept_factor(points, b"data", compute), ones).tobytes()
 
     keep_factors(tmp_path / "sharing.json", {"mps": points})
-    first = whitened()
-    assert (whitened(), len(calls)) == (first, 1)
+    first = whitened_ones()
+    assert (whitened_ones(), len(calls)) == (first, 1)
     (path,) = (tmp_path / "cache").rglob("*.bin")
     for damaged in (path.read_bytes()[:1000], path.read_bytes()[:-1] + b"\0"):
         path.write_bytes(damaged)
-        assert whitened() == first
+        assert whitened_ones() == first
     assert len(calls) == 3

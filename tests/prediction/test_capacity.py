@@ -21,7 +21,7 @@ from advisor.prediction.capacity import (
     seen_by_driver,
     slowdown_on,
 )
-from advisor.prediction.correction import widened
+from advisor.prediction.correction import wider_bounds
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
@@ -264,9 +264,11 @@ def paced(profile, *steps_s):
 @given(
     low=st.floats(-1, 0), high=st.floats(0, 1), less=st.floats(0, 1), more=st.floats(0, 1)
 )  # fmt: skip
-def test_the_more_mates_vary_the_wider_the_range(low, high, less, more):
+def test_the_more_others_vary_the_wider_the_range(low, high, less, more):
     less, more = sorted((less, more))
-    ends = [widened(np.array([low]), np.array([high]), np.array([each])) for each in (less, more)]
+    ends = [
+        wider_bounds(np.array([low]), np.array([high]), np.array([each])) for each in (less, more)
+    ]
     (low_less, high_less), (low_more, high_more) = ends
     assert low_more <= low_less <= low + 1e-12
     assert high_more >= high_less >= high - 1e-12
