@@ -13,21 +13,16 @@ from advisor.errors import AdvisorError
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import Activity
 from advisor.measure.device import Device, Meter, memory_record
-from advisor.measure.mps import MpsSession
 from advisor.measure.process import say
-from advisor.measure.tenants import ask_all, tenants_on
 from advisor.measure.trace import (
     TracedStep,
     kernel_trace,
     phases_without_waits,
-    profiling_verbs,
     step_from,
 )
 from advisor.measure.worker import LOAD_S, TenantHandle, living
-from advisor.sharing import Mps
 from advisor.workload.kernel_trace import HostSide, KernelTrace
-from advisor.workload.profile import LimitedRun, Memory, MpsProbe, PartSeconds, Window
-from advisor.workload.spec import Workload
+from advisor.workload.profile import Memory, PartSeconds, Window
 
 # With fewer steps of the slowest tenant, where a window cuts a step affects its figure.
 _FEWEST_STEPS = 6
@@ -99,25 +94,16 @@ def sleep_until(moment: float) -> None:
     sleep(max(0.0, moment - time()))
 
 
-def step_s_of(start_at: float, completed_at: Sequence[float]) -> float:
-    """Return the mean seconds of a step of a tenant that began at `start_at`."""
-    return (completed_at[-1] - start_at) / len(completed_at)
-
-
 def windows_of(plan: Schedule, completed_at: Sequence[float]) -> tuple[Window, ...]:
     """Count one tenant's steps in each window; a step cut by a bound counts in part on both sides.
 
     Args:
-        plan: The schedule of the windows.
+        plan: Of the windows.
         completed_at: Ends of its steps, never decreasing, shape (steps,).
     """
     ends_s = np.array([plan.start_at, *completed_at]) - plan.start_at
     done = np.interp(plan.bounds_s, ends_s, np.arange(len(ends_s)))
-    lengths_s = np.diff(plan.bounds_s)
-    return tuple(
-        Window(float(seconds), float(steps))
-        for seconds, steps in zip(lengths_s, np.diff(done), strict=True)
-    )
+    return tuple(map(Window, np.diff(plan.bounds_s).tolist(), np.diff(done).tolist()))
 
 
 # Between the request to start and the start.
@@ -153,15 +139,10 @@ class SoloPace:
     meter_s: float
     host: HostSide | None = None
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of all windows."""
-        return sum(window.seconds for window in self.windows)
 
-    @property
-    def mean_step_s(self) -> float:
-        """Seconds of a step over all windows."""
-        return self.seconds / sum(window.steps for window in self.windows)
+def mean_step_s(windows: Sequence[Window]) -> float:
+    """Return the mean seconds of a step over all windows."""
+    return sum(each.seconds for each in windows) / sum(each.steps for each in windows)
 
 
 def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float) -> float:
@@ -170,7 +151,7 @@ def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float)
     Raises:
         AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
     """
-    paces: list[float] = [first_step_s]
+    paces = [first_step_s]
     until = time() + _LONGEST_SETTLING_S
     while time() < until:
         stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
@@ -250,7 +231,7 @@ def repeated_pace(
     pace = measured_pace(tenant, meter, timing, step_s, patience_s)
     for rounds in range(_MORE_ROUNDS):
         paces = [window.step_s for window in pace.windows]
-        too_long = pace.seconds > _LONGEST_ROUND_S * (rounds + 1)
+        too_long = sum(each.seconds for each in pace.windows) > _LONGEST_ROUND_S * (rounds + 1)
         if too_long or max(paces) <= _MOST_WINDOW_RATIO * min(paces):
             break
         say("  its windows disagree; measuring more of them")
@@ -282,13 +263,11 @@ def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide:
     )
 
 
-Part = Literal[
-    "start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mps_s", "limits_s"
-]  # fmt: skip
+Part = Literal["start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mps_s", "limits_s"]
 
 
 class Stopwatch:
-    """Assigns every second from its creation to the last lap to one part."""
+    """The seconds from its creation to the last lap, each of one part."""
 
     def __init__(self) -> None:
         self._since_s = monotonic()
@@ -358,7 +337,7 @@ def _recorded_parts(
     tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch
 ) -> StepParts:
     """The parts of a program whose steps are not found: by a window as long as one."""
-    step_s = pace.mean_step_s
+    step_s = mean_step_s(pace.windows)
     try:
         step = _recorded_step(tenant, step_s, device)
     except AdvisorError as error:
@@ -386,95 +365,3 @@ def _with_loader(main_s: float, issued: dict[str, Any]) -> StepParts:
     """The host path of a step: at least that of the loader, for which the process waits."""
     loader_s: float | None = issued["loader_s"]
     return StepParts(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)
-
-
-LIMITS_PCT = (14.0, 28.0, 50.0)
-_UNLIMITED_PCT = 100.0
-_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
-
-
-# Slow steps take seconds each under a limit, so fewer of them warm up.
-_SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
-
-# Processes that together hold more of the GPU's memory are started one after another: an allocator
-# that runs short trains more slowly.
-_MOST_HELD = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbedJob:
-    """A workload that is measured under MPS.
-
-    Attributes:
-        workload: Completed by its script's own answers.
-        cores: Cores to which it is pinned while it is measured.
-        starting_cores: Cores on which it starts.
-        step_s: Its seconds of a step without MPS.
-        held_mib: Memory of its process on the device; None: unknown.
-    """
-
-    workload: Workload
-    cores: tuple[int, ...]
-    starting_cores: tuple[int, ...]
-    step_s: float
-    held_mib: float | None
-
-    @property
-    def loading(self) -> dict[str, Any]:
-        """The arguments with which its tenants load."""
-        warm_steps = _WARM_STEPS if self.step_s < _SLOW_STEP_S else _WARM_STEPS_WHEN_SLOW
-        return {"workload": self.workload, "warm_steps": warm_steps}
-
-
-def mps_probe(job: ProbedJob, session: MpsSession, watch: Stopwatch) -> MpsProbe | None:
-    """Measure `job` under MPS, alone on the GPU; None, after a message, if that fails."""
-    try:
-        session.switch_to(Mps())
-        (unlimited, pace), *limited = _measured(job, session, watch)
-    except AdvisorError as error:
-        # The daemon does not start, or a client failed: the profile without MPS is still valid.
-        say(f"  no MPS probe: {error}")
-        session.close()  # a client that died can leave an MPS server that accepts no clients
-        return None
-    return MpsProbe(unlimited, tuple(run for run, _ in limited), pace.memory)
-
-
-def _measured(
-    job: ProbedJob, session: MpsSession, watch: Stopwatch
-) -> list[tuple[LimitedRun, SoloPace]]:
-    """Runs without a limit, then under each of `LIMITS_PCT`."""
-    limits_pct = (_UNLIMITED_PCT, *LIMITS_PCT)
-    script = job.workload.script
-    most_mib = _MOST_HELD * gpu(session.device.key).memory_mib
-    holds_all = job.held_mib is not None and len(limits_pct) * job.held_mib <= most_mib
-    # A script takes long to start, and can wait between its steps: all start at once if possible.
-    if script is not None and script.by_steps and holds_all:
-        try:
-            return _in_turn(limits_pct, job, session, watch)
-        except AdvisorError as error:  # two that want one port, say
-            say(f"  {error}; under MPS, its processes are started one after another")
-            session.close()
-            session.switch_to(Mps())
-    return [each for limit in limits_pct for each in _in_turn([limit], job, session, watch)]
-
-
-def _in_turn(
-    limits_pct: Sequence[float], job: ProbedJob, session: MpsSession, watch: Stopwatch
-) -> list[tuple[LimitedRun, SoloPace]]:
-    """Runs under `limits_pct` of clients that start at once and then train one after another."""
-    patience_s, meter, runs = watch.patience_s(), Meter(session.device), []
-    modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
-    where = [job.starting_cores], [job.workload]
-    setups = [setup for mode in modes for setup in session.setups(mode, *where)]
-    with tenants_on(setups, session.folder, profiling_verbs) as tenants:
-        answers = ask_all(tenants, "load", [job.loading] * len(tenants), patience_s)
-        loads = [living(answer) for answer in answers]
-        session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
-        for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):
-            tenant.pin(job.cores)
-            pace = measured_pace(tenant, meter, _TIMING, loaded["warm_step_s"], patience_s)
-            run = LimitedRun(limit_pct, loaded["sms"], pace.windows)
-            say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
-            watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")
-            runs.append((run, pace))
-    return runs

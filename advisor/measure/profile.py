@@ -1,156 +1,36 @@
-"""Profiles one workload alone on a device."""
+"""Profiles one workload: alone on a device, again if its pace varies, then under MPS."""
 
-import argparse
-import re
-import shlex
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import sleep
 from typing import Any
 
-from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.errors import AdvisorError, counted
+from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import cores_of_each, leave_to_tenants
 from advisor.measure.device import Meter, Origin, recipe_of_script
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import (
-    ProbedJob,
     SoloPace,
-    StepParts,
     Stopwatch,
     Timing,
-    mps_probe,
+    mean_step_s,
+    measured_pace,
     repeated_pace,
     settled_step_s,
     step_parts,
 )
 from advisor.measure.process import say
-from advisor.measure.tenants import tenants_on
+from advisor.measure.tenants import ask_all, tenants_on
 from advisor.measure.trace import profiling_verbs
 from advisor.measure.worker import LOAD_S, living
-from advisor.sharing import Naive
-from advisor.workload.profile import Profile, pace_spread, unsteady
-from advisor.workload.spec import Script, Workload, is_name
-
-# What a command begins with; no workload is called so.
-_STARTS = re.compile(r"(.*/)?(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh)|.*\.(py|sh)")
-
-
-def split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words before the first ``--``, and the command after it.
-
-    Raises:
-        InvalidInput: There is no ``--``, and a command among the words.
-    """
-    words = list(argv)
-    if "--" in words:
-        at = words.index("--")
-        return words[:at], words[at + 1 :]
-    at = next((at for at, word in enumerate(words) if _STARTS.fullmatch(word)), len(words))
-    if at < len(words):
-        started = ["python"] if words[at].endswith(".py") else []
-        line = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
-        raise InvalidInput(f"put -- before a command of your own: `{line}`")
-    return words, []
-
-
-def add_script_options(group: "argparse._ArgumentGroup") -> None:
-    """Add what describes a script to the words of a command line."""
-    add = group.add_argument
-    add("--name", help="what its profile is called [its file's]")
-    add("--folder", type=Path, metavar="DIR", help="where it runs [here]; it sees a copy, in which "
-        "what it writes by relative paths is not kept")  # fmt: skip
-    add("--env", action="append", default=[], metavar="NAME=VALUE", help="set for it, and kept in "
-        "its profile")  # fmt: skip
-    add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
-    add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "
-        "the examples a second that it prints")  # fmt: skip
-
-
-_OF_SCRIPTS = ("name", "folder", "env", "steps_per_epoch", "throughput")
-
-
-def script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]:
-    """Return the script that `words` describe, if there is a `command`.
-
-    Raises:
-        InvalidInput: They contradict each other, or it cannot be started so.
-    """
-    if not command:
-        # An option counts also with an empty word or 0.
-        values = {name: getattr(words, name) for name in _OF_SCRIPTS}
-        for name, value in values.items():
-            if value is not None and value != []:
-                flag = "--" + name.replace("_", "-")
-                raise InvalidInput(
-                    f"{flag} describes a script: give its command after --, e.g. -- python train.py"
-                )
-        return []
-    if words.workloads or words.timm is not None:
-        raise InvalidInput("a script is profiled by itself: name no workload before the --")
-    environment = {}
-    for text in words.env:
-        variable, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidInput(f"--env {text}: write NAME=VALUE")
-        environment[variable] = value
-    script = Script(
-        command=tuple(command),
-        folder=str((words.folder or Path()).resolve()),
-        environment=environment,
-        throughput=words.throughput,
-    )
-    name = words.name
-    if name is None:
-        name = Path(script.file or script.command[0]).stem
-        if not is_name(name):
-            raise InvalidInput(f"{name!r} cannot be what its profile is called: say --name NAME")
-    batch = 1 if words.batch is None else words.batch
-    steps = words.steps_per_epoch
-    return [
-        Workload(
-            name=name, source="script", model=name, family=name, batch=batch, script=script,
-            loader_workers=words.loader_workers or 0,
-            examples_per_epoch=None if steps is None else steps * batch,
-        )
-    ]  # fmt: skip
-
-
-def training_text(workload: Workload) -> str:
-    """Describe a script's batch and epoch, with the options for those that it does not show."""
-    examples = (
-        f"{workload.batch:,} examples" if workload.batch > 1 else "no loader's batch: --batch N"
-    )
-    steps = workload.steps_per_epoch
-    epoch = "of unknown length: --steps-per-epoch N" if steps is None else f"{steps:,} steps"
-    return f"a step has {examples}; an epoch, {epoch}; loader workers: {workload.loader_workers}"
-
-
-def complete_workload(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
-    """Complete `workload` by what the hook has `seen` of its script; the user's options go first.
-
-    Args:
-        workload: With a batch of 1 and without loader workers if the user gave neither.
-        seen: The hook's answer; None without a hook.
-    """
-    if seen is None:
-        return workload
-    batch = workload.batch if workload.batch > 1 else seen["batch"] or 1
-    steps = workload.steps_per_epoch or seen["steps_per_epoch"]
-    return replace(
-        workload,
-        batch=batch,
-        examples_per_epoch=None if steps is None else steps * batch,
-        loader_workers=workload.loader_workers or seen["loader_workers"],
-        precision=seen["precision"],
-        execution=seen["execution"],
-    )
-
+from advisor.sharing import Mps, Naive
+from advisor.workload.profile import LimitedRun, MpsProbe, Profile, pace_spread, unsteady
+from advisor.workload.spec import Workload
 
 # A loader starts with prefetched batches, which must be used up before a window begins.
 _TIMING = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=0.4)
-_TIMING_WITH_LOADER = Timing(settle_s=0.0, window_s=0.5, windows=5, lead_s=1.5)
+_TIMING_WITH_LOADER = replace(_TIMING, lead_s=1.5)
 
 # Before a workload is measured again: a virtual core can be slow for seconds.
 _PAUSE_S = 5.0
@@ -182,17 +62,6 @@ class SoloRunSettings:
     patience_s: float = LOAD_S
 
 
-@dataclass(frozen=True, slots=True)
-class _Alone:
-    """The measurements of one process; `workload` completed by its own answers."""
-
-    workload: Workload
-    cores: tuple[int, ...]
-    pace: SoloPace
-    parts: StepParts
-    versions: Mapping[str, str | None]
-
-
 def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     """Measure `workload` in new processes: alone, again if its windows disagree, then under MPS.
 
@@ -202,30 +71,81 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
     """
     session, watch = settings.session, Stopwatch()
     session.switch_to(Naive())
-    leave_to_tenants([cores_for(workload, settings)], settings.host_cores)
-    alone = _steadier_alone(workload, settings, watch)
-    _report(alone.pace, alone.parts)
-    profile = _profile(alone, settings)
+    leave_to_tenants([_cores_for(workload, settings)], settings.host_cores)
+    profile, meter_s = _steadier(workload, settings, watch)
+    step_s = mean_step_s(profile.windows)
+    host, on_gpu = (
+        "" if each is None else f", {name} {each * 1e3:.2f} ms"
+        for name, each in (("host", profile.host_s), ("GPU", profile.gpu_s))
+    )
+    say(f"  {step_s * 1e3:.2f} ms a step{host}{on_gpu}")
+    if profile.trace is not None and profile.trace.waits_us:
+        say(f"  its host waits for the GPU {counted(len(profile.trace.waits_us), 'time')} a step")
+    if profile.gpu_s is not None and profile.gpu_s > _TRACE_MAY_EXCEED * step_s:
+        say("  its kernels add up to more than the step measured without a profiler")
     if settings.probe and session.device.kind == "cuda":
-        job = ProbedJob(
-            workload=alone.workload, cores=alone.cores,
-            starting_cores=_starting_cores(alone.workload, alone.cores, settings),
-            step_s=alone.pace.mean_step_s, held_mib=alone.pace.memory.device_mib,
-        )  # fmt: skip
-        profile = replace(profile, mps=mps_probe(job, session, watch))
-    return replace(profile, took=watch.took(alone.pace.meter_s))
+        profile = replace(profile, mps=mps_probe(profile, settings, watch))
+    return replace(profile, took=watch.took(meter_s))
 
 
-def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
-    """The profile of `alone`, without an MPS probe."""
-    pace, parts, script = alone.pace, alone.parts, alone.workload.script
+def _steadier(
+    workload: Workload, settings: SoloRunSettings, watch: Stopwatch
+) -> tuple[Profile, float]:
+    """Measure it; if its windows disagree, again later on other cores, and keep the steadier."""
+    first = _measured_alone(workload, settings, watch)
+    profile, _ = first
+    if (varied := unsteady(profile.windows)) is None:
+        return first
+    say(f"  its steps varied by {varied:.0%}; measuring it again at another moment")
+    sleep(_PAUSE_S)
+    others = tuple(core for core in settings.cores if core not in profile.cores)
+    moved = replace(settings, cores=others + profile.cores)
+    leave_to_tenants([_cores_for(profile.workload, moved)], settings.host_cores)
+    try:
+        second = _measured_alone(profile.workload, moved, watch)
+    except AdvisorError as error:
+        say(f"  {error}; the first measurement is kept")
+        settings.session.close()  # a client that died can leave an MPS server that accepts none
+        settings.session.switch_to(Naive())
+        second = first
+    kept = min(first, second, key=lambda each: pace_spread(each[0].windows))
+    profile, _ = kept
+    leave_to_tenants([profile.cores], settings.host_cores)
+    if (varied := unsteady(profile.windows)) is not None:
+        say(f"  its steps vary by {varied:.0%}; intervals are wider for it")
+    return kept
+
+
+def _measured_alone(
+    workload: Workload, settings: SoloRunSettings, watch: Stopwatch
+) -> tuple[Profile, float]:
+    """Its profile without an MPS probe, and the seconds that the device's driver took to answer."""
+    session, patience_s = settings.session, settings.patience_s
+    cores = _starting_cores(workload, _cores_for(workload, settings), settings)
+    setups = session.setups(Naive(), [cores], [workload])
+    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
+        loaded = living(tenant.ask("load", timeout_s=patience_s, workload=workload))
+        workload = _completed(workload, loaded.get("found"))
+        if workload.script is not None:
+            say(f"  {_training_text(workload)}")
+        cores = _cores_for(workload, settings)
+        tenant.pin(cores)
+        watch.lap("start_s")
+        step_s = settled_step_s(tenant, loaded["warm_step_s"], patience_s)
+        watch.lap("settle_s")
+        timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
+        pace = repeated_pace(tenant, Meter(session.device), timing, step_s, patience_s)
+        watch.lap("windows_s")
+        parts = step_parts(tenant, pace, session.device, watch)
+        versions = tenant.versions
+    watch.lap("start_s")
     power_w = pace.activity.power_w
-    provenance = settings.origin.provenance(alone.versions, pace.clocks_mhz)
-    if script is not None:
-        provenance = replace(provenance, recipes=recipe_of_script(script))
-    return Profile(
-        workload=alone.workload,
-        gpu=settings.session.device.key,
+    provenance = settings.origin.provenance(versions, pace.clocks_mhz)
+    if workload.script is not None:
+        provenance = replace(provenance, recipes=recipe_of_script(workload.script))
+    profile = Profile(
+        workload=workload,
+        gpu=session.device.key,
         windows=pace.windows,
         host_s=parts.host_s,
         gpu_s=parts.gpu_s,
@@ -233,65 +153,45 @@ def _profile(alone: _Alone, settings: SoloRunSettings) -> Profile:
         memory=pace.memory,
         counters=pace.activity.counters,
         power_w=power_w,
-        energy_j=None if power_w is None else power_w * pace.mean_step_s,
+        energy_j=None if power_w is None else power_w * mean_step_s(pace.windows),
         idle_power_w=settings.idle_power_w,
-        cores=alone.cores,
+        cores=cores,
         mps=None,
         trace=parts.trace,
         provenance=provenance,
         host_check_s=pace.host_check_s,
         host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
     )
+    return profile, pace.meter_s
 
 
-def _steadier_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
-    """Measure it; if its windows disagree, again later on other cores, and keep the steadier."""
-    first = _trained_alone(workload, settings, watch)
-    varied = unsteady(first.pace.windows)
-    if varied is None:
-        return first
-    say(f"  its steps varied by {varied:.0%}; measuring it again at another moment")
-    sleep(_PAUSE_S)
-    others = tuple(core for core in settings.cores if core not in first.cores)
-    moved = replace(settings, cores=others + first.cores)
-    leave_to_tenants([cores_for(first.workload, moved)], settings.host_cores)
-    try:
-        second = _trained_alone(first.workload, moved, watch)
-    except AdvisorError as error:
-        say(f"  {error}; the first measurement is kept")
-        settings.session.close()  # a client that died can leave an MPS server that accepts none
-        settings.session.switch_to(Naive())
-        second = first
-    kept = min(first, second, key=lambda each: pace_spread(each.pace.windows))
-    leave_to_tenants([kept.cores], settings.host_cores)
-    if (varied := unsteady(kept.pace.windows)) is not None:
-        say(f"  its steps vary by {varied:.0%}; intervals are wider for it")
-    return kept
+def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
+    """`workload` with what the hook has `seen` of its script; the user's options go first.
+
+    Without an option, its batch is 1 and it has no loader workers.
+    """
+    if seen is None:
+        return workload
+    batch = workload.batch if workload.batch > 1 else seen["batch"] or 1
+    steps = workload.steps_per_epoch or seen["steps_per_epoch"]
+    return replace(
+        workload,
+        batch=batch,
+        examples_per_epoch=None if steps is None else steps * batch,
+        loader_workers=workload.loader_workers or seen["loader_workers"],
+        precision=seen["precision"],
+        execution=seen["execution"],
+    )
 
 
-def _trained_alone(workload: Workload, settings: SoloRunSettings, watch: Stopwatch) -> _Alone:
-    session, cores = settings.session, cores_for(workload, settings)
-    starting = _starting_cores(workload, cores, settings)
-    setups = session.setups(Naive(), [starting], [workload])
-    with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
-        answer = tenant.ask("load", timeout_s=settings.patience_s, workload=workload)
-        loaded = living(answer)
-        workload = complete_workload(workload, loaded.get("found"))
-        if workload.script is not None:
-            say(f"  {training_text(workload)}")
-        cores = cores_for(workload, settings)
-        tenant.pin(cores)
-        watch.lap("start_s")
-        step_s = settled_step_s(tenant, loaded["warm_step_s"], settings.patience_s)
-        watch.lap("settle_s")
-        timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
-        meter = Meter(session.device)
-        pace = repeated_pace(tenant, meter, timing, step_s, settings.patience_s)
-        watch.lap("windows_s")
-        parts = step_parts(tenant, pace, session.device, watch)
-        versions = tenant.versions
-    watch.lap("start_s")
-    return _Alone(workload, cores, pace, parts, versions)
+def _training_text(workload: Workload) -> str:
+    """A script's batch and epoch, with the options for those that it does not show."""
+    examples = (
+        f"{workload.batch:,} examples" if workload.batch > 1 else "no loader's batch: --batch N"
+    )
+    steps = workload.steps_per_epoch
+    epoch = "of unknown length: --steps-per-epoch N" if steps is None else f"{steps:,} steps"
+    return f"a step has {examples}; an epoch, {epoch}; loader workers: {workload.loader_workers}"
 
 
 def _starting_cores(
@@ -301,24 +201,84 @@ def _starting_cores(
     return cores if workload.script is None else settings.cores
 
 
-def cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
-    """Return the cores to which the processes of `workload` are pinned.
-
-    Raises:
-        InvalidInput: It needs more than are allowed.
-    """
+def _cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
+    """The cores to which its processes are pinned; InvalidInput if it needs more than allowed."""
     share = settings.session.device.kind == "cpu"
     return cores_of_each([workload.cores], settings.cores, share=share)[0]
 
 
-def _report(pace: SoloPace, parts: StepParts) -> None:
-    step_s = pace.mean_step_s
-    host, on_gpu = (
-        "" if each is None else f", {name} {each * 1e3:.2f} ms"
-        for name, each in (("host", parts.host_s), ("GPU", parts.gpu_s))
-    )
-    say(f"  {step_s * 1e3:.2f} ms a step{host}{on_gpu}")
-    if parts.trace is not None and parts.trace.waits_us:
-        say(f"  its host waits for the GPU {counted(len(parts.trace.waits_us), 'time')} a step")
-    if parts.gpu_s is not None and parts.gpu_s > _TRACE_MAY_EXCEED * step_s:
-        say("  its kernels add up to more than the step measured without a profiler")
+LIMITS_PCT = (14.0, 28.0, 50.0)
+_UNLIMITED_PCT = 100.0
+_PROBE_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
+
+# Slow steps take seconds each under a limit, so fewer of them warm up.
+_SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
+
+# Processes that together hold more of the GPU's memory are started one after another: an allocator
+# that runs short trains more slowly.
+_MOST_HELD = 0.9
+
+
+def mps_probe(profile: Profile, settings: SoloRunSettings, watch: Stopwatch) -> MpsProbe | None:
+    """Measure the workload of `profile` under MPS, alone on the GPU.
+
+    Returns:
+        None, after a message, if that fails.
+    """
+    session = settings.session
+    try:
+        session.switch_to(Mps())
+        (unlimited, pace), *limited = _limited_runs(profile, settings, watch)
+    except AdvisorError as error:
+        # The daemon does not start, or a client failed: the profile without MPS is still valid.
+        say(f"  no MPS probe: {error}")
+        session.close()  # a client that died can leave an MPS server that accepts no clients
+        return None
+    return MpsProbe(unlimited, tuple(run for run, _ in limited), pace.memory)
+
+
+def _limited_runs(
+    profile: Profile, settings: SoloRunSettings, watch: Stopwatch
+) -> list[tuple[LimitedRun, SoloPace]]:
+    """Runs without a limit, then under each of `LIMITS_PCT`."""
+    limits_pct = (_UNLIMITED_PCT, *LIMITS_PCT)
+    session, script, held_mib = settings.session, profile.workload.script, profile.memory.device_mib
+    most_mib = _MOST_HELD * gpu(session.device.key).memory_mib
+    holds_all = held_mib is not None and len(limits_pct) * held_mib <= most_mib
+    # A script takes long to start, and can wait between its steps: all start at once if possible.
+    if script is not None and script.by_steps and holds_all:
+        try:
+            return _in_turn(limits_pct, profile, settings, watch)
+        except AdvisorError as error:  # two that want one port, say
+            say(f"  {error}; under MPS, its processes are started one after another")
+            session.close()
+            session.switch_to(Mps())
+    return [run for limit in limits_pct for run in _in_turn([limit], profile, settings, watch)]
+
+
+def _in_turn(
+    limits_pct: Sequence[float], profile: Profile, settings: SoloRunSettings, watch: Stopwatch
+) -> list[tuple[LimitedRun, SoloPace]]:
+    """Runs under `limits_pct` of clients that start at once and then train one after another."""
+    session, workload, runs = settings.session, profile.workload, []
+    patience_s, meter = watch.patience_s(), Meter(session.device)
+    modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
+    where = [_starting_cores(workload, profile.cores, settings)], [workload]
+    setups = [setup for mode in modes for setup in session.setups(mode, *where)]
+    slow = mean_step_s(profile.windows) >= _SLOW_STEP_S
+    loading = {
+        "workload": workload,
+        "warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS,
+    }
+    with tenants_on(setups, session.folder, profiling_verbs) as tenants:
+        answers = ask_all(tenants, "load", [loading] * len(tenants), patience_s)
+        loads = [living(answer) for answer in answers]
+        session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
+        for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):
+            tenant.pin(profile.cores)
+            pace = measured_pace(tenant, meter, _PROBE_TIMING, loaded["warm_step_s"], patience_s)
+            run = LimitedRun(limit_pct, loaded["sms"], pace.windows)
+            say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
+            watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")
+            runs.append((run, pace))
+    return runs

@@ -2,9 +2,10 @@
 
 import argparse
 import os
+import re
+import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from statistics import mean, median
 from time import monotonic
@@ -24,19 +25,13 @@ from advisor.measure.device import (
 )
 from advisor.measure.mps import mps_session_on
 from advisor.measure.process import say, scratch_folder
-from advisor.measure.profile import (
-    SoloRunSettings,
-    add_script_options,
-    profile_alone,
-    script_workload,
-    split_command,
-)
+from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.tenants import warm_up
 from advisor.measure.worker import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
-from advisor.workload.spec import Execution, Precision, Workload
+from advisor.workload.spec import Execution, Precision, Script, Workload, is_name
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
 _Number = TypeVar("_Number", int, float)
@@ -60,17 +55,74 @@ def option_number(
 ABOVE_0 = option_number(float, lambda value: 0 < value < float("inf"), "above 0")
 
 
+# What a command begins with; no workload is called so.
+_STARTS = re.compile(r"(.*/)?(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh)|.*\.(py|sh)")
+
+
+def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words before the first ``--``, and the command after it."""
+    words = list(argv)
+    if "--" in words:
+        at = words.index("--")
+        return words[:at], words[at + 1 :]
+    at = next((at for at, word in enumerate(words) if _STARTS.fullmatch(word)), len(words))
+    if at < len(words):
+        started = ["python"] if words[at].endswith(".py") else []
+        line = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
+        raise InvalidInput(f"put -- before a command of your own: `{line}`")
+    return words, []
+
+
+_OF_SCRIPTS = ("name", "folder", "env", "steps_per_epoch", "throughput")
+
+
+def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]:
+    """The script that `words` describe, if there is a `command`."""
+    if not command:
+        for name in _OF_SCRIPTS:
+            if getattr(words, name) not in (None, []):  # an empty word or 0 counts, too
+                raise InvalidInput(
+                    f"--{name.replace('_', '-')} describes a script: give its command after --, "
+                    f"e.g. -- python train.py"
+                )
+        return []
+    if words.workloads or words.timm is not None:
+        raise InvalidInput("a script is profiled by itself: name no workload before the --")
+    environment = {}
+    for text in words.env:
+        variable, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidInput(f"--env {text}: write NAME=VALUE")
+        environment[variable] = value
+    script = Script(
+        command=tuple(command),
+        folder=str((words.folder or Path()).resolve()),
+        environment=environment,
+        throughput=words.throughput,
+    )
+    name = words.name
+    if name is None:
+        name = Path(script.file or script.command[0]).stem
+        if not is_name(name):
+            raise InvalidInput(f"{name!r} cannot be what its profile is called: say --name NAME")
+    batch = 1 if words.batch is None else words.batch
+    steps = words.steps_per_epoch
+    return [
+        Workload(
+            name=name, source="script", model=name, family=name, batch=batch, script=script,
+            loader_workers=words.loader_workers or 0,
+            examples_per_epoch=None if steps is None else steps * batch,
+        )
+    ]  # fmt: skip
+
+
 _OF_TIMM = (
     "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
 )  # fmt: skip
 
 
-def timm_workloads(words: Namespace) -> list[Workload]:
-    """Return the model of timm that the words describe, if any.
-
-    Raises:
-        InvalidInput: They contradict each other.
-    """
+def _timm_workloads(words: Namespace) -> list[Workload]:
+    """The model of timm that the words describe, if any."""
     given = {name: getattr(words, name) for name in _OF_TIMM if getattr(words, name) is not None}
     if words.timm is None:
         if given:
@@ -85,8 +137,7 @@ def timm_workloads(words: Namespace) -> list[Workload]:
     return [timm_workload(words.timm, examples_per_epoch=examples, **given)]
 
 
-def profile_parser() -> argparse.ArgumentParser:
-    """Return the parser of ``advisor profile``, without a script's own command."""
+def _profile_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor profile",
         usage="advisor profile [-h] [options] WORKLOAD...\n"
@@ -100,9 +151,8 @@ def profile_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
-    add(
-        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
-    )
+    add("--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by "
+        "advisor]")  # fmt: skip
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
@@ -114,7 +164,15 @@ def profile_parser() -> argparse.ArgumentParser:
         "class, or CIFAR-10's binary files [made up]")  # fmt: skip
     add("--from-numbers", action="store_true", help="measure nothing; write the numbers "
         "that you have: step time, memory, utilisation; more by --from-numbers --help")  # fmt: skip
-    add_script_options(parser.add_argument_group("a script of your own, after --"))
+    add = parser.add_argument_group("a script of your own, after --").add_argument
+    add("--name", help="what its profile is called [its file's]")
+    add("--folder", type=Path, metavar="DIR", help="where it runs [here]; it sees a copy, in which "
+        "what it writes by relative paths is not kept")  # fmt: skip
+    add("--env", action="append", default=[], metavar="NAME=VALUE", help="set for it, and kept in "
+        "its profile")  # fmt: skip
+    add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
+    add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "
+        "the examples a second that it prints")  # fmt: skip
     add = parser.add_argument_group("any model of timm").add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
@@ -135,7 +193,7 @@ def run_from_numbers(argv: Sequence[str]) -> int:
         InvalidInput: The numbers are impossible, or a profile with more in it is there already.
         SystemExit: The words ask for help (0), or cannot be parsed (2).
     """
-    words = _parser().parse_args(argv)
+    words = _numbers_parser().parse_args(argv)
     card = gpu_meant(words.gpu)
     minimal = MinimalProfile(
         schema=1, workload=words.name, gpu=card.key, batch_size=words.batch_size,
@@ -149,26 +207,19 @@ def run_from_numbers(argv: Sequence[str]) -> int:
             f"--memory-mib is {minimal.memory_mib:,.0f}, and {card.key} has {card.memory_mib:,}: "
             "no job held that there. Check the number, or --gpu."
         )
-    file, own = f"{minimal.workload}.json", user_folder("profiles") / card.key
-    path = (words.out or own) / file
-    refuse_fuller(path)
-    if words.out is None:
-        refuse_fuller(beside_package("profiles") / card.key / file)  # which the own one would hide
+    file = f"{minimal.workload}.json"
+    path = (words.out or user_folder("profiles") / card.key) / file
+    # The user's own profile would hide the one beside the package.
+    hidden = [] if words.out else [beside_package("profiles") / card.key / file]
+    for fuller in (path, *hidden):
+        if is_file(fuller) and not holds_minimal(read_bytes(fuller)):
+            raise InvalidInput(
+                f"{shown(fuller)}: that profile says more than these numbers. Choose another "
+                f"--name."
+            )
     write_whole(path, minimal_text(minimal))
     say(f"  {path}")
     return 0
-
-
-def refuse_fuller(path: Path) -> None:
-    """Refuse to write bare numbers over a profile that says more.
-
-    Raises:
-        InvalidInput: Such a one is there.
-    """
-    if is_file(path) and not holds_minimal(read_bytes(path)):
-        raise InvalidInput(
-            f"{shown(path)}: that profile says more than these numbers. Choose another --name."
-        )
 
 
 def _number(text: str) -> float:
@@ -180,7 +231,7 @@ def _number(text: str) -> float:
         ) from None
 
 
-def _parser() -> argparse.ArgumentParser:
+def _numbers_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor profile --from-numbers",
         description="Writes DIR/NAME.json from what a training log and nvidia-smi showed of a job "
@@ -205,9 +256,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
-    add(
-        "--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by advisor]"
-    )
+    add("--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by "
+        "advisor]")  # fmt: skip
     return parser
 
 
@@ -223,35 +273,28 @@ def run_profile(argv: Sequence[str]) -> int:
         InvalidInput: The request is invalid as a whole, or its only workload is.
         SystemExit: The words ask for help (0), or cannot be parsed (2).
     """
-    options, command = split_command(argv)
-    words = profile_parser().parse_args(options)
-    words.workloads += script_workload(words, command) or timm_workloads(words)
+    options, command = _split_command(argv)
+    words = _profile_parser().parse_args(options)
+    words.workloads += _script_workload(words, command) or _timm_workloads(words)
     device = find_device(words.device)
     refuse_other(device, words.gpu)
-    out = writable_folder(words.out or user_folder("profiles") / device.key)
-    batch = _Batch(words, out)
-    if batch.todo:
-        line = command_line("profile", argv)
-        with _settings_of(device, words, line, batch.todo) as settings:
-            batch.measure(settings)
-    return batch.verdict()
-
-
-@contextmanager
-def _settings_of(
-    device: Device, words: Namespace, command: str, todo: Sequence[Workload]
-) -> Iterator[SoloRunSettings]:
+    batch = _Batch(words, writable_folder(words.out or user_folder("profiles") / device.key))
+    if not batch.todo:
+        return batch.verdict()
     ours, allowed = allowed_cores(), allowed_cores(words.cores)
-    with claimed(device, command), scratch_folder() as folder:
+    line = command_line("profile", argv)
+    with claimed(device, line), scratch_folder() as folder:
         idle_w = idle_power_w(device)
         leave_to_tenants([allowed[:1]], ours)
-        if any(each.script is None for each in todo):  # a script starts by itself
+        if any(each.script is None for each in batch.todo):  # a script starts by itself
             warm_up(folder)
         with mps_session_on(device, folder) as session:
-            yield SoloRunSettings(
-                session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
+            settings = SoloRunSettings(
+                session=session, origin=Origin(device, line, len(ours)), host_cores=ours,
                 cores=allowed, probe=words.probe, idle_power_w=idle_w, patience_s=words.patience,
             )  # fmt: skip
+            batch.measure(settings)
+    return batch.verdict()
 
 
 def idle_power_w(device: Device) -> float | None:
@@ -277,28 +320,39 @@ class _Batch:
         for each in self.todo:
             writable(self._path(each))
 
+    def _valid(self) -> Iterator[Workload]:
+        for name in self._words.workloads:
+            try:
+                job = workload(name) if isinstance(name, str) else name
+                if self._words.data is not None:
+                    from advisor.zoo.images import find_images
+
+                    job = job.reading(self._words.data, find_images(self._words.data).count)
+                yield job
+            except InvalidInput as error:
+                self._fail(str(name), error)
+
     def measure(self, settings: SoloRunSettings) -> None:
         """Measure and write each, until all are done or the next would pass the deadline."""
-        began = monotonic()
-        for number, each in enumerate(self.todo):
-            if self._too_late(monotonic() - began):
+        began, deadline_s = monotonic(), self._words.deadline
+        for number, job in enumerate(self.todo):
+            next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if settings.probe else _FIRST_S])
+            if deadline_s is not None and monotonic() - began + next_s > deadline_s:
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
-            say(f"{number + 1}/{len(self.todo)} {each.name}")
-            each_began = monotonic()
+            say(f"{number + 1}/{len(self.todo)} {job.name}")
+            job_began = monotonic()
             try:
-                profile = profile_alone(each, settings)
-                path = self._path(each)
-                write_whole(path, profile_text(profile))
-                say(f"  {path}")
+                write_whole(self._path(job), profile_text(profile_alone(job, settings)))
+                say(f"  {self._path(job)}")
             except AdvisorError as error:
-                self._fail(each.name, error)
+                self._fail(job.name, error)
                 # A client that died can leave an MPS server that accepts no new clients.
                 settings.session.close()
-            self._seconds.append(monotonic() - each_began)
+            self._seconds.append(monotonic() - job_began)
 
     def verdict(self) -> int:
-        """The exit code, after printing what failed.
+        """Print what failed; return the exit code.
 
         Raises:
             AdvisorError: That of the only workload.
@@ -313,27 +367,10 @@ class _Batch:
             say(f"  {name}: {error}")
         return AdvisorError.exit_code
 
-    def _valid(self) -> Iterator[Workload]:
-        for name in self._words.workloads:
-            try:
-                job = workload(name) if isinstance(name, str) else name
-                if self._words.data is not None:
-                    from advisor.zoo.images import find_images
-
-                    job = job.reading(self._words.data, find_images(self._words.data).count)
-                yield job
-            except InvalidInput as error:
-                self._fail(str(name), error)
-
     def _fail(self, name: str, error: AdvisorError) -> None:
         if len(self._words.workloads) > 1:  # a single workload's error is printed at the end
             say(f"  {name} failed: {error}")
         self._failures.append((name, error))
 
-    def _path(self, each: Workload) -> Path:
-        return self._out / f"{each.name}.json"
-
-    def _too_late(self, passed_s: float) -> bool:
-        next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if self._words.probe else _FIRST_S])
-        deadline_s = self._words.deadline
-        return deadline_s is not None and passed_s + next_s > deadline_s
+    def _path(self, job: Workload) -> Path:
+        return self._out / f"{job.name}.json"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time
@@ -11,10 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from advisor.measure import pace as probing
-from advisor.measure.device import Device
+from advisor.measure import profile as probing
+from advisor.measure.device import Device, Origin
 from advisor.measure.mps import MpsSession
-from advisor.measure.pace import LIMITS_PCT, ProbedJob, Stopwatch, is_steady, mps_probe
+from advisor.measure.pace import Stopwatch, is_steady
+from advisor.measure.profile import LIMITS_PCT, SoloRunSettings, mps_probe
 from advisor.measure.profile_command import run_profile
 from advisor.measure.trace import issue, train
 from advisor.measure.worker import TenantState, trained
@@ -22,6 +24,7 @@ from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
 from advisor.zoo.task import build
+from tests import synthetic
 from tests.measure.process import scripts
 from tests.measure.shared.real_command import HIDE, Started
 from tests.refusals import refused
@@ -160,17 +163,23 @@ def test_a_tenant_answers_how_long_each_part_of_a_step_and_its_loader_take():
     assert answer["fetched_s"] > 0
 
 
+CORES = tuple(sorted(os.sched_getaffinity(0)))
+
+
+def settings(session):
+    origin = Origin(session.device, "advisor profile", len(CORES))
+    return SoloRunSettings(
+        session=session, origin=origin, host_cores=CORES, cores=CORES, probe=True, idle_power_w=None
+    )
+
+
 def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setenv("PATH", "")
-    task, session = workload("mlp-toy-bs32"), MpsSession(H200, tmp_path)
-    job = ProbedJob(workload=task, cores=(0,), starting_cores=(0,), step_s=0.01, held_mib=None)
-    assert mps_probe(job, session, Stopwatch()) is None
+    profile = synthetic.profile("mlp-toy-bs32")
+    assert mps_probe(profile, settings(MpsSession(H200, tmp_path)), Stopwatch()) is None
     assert "nvidia-cuda-mps-control" in capsys.readouterr().err
-
-
-CORES = tuple(sorted(os.sched_getaffinity(0)))
 
 
 # Each process notes when it starts and when it ends.
@@ -216,17 +225,16 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
         return SimpleNamespace(limit_pct=limit_pct, sms=0, step_s=0.001, windows=windows)
 
     monkeypatch.setattr(probing, "LimitedRun", limited)
-    monkeypatch.setattr(probing, "_TIMING", probing.Timing(0.0, 0.02, 3, 0.01, 0.1))
+    monkeypatch.setattr(probing, "_PROBE_TIMING", probing.Timing(0.0, 0.02, 3, 0.01, 0.1))
     notes = tmp_path / "notes"
     script = Script(
         command=("python", "-c", TRAINS), folder=str(tmp_path), environment={"NOTES": str(notes)}
     )
     task = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
-    job = ProbedJob(
-        workload=task, cores=CORES[:1], starting_cores=CORES, step_s=0.001, held_mib=held_mib
-    )
-    found = mps_probe(job, NoDaemon(tmp_path), Stopwatch())
-    assert found.unlimited.limit_pct == 100
-    assert tuple(run.limit_pct for run in found.limited) == LIMITS_PCT
+    alone = synthetic.profile(host_s=0.001, gpu_s=0.0008, memory_mib=held_mib)
+    alone = replace(alone, workload=task, cores=CORES[:1])
+    probe = mps_probe(alone, settings(NoDaemon(tmp_path)), Stopwatch())
+    assert probe.unlimited.limit_pct == 100
+    assert tuple(run.limit_pct for run in probe.limited) == LIMITS_PCT
     at_once = notes.read_text().split()[:4] == ["starts"] * 4
     assert at_once == (held_mib == 1000.0)
