@@ -1,23 +1,23 @@
 """Measures what a GPU does over a window of time: counters, power and energy.
 
-A window has two calls, and no thread runs between them: the driver counts by itself, or, on a GPU
+No thread runs between the begin and the end of a window: the driver counts by itself, or, on a GPU
 without GPM, DCGM where it runs.
-
-    sampler = ActivitySampler(0)
-    sampler.begin()
-    ...
-    activity = sampler.end()
 """
 
+import re
+import subprocess
 from dataclasses import dataclass
+from functools import cache
 from math import isfinite
+from shutil import which
+from signal import SIGINT
+from statistics import fmean
 from time import perf_counter, time_ns
 from typing import Any
 
 from advisor.errors import AdvisorError
-from advisor.hardware.live_gpu import offers_gpm
 from advisor.hardware.machine import Activity
-from advisor.hardware.nvml import DcgmWatch, dcgm_watch, driver, handle_of, offered
+from advisor.hardware.nvml import driver, handle_of, offered
 from advisor.workload.profile import Counters
 
 # NVML's GPM metrics: per cent of the GPU's peak, and MiB/s (nvml.h, nvmlGpmMetricId_t).
@@ -51,37 +51,29 @@ class _Moment:
 class ActivitySampler:
     """Measures what the whole GPU `device` does between `begin` and `end`, all tenants together.
 
-    Not for use from several threads.
-
-    Args:
-        device: An index or UUID, as `advisor.hardware.live_gpu` explains.
+    Not for use from several threads. `advisor.hardware.live_gpu` explains what a device is.
     """
 
     def __init__(self, device: int | str) -> None:
         self._device = device
         self._begun: _Moment | None = None
-        self._dcgm: DcgmWatch | None = None
+        self._dcgm: subprocess.Popen[str] | None = None
 
     def begin(self) -> None:
-        """Start a window; a window that was begun and not ended is dropped.
-
-        Raises:
-            GpuUnavailable: There is no driver, no such GPU or no permission.
-        """
+        """Start a window; a window that was begun and not ended is dropped."""
         self._counted_by_dcgm()
         with driver() as nvml:
             _free(nvml, self._begun)
             handle = handle_of(nvml, self._device)
             self._begun = _moment(nvml, handle)
             if self._begun.gpm is None:
-                self._dcgm = dcgm_watch(str(nvml.nvmlDeviceGetUUID(handle)))
+                self._dcgm = _begin_dcgm(str(nvml.nvmlDeviceGetUUID(handle)))
 
     def end(self) -> Activity:
         """Return the GPU's activity since `begin`.
 
         Raises:
-            AdvisorError: No window was begun.
-            GpuUnavailable: The GPU is gone.
+            AdvisorError: No window was begun, or the GPU is gone.
         """
         begun, self._begun = self._begun, None
         if begun is None:
@@ -99,35 +91,35 @@ class ActivitySampler:
             memory = None if counters is None else counters.memory_utilization
             counters = Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
         seconds = ended.monotonic_s - begun.monotonic_s
-        energy_j = None
-        if begun.energy_mj is not None and ended.energy_mj is not None:
-            energy_j = (ended.energy_mj - begun.energy_mj) / 1000
-        power_w = None if energy_j is None else energy_j / seconds
-        return Activity(counters=counters, power_w=power_w, energy_j=energy_j, seconds=seconds)
+        if begun.energy_mj is None or ended.energy_mj is None:
+            return Activity(counters=counters, power_w=None, energy_j=None, seconds=seconds)
+        joules = (ended.energy_mj - begun.energy_mj) / 1000
+        return Activity(
+            counters=counters, power_w=joules / seconds, energy_j=joules, seconds=seconds
+        )
 
     def _counted_by_dcgm(self) -> dict[str, float]:
         """End the window of DCGM and return its counts; empty without one."""
-        watch, self._dcgm = self._dcgm, None
-        return {} if watch is None else watch.end()
+        dcgmi, self._dcgm = self._dcgm, None
+        return {} if dcgmi is None else _end_dcgm(dcgmi)
 
 
 def _moment(nvml: Any, handle: Any) -> _Moment:
-    return _Moment(
-        monotonic_s=perf_counter(),
-        unix_us=time_ns() // 1000,
-        energy_mj=offered(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle),
-        gpm=_gpm_sample(nvml, handle),
-    )
+    monotonic_s, unix_us = perf_counter(), time_ns() // 1000
+    energy_mj = offered(nvml, "nvmlDeviceGetTotalEnergyConsumption", handle)
+    sample = None
+    if offers_gpm(nvml, handle):
+        sample = nvml.nvmlGpmSampleAlloc()
+        if offered(nvml, "nvmlGpmSampleGet", handle, sample) is None:
+            nvml.nvmlGpmSampleFree(sample)
+            sample = None
+    return _Moment(monotonic_s, unix_us, energy_mj, sample)
 
 
-def _gpm_sample(nvml: Any, handle: Any) -> Any:
-    if not offers_gpm(nvml, handle):
-        return None
-    sample = nvml.nvmlGpmSampleAlloc()
-    if offered(nvml, "nvmlGpmSampleGet", handle, sample) is None:
-        nvml.nvmlGpmSampleFree(sample)
-        return None
-    return sample
+def offers_gpm(nvml: Any, handle: Any) -> bool:
+    """Whether the GPU has performance monitoring counters (Hopper and later)."""
+    support = offered(nvml, "nvmlGpmQueryDeviceSupport", handle)
+    return bool(support and support.isSupportedDevice)
 
 
 def _free(nvml: Any, moment: _Moment | None) -> None:
@@ -136,20 +128,11 @@ def _free(nvml: Any, moment: _Moment | None) -> None:
 
 
 def _counters(nvml: Any, handle: Any, begun: _Moment, ended: _Moment) -> Counters | None:
-    if begun.gpm is None or ended.gpm is None:
-        gpu, memory = (
-            _mean_share(nvml, handle, begun.unix_us, kind, name)
-            for kind, name in (
-                (nvml.NVML_GPU_UTILIZATION_SAMPLES, "gpu"),
-                (nvml.NVML_MEMORY_UTILIZATION_SAMPLES, "memory"),
-            )
-        )
-        if gpu is None:
-            return None
-        return Counters(source="nvml", gract=gpu, memory_utilization=memory)
-    if ended.monotonic_s - begun.monotonic_s < _SHORTEST_GPM_WINDOW_S:
-        return None
-    return _gpm_counters(nvml, begun.gpm, ended.gpm)
+    if begun.gpm is not None and ended.gpm is not None:
+        short = ended.monotonic_s - begun.monotonic_s < _SHORTEST_GPM_WINDOW_S
+        return None if short else _gpm_counters(nvml, begun.gpm, ended.gpm)
+    gpu, memory = (_mean_share(nvml, handle, begun.unix_us, name) for name in ("gpu", "memory"))
+    return None if gpu is None else Counters(source="nvml", gract=gpu, memory_utilization=memory)
 
 
 def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
@@ -173,13 +156,95 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     return Counters(source="gpm", **shares, **rates)
 
 
-def _mean_share(
-    nvml: Any, handle: Any, since_unix_us: int, kind: int, latest_as: str
-) -> float | None:
+def _mean_share(nvml: Any, handle: Any, since_unix_us: int, name: str) -> float | None:
     """From the driver's own log of utilisation, some 100 entries of 1/6 s to 1 s each."""
+    kind = getattr(nvml, f"NVML_{name.upper()}_UTILIZATION_SAMPLES")
     logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
     percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []
     if not percents:  # too short for an entry: use the driver's latest figure
         latest = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
-        percents = [getattr(latest, latest_as)] if latest else []
-    return min(sum(percents) / len(percents) / 100, 1.0) if percents else None
+        percents = [getattr(latest, name)] if latest else []
+    return min(fmean(percents) / 100, 1.0) if percents else None
+
+
+# DCGM's field identifiers, DCGM_FI_PROF_*; each a share, 0..1.
+_DCGM_FIELDS = {
+    "gract": 1001,  # GR_ENGINE_ACTIVE
+    "sm_active": 1002,
+    "sm_occupancy": 1003,
+    "tensor_active": 1004,  # PIPE_TENSOR_ACTIVE
+    "dram_active": 1005,
+}
+_DCGMI = "dcgmi"
+_DELAY_MS = 100
+# A row is the mean since the row before: the first begins before the window. Of one row more, a
+# mean could be that of a moment.
+_UNSURE_ROWS, _FEWEST_ROWS = 1, 2
+_PATIENCE_S = 5.0
+_PIPE_BYTES = 2**20  # holds what is printed in twenty minutes; after that `dcgmi` waits
+
+_SHARE = re.compile(r"\d+\.\d+")
+_NUMBER = re.compile(r"\|\s*(\d+)\s*\|")
+_UUID = re.compile(r"Device UUID:\s*(\S+)")
+
+
+@cache  # a process asks at each look at the GPU
+def dcgm_number(uuid: str) -> int | None:
+    """The number by which DCGM knows the GPU with this UUID; None where DCGM does not answer."""
+    if which(_DCGMI) is None:
+        return None
+    try:
+        listing = subprocess.run(
+            [_DCGMI, "discovery", "--list"], stdin=subprocess.DEVNULL, capture_output=True,
+            text=True, errors="replace", timeout=_PATIENCE_S, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    number = None
+    for line in listing.stdout.splitlines():
+        if row := _NUMBER.match(line):
+            number = int(row[1])
+        if (name := _UUID.search(line)) and name[1] == uuid:
+            return number
+    return None
+
+
+def _begin_dcgm(uuid: str) -> subprocess.Popen[str] | None:
+    """Let DCGM count on the GPU with this UUID, until `_end_dcgm`; None where it does not.
+
+    DCGM's host engine, `nv-hostengine`, counts, and `dcgmi` asks it; both belong to NVIDIA's
+    package `datacenter-gpu-manager`. DCGM counts on data-centre GPUs from Volta on. There are no
+    counts if it does not run, or if it reserves its counters for administrators. If this process
+    dies, `dcgmi` ends by itself, because its output is no longer read.
+    """
+    number = dcgm_number(uuid)
+    if number is None:
+        return None
+    fields = ",".join(map(str, _DCGM_FIELDS.values()))
+    command = [_DCGMI, "dmon", "-e", fields, "-i", str(number), "-d", str(_DELAY_MS)]
+    try:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, errors="replace", pipesize=_PIPE_BYTES,
+        )  # fmt: skip
+    except OSError:
+        return None
+
+
+def _end_dcgm(dcgmi: subprocess.Popen[str]) -> dict[str, float]:
+    """Mean share, 0..1, of each of `_DCGM_FIELDS` for which `dcgmi dmon` printed enough rows."""
+    dcgmi.send_signal(SIGINT)  # as for Ctrl-C, it prints what it still holds
+    try:
+        printed, _ = dcgmi.communicate(timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        dcgmi.kill()
+        dcgmi.communicate()
+        return {}
+    rows = [line.split()[2:] for line in printed.splitlines() if line.startswith("GPU ")]
+    whole = [row for row in rows if len(row) == len(_DCGM_FIELDS)]
+    means = {}
+    for column, name in enumerate(_DCGM_FIELDS):
+        shares = [min(1.0, float(row[column])) for row in whole if _SHARE.fullmatch(row[column])]
+        if len(shares) >= _UNSURE_ROWS + _FEWEST_ROWS:
+            means[name] = fmean(shares[_UNSURE_ROWS:])
+    return means

@@ -47,9 +47,6 @@ class GpuRates:
 # Memory that a driver keeps for itself if it was not read: as much as on the H200.
 _RESERVED_MIB = 615
 
-# Of any count or size of a GPU in its unit: 16 TiB of memory.
-_MOST_OF_A_GPU = 2**24
-
 # Among the sources of a GPU that a driver described: what it said.
 DESCRIBED = "driver"
 
@@ -63,12 +60,9 @@ class MigProfile:
     Attributes:
         name: As the driver prints it, e.g. ``"3g.71gb"``.
         profile_id: What ``nvidia-smi mig -cgi`` takes.
-        compute_slices: Compute slices of an instance.
-        memory_slices: Memory slices of an instance.
         memory_mib: Memory usable by an instance; a driver may report slightly less or more.
         memory_estimated: Whether `memory_mib` is an estimate that no driver has reported.
         sms: Streaming multiprocessors of an instance; None if unknown.
-        max_instances: Most instances on one GPU.
         starts: First memory slices at which an instance may start.
         min_driver: Branch of the first driver that offers it; None if unknown, or if the installed
             driver offers it.
@@ -92,13 +86,12 @@ class Gpu:
 
     Attributes:
         key: What ``--gpu`` takes, e.g. ``"h200-141gb"``.
-        products: Names by which NVML calls it.
+        products: NVML's names of it.
         memory_mib: Memory that the driver reports in all.
         reserved_mib: Memory that the driver reserves while nothing runs; None if not measured.
         bandwidth_gb_s: Peak DRAM bandwidth, 1e9 bytes a second.
-        memory_slices: Memory slices in MIG mode; 0 without MIG.
+        memory_slices: In MIG mode; 0 without MIG.
         threads_per_sm: Threads that one SM holds at once.
-        max_mps_clients: Most MPS clients.
         rates: As its maker states them; None if it is not in the catalogue.
         sources: Field name -> source of its value.
     """
@@ -136,17 +129,16 @@ def _mig_of(entry: dict[str, Any]) -> tuple[MigProfile, ...]:
     return tuple(MigProfile(**row | {"starts": tuple(row["starts"])}) for row in entry["mig"])
 
 
-def _gpu(key: str, entry: dict[str, Any]) -> Gpu:
-    rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
-    fields = {"products": tuple(entry["products"]), "mig": _mig_of(entry), "rates": rates}
-    return Gpu(key=key, **entry | fields)
-
-
 @cache
 def catalogue() -> dict[str, Gpu]:
     """Every GPU model that comes with this package, by key."""
     document = json.loads(files("advisor.hardware").joinpath("catalogue.json").read_text())
-    return {key: _gpu(key, entry) for key, entry in document["gpus"].items()}
+    gpus = {}
+    for key, entry in document["gpus"].items():
+        rates = GpuRates(bandwidth_gb_s=entry["bandwidth_gb_s"], **entry["rates"])
+        fields = {"products": tuple(entry["products"]), "mig": _mig_of(entry), "rates": rates}
+        gpus[key] = Gpu(key=key, **entry | fields)
+    return gpus
 
 
 def known_gpus() -> dict[str, Gpu]:
@@ -154,17 +146,26 @@ def known_gpus() -> dict[str, Gpu]:
 
     Files that hold none are passed over; `gpu` says what is wrong with one that is asked for.
     """
-    kept = {}
+    known = dict(catalogue())
     for path in sorted(user_folder("gpus").glob("*.json")):
-        with suppress(InvalidInput):
-            kept[path.stem] = read_gpu(path)
-    return {**catalogue(), **{key: each for key, each in kept.items() if key not in catalogue()}}
+        if path.stem not in known:
+            with suppress(InvalidInput):
+                known[path.stem] = read_gpu(path)
+    return known
 
 
 # What reading a document meets that is not of the form that it should have.
-_WRONG = (
-    ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidInput,
+_WRONG = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, InvalidInput)
+
+# Counts and sizes of a GPU, and which of them it cannot be without.
+_NUMBERS = (
+    "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w", "power_limit_min_w",
+    "memory_slices",
 )  # fmt: skip
+_NEEDED = ("sms", "memory_mib", "threads_per_sm", "max_mps_clients")
+
+# Of any count or size of a GPU in its unit: 16 TiB of memory.
+_MOST_OF_A_GPU = 2**24
 
 
 @read_once(64)
@@ -187,36 +188,21 @@ def _described(document: dict[str, Any], key: str) -> Gpu:
         raise InvalidInput(f"it is not of {key} in schema 1")
     fields = {name: value for name, value in document.items() if name != "schema"}
     described = Gpu(**fields | {"products": tuple(document["products"]), "mig": _mig_of(document)})
-    words = (
-        described.architecture, described.compute_capability, *described.products,
-        *described.sources,
-    )  # fmt: skip
-    if not all(isinstance(each, str) for each in words):
+    names = (described.architecture, described.compute_capability)
+    if not all(isinstance(each, str) for each in (*names, *described.products, *described.sources)):
         raise InvalidInput("a name in it is not text")
     for name in (*_NUMBERS, *_NEEDED):
-        value = getattr(described, name)
-        if value is not None or name in _NEEDED:
-            check_number(name, float(value), _MOST_OF_A_GPU, 1 if name in _NEEDED else 0)
+        value, needed = getattr(described, name), name in _NEEDED
+        if value is not None or needed:
+            check_number(name, float(value), _MOST_OF_A_GPU, 1 if needed else 0)
     return described
 
 
 def keep_gpu(described: Gpu) -> None:
-    """Keep what a driver said of a GPU, for commands without it.
-
-    Raises:
-        AdvisorError: The user's data folder cannot be written.
-    """
+    """Keep what a driver said of a GPU in the user's data folder, for commands without it."""
     fields = {name: value for name, value in asdict(described).items() if name != "rates"}
     text = json.dumps({"schema": 1, **fields}, indent=1) + "\n"
     write_whole(user_folder("gpus") / f"{described.key}.json", text)
-
-
-# Counts and sizes of a GPU, and which of them it cannot be without.
-_NUMBERS = (
-    "reserved_mib", "bandwidth_gb_s", "l2_mib", "power_limit_w", "power_limit_min_w",
-    "memory_slices",
-)  # fmt: skip
-_NEEDED = ("sms", "memory_mib", "threads_per_sm", "max_mps_clients")
 
 
 def gpu(key: str) -> Gpu:
@@ -224,7 +210,7 @@ def gpu(key: str) -> Gpu:
 
     Raises:
         UnknownName: There is none of that key.
-        InvalidInput: What was kept of it is malformed.
+        InvalidInput: The description kept of it is malformed.
     """
     if (listed := catalogue().get(key)) is not None:
         return listed
@@ -251,10 +237,8 @@ def gpu_meant(word: str) -> Gpu:
     parts = name_parts(word)
     names = {key: [name_parts(name) for name in (key, *each.products)]
              for key, each in known_gpus().items()}  # fmt: skip
-    exact = [key for key, own in names.items() if parts in own]
-    # Of the model that `word` begins with, and with all its parts.
-    meant = exact or [
-        key for key, own in names.items()
+    meant = [key for key, own in names.items() if parts in own] or [
+        key for key, own in names.items()  # the same first part, and all others in any order
         if any(parts[:1] == name[:1] and {*parts} <= {*name} for name in own)
     ]  # fmt: skip
     if len(meant) > 1:
@@ -291,15 +275,13 @@ _OF_BANDWIDTH, _OF_A100_BANDWIDTH = 0.90, 0.85
 # 0.6, and by NeuSight's timings attains 0.4 of its maker's rate; GPUs with more keep theirs.
 _W_PER_SM_GHZ = 1.33
 
-_RATES_NEEDED = {"fp32_tflops", "fp16_tflops", "bandwidth_gb_s"}
+_RATES_NEEDED = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
 
 
 def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | None:
     """Attained rates of `gpu`; None if neither calibration nor catalogue has rates for its kind.
 
-    Args:
-        gpu: A GPU of the catalogue, or one of this machine.
-        calibration: A calibration; one of another GPU, or without a sweep of operators, is ignored.
+    A calibration of another GPU, or without a sweep of operators, is ignored.
     """
     rates = gpu.rates or _of_its_kind(gpu)
     stated = None
@@ -318,12 +300,11 @@ def rates_of(gpu: Gpu, calibration: Calibration | None = None) -> GpuRates | Non
 
 def _of_its_kind(gpu: Gpu) -> GpuRates | None:
     """Rates scaled from the nearest GPU of equal compute capability; None if there is none."""
-    kin = [
-        each for each in catalogue().values() if each.compute_capability == gpu.compute_capability
-    ]
-    if not kin or gpu.bandwidth_gb_s is None:
+    kin = (each for each in catalogue().values()
+           if each.compute_capability == gpu.compute_capability)  # fmt: skip
+    nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms), default=None)
+    if nearest is None or gpu.bandwidth_gb_s is None:
         return None
-    nearest = min(kin, key=lambda each: abs(each.sms - gpu.sms))
     assert nearest.rates is not None, "the catalogue has the rates of every GPU"
     share = gpu.sms / nearest.sms
     return _scaled(nearest.rates, share, share, gpu.bandwidth_gb_s)
@@ -346,8 +327,7 @@ def unlikeness(one: Gpu, other: Gpu) -> float:
     first, second = rates_of(one), rates_of(other)
     if first is None or second is None:
         return float("inf")
-    names = ("fp32_tflops", "fp16_tflops", "bandwidth_gb_s")
-    apart = sum(abs(log(getattr(first, name) / getattr(second, name))) for name in names)
+    apart = sum(abs(log(getattr(first, name) / getattr(second, name))) for name in _RATES_NEEDED)
     return apart + 10 * (one.architecture != other.architecture)
 
 
@@ -370,11 +350,10 @@ def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
         if stated.tf32_tflops is None:  # then it computed in FP32 what was asked for in TF32
             known.pop("tf32_tflops", None)
         return replace(stated, **known)
-    if side.sm_clock_mhz is None or not known.keys() >= _RATES_NEEDED:
+    if side.sm_clock_mhz is None or not known.keys() >= set(_RATES_NEEDED):
         return None
-    return GpuRates(
-        clock_mhz=side.sm_clock_mhz, tf32_tflops=known.pop("tf32_tflops", None), **known
-    )
+    tf32_tflops = known.pop("tf32_tflops", None)
+    return GpuRates(clock_mhz=side.sm_clock_mhz, tf32_tflops=tf32_tflops, **known)
 
 
 # Boards may be set a little above the limit of their model, and their sensors are some per cent
@@ -389,8 +368,7 @@ def check_key(profile: Profile, where: str) -> Profile:
     """`profile`, whose GPU is a key of the catalogue, or an unknown one.
 
     Raises:
-        InvalidInput: It is another name of a GPU that is known, or may mean several. The message
-            calls the file `where`, and names the keys.
+        InvalidInput: `where` names a known GPU by another name than its key, or means several.
     """
     if profile.gpu in known_gpus():
         return profile
@@ -400,13 +378,12 @@ def check_key(profile: Profile, where: str) -> Profile:
         return profile
     except InvalidInput as error:
         remedy = str(error).removesuffix(".")
-    raise InvalidInput(
-        f"{where}: its gpu, {profile.gpu}, is not a key of `advisor gpus`. {remedy}."
-    )
+    problem = f"its gpu, {profile.gpu}, is not a key of `advisor gpus`"
+    raise InvalidInput(f"{where}: {problem}. {remedy}.")
 
 
 def check_power(profile: Profile, gpu: Gpu) -> Profile:
-    """`profile`, which was taken on `gpu`; what was measured is as its sensor said.
+    """`profile`, which was taken on `gpu`; measured power is as its sensor said.
 
     Raises:
         InvalidInput: It is bare numbers, and its power is more than `gpu` draws, or less.

@@ -21,10 +21,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.hardware.counters import dcgm_number, offers_gpm
 from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, gpu_of_product, keep_gpu, name_parts
 from advisor.hardware.machine import BrokenGpu, ComputeMode, GpuProcess, LiveGpu, mps_processes
 from advisor.hardware.mig import driver_branch
-from advisor.hardware.nvml import dcgm_number, driver, handle_of, offered, offered_w
+from advisor.hardware.nvml import driver, handle_of, offered, offered_w
 
 _MIB = 2**20
 
@@ -65,7 +66,34 @@ def process_memory_mib(device: int | str) -> dict[int, float]:
 def live_gpu(device: int | str) -> LiveGpu:
     """The GPU `device` as it is now."""
     with driver() as nvml:
-        return _snapshot(nvml, handle_of(nvml, device))
+        handle = handle_of(nvml, device)
+        product = str(nvml.nvmlDeviceGetName(handle))
+        listed = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        mig = offered(nvml, "nvmlDeviceGetMigMode", handle)  # now, and after the next reset
+        mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
+        utilization = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
+        sm_clock_mhz, memory_clock_mhz = _clocks_mhz(nvml, handle)
+        return LiveGpu(
+            index=nvml.nvmlDeviceGetIndex(handle),
+            uuid=str(nvml.nvmlDeviceGetUUID(handle)),
+            product=product,
+            catalogue_key=None if listed is None else listed.key,
+            memory_total_mib=memory.total / _MIB,
+            memory_used_mib=memory.used / _MIB,
+            driver=str(nvml.nvmlSystemGetDriverVersion()),
+            mig_enabled=mig and bool(mig[0]),
+            mig_pending=mig and bool(mig[1]),
+            compute_mode=dict(enumerate(_COMPUTE_MODES)).get(mode),
+            mps=mps_processes(),
+            counters=_counters(nvml, handle),
+            processes=_processes(nvml, handle),
+            gpu_utilization=utilization and utilization.gpu / 100,
+            power_w=offered_w(nvml, "nvmlDeviceGetPowerUsage", handle),
+            power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
+            sm_clock_mhz=sm_clock_mhz,
+            memory_clock_mhz=memory_clock_mhz,
+        )
 
 
 def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
@@ -82,11 +110,8 @@ def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
 
 
 def _clocks_mhz(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
-    sm, memory = (
-        offered(nvml, "nvmlDeviceGetClockInfo", handle, domain)
-        for domain in (nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM)
-    )
-    return sm, memory
+    sm = offered(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_SM)
+    return sm, offered(nvml, "nvmlDeviceGetClockInfo", handle, nvml.NVML_CLOCK_MEM)
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
@@ -100,12 +125,6 @@ def _processes(nvml: Any, handle: Any) -> tuple[GpuProcess, ...]:
     return tuple(GpuProcess(pid, memory[pid]) for pid in sorted(memory))
 
 
-def offers_gpm(nvml: Any, handle: Any) -> bool:
-    """Whether the GPU has performance monitoring counters (Hopper and later)."""
-    support = offered(nvml, "nvmlGpmQueryDeviceSupport", handle)
-    return bool(support and support.isSupportedDevice)
-
-
 def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
     if offers_gpm(nvml, handle):
         return "gpm"
@@ -114,60 +133,20 @@ def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
     return "nvml" if offered(nvml, "nvmlDeviceGetUtilizationRates", handle) else None
 
 
-def _snapshot(nvml: Any, handle: Any) -> LiveGpu:
-    product = str(nvml.nvmlDeviceGetName(handle))
-    listed = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
-    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-    mig = offered(nvml, "nvmlDeviceGetMigMode", handle)  # now, and after the next reset
-    mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
-    utilization = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
-    sm_clock_mhz, memory_clock_mhz = _clocks_mhz(nvml, handle)
-    return LiveGpu(
-        index=nvml.nvmlDeviceGetIndex(handle),
-        uuid=str(nvml.nvmlDeviceGetUUID(handle)),
-        product=product,
-        catalogue_key=None if listed is None else listed.key,
-        memory_total_mib=memory.total / _MIB,
-        memory_used_mib=memory.used / _MIB,
-        driver=str(nvml.nvmlSystemGetDriverVersion()),
-        mig_enabled=mig and bool(mig[0]),
-        mig_pending=mig and bool(mig[1]),
-        compute_mode=dict(enumerate(_COMPUTE_MODES)).get(mode),
-        mps=mps_processes(),
-        counters=_counters(nvml, handle),
-        processes=_processes(nvml, handle),
-        gpu_utilization=utilization and utilization.gpu / 100,
-        power_w=offered_w(nvml, "nvmlDeviceGetPowerUsage", handle),
-        power_limit_w=offered_w(nvml, "nvmlDeviceGetEnforcedPowerLimit", handle),
-        sm_clock_mhz=sm_clock_mhz,
-        memory_clock_mhz=memory_clock_mhz,
-    )
-
-
-def mig_profiles(device: int | str) -> tuple[MigProfile, ...]:
-    """The MIG instances that this driver offers on `device`, whether MIG is on or off.
-
-    Empty if the GPU has no MIG, or the driver does not report it to this user.
-    """
-    with driver() as nvml:
-        return mig_rows(nvml, handle_of(nvml, device))
-
-
 def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
-    """`gpu` with the MIG table of the installed driver, and that driver's branch.
-
-    Unchanged and None if this machine has no such GPU or its driver reports no MIG.
-    """
+    """`gpu` with the MIG table of the installed driver, and that driver's branch, if it has any."""
     try:
         live = [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except GpuUnavailable:
         return gpu, None
     for present in live:
-        rows = mig_profiles(present.index) if present.catalogue_key == gpu.key else ()
-        if rows:
-            source = f"driver {present.driver} of GPU {present.index} of this machine"
-            here = replace(gpu, mig=rows, sources=gpu.sources | {"mig": source})
-            return here, driver_branch(present.driver)
+        if present.catalogue_key == gpu.key:
+            with driver() as nvml:
+                rows = mig_rows(nvml, handle_of(nvml, present.index))
+            if rows:
+                source = f"driver {present.driver} of GPU {present.index} of this machine"
+                here = replace(gpu, mig=rows, sources=gpu.sources | {"mig": source})
+                return here, driver_branch(present.driver)
     return gpu, None
 
 
@@ -175,31 +154,30 @@ _MOST_PLACES = 32  # no GPU has as many memory slices
 
 
 def mig_rows(nvml: Any, handle: Any) -> tuple[MigProfile, ...]:
-    """The MIG instances that the driver offers, the smallest first; empty if it reports none."""
-    every = (_mig_profile(nvml, handle, n) for n in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT))
-    rows = (row for row in every if row)
+    """The MIG instances that the driver offers, whether MIG is on or off, the smallest first.
+
+    Empty if the GPU has no MIG, or the driver does not report it to this user.
+    """
+    rows = []
+    for number in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+        info = offered(nvml, "nvmlDeviceGetGpuInstanceProfileInfo", handle, number)
+        if info is None:
+            continue
+        places = (nvml.c_nvmlGpuInstancePlacement_t * _MOST_PLACES)()
+        count = c_uint(_MOST_PLACES)
+        arguments = (handle, info.id, places, byref(count))
+        if offered(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", *arguments) is not None:
+            rows.append(MigProfile(
+                name=info.name.removeprefix("MIG "),
+                profile_id=info.id,
+                compute_slices=info.sliceCount,
+                memory_slices=places[0].size,
+                memory_mib=info.memorySizeMB,  # the driver counts in MiB and calls them MB
+                sms=info.multiprocessorCount,
+                max_instances=info.instanceCount,
+                starts=tuple(sorted(place.start for place in places[: count.value])),
+            ))  # fmt: skip
     return tuple(sorted(rows, key=lambda row: (row.compute_slices, row.memory_slices, row.name)))
-
-
-def _mig_profile(nvml: Any, handle: Any, enumerator: int) -> MigProfile | None:
-    info = offered(nvml, "nvmlDeviceGetGpuInstanceProfileInfo", handle, enumerator)
-    if info is None:
-        return None
-    places = (nvml.c_nvmlGpuInstancePlacement_t * _MOST_PLACES)()
-    count = c_uint(_MOST_PLACES)
-    arguments = (handle, info.id, places, byref(count))
-    if offered(nvml, "nvmlDeviceGetGpuInstancePossiblePlacements", *arguments) is None:
-        return None
-    return MigProfile(
-        name=info.name.removeprefix("MIG "),
-        profile_id=info.id,
-        compute_slices=info.sliceCount,
-        memory_slices=places[0].size,
-        memory_mib=info.memorySizeMB,  # the driver counts in MiB and calls them MB
-        sms=info.multiprocessorCount,
-        max_instances=info.instanceCount,
-        starts=tuple(sorted(place.start for place in places[: count.value])),
-    )
 
 
 # Compute capability -> architecture, CUDA cores of an SM and threads that one holds at once: CUDA
@@ -235,14 +213,13 @@ _L2_TIMEOUT_S = 30.0
 def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     """The GPU `handle` by what its driver says, kept in the user's data folder.
 
-    Returns:
-        None if it is older than Volta, or the driver does not say what predictions need.
+    None if it is older than Volta, or the driver does not say what predictions need.
     """
     capability = tuple(offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ())
     cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
     if not cores or capability not in _CAPABILITIES:
         return None
-    architecture, cores_per_sm, threads = _CAPABILITIES[capability]
+    architecture, cores_per_sm, threads_per_sm = _CAPABILITIES[capability]
     memory_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB
     limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
     rows = mig_rows(nvml, handle)
@@ -262,7 +239,7 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         l2_mib=_l2_mib(str(nvml.nvmlDeviceGetUUID(handle))),
         power_limit_w=offered_w(nvml, "nvmlDeviceGetPowerManagementDefaultLimit", handle),
         power_limit_min_w=None if limits_mw is None else limits_mw[0] / 1000,
-        threads_per_sm=threads,
+        threads_per_sm=threads_per_sm,
         max_mps_clients=_MAX_MPS_CLIENTS,
         memory_slices=max((row.memory_slices for row in rows), default=0),
         mig=rows,
@@ -274,8 +251,8 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
 
 def key_of(product: str, memory_mib: float) -> str:
     """The key of a GPU of that name, e.g. ``"rtx-3090-24gb"``."""
-    parts = (part for part in name_parts(product) if not re.fullmatch(r"\d+gb", part))
-    return "-".join((*parts, f"{round(memory_mib / 1024)}gb"))
+    parts = [part for part in name_parts(product) if not re.fullmatch(r"\d+gb", part)]
+    return "-".join([*parts, f"{round(memory_mib / 1024)}gb"])
 
 
 def reserved_of(nvml: Any, handle: Any) -> int | None:
@@ -285,7 +262,6 @@ def reserved_of(nvml: Any, handle: Any) -> int | None:
 
 
 def _l2_mib(uuid: str) -> float | None:
-    """None where CUDA does not answer."""
     try:
         answer = subprocess.run(
             [sys.executable, "-c", _ASK_L2], capture_output=True, check=True,

@@ -45,13 +45,10 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
 def cores_of_each(
     wanted: Sequence[int], allowed: Sequence[int], *, share: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """Cores for each tenant, in their order, no core twice.
+    """As many cores for each tenant as `wanted`, no core twice.
 
-    Args:
-        wanted: Cores that each tenant needs, shape (tenants,).
-        allowed: Cores that there are.
-        share: If there are too few, give a core to several tenants instead of refusing: for trials
-            without a GPU, whose figures are not kept.
+    If there are too few and they may `share`, several tenants get the same core: for trials without
+    a GPU, whose figures are not kept.
 
     Raises:
         InvalidInput: There are too few cores.
@@ -104,10 +101,7 @@ def split_cores(
 ) -> tuple[tuple[int, ...], ...]:
     """Equally many cores for each of `parts` devices, no physical core in two parts.
 
-    Args:
-        allowed: The host's cores, ascending.
-        parts: Number of devices.
-        siblings: Gives the same text for all threads of one physical core.
+    `siblings` gives the same text for all threads of one physical core.
 
     Raises:
         InvalidInput: There are fewer physical cores than devices.
@@ -180,10 +174,7 @@ def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dic
 
 
 def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
-    """The MPS daemons and servers that run now, by pid, as the kernel lists them in `proc`.
-
-    Inside a container, a daemon of the host is not visible.
-    """
+    """The MPS daemons and servers that run now, by pid; in a container, not those of the host."""
     pids = sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit())
     return tuple(filter(None, (_mps_process(proc / str(pid)) for pid in pids)))
 
@@ -288,4 +279,3 @@ class Activity:
 
 
 NOT_METERED = Activity(counters=None, power_w=None, energy_j=None, seconds=0.0)
-"""Of a device without meters."""

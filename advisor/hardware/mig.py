@@ -23,7 +23,7 @@ def driver_branch(text: str) -> int:
     """The branch of a driver's version: 580 of ``"580"``, ``"R580"`` or ``"580.159.04"``.
 
     Raises:
-        InvalidInput: `text` is not a version, or is that of a driver older than MIG.
+        InvalidInput: `text` is not a version of a driver with MIG.
     """
     major = text.removeprefix("R").partition(".")[0]
     if not (major.isascii() and major.isdigit() and int(major) >= _FIRST_WITH_MIG):
@@ -43,9 +43,7 @@ def refuse_without_mig(gpu: Gpu) -> None:
 def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
     """Why no placement of `profiles` on one GPU is allowed; None if only placement can forbid it.
 
-    Args:
-        profiles: One for each instance.
-        branch: Of the driver, e.g. 580; None: new enough for all.
+    A driver's branch is its major number, e.g. 580; here and below, None is new enough for all.
     """
     names = [profile.name for profile in profiles]
     for profile in profiles:
@@ -56,7 +54,7 @@ def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
     if branch is None:
         return None
     for profile in profiles:
-        if profile.min_driver is not None and branch < profile.min_driver:
+        if branch < (profile.min_driver or 0):
             return f"{profile.name} needs a driver of R{profile.min_driver} or later, not R{branch}"
     sizes = {(profile.compute_slices, profile.memory_slices) for profile in profiles}
     if branch < _FIRST_WITH_4G_AND_3G and {(4, 4), (3, 4)} <= sizes:
@@ -71,7 +69,7 @@ def profiles_named(
 
     Raises:
         NothingFits: `gpu` has no MIG, or the driver is too old for one of them.
-        UnknownName: `gpu` has none of such a name.
+        UnknownName: `gpu` has no such profile.
     """
     refuse_without_mig(gpu)
     known = {profile.name: profile for profile in gpu.mig}
@@ -91,10 +89,9 @@ def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigPro
         NothingFits: There is none.
     """
     refuse_without_mig(gpu)
-    offered = tuple(each for each in gpu.mig if forbidden([each], driver_branch) is None)
-    if not offered:
-        raise NothingFits(f"{gpu.key}: {forbidden(gpu.mig[:1], driver_branch)}.")
-    return offered
+    if offered := tuple(each for each in gpu.mig if not forbidden([each], driver_branch)):
+        return offered
+    raise NothingFits(f"{gpu.key}: {forbidden(gpu.mig[:1], driver_branch)}.")
 
 
 def instance_named(gpu: Gpu, text: str) -> Instance:
@@ -102,7 +99,6 @@ def instance_named(gpu: Gpu, text: str) -> Instance:
 
     Raises:
         InvalidInput: The start is not a number, or `gpu` has no such profile.
-        NothingFits: `gpu` has no MIG.
     """
     name, at, start = text.partition("@")
     (profile,) = profiles_named(gpu, [name])
@@ -116,20 +112,17 @@ def instance_named(gpu: Gpu, text: str) -> Instance:
 def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:
     """A start for each of `pieces`, no slice shared; None if they do not fit.
 
-    Pieces with the fewest possible starts are placed first, each at its first free start.
-
-    Args:
-        pieces: For each piece, the slices at which it may start, and how many it covers.
+    A piece is the slices at which it may start, and how many it covers. Pieces with the fewest
+    possible starts are placed first, each at its first free start.
     """
     hardest_first = sorted(range(len(pieces)), key=lambda index: len(pieces[index][0]))
     places = _search([pieces[index] for index in hardest_first])
     if places is None:
         return None
-    starts = dict(zip(hardest_first, places, strict=True))
-    return tuple(starts[index] for index in range(len(pieces)))
+    return tuple(start for _, start in sorted(zip(hardest_first, places, strict=True)))
 
 
-def covered(start: int, size: int) -> int:
+def _covered(start: int, size: int) -> int:
     """The slices from `start` on, a bit each."""
     return ((1 << size) - 1) << start
 
@@ -145,7 +138,7 @@ def _search(
         return []
     (starts, size), *others = pieces
     for tried, start in enumerate(starts[skipped:], start=skipped + 1):
-        slices = covered(start, size)
+        slices = _covered(start, size)
         if not slices & taken:
             equal = others and others[0] == pieces[0]
             rest = _search(others, taken | slices, tried if equal else 0)
@@ -161,11 +154,6 @@ def place(
 
     Of all placements the first by starts, so that the answer is deterministic.
 
-    Args:
-        gpu: The whole GPU.
-        instances: A start of None leaves the choice open.
-        driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
-
     Raises:
         UnknownName: `gpu` has no such profile.
         InvalidInput: None of that profile starts there.
@@ -179,17 +167,17 @@ def _placed(
     gpu: Gpu, instances: tuple[Instance, ...], driver_branch: int | None
 ) -> tuple[Instance, ...]:
     refuse_without_mig(gpu)
-    wanted = [(_startable(gpu, each), each.start) for each in instances]
+    wanted = [(profile_of(gpu, each.profile), each.start) for each in instances]
+    for profile, start in wanted:
+        if start not in (None, *profile.starts):
+            starts = ", ".join(map(str, profile.starts))
+            raise InvalidInput(f"on {gpu.key}, {profile.name} starts at {starts}, not {start}.")
     words = ",".join(map(str, instances))
     if reason := forbidden([profile for profile, _ in wanted], driver_branch):
         raise NothingFits(f"mig={words} is impossible: {reason}.")
-    starts = packed(
-        [
-            (profile.starts if start is None else (start,), profile.memory_slices)
-            for profile, start in wanted
-        ]
-    )
-    if starts is None:
+    places = packed([(profile.starts if start is None else (start,), profile.memory_slices)
+                     for profile, start in wanted])  # fmt: skip
+    if places is None:
         names = {each.profile for each in instances}
         offers = "; ".join(
             f"{each.name} at {', '.join(map(str, each.starts))}"
@@ -200,18 +188,13 @@ def _placed(
             f"{gpu.memory_slices} memory slices. Places to start: {offers}."
         )
     return tuple(
-        Instance(each.profile, start) for each, start in zip(instances, starts, strict=True)
+        Instance(each.profile, start) for each, start in zip(instances, places, strict=True)
     )
 
 
 @cache  # a search asks thousands of times
 def profile_of(gpu: Gpu, name: str) -> MigProfile:
-    """The MIG profile of `gpu` called `name`.
-
-    Raises:
-        UnknownName: It has none of that name; the message lists those it has.
-        NothingFits: It has no MIG.
-    """
+    """The MIG profile of `gpu` called `name`; errors as of `profiles_named`."""
     (profile,) = profiles_named(gpu, [name])
     return profile
 
@@ -238,11 +221,7 @@ def placement_sets(
 ) -> PlacementSets:
     """Every set of instances of `profiles` that `gpu` can hold together with those in use.
 
-    Args:
-        gpu: The whole GPU.
-        profiles: Profiles that may be added.
-        in_use: Instances in every set; one without a start may be at any place.
-        driver_branch: Major number of the driver, e.g. 580; None: new enough for all profiles.
+    An instance in use without a start may be at any place.
 
     Raises:
         NothingFits: `gpu` cannot hold what is in use.
@@ -272,7 +251,7 @@ class _PlacedProfile(NamedTuple):
 
 
 def _placed_profile(profile: MigProfile, start: int) -> _PlacedProfile:
-    return _PlacedProfile(profile, start, covered(start, profile.memory_slices))
+    return _PlacedProfile(profile, start, _covered(start, profile.memory_slices))
 
 
 @cache
@@ -295,23 +274,20 @@ def _placement_sets(
             for profile, count in wanted.items()
         ):
             valid.append(held)
-    full = sorted(
-        (
-            sorted(held, key=lambda piece: piece.start)
-            for held in valid
-            if not any(_allowed(held, piece, branch) for piece in _apart(held, addable))
-        ),
-        key=lambda held: [
-            (-start, profile.memory_slices, profile.compute_slices, profile.name)
-            for profile, start, _ in held
-        ],
-    )
+    full = [
+        sorted(held, key=lambda piece: piece.start) for held in valid
+        if not any(_allowed(held, piece, branch) for piece in _apart(held, addable))
+    ]  # fmt: skip
+    full.sort(key=lambda held: [
+        (-start, profile.memory_slices, profile.compute_slices, profile.name)
+        for profile, start, _ in held
+    ])  # fmt: skip
     maximal = (tuple(Instance(each.profile.name, each.start) for each in held) for held in full)
     return PlacementSets(len(valid), tuple(maximal))
 
 
 def _grown(
-    held: tuple[_PlacedProfile, ...], more: Sequence[_PlacedProfile], branch: int | None
+    held: tuple[_PlacedProfile, ...], more: list[_PlacedProfile], branch: int | None
 ) -> Iterator[tuple[_PlacedProfile, ...]]:
     """`held`, and every valid set of it with some of `more`, none of which overlaps it."""
     yield held
@@ -324,19 +300,7 @@ def _allowed(held: Sequence[_PlacedProfile], piece: _PlacedProfile, branch: int 
     return forbidden([each.profile for each in (*held, piece)], branch) is None
 
 
-def _apart(
-    held: Sequence[_PlacedProfile], pieces: Sequence[_PlacedProfile]
-) -> list[_PlacedProfile]:
+def _apart(held: Sequence[_PlacedProfile], pieces: list[_PlacedProfile]) -> list[_PlacedProfile]:
     """The `pieces` that share no memory slice with `held`."""
     taken = sum(each.slices for each in held)
     return [each for each in pieces if not each.slices & taken]
-
-
-def _startable(gpu: Gpu, instance: Instance) -> MigProfile:
-    profile = profile_of(gpu, instance.profile)
-    if instance.start not in (None, *profile.starts):
-        starts = ", ".join(map(str, profile.starts))
-        raise InvalidInput(
-            f"on {gpu.key}, {profile.name} starts at {starts}, not {instance.start}."
-        )
-    return profile

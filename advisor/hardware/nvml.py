@@ -1,16 +1,12 @@
-"""NVML with its errors raised as ours. The only importer of pynvml."""
+"""NVML with its errors raised as ours, and the health of a GPU. The only importer of pynvml."""
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
 from dataclasses import dataclass
-from functools import cache
-from shutil import which
-from signal import SIGINT
-from statistics import fmean
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable
@@ -35,7 +31,12 @@ _NOT_OFFERED = (
 )  # fmt: skip
 
 
-def _loaded() -> Any:
+@contextmanager
+def driver() -> Iterator[Any]:
+    """NVML, initialised; its errors are raised as ours.
+
+    NVML is stopped when the process ends and is never shut down here, so that handles stay valid.
+    """
     if "pynvml" not in sys.modules:  # its import takes long, and needs the driver's library
         try:
             CDLL("libnvidia-ml.so.1")
@@ -43,36 +44,26 @@ def _loaded() -> Any:
             raise GpuUnavailable(f"{_UNAVAILABLE['LIBRARY_NOT_FOUND']}.") from None
     remedy = "Run: pip uninstall -y pynvml; pip install 'nvidia-ml-py>=13'"
     try:
-        import pynvml
+        import pynvml as nvml
     except ImportError:
         raise GpuUnavailable(f"the package nvidia-ml-py is not installed. {remedy}") from None
-    if not hasattr(pynvml, "nvmlGpmMetricsGet"):
+    if not hasattr(nvml, "nvmlGpmMetricsGet"):
         # An abandoned package of another author has the same import name.
         raise GpuUnavailable(f"the module pynvml is not the one of nvidia-ml-py. {remedy}")
-    return pynvml
-
-
-def _codes(nvml: Any, names: tuple[str, ...]) -> set[int]:
-    return {getattr(nvml, f"NVML_ERROR_{name}") for name in names}
-
-
-@contextmanager
-def driver() -> Iterator[Any]:
-    """NVML, initialised; its errors are raised as ours.
-
-    NVML is stopped when the process ends and is never shut down here, so that handles stay valid.
-    """
-    nvml = _loaded()
     try:
         nvml.nvmlInit()
         yield nvml
     except nvml.NVMLError as error:
         for name, meaning in _UNAVAILABLE.items():
-            if error.value in _codes(nvml, (name,)):
+            if _is(nvml, error, name):
                 raise GpuUnavailable(f"{meaning}.") from error
         raise AdvisorError(
             f"the NVIDIA driver answered {str(error)!r}. See `nvidia-smi` and dmesg."
         ) from error
+
+
+def _is(nvml: Any, error: Any, *names: str) -> bool:
+    return any(error.value == getattr(nvml, f"NVML_ERROR_{name}") for name in names)
 
 
 def offered(nvml: Any, function: str, *arguments: Any) -> Any:
@@ -80,7 +71,7 @@ def offered(nvml: Any, function: str, *arguments: Any) -> Any:
     try:
         return getattr(nvml, function)(*arguments)
     except nvml.NVMLError as error:
-        if error.value not in _codes(nvml, _NOT_OFFERED):
+        if not _is(nvml, error, *_NOT_OFFERED):
             raise
         return None
 
@@ -92,121 +83,18 @@ def offered_w(nvml: Any, function: str, *arguments: Any) -> float | None:
 
 
 def handle_of(nvml: Any, device: int | str) -> Any:
-    """NVML's handle of `device`.
-
-    Raises:
-        GpuUnavailable: There is no such device.
-    """
-    by_index = isinstance(device, int) or device.isdigit()
+    """NVML's handle of `device`; raises GpuUnavailable if there is no such device."""
     try:
-        if by_index:
+        if isinstance(device, int) or device.isdigit():
             return nvml.nvmlDeviceGetHandleByIndex(int(device))
         return nvml.nvmlDeviceGetHandleByUUID(device)
     except nvml.NVMLError as error:
-        if error.value not in _codes(nvml, ("INVALID_ARGUMENT", "NOT_FOUND")):
+        if not _is(nvml, error, "INVALID_ARGUMENT", "NOT_FOUND"):
             raise
         count = nvml.nvmlDeviceGetCount()
         raise GpuUnavailable(
             f"no GPU {device} here, where the driver counts {count}. `advisor gpus` lists them."
         ) from None
-
-
-# DCGM's field identifiers, DCGM_FI_PROF_*; each a share, 0..1.
-FIELDS = {
-    "gract": 1001,  # GR_ENGINE_ACTIVE
-    "sm_active": 1002,
-    "sm_occupancy": 1003,
-    "tensor_active": 1004,  # PIPE_TENSOR_ACTIVE
-    "dram_active": 1005,
-}
-_PROGRAM = "dcgmi"
-_DELAY_MS = 100
-# A row is the mean since the row before: the first begins before the window. Of one row more, a
-# mean could be that of a moment.
-_UNSURE_ROWS, _FEWEST_ROWS = 1, 2
-_PATIENCE_S = 5.0
-_PIPE_BYTES = 2**20  # holds what is printed in twenty minutes; after that `dcgmi` waits
-
-_SHARE = re.compile(r"\d+\.\d+")
-_NUMBER = re.compile(r"\|\s*(\d+)\s*\|")
-_UUID = re.compile(r"Device UUID:\s*(\S+)")
-
-
-@cache  # a process asks at each look at the GPU
-def dcgm_number(uuid: str) -> int | None:
-    """The number by which DCGM knows the GPU with this UUID; None where DCGM does not answer."""
-    if which(_PROGRAM) is None:
-        return None
-    try:
-        listing = subprocess.run(
-            [_PROGRAM, "discovery", "--list"], stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, errors="replace", timeout=_PATIENCE_S, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    number = None
-    for line in listing.stdout.splitlines():
-        if row := _NUMBER.match(line):
-            number = int(row[1])
-        if (name := _UUID.search(line)) and name[1] == uuid:
-            return number
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class DcgmWatch:
-    """A window of time in which DCGM counts what one whole GPU does; see `dcgm_watch`."""
-
-    _dcgmi: subprocess.Popen[str]
-
-    def end(self) -> dict[str, float]:
-        """Mean share of each of `FIELDS` since the window began, 0..1; those that were counted."""
-        self._dcgmi.send_signal(SIGINT)  # as for Ctrl-C, it prints what it still holds
-        try:
-            printed, _ = self._dcgmi.communicate(timeout=_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._dcgmi.kill()
-            self._dcgmi.communicate()
-            return {}
-        return dict(_means(printed))
-
-
-def dcgm_watch(uuid: str) -> DcgmWatch | None:
-    """Let DCGM count on the GPU with this UUID, until `DcgmWatch.end`; None where it does not.
-
-    If this process dies, `dcgmi` ends by itself, because its output is no longer read.
-
-    DCGM's host engine, `nv-hostengine`, counts, and `dcgmi` asks it; both belong to NVIDIA's
-    package `datacenter-gpu-manager`. DCGM counts on data-centre GPUs from Volta on. There are no
-    counts if it does not run, or if it reserves its counters for administrators.
-    """
-    number = dcgm_number(uuid)
-    if number is None:
-        return None
-    fields = ",".join(map(str, FIELDS.values()))
-    command = [_PROGRAM, "dmon", "-e", fields, "-i", str(number), "-d", str(_DELAY_MS)]
-    try:
-        return DcgmWatch(subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, errors="replace", pipesize=_PIPE_BYTES,
-        ))  # fmt: skip
-    except OSError:
-        return None
-
-
-def _means(printed: str) -> Mapping[str, float]:
-    """The mean of each field with enough rows in the print of `dcgmi dmon`: shares, or N/A."""
-    rows = [line.split()[2:] for line in printed.splitlines() if line.startswith("GPU ")]
-    whole = [row for row in rows if len(row) == len(FIELDS)]
-    counted = {
-        name: [min(1.0, float(row[column])) for row in whole if _SHARE.fullmatch(row[column])]
-        for column, name in enumerate(FIELDS)
-    }
-    return {
-        name: fmean(shares[_UNSURE_ROWS:])
-        for name, shares in counted.items()
-        if len(shares) >= _UNSURE_ROWS + _FEWEST_ROWS
-    }
 
 
 TimeSlice = Literal["default", "short", "medium", "long"]
@@ -219,7 +107,6 @@ class GpuHealth:
     """Settings and state of one GPU; None where the driver does not say.
 
     Attributes:
-        compute_capability: Major and minor number.
         persistence: Whether the driver stays loaded while the GPU is unused.
         slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
         power_limit_w: Power limit now.
@@ -254,11 +141,7 @@ _SLOWED = {
 
 
 def gpu_health(device: int | str) -> GpuHealth:
-    """Settings and state of the GPU `device`; nothing is changed.
-
-    Raises:
-        GpuUnavailable: There is no driver, no such GPU or no permission.
-    """
+    """Settings and state of the GPU `device`; errors as of `advisor.hardware.live_gpu`."""
     with driver() as nvml:
         handle = handle_of(nvml, device)
 

@@ -11,9 +11,10 @@ largest first.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import combinations_with_replacement
 
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware.gpus import Gpu, MigProfile
+from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import packed, profile_of
 
 # Compute slices of a GPU instance -> of a compute instance -> where in it that may start. Those
@@ -33,7 +34,6 @@ class ComputeProfile:
     Attributes:
         name: For ``nvidia-smi mig -cci``, e.g. ``"3c.7g.40gb"``; the GPU instance's own name if it
             takes all of it.
-        compute_slices: Compute slices of an instance.
         sms: Streaming multiprocessors of an instance; None if unknown.
         starts: First compute slices of the GPU instance at which one may start; there is room for
             as many instances as starts.
@@ -48,30 +48,24 @@ class ComputeProfile:
 def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
     """The compute instances that a GPU instance of `profile` offers, the smallest first.
 
-    If the offer of `gpu` is unknown, only the whole instance.
+    If the offer of `gpu` is unknown, only the whole instance. On Ampere each slice has an equal
+    share of the SMs; on later GPUs the whole has more than its slices.
 
     Raises:
         UnknownName: `gpu` has no MIG profile of that name.
     """
     row = profile_of(gpu, profile)
     known = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
-    parts = [
-        ComputeProfile(f"{size}c.{row.name}", size, _sms(gpu, row, size), starts)
-        for size, starts in known.items()
-    ]
-    return (*parts, ComputeProfile(row.name, row.compute_slices, row.sms, (0,)))
+    sms = row.sms if gpu.architecture == "Ampere" else None
+    parts = [(size, sms and sms * size // row.compute_slices, at) for size, at in known.items()]
+    whole = ComputeProfile(row.name, row.compute_slices, row.sms, (0,))
+    return (*(ComputeProfile(f"{part[0]}c.{row.name}", *part) for part in parts), whole)
 
 
 def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The placement of compute instances of `sizes` in one GPU instance, in their order.
+    """The first compute slice of each compute instance, in order, in one GPU instance.
 
-    Args:
-        gpu: The whole GPU.
-        profile: Of the GPU instance, e.g. ``"7g.141gb"``.
-        sizes: Compute slices of each, e.g. ``(3, 4)`` of ``3c + 4c``.
-
-    Returns:
-        The first compute slice of each.
+    `sizes` are their compute slices, e.g. ``(3, 4)`` of ``3c + 4c``.
 
     Raises:
         InvalidInput: `gpu` has no such profile, or its instances are not cut into such sizes.
@@ -95,50 +89,25 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
     return places
 
 
+@cache
 def compute_sets(gpu: Gpu, profile: str) -> tuple[tuple[int, ...], ...]:
-    """The maximal sets of compute instances in a GPU instance, by sizes, the largest first.
+    """The maximal sets of compute instances in a GPU instance, by sizes, the largest first."""
+    starts = _starts(gpu, profile)
 
-    Raises:
-        UnknownName: `gpu` has no MIG profile of that name.
-    """
-    return _maximal(tuple(_starts(gpu, profile).items()))
+    def fits(sizes: Sequence[int]) -> bool:
+        return packed([(starts[size], size) for size in sizes]) is not None
+
+    slices, sizes = max(starts), sorted(starts, reverse=True)
+    sets = (
+        each for count in range(1, slices + 1)
+        for each in combinations_with_replacement(sizes, count)
+        if sum(each) <= slices and fits(each) and not any(fits((*each, more)) for more in sizes)
+    )  # fmt: skip
+    return tuple(sorted(sets, reverse=True))
 
 
 def _starts(gpu: Gpu, profile: str) -> dict[int, tuple[int, ...]]:
     return {each.compute_slices: each.starts for each in compute_profiles(gpu, profile)}
-
-
-@cache
-def _maximal(offered: tuple[tuple[int, tuple[int, ...]], ...]) -> tuple[tuple[int, ...], ...]:
-    """Return `compute_sets` for sizes with their possible starts."""
-    starts = dict(offered)
-    sizes = sorted(starts, reverse=True)
-    return tuple(
-        each for each in _descending(starts, sizes)
-        if each and not any(_fits(starts, (*each, more)) for more in sizes)
-    )  # fmt: skip
-
-
-def _descending(
-    starts: dict[int, tuple[int, ...]], sizes: Sequence[int], held: tuple[int, ...] = ()
-) -> list[tuple[int, ...]]:
-    """`held` and every set that fits with more of `sizes`, none larger than the one before."""
-    sets = []
-    for number, size in enumerate(sizes):
-        if _fits(starts, (*held, size)):
-            sets += _descending(starts, sizes[number:], (*held, size))
-    return [*sets, held]
-
-
-def _fits(starts: dict[int, tuple[int, ...]], sizes: Sequence[int]) -> bool:
-    return packed([(starts[size], size) for size in sizes]) is not None
-
-
-def _sms(gpu: Gpu, row: MigProfile, size: int) -> int | None:
-    """SMs of `size` slices: equal shares on Ampere; on later GPUs the whole has more than that."""
-    if row.sms is None or gpu.architecture != "Ampere":
-        return None
-    return row.sms * size // row.compute_slices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +117,6 @@ class Partition:
     Its SMs run at the clock of the GPU.
 
     Attributes:
-        gpu: The GPU that it is a part of, or all of.
         sms: SMs that kernels may use.
         bandwidth_share: Of the GPU's DRAM bandwidth, and of its L2, (0, 1]: a memory slice of MIG
             is an equal part of both (NVIDIA MIG User Guide, Terminology); a limit takes neither.
@@ -169,16 +137,6 @@ class Partition:
     def sm_share(self) -> float:
         """Share of the GPU's SMs, (0, 1]."""
         return self.sms / self.gpu.sms
-
-    @property
-    def bandwidth_gb_s(self) -> float | None:
-        """Peak DRAM bandwidth, 1e9 bytes a second; None if the GPU's is unknown."""
-        return self.gpu.bandwidth_gb_s and self.gpu.bandwidth_gb_s * self.bandwidth_share
-
-    @property
-    def l2_mib(self) -> float | None:
-        """L2 cache; None if the GPU's is unknown."""
-        return self.gpu.l2_mib and self.gpu.l2_mib * self.bandwidth_share
 
     @property
     def as_gpu(self) -> Gpu:
@@ -214,12 +172,11 @@ def partition_of(gpu: Gpu, profile: str | None, slices: int | None = None) -> Pa
         return whole_gpu(gpu)
     instance = profile_of(gpu, profile)
     slices = slices or instance.compute_slices
-    offered = compute_profiles(gpu, profile)
-    counted = next(each.sms for each in offered if each.compute_slices == slices)
+    offered = {each.compute_slices: each.sms for each in compute_profiles(gpu, profile)}
     whole = instance.sms or gpu.sms * instance.compute_slices // 8
     return Partition(
         gpu=gpu,
-        sms=min(gpu.sms, counted or whole * slices // instance.compute_slices),
+        sms=min(gpu.sms, offered[slices] or whole * slices // instance.compute_slices),
         bandwidth_share=instance.memory_slices / gpu.memory_slices,
         # Catalogues state an instance's memory before the driver has taken its own.
         memory_mib=min(instance.memory_mib, gpu.usable_mib),
@@ -250,14 +207,7 @@ _SHARED_STEP = 128
 
 @dataclass(frozen=True, slots=True)
 class SmLimits:
-    """The most that one SM can hold at once.
-
-    Attributes:
-        threads: Resident threads.
-        blocks: Resident blocks.
-        shared_kib: Shared memory.
-        reserved_kib: Shared memory that the system reserves for each block.
-    """
+    """The most that one SM can hold at once; the system reserves shared memory for each block."""
 
     threads: int
     blocks: int
@@ -284,13 +234,12 @@ def sm_limits(compute_capability: str) -> SmLimits:
     Raises:
         InvalidInput: Its limits are not in the table.
     """
-    try:
-        return _LIMITS[compute_capability]
-    except KeyError:
-        raise InvalidInput(
-            f"the limits of an SM of compute capability {compute_capability} are not known. "
-            f"Known: {', '.join(_LIMITS)}."
-        ) from None
+    if (limits := _LIMITS.get(compute_capability)) is not None:
+        return limits
+    raise InvalidInput(
+        f"the limits of an SM of compute capability {compute_capability} are not known. "
+        f"Known: {', '.join(_LIMITS)}."
+    )
 
 
 def resident_blocks(limits: SmLimits, *, threads: int, registers: int, shared_bytes: int) -> int:

@@ -1,7 +1,7 @@
 import pynvml
 import pytest
 
-from advisor.hardware import nvml as dcgm
+from advisor.hardware import counters as dcgm
 
 
 @pytest.fixture

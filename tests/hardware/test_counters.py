@@ -4,7 +4,7 @@ import pynvml
 import pytest
 
 from advisor.errors import GpuUnavailable
-from advisor.hardware import nvml as dcgm
+from advisor.hardware import counters as dcgm
 from advisor.hardware.counters import ActivitySampler
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 from tests.waiting import until
