@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
-from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.mix_steps import PacedPredictor, Predicts
 from advisor.prediction.prediction import LEVELS
 from advisor.sharing import Sharing, parse_sharing
 from advisor.workload.calibration import Present
@@ -150,7 +150,6 @@ class Sources:
     @cached_property
     def _uncapped(self) -> Predicts:
         """`predictor` under the GPU's own limit; predictions under caps are derived from it."""
-        from advisor.learn.own_runs import PacedPredictor
         from advisor.plan.forecast import MixCache
         from advisor.prediction.predictor import SharedCores
 

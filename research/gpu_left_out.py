@@ -5,22 +5,16 @@ that GPU alone. They predict the drawn runs on another GPU from the profiles mad
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
+from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.learn.evaluate import (
     Evaluation,
-    Folds,
-    HeldOut,
-    Selection,
-    compared_by,
-    cores_known,
     evaluate,
-    evaluation_of,
+    evaluation_by,
     families_of,
+    predicted_by,
     select,
 )
 from advisor.learn.fit import fit
@@ -28,7 +22,6 @@ from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scoreboard import Scores, scores_of
 from advisor.prediction.model import Model
 from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, score_cells
-from advisor.workload.run import Run
 from research.choices import Recommended, recommended, recommended_summary
 from research.files import measured
 from research.steps import joined
@@ -73,8 +66,7 @@ def learnt_elsewhere(
     folders: Sequence[Path], folder: Path, processes: int = 1
 ) -> tuple[GpuLeftOut, ...]:
     """Leave out the GPU of `folder`, one of `folders`: models of each other GPU predict it."""
-    profiles, runs = measured(folder)
-    families = families_of(_predicted_runs(select(profiles, runs, gpu(folder.name))))
+    families = families_of(select(*measured(folder), gpu(folder.name)).predicted)
     results = []
     for other in _of_others(folders, folder.name):
         card, (profiles, runs) = gpu(other.name), measured(other)
@@ -97,22 +89,13 @@ def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
     return [path for path in folders if path.name in others and any(path.glob("runs/*.jsonl"))]
 
 
-def _predicted_runs(selection: Selection) -> tuple[Run, ...]:
-    return (*selection.scored, *selection.advice)
-
-
 def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
     """Predict the runs in `folder`, each job by that of `models` without its family."""
-    card, (profiles, runs) = gpu(folder.name), measured(folder)
-    selection = select(profiles, runs, card)
-    on_cores = tuple(filter(cores_known, selection.scored))
-    folds = Folds(profiles, runs, _predicted_runs(selection), on_cores, card, ReplayCache())
-    parts = (folds.predicted_by(model, family) for family, model in models.items())
-    held = reduce(or_, parts, HeldOut())
-    scored = compared_by(held.raw, selection.scored)
-    advice = compared_by(held.raw, selection.advice)
-    evaluation = evaluation_of(selection, profiles, scored, advice)
-    return replace(evaluation, adjusted=compared_by(held.adjusted, on_cores))
+    selection, playback = select(*measured(folder), gpu(folder.name)), ReplayCache()
+    return evaluation_by(selection, {
+        family: (model, *predicted_by(model, family, selection, playback))
+        for family, model in models.items()
+    })  # fmt: skip
 
 
 def left_out_section(gpus: Sequence[GpuLeftOut]) -> str:

@@ -12,7 +12,7 @@ _RULE = (
 
 def splits_text(gpu: str, chosen: Selection) -> str:
     """The document ``runs/splits.json`` of `gpu`, the same for the same runs."""
-    runs = (*chosen.scored, *chosen.advice)
+    runs = chosen.predicted
     families = families_of(runs)
     document = {
         "schema": 1,

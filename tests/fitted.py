@@ -16,9 +16,8 @@ from time import time
 
 import pytest
 
+from advisor.learn import evaluate, surrogate_fit
 from advisor.learn import fit as fit_model
-from advisor.learn import surrogate_fit
-from advisor.learn.evaluate import Folds
 from advisor.learn.observations import MeasuredGpu
 from advisor.prediction.model import load_model, model_text
 from advisor.workload.writing import profile_text, run_line, write_whole
@@ -31,7 +30,7 @@ _KEPT_S = 7 * 24 * 3600
 
 _known = {}
 # Taken before any fixture replaces it, which would wait for its own lock.
-_FIT_AGAIN = Folds.model_without
+_FIT_AGAIN = evaluate.model_without
 
 
 def fit(profiles, runs, gpu):
@@ -53,13 +52,13 @@ def with_surrogate(model, profiles, gpu, lessons):
 def folds_fitted_once():
     """Wherever this is imported, evaluation in this process asks for no model twice."""
 
-    def model_without(folds, family):
-        runs = map(run_line, folds.runs)
-        given = ("without", family, folds.gpu.key, *_profiles(folds.profiles.values()), *runs)
-        return _once(given, lambda: _FIT_AGAIN(folds, family))
+    def model_without(family, chosen, playback):
+        runs = map(run_line, chosen.runs)
+        given = ("without", family, chosen.gpu.key, *_profiles(chosen.profiles.values()), *runs)
+        return _once(given, lambda: _FIT_AGAIN(family, chosen, playback))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Folds, "model_without", model_without)
+        patch.setattr(evaluate, "model_without", model_without)
         yield
 
 

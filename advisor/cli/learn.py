@@ -112,7 +112,7 @@ def fit(measured: MeasuredOptions, out: _Models = None) -> None:
 def _fit_with_progress(measured: "Sequence[MeasuredGpu]") -> "Model":
     from advisor.hardware.machine import allowed_cores
     from advisor.learn.fit import fit as fit_model
-    from advisor.learn.own_runs import with_own_paces
+    from advisor.learn.fit import with_own_paces
     from advisor.learn.surrogate_fit import with_surrogate
 
     runs = sum(len(one.runs) for one in measured)

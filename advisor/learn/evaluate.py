@@ -11,9 +11,9 @@ tenant has.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import compress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -24,16 +24,13 @@ from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scores import (
     UNFITTED,
-    Baseline,
     JobComparison,
     RunComparison,
     View,
-    baseline_steps,
     baselines,
     compare,
-    compared_job,
+    compared_run,
     profiles_of,
-    sharing_of,
 )
 from advisor.learn.surrogate_fit import with_surrogate_without
 from advisor.prediction.cache import fitting_in_one_thread, in_processes
@@ -52,9 +49,10 @@ SPLIT = "leave-one-family-out"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The runs of one GPU, by their use in evaluation.
+    """The profiles and runs of one GPU, by their use in evaluation.
 
     Attributes:
+        runs: All runs that models may be fitted to.
         scored: Runs drawn by a seed, whose tenants all ran to the end and have profiles.
         unusable: Ids of drawn runs that cannot be scored.
         advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
@@ -62,11 +60,28 @@ class Selection:
         repeats: Pairs of a scored run and its repeat with fresh workers.
     """
 
+    gpu: Gpu
+    profiles: Mapping[str, Profile]
+    runs: Sequence[Run]
     scored: tuple[Run, ...]
     unusable: tuple[str, ...]
     advice: tuple[Run, ...]
     alone: tuple[Run, ...]
     repeats: tuple[tuple[Run, Run], ...]
+
+    @property
+    def predicted(self) -> tuple[Run, ...]:
+        """The runs whose jobs are predicted: those that are scored, and those of panels."""
+        return (*self.scored, *self.advice)
+
+    @property
+    def on_known_cores(self) -> tuple[Run, ...]:
+        """The scored runs that recorded the speed of each tenant's core.
+
+        The first campaigns did not. The speed varies by 40 % on virtual machines, and a user who
+        predicts does not know it.
+        """
+        return tuple(run for run in self.scored if run.cores_known)
 
 
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
@@ -75,30 +90,32 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     Raises:
         InvalidInput: No run can be scored.
     """
+
+    def usable(run: Run) -> bool:
+        profiled = all(tenant.workload.name in profiles for tenant in run.tenants)
+        return run.ok and profiled and together(parse_sharing(run.sharing)) is not None
+
     ordinary = of_pace(runs)
     shared = [run for run in ordinary if len(run.tenants) > 1]
     drawn = [run for run in shared if run.purpose == "drawn"]
-    scored = tuple(run for run in drawn if _usable(run, profiles))
+    scored = {run.id: run for run in drawn if usable(run)}
     if not scored:
         raise InvalidInput(
             f"{gpu.key}: no run to score. Expected drawn runs whose tenants all "
             f"ran to the end and have profiles; read: {counted(len(runs), 'run')}."
         )
-    by_id = {run.id: run for run in scored}
     advised = {run.id for run in shared if run.purpose == "validation"}
+    advice = [run for run in shared if {run.id, run.repeats} & advised]
     return Selection(
-        scored=scored,
-        unusable=tuple(run.id for run in drawn if run.id not in by_id),
-        advice=tuple(
-            run for run in shared
-            if (run.id in advised or run.repeats in advised) and _usable(run, profiles)
-        ),
-        alone=tuple(
-            run for run in ordinary if len(run.tenants) == 1 and _usable(run, profiles)
-        ),
-        repeats=tuple((by_id[run.repeats], run) for run in shared
-                      if run.ok and run.repeats in by_id),
-    )  # fmt: skip
+        gpu=gpu,
+        profiles=profiles,
+        runs=runs,
+        scored=tuple(scored.values()),
+        unusable=tuple(run.id for run in drawn if run.id not in scored),
+        advice=tuple(filter(usable, advice)),
+        alone=tuple(run for run in ordinary if len(run.tenants) == 1 and usable(run)),
+        repeats=tuple((scored[r.repeats], r) for r in shared if r.ok and r.repeats in scored),
+    )
 
 
 def of_pace(runs: Iterable[Run]) -> list[Run]:
@@ -111,14 +128,6 @@ def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
     return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
 
 
-def cores_known(run: Run) -> bool:
-    """Return whether `run` recorded the speed of each tenant's core; the first campaigns did not.
-
-    Their speed varies by 40 % on virtual machines, and a user who predicts does not know it.
-    """
-    return all(tenant.host_check_s is not None for tenant in run.tenants)
-
-
 # Campaigns whose ids begin otherwise than with their names.
 _CAMPAIGNS = {"drawn": "first", "cross": "control"}
 
@@ -129,158 +138,87 @@ def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
     If a campaign ran on several processors, or on several days, these follow the name.
     """
     places = {}
+    processors_and_days: dict[str, tuple[set[str], set[str]]] = {}
     for run in sorted(runs, key=lambda run: run.provenance.date):
         begin, _, _ = run.id.partition("-")
-        processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
         campaign = _CAMPAIGNS.get(begin, begin)
-        places[run.id] = campaign, (processor, run.provenance.date[:10])
-    of_campaign: dict[str, list[tuple[str, str]]] = {}
-    for campaign, where in places.values():
-        of_campaign.setdefault(campaign, []).append(where)
-    several = {
-        campaign: [len(set(column)) > 1 for column in zip(*wheres, strict=True)]
-        for campaign, wheres in of_campaign.items()
-    }
-    return {
-        name: ", ".join((campaign, *compress(where, several[campaign])))
-        for name, (campaign, where) in places.items()
-    }
-
-
-def _usable(run: Run, profiles: Mapping[str, Profile]) -> bool:
-    profiled = all(tenant.workload.name in profiles for tenant in run.tenants)
-    return run.ok and profiled and together(parse_sharing(run.sharing)) is not None
+        processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
+        day = run.provenance.date[:10]
+        places[run.id] = campaign, processor, day
+        processors, days = processors_and_days.setdefault(campaign, (set(), set()))
+        processors.add(processor)
+        days.add(day)
+    hosts = {}
+    for name, (campaign, *where) in places.items():
+        several = zip(where, processors_and_days[campaign], strict=True)
+        hosts[name] = ", ".join((campaign, *(word for word, all_ in several if len(all_) > 1)))
+    return hosts
 
 
 # With fewer runs than this, processes take longer to start than they save.
 _WORTH_SPREADING = 100
 
-# By run and place in it: a job predicted without its family.
 Held = dict[tuple[str, int], JobComparison]
+"""Jobs predicted without their families, by the run's id and the place in it."""
+
+FamilyLeftOut = tuple[Model, Held, Held]
+"""A model and its predictions of a family that it did not see; see `predicted_by`."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Jobs predicted without their families, and the models that did.
+def predicted_by(
+    model: Model, family: str, chosen: Selection, playback: ReplayCache
+) -> tuple[Held, Held]:
+    """Predict the jobs of `family` by `model`, which may be of runs on another GPU.
 
-    Attributes:
-        raw: Predictions from profiles as measured.
-        adjusted: Predictions from profiles converted to the cores that the jobs had.
-        models: By family: the model that saw none of its runs.
+    Returns:
+        Predictions from profiles as measured; and for runs that recorded the speed of each core,
+        those from profiles converted to these cores.
     """
+    predictor = Predictor(chosen.gpu, model, play=playback.play)
+    rivals = baselines(model.of(chosen.gpu).physics, playback.play)
 
-    raw: Held = field(default_factory=dict)
-    adjusted: Held = field(default_factory=dict)
-    models: dict[str, Model] = field(default_factory=dict)
-
-    def __or__(self, other: "HeldOut") -> "HeldOut":
-        return HeldOut(
-            self.raw | other.raw, self.adjusted | other.adjusted, self.models | other.models
-        )
-
-
-Tell = Callable[[int, int], None]
-"""Called with the number of parts done and the number of all parts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Folds:
-    """The data of an evaluation, in which one family is left out at a time.
-
-    Attributes:
-        profiles: Solo profiles by name.
-        runs: All runs that models may be fitted to.
-        wanted: Runs whose jobs are predicted, from profiles as measured.
-        on_cores: Runs that are predicted again, from profiles converted to their cores.
-        playback: Cached replays, which are the same in each fold.
-    """
-
-    profiles: Mapping[str, Profile]
-    runs: Sequence[Run]
-    wanted: Sequence[Run]
-    on_cores: Sequence[Run]
-    gpu: Gpu
-    playback: ReplayCache
-
-    def without(self, family: str) -> HeldOut:
-        """Predict the jobs of `family` by a model that saw none of its runs; also the model."""
-        return self.predicted_by(self.model_without(family), family)
-
-    def predicted_by(self, model: Model, family: str) -> HeldOut:
-        """Predict the jobs of `family` by `model`, which may be of runs on another GPU."""
-        predictor = Predictor(self.gpu, model, play=self.playback.play)
-        on_cores = predictor.on_known_cores()
-        rivals = baselines(model.of(self.gpu).physics, self.playback.play)
-        return HeldOut(
-            self._jobs_of(family, self.wanted, "raw", predictor, rivals),
-            self._jobs_of(family, self.on_cores, "core-adjusted", on_cores, {}),
-            {family: model},
-        )
-
-    def _jobs_of(
-        self,
-        family: str,
-        runs: Sequence[Run],
-        view: View,
-        predictor: Predictor,
-        rivals: Mapping[str, Baseline],
-    ) -> Held:
-        of_it = [run for run in runs if family in families_of([run])]
-        alone = [profiles_of(run, self.profiles, view) for run in of_it]
+    def predict(runs: Sequence[Run], view: View) -> Held:
+        by = predictor if view == "raw" else predictor.on_known_cores()
+        compared = [
+            compare(run, profiles_of(run, chosen.profiles, view), by, chosen.gpu,
+                    rivals if view == "raw" else {})
+            for run in runs if family in families_of([run])
+        ]  # fmt: skip
         return {
-            (run.id, place): job
-            for run, mix in zip(of_it, alone, strict=True)
-            for place, job in enumerate(compare(run, mix, predictor, self.gpu, rivals).jobs)
+            (each.run.id, place): job
+            for each in compared
+            for place, job in enumerate(each.jobs)
             if job.family == family
         }
 
-    def model_without(self, family: str) -> Model:
-        """Fit the model to the runs without any job of `family`."""
-        seen = {name: p for name, p in self.profiles.items() if p.workload.family != family}
-        runs = [run for run in self.runs if family not in families_of([run])]
-        model = fit([MeasuredGpu(self.gpu, seen, runs)], self.playback)
-        every = list(self.profiles.values())
-        return with_surrogate_without(family, model, every, self.gpu, self.playback.play)
+    return predict(chosen.predicted, "raw"), predict(chosen.on_known_cores, "core-adjusted")
 
 
-def held_out(folds: Folds, processes: int = 1, tell: Tell | None = None) -> HeldOut:
-    """Predict every job of the wanted runs without its family."""
-    families = families_of(folds.wanted)
-
-    def merged(parts: Iterable[HeldOut]) -> HeldOut:
-        held = HeldOut()
-        if tell is not None:
-            tell(0, len(families))
-        for done, part in enumerate(parts, start=1):
-            if tell is not None:
-                tell(done, len(families))
-            held |= part
-        return held
-
-    if processes == 1 or len(folds.wanted) < _WORTH_SPREADING:
-        return merged(map(folds.without, families))
-    with in_processes(_without, families, min(processes, len(families)), _begin, (folds,)) as parts:
-        return merged(parts)
+def model_without(family: str, chosen: Selection, playback: ReplayCache) -> Model:
+    """Fit the model to the runs without any job of `family`."""
+    seen = {name: p for name, p in chosen.profiles.items() if p.workload.family != family}
+    runs = [run for run in chosen.runs if family not in families_of([run])]
+    model = fit([MeasuredGpu(chosen.gpu, seen, runs)], playback)
+    every = list(chosen.profiles.values())
+    return with_surrogate_without(family, model, every, chosen.gpu, playback.play)
 
 
-def compared_by(held: Held, runs: Sequence[Run]) -> tuple[RunComparison, ...]:
-    """Return `runs` with the predictions of `held` for each job."""
-    return tuple(
-        RunComparison(run, tuple(held[run.id, place] for place in range(len(run.tenants))))
-        for run in runs
-    )
+def _without(chosen: Selection, playback: ReplayCache, family: str) -> FamilyLeftOut:
+    model = model_without(family, chosen, playback)
+    return model, *predicted_by(model, family, chosen, playback)
 
 
-_here: list[Folds] = []  # of a worker process: the data, sent once and not with each family
+# Of a worker process: the data of `_without`, sent once and not with each family.
+_here: list[tuple[Selection, ReplayCache]] = []
 
 
-def _begin(folds: Folds) -> None:
+def _begin(chosen: Selection, playback: ReplayCache) -> None:
     fitting_in_one_thread()  # one process a core; threads of its own would wait for each other
-    _here.append(folds)
+    _here.append((chosen, playback))
 
 
-def _without(family: str) -> HeldOut:
-    return _here[0].without(family)
+def _without_here(family: str) -> FamilyLeftOut:
+    return _without(*_here[0], family)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +280,7 @@ def evaluate(
     gpu: Gpu,
     processes: int = 1,
     playback: ReplayCache | None = None,
-    tell: Tell | None = None,
+    tell: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
 ) -> Evaluation:
     """Score each family's jobs with a model that was fitted without that family.
 
@@ -352,37 +290,58 @@ def evaluate(
         InvalidInput: No run can be scored.
     """
     chosen = select(profiles, runs, gpu)
-    wanted = (*chosen.scored, *chosen.advice)
-    on_cores = tuple(filter(cores_known, chosen.scored))
-    folds = Folds(profiles, runs, wanted, on_cores, gpu, playback or ReplayCache())
-    held = held_out(folds, processes, tell)
-    scored, advice = (compared_by(held.raw, part) for part in (chosen.scored, chosen.advice))
+    data = chosen, playback or ReplayCache()
+    families = families_of(chosen.predicted)
+
+    def counting(parts: Iterable[FamilyLeftOut]) -> Iterator[tuple[str, FamilyLeftOut]]:
+        tell(0, len(families))
+        for done, (family, part) in enumerate(zip(families, parts, strict=True), start=1):
+            tell(done, len(families))
+            yield family, part
+
+    if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
+        return evaluation_by(chosen, dict(counting(map(partial(_without, *data), families))))
+    workers = min(processes, len(families))
+    with in_processes(_without_here, families, workers, _begin, data) as parts:
+        return evaluation_by(chosen, dict(counting(parts)))
+
+
+def evaluation_by(chosen: Selection, parts: Mapping[str, FamilyLeftOut]) -> Evaluation:
+    """Return the evaluation of the predictions of every family."""
+    raw: Held = {}
+    adjusted: Held = {}
+    for _, of_raw, of_adjusted in parts.values():
+        raw |= of_raw
+        adjusted |= of_adjusted
+
+    def compared(runs: Iterable[Run], held: Held) -> tuple[RunComparison, ...]:
+        return tuple(
+            RunComparison(run, tuple(held[run.id, place] for place in range(len(run.tenants))))
+            for run in runs
+        )
+
     return replace(
-        evaluation_of(chosen, profiles, scored, advice),
-        adjusted=compared_by(held.adjusted, on_cores), models=held.models,
-    )  # fmt: skip
+        _evaluation_of(chosen, compared(chosen.scored, raw), compared(chosen.advice, raw)),
+        adjusted=compared(chosen.on_known_cores, adjusted),
+        models={family: model for family, (model, _, _) in parts.items()},
+    )
 
 
-def evaluation_of(
-    chosen: Selection,
-    profiles: Mapping[str, Profile],
-    scored: tuple[RunComparison, ...],
-    advice: tuple[RunComparison, ...],
-    intervals: bool = True,
+def _evaluation_of(
+    chosen: Selection, scored: tuple[RunComparison, ...], advice: tuple[RunComparison, ...]
 ) -> Evaluation:
-    """Return the evaluation of the predictions in `scored` and `advice`."""
-    drift, solo = None, [run for run in chosen.alone if run.purpose == "solo"]
+    names = [(run.tenants[0], run.tenants[0].workload.name)
+             for run in chosen.alone if run.purpose == "solo"]  # fmt: skip
     differences = [
-        (abs(tenant.step_s / profiles[tenant.workload.name].step_s - 1), tenant.workload.name)
-        for run in solo
-        for tenant in run.tenants
+        (abs(tenant.step_s / chosen.profiles[name].step_s - 1), name) for tenant, name in names
     ]
+    drift = None
     if differences:
         worst, worst_job = max(differences)
         middle = median(difference for difference, _ in differences)
         drift = Drift(n=len(differences), median=middle, worst=worst, worst_job=worst_job)
     return Evaluation(
-        gpu=chosen.scored[0].gpu,
+        gpu=chosen.gpu.key,
         families=families_of(chosen.scored),
         runs=scored,
         repeats=chosen.repeats,
@@ -390,8 +349,7 @@ def evaluation_of(
         drift=drift,
         advice=advice,
         alone=chosen.alone,
-        profiles=profiles,
-        intervals=intervals,
+        profiles=chosen.profiles,
     )
 
 
@@ -400,15 +358,7 @@ _REMEDY = "Correct the file; profiles/DATA_CARD.md shows a line."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictedStep:
-    """The predicted step of one tenant, in seconds.
-
-    Attributes:
-        p05: 5 % quantile; None if `p95` is.
-        p95: 95 % quantile.
-
-    Raises:
-        InvalidInput: The numbers are not positive and increasing, or one bound is missing.
-    """
+    """The predicted step of one tenant, in seconds; both bounds or neither."""
 
     p50: float
     p05: float | None = None
@@ -430,12 +380,7 @@ class PredictedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One line of a file of predictions.
-
-    Attributes:
-        run: The run's id.
-        step_s: Predicted step of each tenant, in the run's order.
-    """
+    """One line of a file of predictions: a run's id, and the steps of its tenants in order."""
 
     run: str
     step_s: tuple[PredictedStep, ...]
@@ -443,24 +388,16 @@ class Entry:
 
 def entries_text(evaluation: Evaluation) -> str:
     """Return the predictions of every scored run and of every run of a panel, one line each."""
-    lines = []
-    for run in (*evaluation.runs, *evaluation.advice):
-        steps = [
-            {"p05": job.predicted_s.p05, "p50": job.predicted_s.p50, "p95": job.predicted_s.p95}
-            for job in run.jobs
-        ]
-        entry = {"run": run.run.id, "step_s": steps}
-        lines.append(json.dumps(entry, separators=(",", ":"), allow_nan=False) + "\n")
-    return "".join(lines)
+    entries = [
+        {"run": run.run.id, "step_s": [asdict(job.predicted_s) for job in run.jobs]}
+        for run in (*evaluation.runs, *evaluation.advice)
+    ]
+    lines = [json.dumps(entry, separators=(",", ":"), allow_nan=False) for entry in entries]
+    return "".join(f"{line}\n" for line in lines)
 
 
-def read_entries(path: Path) -> dict[str, Entry]:
-    """Read the predictions in `path`, by run.
-
-    Raises:
-        InvalidInput: A line is malformed, a run occurs twice, or some tenants have an interval
-            and others none.
-    """
+def _read_entries(path: Path) -> dict[str, Entry]:
+    """Read the predictions in `path`, by run."""
     entries: dict[str, Entry] = {}
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         if line.strip():
@@ -468,10 +405,6 @@ def read_entries(path: Path) -> dict[str, Entry]:
             if entry.run in entries:
                 raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
             entries[entry.run] = entry
-    if len({step.p05 is None for entry in entries.values() for step in entry.step_s}) > 1:
-        raise InvalidInput(
-            f"{path}: some tenants have an interval, others none. Give all of them one, or none."
-        )
     return entries
 
 
@@ -486,43 +419,38 @@ def score_entries(
     The file has every scored run, and either every run of a panel or none.
 
     Raises:
-        InvalidInput: The file is malformed, lacks a run, or has one that is not scored.
+        InvalidInput: A line is malformed, a run is missing, occurs twice or is not scored, or some
+            tenants have an interval and others none.
     """
-    entries = read_entries(path)
+    entries = _read_entries(path)
+    bounded = {step.p05 is not None for entry in entries.values() for step in entry.step_s}
+    if len(bounded) > 1:
+        raise InvalidInput(
+            f"{path}: some tenants have an interval, others none. Give all of them one, or none."
+        )
     chosen = select(profiles, runs, gpu)
-    expected = {run.id for run in (*chosen.scored, *chosen.advice)}
-    _refuse(path, "these runs are not scored", entries.keys() - expected)
-    _refuse(path, "scored runs are missing", {run.id for run in chosen.scored} - entries.keys())
     panels = chosen.advice if any(run.id in entries for run in chosen.advice) else ()
-    _refuse(path, "runs of panels are missing", {run.id for run in panels} - entries.keys())
-    scored, advice = (
-        tuple(_compared(run, entries[run.id], profiles, gpu, path) for run in part)
-        for part in (chosen.scored, panels)
-    )
-    has_intervals = all(step.p05 is not None for each in entries.values() for step in each.step_s)
-    return evaluation_of(chosen, profiles, scored, advice, has_intervals)
+    for complaint, ids in (
+        ("these runs are not scored", entries.keys() - {run.id for run in chosen.predicted}),
+        ("scored runs are missing", {run.id for run in chosen.scored} - entries.keys()),
+        ("runs of panels are missing", {run.id for run in panels} - entries.keys()),
+    ):
+        if listed := sorted(ids):
+            shown = ", ".join(listed[:5]) + (" and others" if len(listed) > 5 else "")
+            raise InvalidInput(
+                f"{path}: {complaint}: {shown} ({len(listed)} in all). "
+                "`advisor evaluate --export FILE` writes a file with exactly the expected runs."
+            )
 
+    def compared(run: Run) -> RunComparison:
+        steps = entries[run.id].step_s
+        if len(steps) != len(run.tenants):
+            raise InvalidInput(
+                f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
+                f"{counted(len(steps), 'step')}. {_REMEDY}"
+            )
+        alone = profiles_of(run, profiles, "raw")
+        return compared_run(run, alone, [step.interval for step in steps], gpu, UNFITTED)
 
-def _refuse(path: Path, complaint: str, ids: Iterable[str]) -> None:
-    if listed := sorted(ids):
-        shown = ", ".join(listed[:5]) + (" and others" if len(listed) > 5 else "")
-        raise InvalidInput(
-            f"{path}: {complaint}: {shown} ({len(listed)} in all). "
-            "`advisor evaluate --export FILE` writes a file with exactly the expected runs."
-        )
-
-
-def _compared(
-    run: Run, entry: Entry, profiles: Mapping[str, Profile], gpu: Gpu, path: Path
-) -> RunComparison:
-    if len(entry.step_s) != len(run.tenants):
-        raise InvalidInput(
-            f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
-            f"{counted(len(entry.step_s), 'step')}. {_REMEDY}"
-        )
-    alone = profiles_of(run, profiles, "raw")
-    rivals = baseline_steps(UNFITTED, alone, sharing_of(run), gpu)
-    rows = zip(run.tenants, alone, entry.step_s, rivals, strict=True)
-    return RunComparison(
-        run, tuple(compared_job(tenant, p, step.interval, steps) for tenant, p, step, steps in rows)
-    )
+    scored, advice = (tuple(map(compared, part)) for part in (chosen.scored, panels))
+    return replace(_evaluation_of(chosen, scored, advice), intervals=bounded == {True})

@@ -1,7 +1,8 @@
 """Measured runs as rows for fitting: steps that replay predicted, and measured ones."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import answer_all
 from advisor.prediction.capacity import is_gpu_bound
-from advisor.prediction.correction import FEATURES, features
+from advisor.prediction.correction import features
 from advisor.prediction.host import on_like_core, profiles_on_host
 from advisor.prediction.replay import (
     Effort,
@@ -65,15 +66,11 @@ class ObservedRun:
     """A run that fitting can use: two or more tenants, all of which ran and have profiles.
 
     Attributes:
-        gpu: The GPU of the run.
-        families: Family of each tenant, shape (jobs,).
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Profile of each tenant, converted to the core that it had.
         as_measured: The same profiles unconverted.
-        cores_known: Whether the speed of every tenant's core was checked.
         telling: Whether each tenant's step shows the effect of sharing, shape (jobs,): the GPU sets
             its pace, or its core was like the profile's.
-        alone_s: Step of each of `profiles`, shape (jobs,).
     """
 
     gpu: Gpu
@@ -85,10 +82,6 @@ class ObservedRun:
     telling: Bools
 
     @property
-    def cores_known(self) -> bool:
-        return all(tenant.host_check_s is not None for tenant in self.run.tenants)
-
-    @property
     def mode(self) -> Mode:
         return self.sharing.mode
 
@@ -98,6 +91,7 @@ class ObservedRun:
 
     @property
     def alone_s(self) -> Floats:
+        """Step of each of `profiles`, shape (jobs,)."""
         return np.array([profile.step_s for profile in self.profiles])
 
 
@@ -138,56 +132,38 @@ class Rows:
 
     @property
     def family(self) -> tuple[str, ...]:
-        return tuple(each.workload.family for each in self.profiles)
+        return tuple(profile.workload.family for profile in self.profiles)
 
     @property
     def alone_s(self) -> Floats:
-        return np.array([each.step_s for each in self.profiles])
-
-    @property
-    def gpu_bound(self) -> Bools:
-        """True for jobs whose pace alone the GPU sets, not the host."""
-        return np.array([is_gpu_bound(each) for each in self.profiles])
+        return np.array([profile.step_s for profile in self.profiles])
 
     def chosen(self, keep: Bools) -> "Rows":
         """Return the rows to `keep`."""
-        profiles = tuple(each for each, kept in zip(self.profiles, keep, strict=True) if kept)
         return Rows(
-            self.of_run[keep], profiles, self.x[keep], self.replayed_s[keep], self.measured_s[keep]
-        )
+            self.of_run[keep], tuple(compress(self.profiles, keep)), self.x[keep],
+            self.replayed_s[keep], self.measured_s[keep],
+        )  # fmt: skip
+
+    def that_tell(self, runs: Sequence[ObservedRun]) -> "Rows":
+        """Return the rows, all of jobs of some of `runs`, that show the effect of sharing."""
+        whole = [runs[index].telling for index in dict.fromkeys(self.of_run)]
+        return self.chosen(np.concatenate([np.empty(0, dtype=bool), *whole]))
 
 
-_NO_ROWS = Rows(
-    of_run=np.empty(0, dtype=np.intp),
-    profiles=(),
-    x=np.empty((0, len(FEATURES))),
-    replayed_s=np.empty(0),
-    measured_s=np.empty(0),
-)
-
-
-def rows_by_gpu(
-    runs: Sequence[ObservedRun], rows_of: Callable[[Sequence[ObservedRun], str], Rows]
+def rows_of(
+    runs: Sequence[ObservedRun],
+    predicted: Sequence[tuple[int, Sequence[Profile], Floats, Floats]],
 ) -> Rows:
-    """Return the rows of all runs; `rows_of` makes those of one GPU from them and its key."""
-    parts = [_NO_ROWS]
-    for key in dict.fromkeys(shared.gpu.key for shared in runs):
-        places = np.array([at for at, shared in enumerate(runs) if shared.gpu.key == key])
-        rows = rows_of([runs[at] for at in places], key)
-        parts.append(replace(rows, of_run=places[rows.of_run]))
+    """Return the rows of some of `runs`: index, profiles, columns and predicted steps of each."""
+    indices, profiles, columns, steps_s = zip(*predicted, strict=True) if predicted else [()] * 4
     return Rows(
-        of_run=np.concatenate([each.of_run for each in parts]),
-        profiles=tuple(profile for each in parts for profile in each.profiles),
-        x=np.concatenate([each.x for each in parts]),
-        replayed_s=np.concatenate([each.replayed_s for each in parts]),
-        measured_s=np.concatenate([each.measured_s for each in parts]),
+        of_run=np.repeat(np.array(indices, dtype=np.intp), list(map(len, profiles))),
+        profiles=tuple(chain.from_iterable(profiles)),
+        x=np.concatenate(columns) if columns else np.empty((0, 0)),
+        replayed_s=np.concatenate([[], *steps_s]),
+        measured_s=np.concatenate([[], *(runs[index].measured_s for index in indices)]),
     )
-
-
-def telling_of(rows: Rows, runs: Sequence[ObservedRun]) -> Bools:
-    """Return whether each of `rows`, all jobs of some of `runs`, shows the effect of sharing."""
-    chosen = list(dict.fromkeys(map(int, rows.of_run)))
-    return np.concatenate([np.empty(0, dtype=bool), *(runs[each].telling for each in chosen)])
 
 
 # Constants that suit long replays suit these, too.
@@ -221,7 +197,7 @@ class ReplayCache:
         effort: Effort,
     ) -> Floats | None:
         """Replay as `advisor.prediction.replay.replay_mix`."""
-        jobs = tuple((each.name, each.step_s, each.host_s) for each in profiles)
+        jobs = tuple((profile.name, profile.step_s, profile.host_s) for profile in profiles)
         key = (gpu.key, jobs, sharing, effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
             self._replayed[key] = replay_mix(profiles, sharing, gpu, physics, effort)
@@ -237,31 +213,20 @@ class ReplayCache:
         ]
         return float(np.mean(np.concatenate(logs))) if logs else float("inf")
 
-    def telling_rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
-        """Return rows of jobs that show the effect of sharing, of runs with traces."""
-        rows = self.rows(runs, physics)
-        return rows.chosen(telling_of(rows, runs))
+    def rows(self, runs: Sequence[ObservedRun], physics: Mapping[str, Physics]) -> Rows:
+        """Return rows of all jobs of those `runs` whose profiles have traces.
 
-    def rows(self, runs: Sequence[ObservedRun], physics: Physics) -> Rows:
-        """Return rows of all jobs of those `runs` whose profiles have traces."""
+        `physics` are the constants of each GPU, by its key.
+        """
+        ways = [replay_variants(shared.sharing, physics[shared.gpu.key]) for shared in runs]
         # Of all runs at once: of one, a long replay keeps a single core busy.
         answer_all(lambda way: self.replayed_s(*way), [
-            (shared, *way) for shared in runs for way in replay_variants(shared.sharing, physics)
+            (shared, *way) for shared, of_run in zip(runs, ways, strict=True) for way in of_run
         ])  # fmt: skip
-        variants = [
-            combined_variants([self.replayed_s(s, *w) for w in replay_variants(s.sharing, physics)])
-            for s in runs
-        ]
-        played = [(index, runs[index], replayed) for index, replayed in enumerate(variants)
-                  if replayed is not None]  # fmt: skip
-        return Rows(
-            of_run=np.array(
-                [index for index, shared, _ in played for _ in shared.profiles], dtype=np.intp
-            ),
-            profiles=tuple(each for _, shared, _ in played for each in shared.profiles),
-            x=np.concatenate([np.empty((0, len(FEATURES))), *(
-                features(s.profiles, s.sharing, s.gpu, replayed) for _, s, replayed in played
-            )]),
-            replayed_s=np.concatenate([[], *(replayed.steps_s for _, _, replayed in played)]),
-            measured_s=np.concatenate([[], *(shared.measured_s for _, shared, _ in played)]),
-        )  # fmt: skip
+        predicted = []
+        for index, (shared, of_run) in enumerate(zip(runs, ways, strict=True)):
+            replayed = combined_variants([self.replayed_s(shared, *way) for way in of_run])
+            if replayed is not None:
+                x = features(shared.profiles, shared.sharing, shared.gpu, replayed)
+                predicted.append((index, shared.profiles, x, replayed.steps_s))
+        return rows_of(runs, predicted)

@@ -5,13 +5,13 @@ returned as plain numbers.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.learn.observations import Bools, ObservedRun, Rows, telling_of
+from advisor.learn.observations import Bools, ObservedRun, Rows, rows_of
 from advisor.prediction.cache import fitting_in_one_thread
 from advisor.prediction.capacity import (
     COLUMNS,
@@ -30,8 +30,6 @@ from advisor.workload.profile import Profile
 
 if TYPE_CHECKING:
     import optuna
-
-    pass
 
 
 # A class of jobs with fewer rows than this takes the quantiles of all.
@@ -113,36 +111,34 @@ _NOISE = 0.005
 _SEED = 2028
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """All jobs of some runs, whose errors show how uncertain the correction is.
-
-    Attributes:
-        raw: Rows from profiles as measured.
-        on_known_cores: Rows from profiles converted to the cores that jobs had; none if no run
-            recorded these.
-        host_sigma: As of `Doubt`, for `raw` and for `on_known_cores`.
-    """
-
-    raw: Rows
-    on_known_cores: Rows
-    host_sigma: tuple[float, float]
-
-
-def fit_correction(rows: Rows, runs: Sequence[ObservedRun], elsewhere: Elsewhere) -> Correction:
+def fit_correction(
+    rows: Rows,
+    runs: Sequence[ObservedRun],
+    raw: Rows,
+    on_known_cores: Rows,
+    host_sigmas: tuple[float, float],
+) -> Correction:
     """Fit the Gaussian process with the least error on families left out.
 
     Its intervals come from these errors, so they are valid for new families that differ from the
     known ones as these differ from each other.
+
+    Args:
+        rows: Jobs of `runs` that show the effect of sharing, which the process is fitted to.
+        runs: All of one mode.
+        raw: All jobs, from profiles as measured; their errors show how uncertain predictions are.
+        on_known_cores: The same from profiles converted to the cores that jobs had; empty if no
+            run recorded these.
+        host_sigmas: As of `Doubt`, for `raw` and for `on_known_cores`.
     """
     with fitting_in_one_thread():
         kernel = _tuned(rows, tuple(_blocks_of(rows, runs)))
         solved = _Solved(rows, runs, kernel)
         fitted = _process(rows.x, _target(rows), kernel)
-        doubt = solved.doubt(elsewhere.raw, elsewhere.host_sigma[0])
-        checked = elsewhere.on_known_cores
-        on_known = solved.doubt(checked, elsewhere.host_sigma[1]) if checked.profiles else doubt
-    return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known)
+        doubt, on_known = solved.doubt(raw, host_sigmas[0]), None
+        if on_known_cores.profiles:
+            on_known = solved.doubt(on_known_cores, host_sigmas[1])
+    return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known or doubt)
 
 
 def _target(rows: Rows) -> Floats:
@@ -294,7 +290,7 @@ def fit_utilisation(runs: Sequence[ObservedRun]) -> UtilisationModel | None:
     every = _rows(runs)
     if every is None:
         return None
-    rows = every.chosen(telling_of(every, runs))
+    rows = every.that_tell(runs)
     raw = _rows([replace(each, profiles=each.as_measured) for each in runs])
     assert raw is not None, "on any host the same jobs run"
     errors = _ridge_errors(rows, runs, raw)
@@ -311,20 +307,15 @@ def _rows(runs: Sequence[ObservedRun]) -> Rows | None:
 
     The capacity model's steps take the place of replayed ones.
     """
-    bare = [tuple(map(seen_by_driver, shared.profiles)) for shared in runs]
-    steps = [capacity_steps(each, s.sharing) for each, s in zip(bare, runs, strict=True)]
-    usable = [(index, runs[index], bare[index], np.array(s))
-              for index, s in enumerate(steps)
-              if s is not None and runs[index].telling.any()]  # fmt: skip
-    if not usable:
-        return None
-    return Rows(
-        of_run=np.array([index for index, shared, _, _ in usable for _ in shared.profiles]),
-        profiles=tuple(each for _, shared, _, _ in usable for each in shared.profiles),
-        x=np.concatenate([columns(each, s.sharing, s.gpu, by) for _, s, each, by in usable]),
-        replayed_s=np.concatenate([by_capacity for _, _, _, by_capacity in usable]),
-        measured_s=np.concatenate([shared.measured_s for _, shared, _, _ in usable]),
-    )
+    predicted = []
+    for index, shared in enumerate(runs):
+        bare = tuple(map(seen_by_driver, shared.profiles))
+        steps = capacity_steps(bare, shared.sharing)
+        if steps is not None and shared.telling.any():
+            steps_s = np.array(steps)
+            x = columns(bare, shared.sharing, shared.gpu, steps_s)
+            predicted.append((index, bare, x, steps_s))
+    return rows_of(runs, predicted) if predicted else None
 
 
 def _ridge_errors(rows: Rows, runs: Sequence[ObservedRun], jobs: Rows) -> Floats:

@@ -6,8 +6,7 @@ To add a rule that predicts steps, write one function of the type `Baseline` and
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, assert_never
+from typing import Literal
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu
@@ -19,7 +18,7 @@ from advisor.prediction.replay import Effort, Physics, replay_mix
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.groups import together, without_phases
 from advisor.workload.profile import Profile
-from advisor.workload.run import Run, Tenant
+from advisor.workload.run import Run
 
 # Seconds of a step of each job, shape (jobs,); None if it is not defined for the mix.
 Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
@@ -30,27 +29,22 @@ def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> tuple[flo
     return tuple(profile.step_s for profile in profiles)
 
 
+def _busy_shares(profiles: Sequence[Profile], sharing: Sharing) -> Sequence[float] | None:
+    """Busy shares of jobs on one GPU; None on MIG, of phases, or where a profile has none."""
+    if sharing.mode in ("mig", "hybrid", "phases"):
+        return None
+    return all_known(profile.busy_share for profile in profiles)
+
+
 def fair_share(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, ...] | None:
     """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace.
 
     The share is the job's MPS limit, or else one part of as many as there are jobs.
-
-    Returns:
-        None on MIG, of phases, or where a profile has no busy share.
     """
-    match sharing.mode:
-        case "serial":
-            shares = [1.0] * len(profiles)
-        case "naive" | "mps" | "mps-limits":
-            shares = [limit / 100 for limit in sharing.limits]
-            shares = shares or [1 / len(profiles)] * len(profiles)
-        case "mig" | "hybrid" | "phases":
-            return None
-        case _:
-            assert_never(sharing.mode)
-    busy = all_known(profile.busy_share for profile in profiles)
-    if busy is None:
+    if (busy := _busy_shares(profiles, sharing)) is None:
         return None
+    equal = 1.0 if sharing.mode == "serial" else 1 / len(profiles)
+    shares = [limit / 100 for limit in sharing.limits] or [equal] * len(profiles)
     return tuple(
         profile.step_s * max(1.0, used / share)
         for profile, used, share in zip(profiles, busy, shares, strict=True)
@@ -65,14 +59,8 @@ def summed_utilisation(
     The simplest rule of placing jobs by GPU utilisation alone, which Horus (Yeung et al., IEEE
     TPDS 33(1), 2022) found a good proxy of interference. It is not their scheduler: theirs
     predicts the utilisation too, and here it is measured.
-
-    Returns:
-        None on MIG, of phases, or where a profile has no busy share.
     """
-    if sharing.mode in ("mig", "hybrid", "phases"):
-        return None
-    busy = all_known(profile.busy_share for profile in profiles)
-    if busy is None:
+    if (busy := _busy_shares(profiles, sharing)) is None:
         return None
     full = 1.0 if sharing.mode == "serial" else max(1.0, sum(busy))
     return tuple(profile.step_s * full for profile in profiles)
@@ -86,25 +74,20 @@ UNFITTED: Mapping[str, Baseline] = {
 }
 
 
-def _replay_alone(
-    profiles: Sequence[Profile],
-    sharing: Sharing,
-    gpu: Gpu,
-    *,
-    physics: Physics,
-    play: ReplayFunction = replay_mix,
-) -> tuple[float, ...] | None:
-    """Replay without regression; None on MIG, of phases, or where a profile has no trace."""
-    if sharing.mode == "serial":
-        return tuple(profile.step_s for profile in profiles)
-    shared = together(sharing)
-    steps = None if shared is None else play(profiles, shared, gpu, physics, Effort())
-    return None if steps is None else tuple(map(float, steps))
-
-
 def baselines(physics: Physics, play: ReplayFunction = replay_mix) -> Mapping[str, Baseline]:
     """Return every baseline by name; `play` replays with the constants `physics`."""
-    return {**UNFITTED, "replay": partial(_replay_alone, physics=physics, play=play)}
+
+    def replay_alone(
+        profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
+    ) -> tuple[float, ...] | None:
+        """Replay without regression; None on MIG, of phases, or where a profile has no trace."""
+        if sharing.mode == "serial":
+            return as_if_alone(profiles, sharing, gpu)
+        shared = together(sharing)
+        steps = None if shared is None else play(profiles, shared, gpu, physics, Effort())
+        return None if steps is None else tuple(map(float, steps))
+
+    return {**UNFITTED, "replay": replay_alone}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,11 +122,6 @@ class JobComparison:
     def inside(self) -> bool:
         """True if the measured step lies in the predicted interval."""
         return self.predicted_s.contains(self.measured_s)
-
-    def baseline_error(self, name: str) -> float | None:
-        """Return the named baseline's step over the measured one, less 1; None if not defined."""
-        step_s = self.baselines_s[name]
-        return None if step_s is None else step_s / self.measured_s - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,42 +209,36 @@ def compare(
     baselines: Mapping[str, Baseline],
 ) -> RunComparison:
     """Predict `run` from its tenants' profiles alone and compare it with the measurement."""
+    jobs = predictor.predict(alone, sharing_of(run)).jobs
+    steps_s, memory_mib = [job.step_s for job in jobs], [job.memory_mib for job in jobs]
+    return compared_run(run, alone, steps_s, gpu, baselines, memory_mib)
+
+
+def compared_run(
+    run: Run,
+    alone: Sequence[Profile],
+    steps_s: Sequence[Interval],
+    gpu: Gpu,
+    baselines: Mapping[str, Baseline],
+    memory_mib: Sequence[float | None] = (),
+) -> RunComparison:
+    """Compare `run` with the predicted step and memory of each tenant, and with `baselines`."""
     sharing = sharing_of(run)
-    prediction = predictor.predict(alone, sharing)
-    rivals = baseline_steps(baselines, alone, sharing, gpu)
-    rows = zip(run.tenants, alone, prediction.jobs, rivals, strict=True)
-    return RunComparison(
-        run, tuple(compared_job(t, p, job.step_s, s, job.memory_mib) for t, p, job, s in rows)
-    )
-
-
-def baseline_steps(
-    baselines: Mapping[str, Baseline], profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
-) -> list[dict[str, float | None]]:
-    """Return each baseline's step of each job, by name; None if it is not defined for the mix."""
-    steps = {name: baseline(profiles, sharing, gpu) for name, baseline in baselines.items()}
-    return [
-        {name: None if s is None else float(s[place]) for name, s in steps.items()}
-        for place in range(len(profiles))
-    ]
-
-
-def compared_job(
-    tenant: Tenant,
-    alone: Profile,
-    step_s: Interval,
-    baselines_s: Mapping[str, float | None],
-    memory_mib: float | None = None,
-) -> JobComparison:
-    """Return the measurement of `tenant` with its prediction."""
-    return JobComparison(
-        job=tenant.workload.name,
-        family=tenant.workload.family,
-        busy_share=alone.busy_share,
-        alone_s=alone.step_s,
-        measured_s=tenant.step_s,
-        predicted_s=step_s,
-        memory_mib=memory_mib,
-        measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
-        baselines_s=baselines_s,
-    )
+    rivals = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}
+    return RunComparison(run, tuple(
+        JobComparison(
+            job=tenant.workload.name,
+            family=tenant.workload.family,
+            busy_share=profile.busy_share,
+            alone_s=profile.step_s,
+            measured_s=tenant.step_s,
+            predicted_s=steps_s[place],
+            memory_mib=memory_mib[place] if memory_mib else None,
+            measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
+            baselines_s={
+                name: None if steps is None else float(steps[place])
+                for name, steps in rivals.items()
+            },
+        )
+        for place, (tenant, profile) in enumerate(zip(run.tenants, alone, strict=True))
+    ))  # fmt: skip

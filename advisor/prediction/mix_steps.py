@@ -1,6 +1,6 @@
 """Steps of jobs in a mix: by replay and correction, or by the surrogate model for searching."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Protocol
@@ -14,7 +14,7 @@ from advisor.prediction.cache import answer_all, once_a_profile, one_thread
 from advisor.prediction.correction import features, others_spread, wider_bounds
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
-from advisor.prediction.model import Model
+from advisor.prediction.model import Model, OwnPace, at_own_pace, step_of
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.prediction import MixPrediction, all_known
 from advisor.prediction.replay import (
@@ -447,3 +447,35 @@ class Predicts(Protocol):
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction: ...
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PacedPredictor:
+    """Predicts as `predictor` does, each job as fast as in the user's own runs behind `paces`.
+
+    A job's slowdown is relative to the job alone at that pace. Its steps together with others get
+    the factor of its own runs; the other jobs have factors of their own.
+    """
+
+    predictor: Predicts
+    paces: Mapping[str, OwnPace]
+
+    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
+        """Predict as `advisor.prediction.predictor.Predictor.predict`."""
+        mix = self.predictor.predict(self._paced(profiles), sharing)
+        mode = without_idle_limits(sharing).mode
+        own = [step_of(profile, self.paces, mode) for profile in profiles]
+        if len(profiles) == 1 or not any(own):
+            return mix
+        jobs = tuple(
+            job if step is None else job.longer(step.factor_at(job.slowdown))
+            for job, step in zip(mix.jobs, own, strict=True)
+        )
+        return replace(mix, jobs=jobs, weighted_speedup=sum(1 / job.slowdown for job in jobs))
+
+    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
+        """Return the predictor's surrogate, without factors on steps: `predict` adds them later."""
+        return self.predictor.surrogate(self._paced(profiles))
+
+    def _paced(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
+        return tuple(at_own_pace(profile, self.paces) for profile in profiles)

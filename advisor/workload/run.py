@@ -182,3 +182,8 @@ class Run:
     def shows_pace(self) -> bool:
         """Whether models may be fitted to its steps: all tenants ran to the end of a normal run."""
         return self.ok and self.purpose not in ("control", "memory", "completion")
+
+    @property
+    def cores_known(self) -> bool:
+        """Whether it recorded the speed of each tenant's core."""
+        return all(tenant.host_check_s is not None for tenant in self.tenants)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.own_runs import PacedPredictor
 from advisor.plan.candidates import CappedPredictor
+from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import OwnPace, OwnStep, load_model
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.prediction.replay import recorded

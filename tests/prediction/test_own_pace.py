@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.learn.own_runs import PacedPredictor, own_paces
+from advisor.learn.fit import own_paces
+from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import at_own_pace
 from advisor.sharing import Mps, Serial
 from tests import synthetic
