@@ -2,8 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Sequence
+from dataclasses import astuple
 from math import inf
 from pathlib import Path
 from statistics import mean, median
@@ -27,10 +27,10 @@ from advisor.measure.device import (
 from advisor.measure.gpu_side import (
     Clocks,
     all_answers,
+    calibration_verbs,
     lines_of,
     operators,
     sweep,
-    sweep_verbs,
     switching,
 )
 from advisor.measure.mps import MpsSession, mps_session_on
@@ -57,38 +57,28 @@ _LIMITS_PCT = (50.0, 10.0)
 
 
 def contexts(session: MpsSession, core: int) -> Contexts:
-    """Measure the sizes of contexts on the claimed GPU of `session`, on which no tenant lives.
-
-    Raises:
-        AdvisorError: A process without MPS cannot train.
-    """
+    """Measure the sizes of contexts on the claimed GPU of `session`, on which no tenant lives."""
     from advisor.hardware.live_gpu import live_gpu
 
     session.switch_to(Naive())
     driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
     plain_mib, _, _ = _context_mib(session, core, Naive())
-    plain = Contexts(
-        driver_mib=driver_mib, plain_mib=plain_mib, mps_mib=None, sms=None, limited=(),
-        mps_server_mib=None,
-    )  # fmt: skip
+    mps_mib, sms, server_mib, limited = None, None, None, []
     try:
         session.switch_to(Mps())
         mps_mib, sms, others_mib = _context_mib(session, core, Mps())
-        limited = []
+        server_mib = None if mps_mib is None else others_mib
         for limit in _LIMITS_PCT:
             limited_mib, limited_sms, _ = _context_mib(session, core, Mps((limit,)))
             if limited_mib is not None and limited_sms is not None:
                 limited.append(LimitedContext(limit, limited_sms, limited_mib))
     except AdvisorError as error:
         say(f"  no contexts under MPS: {error}")
-        return plain
-    return replace(
-        plain,
-        mps_mib=mps_mib,
-        sms=sms,
-        limited=tuple(limited),
-        mps_server_mib=None if mps_mib is None else others_mib,
-    )
+        mps_mib, sms, server_mib, limited = None, None, None, []
+    return Contexts(
+        driver_mib=driver_mib, plain_mib=plain_mib, mps_mib=mps_mib, sms=sms,
+        limited=tuple(limited), mps_server_mib=server_mib,
+    )  # fmt: skip
 
 
 def _context_mib(
@@ -111,104 +101,7 @@ _POWER_READS, _POWER_PAUSE_S = 16, 0.25
 
 
 def run_calibrate(argv: Sequence[str]) -> int:
-    """Calibrate as the command line `argv` says, under a supervisor; return the exit code.
-
-    Raises:
-        InvalidInput: The words are invalid, or name another GPU than the device.
-        GpuUnavailable: There is no such GPU, or another process uses it.
-        AdvisorError: A process that was started died.
-    """
-    words = _parser().parse_args(argv)
-    device = find_device(words.device)
-    refuse_other(device, words.gpu)
-    cores = allowed_cores(words.cores)
-    if device.kind == "cuda" and len(cores) < 2:
-        raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
-    path = words.out or user_folder("calibrations") / f"{device.key}.json"
-    writable(path)
-    if words.gpu_side and device.kind == "cpu":
-        raise InvalidInput("--gpu-side times operators on a GPU: choose another --device than cpu")
-    command = command_line("calibrate", argv)
-    calibration = measure_calibration(device, cores, command, gpu_side=words.gpu_side)
-    write_whole(path, calibration_text(calibration))
-    say(f"  {path}")
-    return 0
-
-
-def measure_calibration(
-    device: Device, cores: Sequence[int], command: str, *, gpu_side: bool = False
-) -> Calibration:
-    """Measure `device` and the host cores `cores`; with `gpu_side` the GPU's rates too.
-
-    Raises:
-        GpuUnavailable: Another process uses it.
-        AdvisorError: A process that was started died.
-    """
-    ours = allowed_cores()
-    taken = cores[: max(CORES_AT_ONCE)]
-    with claimed(device, command), scratch_folder() as folder:
-        readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
-        leave_to_tenants([tuple(taken)], ours)
-        warm_up(folder)
-        with mps_session_on(device, folder) as session:
-            session.switch_to(Naive())
-            setups = [TenantSetup("cpu", (core,), {}) for core in taken]
-            with tenants_on(setups, session.folder) as tenants:
-                checks, versions = host_checks(tenants), tenants[0].versions
-            for check in checks:
-                say(f"  host check, {check.cores} at once: {check.check_s * 1e3:.3f} ms")
-            sizes, turns, clocks_mhz = _gpu(session, taken)
-            side = _gpu_side(session, taken[0]) if gpu_side else None
-    origin = Origin(device, command, len(ours))
-    return Calibration(
-        gpu=device.key,
-        host=checks,
-        contexts=sizes,
-        switching=turns,
-        idle_power_w=min(readings_w, default=None),
-        provenance=origin.provenance(versions, clocks_mhz),
-        gpu_side=side,
-    )
-
-
-def _gpu(
-    session: MpsSession, cores: Sequence[int]
-) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
-    if session.device.kind == "cpu":
-        return None, (), (None, None)
-    sizes = contexts(session, cores[0])
-    held_mib = {
-        "the driver": sizes.driver_mib,
-        "a context": sizes.plain_mib,
-        "an MPS client's": sizes.mps_mib,
-        "each of its SMs": sizes.per_sm_mib,
-        "the MPS server": sizes.mps_server_mib,
-    }
-    listed = (f"{o}: {'unknown' if mib is None else f'{mib:.1f}'}" for o, mib in held_mib.items())
-    say(f"  MiB held by {', '.join(listed)}")
-    turns, clocks_mhz = switching(session, cores[:2])
-    for cost in turns:
-        text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
-        if cost.slice_s is not None and cost.switch_s is not None:
-            text += (
-                f", slices of {cost.slice_s * 1e3:.2f} ms, {cost.switch_s * 1e3:.2f} ms a change"
-            )
-        say(f"  taking turns, {text}")
-    return sizes, turns, clocks_mhz
-
-
-def _gpu_side(session: MpsSession, core: int) -> GpuSide:
-    session.switch_to(Naive())
-    setups = session.setups(Naive(), [(core,)])
-    with tenants_on(setups, session.folder, sweep_verbs) as (tenant,):
-        side = sweep(tenant, Meter(session.device), operators())
-    gpu = catalogue().get(session.device.key)
-    for line in lines_of(side, None if gpu is None else gpu.rates):
-        say(f"  {line}")
-    return side
-
-
-def _parser() -> argparse.ArgumentParser:
+    """Calibrate by the words `argv` of a command line, under a supervisor; return the exit code."""
     parser = argparse.ArgumentParser(
         prog="advisor calibrate",
         description="Measures in about a minute what depends on this machine and not on a "
@@ -224,7 +117,80 @@ def _parser() -> argparse.ArgumentParser:
     add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates [1 min]")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
-    return parser
+    words = parser.parse_args(argv)
+    device = find_device(words.device)
+    refuse_other(device, words.gpu)
+    cores = allowed_cores(words.cores)
+    if device.kind == "cuda" and len(cores) < 2:
+        raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
+    path = words.out or user_folder("calibrations") / f"{device.key}.json"
+    writable(path)
+    if words.gpu_side and device.kind == "cpu":
+        raise InvalidInput("--gpu-side times operators on a GPU: choose another --device than cpu")
+    command = command_line("calibrate", argv)
+    calibration = _calibration(device, cores, command, gpu_side=words.gpu_side)
+    write_whole(path, calibration_text(calibration))
+    say(f"  {path}")
+    return 0
+
+
+def _calibration(
+    device: Device, cores: Sequence[int], command: str, *, gpu_side: bool
+) -> Calibration:
+    ours = allowed_cores()
+    taken = cores[: max(CORES_AT_ONCE)]
+    with claimed(device, command), scratch_folder() as folder:
+        readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
+        leave_to_tenants([tuple(taken)], ours)
+        warm_up(folder)
+        with mps_session_on(device, folder) as session:
+            session.switch_to(Naive())
+            setups = [TenantSetup("cpu", (core,), {}) for core in taken]
+            with tenants_on(setups, session.folder) as tenants:
+                checks, versions = host_checks(tenants), tenants[0].versions
+            for check in checks:
+                say(f"  host check, {check.cores} at once: {check.check_s * 1e3:.3f} ms")
+            sizes, turns, clocks_mhz = _gpu(session, taken)
+            side = _gpu_side(session, taken[0]) if gpu_side else None
+    return Calibration(
+        gpu=device.key, host=checks, contexts=sizes, switching=turns,
+        idle_power_w=min(readings_w, default=None), gpu_side=side,
+        provenance=Origin(device, command, len(ours)).provenance(versions, clocks_mhz),
+    )  # fmt: skip
+
+
+def _gpu(
+    session: MpsSession, cores: Sequence[int]
+) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
+    if session.device.kind == "cpu":
+        return None, (), (None, None)
+    sizes = contexts(session, cores[0])
+    held_mib = {
+        "the driver": sizes.driver_mib, "a context": sizes.plain_mib,
+        "an MPS client's": sizes.mps_mib, "each of its SMs": sizes.per_sm_mib,
+        "the MPS server": sizes.mps_server_mib,
+    }  # fmt: skip
+    listed = (f"{o}: {'unknown' if mib is None else f'{mib:.1f}'}" for o, mib in held_mib.items())
+    say(f"  MiB held by {', '.join(listed)}")
+    turns, clocks_mhz = switching(session, cores[:2])
+    for cost in turns:
+        text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
+        if cost.slice_s is not None and cost.switch_s is not None:
+            text += f", slices of {cost.slice_s * 1e3:.2f} ms"
+            text += f", {cost.switch_s * 1e3:.2f} ms a change"
+        say(f"  taking turns, {text}")
+    return sizes, turns, clocks_mhz
+
+
+def _gpu_side(session: MpsSession, core: int) -> GpuSide:
+    session.switch_to(Naive())
+    setups = session.setups(Naive(), [(core,)])
+    with tenants_on(setups, session.folder, calibration_verbs) as (tenant,):
+        side = sweep(tenant, Meter(session.device), operators())
+    gpu = catalogue().get(session.device.key)
+    for line in lines_of(side, None if gpu is None else gpu.rates):
+        say(f"  {line}")
+    return side
 
 
 # As many cores at once as jobs that share a GPU have.
@@ -234,27 +200,19 @@ CORES_AT_ONCE = (1, 2, 4, 8)
 _ROUNDS = 12
 
 
-def host_checks(
-    tenants: Sequence[TenantHandle],
-    longest_s: float = inf,
-    clock: Callable[[], float] = monotonic,
-) -> tuple[HostCheck, ...]:
+def host_checks(tenants: Sequence[TenantHandle], longest_s: float = inf) -> tuple[HostCheck, ...]:
     """Check the host on one core, then on 2, 4 and 8 at once as far as `tenants` have cores.
 
     Every round measures each count, on other cores each time: the figure is the median over
-    rounds of the mean over the cores at work.
-
-    Args:
-        tenants: Each on a core of its own.
-        longest_s: After the first round, none begins that would end later than this.
-        clock: Seconds.
+    rounds of the mean over the cores at work. After the first round, none begins that would end
+    later than `longest_s`.
     """
     counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
-    began_s = clock()
+    began_s = monotonic()
     all_answers(tenants, "check_host")  # the first check is slower
     checks_s: dict[int, list[float]] = {count: [] for count in counts}
     for turn in range(_ROUNDS):
-        passed_s = clock() - began_s
+        passed_s = monotonic() - began_s
         if turn and passed_s * (turn + 1) / turn > longest_s:
             break
         for count in counts:
@@ -278,7 +236,6 @@ def host_now(gpu: str) -> Calibration:
 
     Raises:
         AdvisorError: It cannot be checked.
-        KeyboardInterrupt: It was interrupted; nothing that it started is left.
     """
     if (torch := installed_version("torch")) is None:
         raise AdvisorError("torch is not installed, and the check is half dispatch into it")

@@ -13,7 +13,6 @@ of the cycle is the slice. There are two changes of owner a cycle, so one costs
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from random import Random
 from statistics import mean, median
 from time import monotonic, perf_counter, sleep, time
@@ -52,19 +51,13 @@ _AHEAD_S, _MOST_AHEAD = 0.1, 900
 
 
 def calibration_verbs() -> Mapping[str, Verb]:
-    """The training verbs and `load_kernel`."""
-    return {**training_verbs(), "load_kernel": load_kernel}
+    """The training verbs, `load_kernel`, `time_operators` and `l2_mib`."""
+    own: dict[str, Verb] = {"load_kernel": load_kernel, "time_operators": time_operators}
+    return {**training_verbs(), **own, "l2_mib": l2_mib}
 
 
 def load_kernel(state: TenantState, kernel_s: float) -> dict[str, Any]:
-    """Make a step one product of square matrices that takes about `kernel_s`.
-
-    Returns:
-        ``kernel_s``: what it takes, roughly.
-
-    Raises:
-        AdvisorError: No product takes time on this device.
-    """
+    """Make a step one product of square matrices that takes about `kernel_s`, or so it answers."""
     side, took_s = _FIRST_SIDE, _took_s(state, _Repeated(state.device, _FIRST_SIDE, _MOST_AHEAD))
     for _ in range(_TRIES):
         if took_s <= 0:
@@ -108,11 +101,7 @@ class _Repeated:
 def all_answers(
     tenants: Sequence[TenantHandle], verb: str, **arguments: Any
 ) -> list[dict[str, Any]]:
-    """Send all `tenants` the same request at once; return their answers, in their order.
-
-    Raises:
-        AdvisorError: One ran out of memory or died.
-    """
+    """Send all `tenants` the same request at once; return their answers, in their order."""
     return [living(each, _REMEDY) for each in ask_all(tenants, verb, [arguments] * len(tenants))]
 
 
@@ -131,25 +120,12 @@ _FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
 Clocks = tuple[int | None, int | None]
 
 
-@dataclass(frozen=True, slots=True)
-class TimedKernels:
-    """When the kernels of tenants ended in one schedule, shape (tenants, kernels)."""
-
-    plan: Schedule
-    completed_at: tuple[tuple[float, ...], ...]
-
-    @property
-    def step_s(self) -> tuple[float, ...]:
-        """Seconds of a kernel of each tenant, shape (tenants,)."""
-        return tuple(median_step_s(windows_of(self.plan, each)) for each in self.completed_at)
+Timed = tuple[Schedule, Sequence[Sequence[float]]]
+"""A schedule, and when the kernels of tenants ended in it, shape (tenants, kernels)."""
 
 
 def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
-    """Measure the cost of turns for each length of kernel, and the GPU's clocks during that work.
-
-    Raises:
-        AdvisorError: A tenant ran out of memory or died.
-    """
+    """Measure the cost of turns for each length of kernel, and the GPU's clocks meanwhile."""
     session.switch_to(Naive())
     setups = session.setups(Naive(), [(core,) for core in cores])
     meter, costs = Meter(session.device), []
@@ -164,32 +140,29 @@ def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switchin
     return tuple(costs), clocks_mhz
 
 
-def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[TimedKernels, Clocks]:
+def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[Timed, Clocks]:
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
     for tenant in tenants:
         tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
     sleep_until((plan.begin_at + plan.end_at) / 2)
     clocks_mhz = meter.clocks_mhz()
-    answer = [living(tenant.receive(GRACE_S), _REMEDY) for tenant in tenants]
-    return TimedKernels(plan, tuple(tuple(each["completed_at"]) for each in answer)), clocks_mhz
+    answers = [living(tenant.receive(GRACE_S), _REMEDY) for tenant in tenants]
+    return (plan, [each["completed_at"] for each in answers]), clocks_mhz
 
 
-def switching_of(alone: Sequence[TimedKernels], together: TimedKernels) -> Switching:
+def switching_of(alone: Sequence[Timed], together: Timed) -> Switching:
     """Compute the cost of turns from two tenants' times, alone and together, in one order."""
-    alone_s = [each.step_s[0] for each in alone]
-    speeds = [lone_s / shared_s for lone_s, shared_s in zip(alone_s, together.step_s, strict=True)]
-    overhead = 1 - sum(speeds)
-    turns = [
-        _turns(together.plan, ends, lone_s)
-        for ends, lone_s in zip(together.completed_at, alone_s, strict=True)
-    ]
+    alone_s = [median_step_s(windows_of(plan, ends)) for plan, (ends,) in alone]
+    plan, ends_of_each = together
+    both = list(zip(ends_of_each, alone_s, strict=True))
+    overhead = 1 - sum(lone_s / median_step_s(windows_of(plan, ends)) for ends, lone_s in both)
+    turns = [_turns(plan, ends, lone_s) for ends, lone_s in both]
     regular = [each for each in turns if each is not None]
     return Switching(
-        kernel_s=mean(alone_s),
-        overhead=overhead,
+        kernel_s=mean(alone_s), overhead=overhead,
         slice_s=mean(slice_s for slice_s, _ in regular) if regular else None,
         switch_s=overhead * mean(cycle_s for _, cycle_s in regular) / 2 if regular else None,
-    )
+    )  # fmt: skip
 
 
 def _turns(
@@ -222,28 +195,13 @@ _CYCLES_PER_S, _HOLD = 2e9, 2.0
 _TYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
-@dataclass(frozen=True, slots=True)
-class CallTime:
-    """Times of a call.
+def time_operator(operator: Operator, device: str) -> tuple[float | None, float | None]:
+    """Time `operator` on normal numbers, with cudnn's search for the fastest algorithm.
 
-    Attributes:
-        latency_ms: Median of calls on an idle device, from before the launch.
-        least_ms: The shortest of them.
-        kernel_ms: A call among others that are queued: without the launch, but with what passes
-            between kernels, about a microsecond.
-    """
-
-    latency_ms: float
-    least_ms: float
-    kernel_ms: float
-
-
-def time_operator(operator: Operator, device: str) -> CallTime | None:
-    """Time `operator`, with cudnn's search for the fastest algorithm; None if it fails.
-
-    Args:
-        operator: Its inputs are made here, of normally distributed numbers.
-        device: As torch names it.
+    Returns:
+        Its latency, the median of calls on an idle device, from before the launch; and the time of
+        a call among others that are queued: without the launch, but with what passes between
+        kernels, about a microsecond. In ms; None if it fails.
     """
     import torch
 
@@ -267,8 +225,8 @@ def time_operator(operator: Operator, device: str) -> CallTime | None:
                 queues_ms = [clock.ms(call, count, hold=True) / count for _ in range(_QUEUES)]
                 kernel_ms = median(queues_ms)
     except RuntimeError:  # without memory for it, or a kernel in this precision
-        return None
-    return CallTime(latency_ms, min(lone_ms), kernel_ms)
+        return None, None
+    return latency_ms, kernel_ms
 
 
 def operator_call(operator: Operator, device: str) -> Call:
@@ -350,7 +308,8 @@ _CLOCKS_AFTER_S = 1.0
 # For the slowest GPU's first round.
 _ANSWER_S = 600.0
 
-# Squares, layers of transformers, and grids of one to some blocks.
+# Squares, layers of transformers, and grids of one to some blocks. Products reach from one block to
+# all SMs, and tensors from those that fit in L2 to some far beyond it.
 _PRODUCTS = (
     *(f"1x{side}x{side}x{side}" for side in (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 8192)),
     "1x512x768x768", "1x512x768x3072", "1x4096x768x3072", "1x16384x768x768", "1x2048x1024x4096",
@@ -391,22 +350,12 @@ def operators() -> tuple[Operator, ...]:
 _EMPTY = Operator("empty", "1", "fp32")
 
 
-def sweep_verbs() -> Mapping[str, Verb]:
-    """The training verbs, `time_operators` and `l2_mib`."""
-    return {**training_verbs(), "time_operators": time_operators, "l2_mib": l2_mib}
-
-
 def time_operators(state: TenantState, chosen: Sequence[Operator]) -> dict[str, Any]:
-    """Time each operator.
-
-    Returns:
-        ``kernel_ms`` and ``latency_ms``, shapes (operators,); None for one that failed.
-    """
-    times = [time_operator(each, state.device) for each in chosen]
-    return {
-        "kernel_ms": [each and each.kernel_ms for each in times],
-        "latency_ms": [each and each.latency_ms for each in times],
-    }
+    """``latency_ms`` and ``kernel_ms`` of each operator, shapes (operators,)."""
+    latency_ms, kernel_ms = zip(
+        *(time_operator(each, state.device) for each in chosen), strict=True
+    )
+    return {"latency_ms": latency_ms, "kernel_ms": kernel_ms}
 
 
 def l2_mib(state: TenantState) -> dict[str, Any]:
@@ -421,20 +370,9 @@ def l2_mib(state: TenantState) -> dict[str, Any]:
 def sweep(
     tenant: TenantHandle, meter: Meter, chosen: Sequence[Operator], rounds: int = _ROUNDS
 ) -> GpuSide:
-    """Time `chosen` in some rounds, each in another order; the median of each operator.
+    """Time `chosen` in at most `rounds`, each in another order; the median of each operator.
 
-    It takes about a minute on a current GPU. The sizes reach from a grid of one block to products
-    that fill every SM, and from tensors that fit in L2 to some far beyond it. The clocks are left
-    alone.
-
-    Args:
-        tenant: Alone on its GPU, with `sweep_verbs`.
-        meter: Of that GPU.
-        chosen: Usually `operators()`.
-        rounds: Fewer if they take long.
-
-    Raises:
-        AdvisorError: The tenant died.
+    It takes about a minute on a current GPU, where `tenant` is alone. It sets no clocks.
     """
     l2_mib = living(tenant.ask("l2_mib"))["l2_mib"]
     clocks_mhz: list[int | None] = []
@@ -455,12 +393,9 @@ def sweep(
         l2_mib=l2_mib,
         sm_clock_mhz=None if clock_mhz is None else round(clock_mhz),
         launch_us=None if launch_ms is None else launch_ms * 1e3,
-        times=tuple(
-            OperatorTime(operator, ms)
-            for operator, each_ms in kernels_ms.items()
-            if (ms := _median(each_ms)) is not None
-        ),
-    )
+        times=tuple(OperatorTime(operator, ms) for operator, each_ms in kernels_ms.items()
+                    if (ms := _median(each_ms)) is not None),
+    )  # fmt: skip
 
 
 def _median(values: Iterable[float | None]) -> float | None:

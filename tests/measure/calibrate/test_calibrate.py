@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from advisor.measure.calibrate import host_checks, host_now, run_calibrate
 from advisor.measure.device import Device, Meter
-from advisor.measure.gpu_side import TimedKernels, operator_call, sweep, sweep_verbs, switching_of
+from advisor.measure.gpu_side import calibration_verbs, operator_call, sweep, switching_of
 from advisor.measure.pace import Schedule
 from advisor.measure.tenants import tenants_on
 from advisor.measure.worker import TenantSetup
@@ -30,7 +30,7 @@ PLAN = Schedule(start_at=1_000.0, bounds_s=(0.2, 0.6, 1.0))
 
 def alone(kernel_s):
     ends = 1_000.0 + kernel_s * np.arange(1, 1.1 / kernel_s)
-    return TimedKernels(PLAN, (tuple(ends.tolist()),))
+    return PLAN, (tuple(ends.tolist()),)
 
 
 def in_turns(kernel_s, slice_s, switch_s):
@@ -44,7 +44,7 @@ def in_turns(kernel_s, slice_s, switch_s):
         part[owner] = max(0.0, worked - whole * kernel_s)
         now += slice_s + switch_s
         owner = 1 - owner
-    return TimedKernels(PLAN, tuple(map(tuple, ends)))
+    return PLAN, tuple(map(tuple, ends))
 
 
 @given(st.floats(1e-3, 4e-3), st.floats(0.0, 0.4e-3))
@@ -63,8 +63,8 @@ def test_kernels_as_long_as_a_slice_tell_the_overhead_only():
 
 
 def test_processes_that_do_not_disturb_each_other_lose_nothing_and_show_no_slices():
-    half = alone(1e-4).completed_at[0][1::2]
-    found = switching_of([alone(1e-4)] * 2, TimedKernels(PLAN, (half, half)))
+    half = alone(1e-4)[1][0][1::2]
+    found = switching_of([alone(1e-4)] * 2, (PLAN, (half, half)))
     assert found.overhead == pytest.approx(0.0, abs=1e-3)
     assert found.slice_s is None
 
@@ -124,7 +124,7 @@ def test_a_sweep_keeps_what_could_be_timed(workers_folder):
     device = Device("cpu", None, "cpu", "a CPU", None)
     core = min(os.sched_getaffinity(0))
     setups = [TenantSetup("cpu", (core,), {})]
-    with tenants_on(setups, Path(workers_folder), sweep_verbs) as (tenant,):
+    with tenants_on(setups, Path(workers_folder), calibration_verbs) as (tenant,):
         side = sweep(tenant, Meter(device), (*SMALL, IMPOSSIBLE), rounds=1)
     assert [each.operator for each in side.times][: len(SMALL)] == list(SMALL)
     assert IMPOSSIBLE not in [each.operator for each in side.times]
