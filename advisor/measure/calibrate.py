@@ -11,6 +11,7 @@ from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpus import catalogue
+from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores, leave_to_tenants
 from advisor.measure.device import (
     Device,
@@ -58,8 +59,6 @@ _LIMITS_PCT = (50.0, 10.0)
 
 def contexts(session: MpsSession, core: int) -> Contexts:
     """Measure the sizes of contexts on the claimed GPU of `session`, on which no tenant lives."""
-    from advisor.hardware.live_gpu import live_gpu
-
     session.switch_to(Naive())
     driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
     plain_mib, _, _ = _context_mib(session, core, Naive())

@@ -14,9 +14,24 @@ from time import sleep
 from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
+from advisor.hardware.counters import ActivitySampler
 from advisor.hardware.gpus import gpu_meant
-from advisor.hardware.machine import NOT_METERED, Activity, LiveGpu, mps_processes
+from advisor.hardware.live_gpu import (
+    clocks_mhz,
+    live_gpu,
+    live_gpus,
+    power_w_now,
+    process_memory_mib,
+)
+from advisor.hardware.machine import (
+    NOT_METERED,
+    Activity,
+    LiveGpu,
+    allowed_cores,
+    mps_processes,
+)
 from advisor.measure.process import gpu_lock, wait_until
+from advisor.measure.worker import installed_version
 from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
 from advisor.workload.spec import Script
@@ -26,14 +41,13 @@ _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """What tenants run on.
+    """A GPU or CPU on which tenants run; of a CPU `uuid` and `driver` are None.
 
     Attributes:
         kind: As torch names it.
-        uuid: The value of CUDA_VISIBLE_DEVICES; None for a CPU.
+        uuid: The value of CUDA_VISIBLE_DEVICES.
         key: Catalogue key, or ``"cpu"``.
         name: From its driver; for a CPU its model name.
-        driver: None for a CPU.
     """
 
     kind: Literal["cuda", "cpu"]
@@ -46,18 +60,12 @@ class Device:
 def find_device(name: str, *, on_mig: bool = False) -> Device:
     """Return the device that a user calls `name`: ``"cpu"``, an index or a UUID.
 
-    Args:
-        name: The word of the user.
-        on_mig: Whether it is to be cut into MIG instances.
-
     Raises:
-        GpuUnavailable: There is no such GPU, or it is in MIG mode and is not to be.
+        GpuUnavailable: There is no such GPU, or it is in MIG mode, not `on_mig`.
         InvalidInput: The catalogue does not list it, and its driver does not describe it.
     """
     if name == "cpu":
         return Device("cpu", None, "cpu", host_cpu(), None)
-    from advisor.hardware.live_gpu import live_gpu
-
     live = live_gpu(name)
     if live.mig_enabled and not on_mig:
         raise GpuUnavailable(
@@ -74,11 +82,7 @@ def find_device(name: str, *, on_mig: bool = False) -> Device:
 
 
 def devices_in(text: str) -> tuple[str, ...]:
-    """The devices in `text`, e.g. ``"0-3,5"``, UUIDs, or ``"cpu,cpu"``.
-
-    Raises:
-        InvalidInput: `text` is not a list of devices, or names a GPU twice.
-    """
+    """The devices in `text`, e.g. ``"0-3,5"``, UUIDs, or ``"cpu,cpu"``; no GPU twice."""
     devices: list[str] = []
     for part in map(str.strip, text.split(",")):
         if match := _DEVICES.fullmatch(part):
@@ -96,11 +100,7 @@ def devices_in(text: str) -> tuple[str, ...]:
 
 
 def refuse_other(device: Device, key: str | None) -> None:
-    """Check that `device` is of the GPU model `key`, unless that is None.
-
-    Raises:
-        InvalidInput: It is another model, or there is no such model.
-    """
+    """Check that `device` is of the GPU model `key`, unless that is None."""
     if key is not None and gpu_meant(key).key != device.key:
         raise InvalidInput(
             f"--gpu {key}: this device is {device.key} ({device.name}). Leave --gpu out, or "
@@ -110,20 +110,13 @@ def refuse_other(device: Device, key: str | None) -> None:
 
 def host_cpu() -> str:
     """The host CPU's model name."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):  # absent on Arm
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    name = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return name[1].strip() if name else platform.machine()  # absent on Arm
 
 
 @contextmanager
 def claimed(device: Device, command: str) -> Iterator[None]:
-    """Hold `device` while the block runs.
-
-    Raises:
-        GpuUnavailable: Another run holds it, another process uses it, or another user's MPS daemon
-            runs.
-    """
+    """Hold `device` while the block runs, unless another run, process or MPS daemon uses it."""
     if device.uuid is None:
         yield
         return
@@ -138,8 +131,6 @@ def refuse_busy(uuid: str) -> None:
     Raises:
         GpuUnavailable: One does; the message names it.
     """
-    from advisor.hardware.live_gpu import live_gpu
-
     refuse_strangers(uuid)
     # A run that has just ended may still be leaving.
     if not wait_until(lambda: not live_gpu(uuid).processes, 5):
@@ -151,11 +142,7 @@ def refuse_busy(uuid: str) -> None:
 
 
 def refuse_strangers(uuid: str) -> None:
-    """Check that no MPS daemon or server runs that may serve the GPU `uuid`.
-
-    Raises:
-        GpuUnavailable: One does; the message names its owner and how to end it.
-    """
+    """Check that no MPS daemon or server runs that may serve the GPU `uuid`."""
     for stranger in mps_processes():
         if stranger.serves(uuid):
             raise GpuUnavailable(
@@ -169,8 +156,6 @@ def power_readings_w(device: Device, readings: int, pause_s: float) -> list[floa
     """Power of a claimed device, read several times; empty if it is not metered."""
     if device.uuid is None:
         return []
-    from advisor.hardware.live_gpu import power_w_now
-
     powers_w = []
     for _ in range(readings):
         powers_w.append(power_w_now(device.uuid))
@@ -183,11 +168,7 @@ class Meter:
 
     def __init__(self, device: Device) -> None:
         self._uuid = device.uuid
-        self._sampler = None
-        if device.uuid is not None:
-            from advisor.hardware.counters import ActivitySampler
-
-            self._sampler = ActivitySampler(device.uuid)
+        self._sampler = None if device.uuid is None else ActivitySampler(device.uuid)
 
     def begin(self) -> None:
         """Start metering."""
@@ -200,27 +181,15 @@ class Meter:
 
     def clocks_mhz(self) -> tuple[int | None, int | None]:
         """Clocks of SMs and memory at this moment."""
-        if self._uuid is None:
-            return None, None
-        from advisor.hardware.live_gpu import clocks_mhz
-
-        return clocks_mhz(self._uuid)
+        return (None, None) if self._uuid is None else clocks_mhz(self._uuid)
 
     def power_w(self) -> float | None:
         """Power of the whole device at this moment."""
-        if self._uuid is None:
-            return None
-        from advisor.hardware.live_gpu import power_w_now
-
-        return power_w_now(self._uuid)
+        return None if self._uuid is None else power_w_now(self._uuid)
 
     def memory_mib(self) -> dict[int, float]:
         """Device memory by pid at this moment."""
-        if self._uuid is None:
-            return {}
-        from advisor.hardware.live_gpu import process_memory_mib
-
-        return process_memory_mib(self._uuid)
+        return {} if self._uuid is None else process_memory_mib(self._uuid)
 
 
 def memory_record(
@@ -228,23 +197,19 @@ def memory_record(
 ) -> Memory | None:
     """The record of a tenant's memory; None if neither it nor the driver reports any.
 
-    Args:
-        reported: From `advisor.measure.tenant_verbs.memory`; its values are None for a program
-            that does not report them.
-        on_device_mib: Memory of its process from the driver; None if the driver reports none.
+    `reported` is from `advisor.measure.tenant_verbs.memory`, with None for a program that reports
+    nothing; `on_device_mib` is the memory of its process from the driver.
     """
-    if reported["reserved_mib"] is None:
-        if on_device_mib is None:
-            return None
-        return Memory(allocated_mib=None, reserved_mib=None, device_mib=on_device_mib)
+    reserved_mib = reported["reserved_mib"]
+    if reserved_mib is None and on_device_mib is None:
+        return None
     # A driver that reports less than torch holds counts something else (seen for MPS clients before
     # Volta): then its figure is not used.
-    trusted = on_device_mib is not None and on_device_mib >= reported["reserved_mib"]
+    trusted = on_device_mib is not None and on_device_mib >= (reserved_mib or 0.0)
     return Memory(
-        allocated_mib=reported["allocated_mib"],
-        reserved_mib=reported["reserved_mib"],
-        device_mib=on_device_mib if trusted else None,
-    )
+        allocated_mib=None if reserved_mib is None else reported["allocated_mib"],
+        reserved_mib=reserved_mib, device_mib=on_device_mib if trusted else None,
+    )  # fmt: skip
 
 
 def first_gpu() -> str | None:
@@ -258,21 +223,14 @@ def present_machine(gpu: str) -> Present | None:
     drivers = [live.driver for live in _gpus_here() if live.catalogue_key == gpu]
     if not drivers:
         return None
-    from advisor.hardware.machine import allowed_cores
-    from advisor.measure.worker import installed_version
-
     return Present(
-        driver=drivers[0],
-        torch=installed_version("torch"),
-        host_cpu=host_cpu(),
+        driver=drivers[0], torch=installed_version("torch"), host_cpu=host_cpu(),
         host_cores=len(allowed_cores()),
-    )
+    )  # fmt: skip
 
 
 def _gpus_here() -> list[LiveGpu]:
     """The GPUs of this machine that answer; empty without a driver."""
-    from advisor.hardware.live_gpu import live_gpus
-
     try:
         return [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except AdvisorError:
@@ -290,13 +248,7 @@ _TRAINED = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The provenance that all figures of one command share.
-
-    Attributes:
-        device: What they are measured on.
-        command: From `command_line`.
-        host_cores: Host cores that this process may use.
-    """
+    """The provenance that all figures of one command share; `command` is from `command_line`."""
 
     device: Device
     command: str
@@ -305,12 +257,7 @@ class Origin:
     def provenance(
         self, versions: Mapping[str, str | None], clocks_mhz: tuple[int | None, int | None]
     ) -> Provenance:
-        """The provenance of a measurement that ended now.
-
-        Args:
-            versions: From a tenant: only tenants import torch.
-            clocks_mhz: Of SMs and memory during the measurement.
-        """
+        """The provenance of a measurement that ended now; only tenants know the `versions`."""
         return Provenance(
             device=self.device.name,
             driver=self.device.driver,

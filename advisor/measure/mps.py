@@ -11,6 +11,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
+from advisor.hardware.live_gpu import process_memory_mib, reserved_mib
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.device import Device
 from advisor.measure.pdeathsig import tied_to_parent
@@ -50,12 +51,7 @@ class MpsDaemon:
         }
 
     def start(self) -> None:
-        """Start the daemon, and wait until it answers.
-
-        Raises:
-            GpuUnavailable: Its program is missing, or it ended or did not answer; the message
-                quotes the end of its logs.
-        """
+        """Start the daemon, and wait until it answers; an error quotes the end of its logs."""
         if shutil.which(CONTROL) is None:
             raise GpuUnavailable(
                 f"{CONTROL} is not installed, so jobs cannot share by MPS here. Install the "
@@ -66,12 +62,9 @@ class MpsDaemon:
         self._logs.mkdir(exist_ok=True)
         with (self._logs / "output").open("wb") as output:
             self._process = subprocess.Popen(
-                tied_to_parent([CONTROL, "-f"]),
-                env=without_mps(os.environ) | self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+                tied_to_parent([CONTROL, "-f"]), env=without_mps(os.environ) | self.environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
         wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
         if not self.running or self._answer("get_server_list") is None:
             logs = [self._logs / "output", self._logs / "control.log"]
@@ -85,15 +78,16 @@ class MpsDaemon:
 
     def clients(self) -> frozenset[int]:
         """The pids that the daemon's servers list as their clients."""
-        servers = _pids(self._answer("get_server_list"))
-        lists = [_pids(self._answer(f"get_client_list {server}")) for server in servers]
-        return frozenset(pid for each in lists for pid in each)
+        servers = self._pids("get_server_list")
+        return frozenset(
+            pid for server in servers for pid in self._pids(f"get_client_list {server}")
+        )
+
+    def _pids(self, request: str) -> list[int]:
+        return [int(word) for word in (self._answer(request) or "").split() if word.isdigit()]
 
     def stop(self) -> None:
-        """End the daemon and its servers: by request, and by force if that fails.
-
-        Its clients must have ended before.
-        """
+        """End the daemon, whose clients have ended, and its servers: by request, else by force."""
         if self._process is None:
             return
         for request in ("quit", "quit -t 1"):
@@ -112,21 +106,12 @@ class MpsDaemon:
         """The daemon's answer to `request`; None if it does not answer."""
         try:
             reported = subprocess.run(
-                [CONTROL],
-                input=request + "\n",
-                env=without_mps(os.environ) | self.environment,
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=False,
-            )
+                [CONTROL], input=request + "\n", env=without_mps(os.environ) | self.environment,
+                capture_output=True, text=True, timeout=10, check=False,
+            )  # fmt: skip
         except (subprocess.TimeoutExpired, OSError):
             return None
         return reported.stdout if reported.returncode == 0 else None
-
-
-def _pids(answer: str | None) -> list[int]:
-    return [int(word) for word in (answer or "").split() if word.isdigit()]
 
 
 class MpsSession:
@@ -139,12 +124,7 @@ class MpsSession:
         _no_pipes(folder).mkdir(exist_ok=True)
 
     def switch_to(self, sharing: Concurrent) -> None:
-        """Bring MPS into the state that `sharing` needs; no tenant may be alive.
-
-        Raises:
-            GpuUnavailable: The MPS daemon does not start.
-            AdvisorError: MPS should be off and is not.
-        """
+        """Bring MPS into the state that `sharing` needs; no tenant may be alive."""
         if sharing.under_mps:
             if not self._daemon.running:
                 self._daemon.start()
@@ -168,21 +148,14 @@ class MpsSession:
     ) -> tuple[TenantSetup, ...]:
         """The setups of tenants that share by `sharing`, each on its `cores`.
 
-        Args:
-            sharing: Without MIG instances.
-            cores: Of each tenant, shape (tenants,).
-            workloads: What each trains; None: nothing of the user's own.
+        `workloads` is what each trains; None: nothing of the user's own.
         """
         environments = tenant_environments(sharing, len(cores), self.folder, self.device.uuid)
         scripts = repeat(None) if workloads is None else (each.script for each in workloads)
         return tuple(map(TenantSetup, repeat(self.device.kind), cores, environments, scripts))
 
     def proved_clients(self, sharing: Concurrent, pids: Sequence[int]) -> int:
-        """How many tenants MPS serves: all of them, or none if it is off.
-
-        Raises:
-            AdvisorError: The MPS server does not list one of the tenants.
-        """
+        """How many tenants MPS serves: all of them, else an error, or none if it is off."""
         if not sharing.under_mps:
             return 0
         listed = self._daemon.clients()
@@ -255,15 +228,10 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
 
     Args:
         session: Without a live tenant.
-        capacity_mib: Size of the smaller card as its driver would report it; None: the GPU stays
-            as it is.
+        capacity_mib: As the smaller card's driver would report it; None: the GPU stays as it is.
 
     Yields:
         The memory then free for tenants and MPS server, MiB; None if nothing was held.
-
-    Raises:
-        InvalidInput: The GPU itself has less, or the device is a CPU.
-        AdvisorError: The process that holds the memory ended, or another process uses the GPU.
     """
     if capacity_mib is None:
         yield None
@@ -271,7 +239,6 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     uuid = session.device.uuid
     if uuid is None:
         raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
-    from advisor.hardware.live_gpu import process_memory_mib, reserved_mib
 
     def in_use_mib() -> float:
         return sum(process_memory_mib(uuid).values())
@@ -304,14 +271,7 @@ def filler_verbs() -> Mapping[str, Verb]:
 
 
 def leave_free(state: TenantState, free_mib: float) -> dict[str, Any]:
-    """Hold so much device memory that `free_mib` remain free.
-
-    Returns:
-        ``free_mib``: what actually remains.
-
-    Raises:
-        InvalidInput: Less is free already.
-    """
+    """Hold so much device memory that about `free_mib` remain free; the answer is what remains."""
     import torch
 
     blocks = state.notes.setdefault("blocks", [])
