@@ -44,12 +44,9 @@ _MEASURE = Path(__file__).resolve().parent
 def hook_variables(
     folder: Path, settings: Mapping[str, object], pythonpath: str | None
 ) -> dict[str, str]:
-    """Make the folder of a script's hook; return the variables by which it attaches to torch.
+    """Make the `folder` of a script's hook; return the variables by which it attaches to torch.
 
-    Args:
-        folder: Made here.
-        settings: For the hook; see `advisor.measure.hook.VARIABLE`.
-        pythonpath: The script's own PYTHONPATH.
+    `settings` are as for `VARIABLE`; `pythonpath` is the script's own.
     """
     folder.mkdir(exist_ok=True)
     for target in (_MEASURE / "sitecustomize.py", _MEASURE.parent):
@@ -88,12 +85,7 @@ def step_ended() -> None:
 
 
 def patch_torch(hook: "ScriptHook", folder: Path) -> None:
-    """Make torch, just imported, call `hook` when the script trains.
-
-    Args:
-        hook: Of this process.
-        folder: In which the script must not write through links.
-    """
+    """Make torch, just imported, call `hook` when the script trains; guard links in `folder`."""
     import torch
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
@@ -134,14 +126,11 @@ def report_steps(hook: "ScriptHook") -> None:
         return returned
 
     torch.amp.GradScaler.step = step  # type: ignore[method-assign]
-    _report_graphs(hook)
+    _report_graphs(hook, torch.cuda.CUDAGraph)
 
 
-def _report_graphs(hook: "ScriptHook") -> None:
+def _report_graphs(hook: "ScriptHook", graph_class: Any) -> None:
     """Make each replay of a CUDA graph a step, and its capture none."""
-    import torch
-
-    graph_class: Any = torch.cuda.CUDAGraph
     begin, end, replay = graph_class.capture_begin, graph_class.capture_end, graph_class.replay
     captured: WeakKeyDictionary[Any, list[object]] = WeakKeyDictionary()
 
@@ -248,29 +237,24 @@ class Feeds:
         def __next__(iterator: Any) -> Any:
             began = perf_counter()
             batch = take(iterator)
-            self._note(iterator, perf_counter() - began)
+            self.fetched_s += perf_counter() - began
+            loader = getattr(iterator, "_advisor_loader", None)
+            if self._feeding is None and loader is not None:
+                self._batches[loader] += 1
+            if self._feeding in (None, loader):
+                self._live = ref(iterator)
             return batch
 
         kind.__init__, kind.__next__ = __init__, __next__
-
-    def _note(self, iterator: Any, seconds: float) -> None:
-        self.fetched_s += seconds
-        loader = getattr(iterator, "_advisor_loader", None)
-        if self._feeding is None and loader is not None:
-            self._batches[loader] += 1
-        if self._feeding in (None, loader):
-            self._live = ref(iterator)
 
     def begin(self) -> None:
         """Count batches from now on: some of those before fed no training."""
         self._batches.clear()
 
     def data(self, steps: int) -> dict[str, int | None]:
-        """The data of a workload, by the batches of `steps` since `begin`.
+        """``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
 
-        Returns:
-            ``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``; None if no
-            loader has it.
+        By the batches of `steps` since `begin`.
         """
         if not self._batches:
             return {"batch": None, "steps_per_epoch": None, "loader_workers": 0}
@@ -285,11 +269,7 @@ class Feeds:
         }
 
     def next_batch(self) -> object:
-        """The next batch that the training would take.
-
-        Raises:
-            StopIteration: The pass is over, or no loader is read.
-        """
+        """The next batch that the training would take; the end of an iteration, if none is left."""
         iterator = None if self._live is None else self._live()
         if iterator is None:
             raise StopIteration

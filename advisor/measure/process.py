@@ -43,7 +43,7 @@ def ended_lines(printed: bytes) -> tuple[list[bytes], bytes]:
 
 
 def error_line(text: str) -> str:
-    """The line of a program's output `text` that best explains its end; empty without any.
+    """The line of a program's output that best explains its end; empty without any.
 
     That of the last exception, else the last one that contains "error", else the last. Lines that a
     progress bar wrote over are left out.
@@ -77,10 +77,7 @@ MARK = "ADVISOR_SCRIPT"
 
 
 def processes_of(*beginnings: str) -> list[int]:
-    r"""The processes with a variable that begins like one of these, ``NAME=VALUE``, ``\0`` its end.
-
-    Processes of other users are left out.
-    """
+    r"""This user's processes with a variable that begins so: ``NAME=VALUE``, ``\0`` at its end."""
     wanted = tuple(each.encode() for each in beginnings)
     pids = []
     for folder in _process_folders():
@@ -98,8 +95,7 @@ def _process_folders() -> list[Path]:
 def scripts_within(folder: Path) -> tuple[int, ...]:
     """Pids of the living processes of scripts whose folders lie in `folder`, or are it.
 
-    They are found by their environment, because a process that a script starts in a session of its
-    own is not a member of the script's session, and outlives it.
+    By their environment: a process that a script starts in a session of its own outlives it.
     """
     pids = processes_of(f"{MARK}={folder}\0", f"{MARK}={folder}/")
     return tuple(pid for pid in pids if pid != os.getpid())
@@ -118,11 +114,8 @@ def session_members(leader: int) -> list[int]:
 
 def mps_within(folder: Path) -> tuple[int, ...]:
     """The pids of MPS daemons and servers whose pipes lie in `folder`."""
-    return tuple(
-        each.pid
-        for each in mps_processes()
-        if each.pipe_directory and Path(each.pipe_directory).is_relative_to(folder)
-    )
+    pipes = ((each.pid, each.pipe_directory) for each in mps_processes())
+    return tuple(pid for pid, path in pipes if path and Path(path).is_relative_to(folder))
 
 
 def end_mps_within(folder: Path) -> None:
@@ -170,11 +163,7 @@ def temporary_base() -> Path:
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A new folder for this process alone, removed when the block ends.
-
-    Raises:
-        AdvisorError: It cannot be made.
-    """
+    """A new folder for this process alone, removed when the block ends."""
     base = temporary_base()
     try:
         folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=base))
@@ -209,11 +198,7 @@ def left_folders() -> Iterator[Path]:
 
 
 def sweep_folders() -> tuple[Path, ...]:
-    """Remove the folders of killed owners, and end the scripts and MPS daemons they left.
-
-    Returns:
-        Those folders.
-    """
+    """Remove the folders of killed owners, and end the scripts and MPS daemons they left."""
     removed = []
     for folder in left_folders():
         with suppress(OSError):
@@ -235,17 +220,15 @@ def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
     try:
         yield path
     finally:
-        unlock_gpu(path, descriptor)
+        # Before unlocking: afterwards the file might already be another run's.
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
-    """Lock the GPU `uuid`: the lock's file, and the descriptor that holds it.
+    """Lock the GPU `uuid` for the user's `command`: the lock's file, and its descriptor.
 
-    It is held until every process that has the descriptor has ended or closed it.
-
-    Args:
-        uuid: The GPU.
-        command: The user's command line.
+    The lock is held until every process that has the descriptor has ended or closed it.
 
     Raises:
         GpuUnavailable: Another run holds the lock; the message names it.
@@ -256,22 +239,11 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
         user = getuser()
     except (KeyError, OSError):  # a uid without a name, as in some containers
         user = str(os.getuid())
-    owner = {
-        "pid": os.getpid(),
-        "user": user,
-        "command": command,
-        "since": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: UP017
-    }
+    since = datetime.now(timezone.utc).isoformat(timespec="seconds")  # noqa: UP017
+    owner = {"pid": os.getpid(), "user": user, "command": command, "since": since}
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(owner).encode(), 0)
     return path, descriptor
-
-
-def unlock_gpu(path: Path, descriptor: int) -> None:
-    """Release what `lock_gpu` returned."""
-    # Before unlocking: afterwards the file might already be another run's.
-    path.unlink(missing_ok=True)
-    os.close(descriptor)
 
 
 def left_locks() -> Iterator[Path]:
@@ -286,11 +258,7 @@ def left_locks() -> Iterator[Path]:
 
 
 def sweep_locks() -> tuple[Path, ...]:
-    """Remove the lock files of runs that were killed.
-
-    Returns:
-        Those files.
-    """
+    """Remove the lock files of runs that were killed."""
     removed = []
     for path in left_locks():
         path.unlink(missing_ok=True)
@@ -330,13 +298,8 @@ def _in_use(path: Path) -> GpuUnavailable:
 def locked_file(path: Path, flags: int, mode: int) -> int | None:
     """A descriptor of the file at `path`, locked, and still the file there; None: another has it.
 
-    Args:
-        path: A regular file.
-        flags: Of open(2), in addition to those for reading and writing.
-        mode: Of a new file.
-
-    Raises:
-        OSError: It cannot be opened.
+    `flags` are those of open(2), in addition to those for reading and writing; `mode` is of a new
+    file.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, mode)
@@ -425,7 +388,7 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
     Args:
         entry: ``"module:function"``; the function takes words and returns an exit code. An
             `AdvisorError` from it becomes a line on stderr and that error's exit code.
-        argv: The words of the command line after its name.
+        argv: The words.
     """
     sweep()
     inner, ours = start_inner(entry, argv, start_new_session=True)
@@ -453,21 +416,13 @@ def start_inner(
 ) -> "tuple[subprocess.Popen[bytes], int]":
     """Start a process that runs ``entry(argv)``; return it and our descriptor of its lifeline.
 
-    Args:
-        entry: As for `supervise`.
-        argv: The words passed to it.
-        start_new_session: Whether it leaves this process's session, so that a terminal's Ctrl-C
-            does not reach it.
-        keep: Descriptors that it inherits.
+    In a new session, a terminal's Ctrl-C does not reach it. It inherits the descriptors `keep`.
     """
     lifeline, ours = os.pipe()
     inner = subprocess.Popen(
-        [sys.executable, "-m", "advisor.measure", "inner", entry, *argv],
-        stdin=lifeline,
-        env=os.environ | _ONE_THREAD,
-        start_new_session=start_new_session,
-        pass_fds=keep,
-    )
+        [sys.executable, "-m", "advisor.measure", "inner", entry, *argv], stdin=lifeline,
+        env=os.environ | _ONE_THREAD, start_new_session=start_new_session, pass_fds=keep,
+    )  # fmt: skip
     os.close(lifeline)
     return inner, ours
 
