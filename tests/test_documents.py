@@ -59,15 +59,25 @@ def test_a_document_has_no_banned_word(path):
     assert BANNED.findall(text) == []
 
 
-@pytest.mark.parametrize(
+every_help = pytest.mark.parametrize(
     "words", [[], *([name] for name in COMMANDS), ["profile", "--from-numbers"]]
 )
+
+
+@every_help
 def test_help_has_no_banned_word_and_no_python_type(words, capfd, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")
     code, text = run([*words, "--help"], capfd)
     assert code == 0
     assert BANNED.findall(text) == []
     assert PYTHON_TYPE.findall(text) == []
+
+
+@every_help
+def test_help_prints_options_in_lower_case(words, capfd):
+    options = re.findall(r"(?<![\w-])--?[A-Za-z][\w-]*", run([*words, "--help"], capfd)[1])
+    assert "--help" in options
+    assert [option for option in options if option != option.lower()] == []
 
 
 def commands():

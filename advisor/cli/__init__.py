@@ -16,15 +16,15 @@ from typer.core import TyperCommand
 
 from advisor import __version__
 from advisor.cli.advise import explain, export, predict, simulate
-from advisor.cli.learn import evaluate, fit
-from advisor.cli.lists import gpus, init, layouts, profiles, workloads
+from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import (
     AS_GIVEN,
-    app,
     as_given,
     calibrate,
     campaign,
     doctor,
+    evaluate,
+    fit,
     profile,
     run,
     stop,

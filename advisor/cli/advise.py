@@ -1,26 +1,18 @@
 """Commands on given plans: ``advisor predict``, ``explain``, ``simulate`` and ``export``."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Context, Option
 
+from advisor.cli import options
 from advisor.cli.options import (
-    AsJson,
-    By,
-    Files,
-    Given,
-    GpuKey,
-    JobFile,
-    Jobs,
-    Named,
-    PowerCap,
-    apart,
-    given_in,
-    grouped,
-    needs,
+    advisor_for,
+    chosen_jobs,
+    exclude,
+    passed_options,
+    require,
     to_write,
 )
 from advisor.cli.output import aside, show_answer, show_text, warn
@@ -37,68 +29,89 @@ if TYPE_CHECKING:
     from advisor.sharing import Sharing
     from advisor.workload.job import Job
 
+# fmt: off
+_Sharing = Annotated[str, Option(
+    "--sharing", metavar="SHARING",
+    help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the "
+    "jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or in turn "
+    "naive[1,2];mps[3].",
+)]
+_Plan = Annotated[str, Argument(
+    metavar="PLAN", show_default=False,
+    help="A sharing, as for `predict --sharing`, or a FILE.json from `export`.",
+)]
+_TraceIn = Annotated[Path | None, Option(
+    metavar="FILE", help="Read jobs that arrive over time from this CSV: arrival_s,job,...",
+)]
+_PlanFile = Annotated[Path | None, Option(
+    metavar="FILE", help="Read jobs and sharing from this file of `export --format json`.",
+)]
+_QueuedSharing = Annotated[str, Option(
+    "--sharing", metavar="SHARING",
+    help="As for `predict`; the next job starts in the first free place.",
+)]
+_Gpus = Annotated[int, Option(metavar="N", min=1, max=10_000, help="Use N equal GPUs.")]
+_Policy = Annotated[Policy, Option(
+    help="Start the next job by this rule; best-fit: the job that adds most.",
+)]
+_AtOnce = Annotated[int | None, Option(
+    metavar="N", min=1, help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
+)]
+_Price = Annotated[float | None, Option(
+    metavar="EUR_PER_GPU_HOUR", help="Print costs at this price.",
+)]
+_Trace = Annotated[Path | None, Option(
+    metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev to this file.",
+)]
+_Kernels = Annotated[bool, Option(
+    help="Add the first replayed kernels of the mix to the trace.",
+)]
+_ExportedSharing = Annotated[str | None, Option(
+    "--sharing", metavar="SHARING", help="As for `predict`; default: that of the best plan.",
+)]
+_Rank = Annotated[int | None, Option(
+    "--rank", metavar="RANK", min=1, help="Write the plan of this rank; default: the best.",
+)]
+_Format = Annotated[ExportFormat, Option(
+    "--format", help="Write for this tool; commands: a shell script.",
+)]
+_Out = Annotated[Path | None, Option(
+    metavar="FILE", parser=to_write, help="Write to this file; default: stdout.",
+)]
+_PlannedGpus = Annotated[int, Option(
+    metavar="N", min=1, max=MOST_GPUS,
+    help="Plan for N equal GPUs: formats commands, slurm and json.",
+)]
+# fmt: on
 
-_Sharing = Annotated[
-    str,
-    typer.Option(
-        "--sharing",
-        metavar="SHARING",
-        help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with "
-        "the jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or "
-        "in turn naive[1,2];mps[3].",
-    ),
-]
+# Default of `--at-once` for jobs that arrive over time: more are rarely faster.
+_AT_ONCE_IN_TRACES = 4
 
 
-@grouped
 def predict(
-    *,
-    sharing: _Sharing = "mps",
-    named: Named,
-    gpu: GpuKey = DEFAULT_GPU,
-    power_cap: PowerCap = None,
-    files: Files,
-    as_json: AsJson = False,
-) -> None:
+    sharing: _Sharing = "mps", jobs: options.Jobs = None, job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU, power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.forecast import forecast_document, forecast_report
 
-    advisor = files.advisor(gpu, power_cap)
-    forecast = advisor.predict(named.chosen(advisor), sharing)
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    forecast = advisor.predict(chosen_jobs(advisor, jobs, job_file), sharing)
     warn(forecast.standing.doubts)
     show_answer(forecast, as_json, forecast_report, forecast_document)
 
 
-_Plan = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN",
-        help="A sharing, as for `predict --sharing`, or a FILE.json from `export`.",
-        show_default=False,
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """The two plans to compare."""
-
-    first: _Plan
-    second: _Plan
-
-
-@grouped
 def explain(
-    context: typer.Context,
-    pair: _Pair,
-    *,
-    named: Named,
-    gpu: GpuKey = DEFAULT_GPU,
-    objective: By = "makespan",
-    power_cap: PowerCap = None,
-    files: Files,
-    as_json: AsJson = False,
-) -> None:
+    context: Context, first: _Plan, second: _Plan, jobs: options.Jobs = None,
+    job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
+    objective: options.Objective = "makespan", power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Compare two PLANs for the JOBs.
 
     The answer has what changes for each job, why, and whether that exceeds the error of prediction.
@@ -107,125 +120,42 @@ def explain(
 
     With a power cap: advisor explain mps mps resnet50-imagenet64-bs128:2 --power-cap 400
     """
-    from advisor.launch.plan_file import (
-        SavedPlan,
-        check_gpu_of_plan,
-        check_same_jobs,
-        plan_named,
-    )
+    from advisor.launch.plan_file import SavedPlan, check_gpu_of_plan, check_same_jobs, plan_named
     from advisor.report.plan_tables import comparison_document, comparison_report
+    from advisor.workload.store import profile_paths, profiled_gpus
 
-    for word in (pair.first, pair.second):
-        if _is_job(word, files.profiles):
+    names = {name for key in profiled_gpus(profiles) for name in profile_paths(key, profiles)}
+    for word in (first, second):
+        if word.partition(":")[0] in names:
             raise InvalidInput(
                 f"expected two PLANs before the JOBs: advisor explain naive mps {word}"
             )
-    plans = plan_named(pair.first, files.profiles), plan_named(pair.second, files.profiles)
-    if saved := [plan for plan in plans if isinstance(plan, SavedPlan)]:
-        given = given_in(context) | {"plan": "a plan file"}
-        apart(given, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
+    plans = plan_named(first, profiles), plan_named(second, profiles)
+    saved = [plan for plan in plans if isinstance(plan, SavedPlan)]
+    if saved:
+        passed = passed_options(context) | {"plan": "a plan file"}
+        exclude(passed, "plan", ("jobs", "job_file"), "a plan file has its own jobs.")
         if len(saved) == 2 and all(plan.power_cap_w for plan in saved):
-            apart(given, "plan", ("power_cap",), "both plans have their own caps.")
+            exclude(passed, "plan", ("power_cap",), "both plans have their own caps.")
         planned = check_same_jobs(saved)
-        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, "the file")
-        advisor, jobs = files.advisor(planned.gpu, power_cap), planned.jobs
-    else:
-        advisor = files.advisor(gpu, power_cap)
-        jobs = named.chosen(advisor)
-    comparison = advisor.compare(plans, jobs, objective)
+        check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, "the file")
+        gpu = planned.gpu
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    members = saved[0].jobs if saved else chosen_jobs(advisor, jobs, job_file)
+    comparison = advisor.compare(plans, members, objective)
     warn(comparison.plans[0].standing.doubts)
     show_answer(comparison, as_json, comparison_report, comparison_document)
 
 
-def _is_job(word: str, folder: Path | None) -> bool:
-    """Whether `word` is a profile's name, with copies or without."""
-    from advisor.workload.store import profile_paths, profiled_gpus
-
-    name = word.partition(":")[0]
-    return any(name in profile_paths(key, folder) for key in profiled_gpus(folder))
-
-
-# Default of `--at-once` for jobs that arrive over time: more are rarely faster.
-_AT_ONCE_IN_TRACES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Options of what is to run, and how it shares a GPU."""
-
-    jobs: Jobs = None
-    job_file: JobFile = None
-    trace_in: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Read jobs that arrive over time from this CSV: arrival_s,job,..."
-        ),
-    ] = None
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Read jobs and sharing from this file of `export --format json`."
-        ),
-    ] = None
-    sharing: Annotated[
-        str,
-        typer.Option(
-            "--sharing",
-            metavar="SHARING",
-            help="As for `predict`; the next job starts in the first free place.",
-        ),
-    ] = "mps"
-
-
-@dataclass(frozen=True, slots=True)
-class QueueOptions:
-    """Options of the GPUs, and of the queue that feeds them."""
-
-    gpus: Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="Use N equal GPUs.")] = 1
-    policy: Annotated[
-        Policy,
-        typer.Option(help="Start the next job by this rule; best-fit: the job that adds most."),
-    ] = "first-come"
-    at_once: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
-        ),
-    ] = None
-    price: Annotated[
-        float | None, typer.Option(metavar="EUR_PER_GPU_HOUR", help="Print costs at this price.")
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class TraceFile:
-    """Options of the trace to write."""
-
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev to this file."
-        ),
-    ] = None
-    kernels: Annotated[
-        bool, typer.Option(help="Add the first replayed kernels of the mix to the trace.")
-    ] = False
-
-
-@grouped
 def simulate(
-    context: typer.Context,
-    *,
-    load: Load,
-    gpu: GpuKey = DEFAULT_GPU,
-    queue: QueueOptions,
-    traced: TraceFile,
-    power_cap: PowerCap = None,
-    files: Files,
-    as_json: AsJson = False,
-) -> None:
+    context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
+    trace_in: _TraceIn = None, plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
+    gpu: options.GpuKey = DEFAULT_GPU, gpus: _Gpus = 1, policy: _Policy = "first-come",
+    at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
+    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Simulate the JOBs until the last one ends.
 
     The answer has times, GPU activity, memory, energy and costs.
@@ -237,149 +167,107 @@ def simulate(
     from advisor.workload.job import Arrival, read_arrivals
     from advisor.workload.writing import writable, write_whole
 
-    given = given_in(context)
-    needs(given, "kernels", {"trace": "--trace FILE"})
+    passed = passed_options(context)
+    require(passed, "kernels", {"trace": "--trace FILE"})
     why = "name jobs in one way only."
-    apart(given, "trace_in", ("jobs", "job_file"), why)
-    apart(given, "plan", ("jobs", "job_file", "trace_in"), why)
-    apart(given, "plan", ("sharing",), "the plan has its own sharing.")
-    if traced.trace:
-        writable(traced.trace)  # before seconds of simulating
-    sharing, planned = load.sharing, None
-    if load.plan:
-        planned = read_plan(load.plan, files.profiles)
-        check_gpu_of_plan(gpu if "gpu" in given else None, planned.gpu, str(load.plan))
+    exclude(passed, "trace_in", ("jobs", "job_file"), why)
+    exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
+    exclude(passed, "plan", ("sharing",), "the plan has its own sharing.")
+    if trace:
+        writable(trace)  # before seconds of simulating
+    planned = read_plan(plan, profiles) if plan else None
+    if planned:
+        check_gpu_of_plan(gpu if "gpu" in passed else None, planned.gpu, str(plan))
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
-    advisor = files.advisor(gpu, power_cap)
-    if load.trace_in:
-        arrivals = read_arrivals(load.trace_in, advisor.find_profile)
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    if trace_in:
+        arrivals = read_arrivals(trace_in, advisor.find_profile)
     else:
-        named = Named(load.jobs, load.job_file)
-        arrivals = tuple(map(Arrival, planned.jobs if planned else named.chosen(advisor)))
+        members = planned.jobs if planned else chosen_jobs(advisor, jobs, job_file)
+        arrivals = tuple(map(Arrival, members))
     mode = parse_sharing(sharing)
-    _check_queue(given, mode, queue)
-    at_once = queue.at_once or (_AT_ONCE_IN_TRACES if load.trace_in else None)
-    fleet = Fleet(advisor.card.key, queue.gpus, queue.policy, queue.price)
+    _check_queue(passed, mode, at_once, policy)
+    at_once = at_once or (_AT_ONCE_IN_TRACES if trace_in else None)
+    fleet = Fleet(advisor.card.key, gpus, policy, price)
     simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once)
     warn(simulated.standing.doubts)
-    if traced.trace:
-        kernels = advisor.first_kernels(simulated.simulation) if traced.kernels else ()
-        write_whole(traced.trace, trace_text(simulated.simulation, kernels))
+    if trace:
+        replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
+        write_whole(trace, trace_text(simulated.simulation, replayed))
     show_answer(simulated, as_json, simulation_report, simulation_document)
 
 
-def _check_queue(given: Given, sharing: "Sharing", queue: QueueOptions) -> None:
-    """Check that the queue options do not contradict what `sharing` itself fixes."""
+def _check_queue(
+    passed: Mapping[str, str], sharing: "Sharing", at_once: int | None, policy: Policy
+) -> None:
+    """Check that the options of the queue do not contradict what `sharing` itself fixes."""
     from advisor.sharing.groups import places_named
 
     places = places_named(sharing)
-    if queue.at_once is not None and places > queue.at_once:
+    if at_once is not None and places > at_once:
         raise InvalidInput(
-            f"--sharing {sharing} and --at-once {queue.at_once} exclude each other: it has "
-            f"{places} jobs at once."
+            f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
+            f"at once."
         )
-    if "policy" in given and sharing.mode == "phases":
+    if "policy" in passed and sharing.mode == "phases":
         raise InvalidInput(
-            f"--sharing {sharing} and --policy {queue.policy} exclude each other: the sharing "
-            f"orders the jobs."
+            f"--sharing {sharing} and --policy {policy} exclude each other: the sharing orders the "
+            f"jobs."
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """Options of the format, and of where to write it."""
-
-    sharing: Annotated[
-        str | None,
-        typer.Option(
-            "--sharing",
-            metavar="SHARING",
-            help="As for `predict`; default: that of the best plan.",
-        ),
-    ] = None
-    rank: Annotated[
-        int | None,
-        typer.Option(
-            "--rank",
-            metavar="RANK",
-            min=1,
-            help="Write the plan of this rank; default: the best.",
-        ),
-    ] = None
-    form: Annotated[
-        ExportFormat,
-        typer.Option("--format", help="Write for this tool; commands: a shell script."),
-    ] = "commands"
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", parser=to_write, help="Write to this file; default: stdout."),
-    ] = None
-    gpus: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=MOST_GPUS,
-            help="Plan for N equal GPUs: formats commands, slurm and json.",
-        ),
-    ] = 1
-
-    def write(self, text: str, *, runs: bool) -> None:
-        """Write the plan `text` to the file, or to stdout; `runs`: `advisor run` takes it."""
-        from advisor.workload.writing import write_whole
-
-        if self.out is None:
-            show_text(text, end="")
-            return
-        write_whole(self.out, text)
-        run = f"; advisor run {self.out} prints the script" * runs
-        aside(f"{self.out}: written{run}")
-
-
-@grouped
 def export(
-    context: typer.Context,
-    *,
-    exported: ExportOptions,
-    named: Named,
-    gpu: GpuKey = DEFAULT_GPU,
-    objective: By = "makespan",
-    power_cap: PowerCap = None,
-    files: Files,
-) -> None:
+    context: Context, sharing: _ExportedSharing = None, rank: _Rank = None,
+    form: _Format = "commands", out: _Out = None, gpus: _PlannedGpus = 1, jobs: options.Jobs = None,
+    job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
+    objective: options.Objective = "makespan", power_cap: options.PowerCap = None,
+    profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
     On Kubernetes, NVIDIA's GPU operator accepts the mig-parted format; for MPS or time-slicing set
     up NVIDIA's device plugin by hand.
     """
-    from advisor.launch.exports import exported as exported_plan
+    from advisor.launch.exports import exported
     from advisor.report.forecast import with_estimates_named
     from advisor.workload.job import secrets_held
 
-    given = given_in(context)
+    passed = passed_options(context)
     why = "--sharing names the plan, and --objective and --rank choose one."
-    apart(given, "sharing", ("objective", "rank"), why)
-    advisor = files.advisor(gpu, power_cap)
-    jobs: Sequence[Job] = named.chosen(advisor, exported.gpus)
-    standing = advisor.standing(jobs)
+    exclude(passed, "sharing", ("objective", "rank"), why)
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, gpus)
+    standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
-    if exported.gpus > 1:
-        apart(given, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        _export_of_all(advisor, jobs, objective, exported)
+    if gpus > 1:
+        exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
+        _export_of_all(advisor, members, objective, gpus, form, out)
         return
-    if exported.sharing is None:
-        jobs, prediction = _plan_to_export(advisor, jobs, objective, exported.rank)
+    if sharing is None:
+        members, prediction = _plan_to_export(advisor, members, objective, rank)
     else:
-        prediction = advisor.predict(jobs, exported.sharing).prediction
-    file = exported_plan(jobs, advisor.card, prediction, exported.form)
-    as_json = exported.form == "json"
-    refused = _refused_by_run(jobs) if as_json else ()
+        prediction = advisor.predict(members, sharing).prediction
+    file = exported(members, advisor.card, prediction, form)
+    as_json = form == "json"
+    refused = _refused_by_run(members) if as_json else ()
     # The other formats leave variables to whoever runs them.
-    secrets = secrets_held(jobs, variables=as_json, text=file.text)
+    secrets = secrets_held(members, variables=as_json, text=file.text)
     warn([*file.notes, *secrets, *refused])
-    exported.write(file.text, runs=as_json and not refused)
+    _write(file.text, out, "" if refused or not as_json else f"advisor run {out}")
+
+
+def _write(text: str, file: Path | None, run: str) -> None:
+    """Write `text` to `file`, or to stdout; `run`: the command that prints the file's script."""
+    from advisor.workload.writing import write_whole
+
+    if file is None:
+        show_text(text, end="")
+        return
+    write_whole(file, text)
+    aside(f"{file}: written" + (f"; {run} prints the script" if run else ""))
 
 
 def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
@@ -394,37 +282,35 @@ def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
 
 
 def _export_of_all(
-    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", exported: ExportOptions
-) -> None:
+    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", gpus: int,
+    form: ExportFormat, out: Path | None,
+) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE, json_texts, refuse_format
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.plan.objectives import FleetTerms
     from advisor.workload.job import secrets_held
-    from advisor.workload.writing import write_whole
 
-    refuse_format(exported.form)
-    several_files = exported.form == "json"
-    if several_files and exported.out is None:
+    refuse_format(form)
+    as_json = form == "json"
+    if as_json and out is None:
         raise InvalidInput(
             "--format json writes a file for each GPU. Name them by --out FILE.json."
         )
-    terms = FleetTerms(objective=objective, gpus=exported.gpus)
+    terms = FleetTerms(objective=objective, gpus=gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
-    texts = json_texts(plans) if several_files else {0: WHOLE[exported.form](plans)}
+    texts = json_texts(plans) if as_json else {0: WHOLE[form](plans)}
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
-    refused = _refused_by_run(jobs) if several_files else ()
-    warn([*secrets_held(jobs, variables=several_files, text="".join(texts.values())), *refused])
-    if not (several_files and exported.out):
-        exported.write(texts[0], runs=False)
+    refused = _refused_by_run(jobs) if as_json else ()
+    warn([*secrets_held(jobs, variables=as_json, text="".join(texts.values())), *refused])
+    if not (as_json and out):
+        _write(texts[0], out, "")
         return
     for plan, (device, text) in zip(plans, texts.items(), strict=True):
-        file = exported.out.with_stem(f"{exported.out.stem}-gpu{device}")
-        write_whole(file, text)
-        runs = not _refused_by_run(start.job for start in plan.starts)
-        run = f"; advisor run {file} --device {device} prints the script" * runs
-        aside(f"{file}: written{run}")
+        file = out.with_stem(f"{out.stem}-gpu{device}")
+        refused = _refused_by_run(start.job for start in plan.starts)
+        _write(text, file, "" if refused else f"advisor run {file} --device {device}")
 
 
 def _plan_to_export(

@@ -1,41 +1,56 @@
-"""Commands that list or write: ``gpus``, ``workloads``, ``profiles``, ``layouts`` and ``init``."""
+"""Commands that list, write an example, or serve the page."""
 
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from advisor.cli.options import AsJson, GpuKey, Profiles, to_write
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import GpuUnavailable, InvalidInput, clean
 from advisor.hardware import DEFAULT_GPU
 
-if TYPE_CHECKING:
-    pass
+
+class _Kind(StrEnum):
+    JOBS = "jobs"
+    CAMPAIGN = "campaign"
+    TRACE = "trace"
 
 
-_InUse = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with",
-        metavar="PROFILE[@START]",
-        help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
-    ),
-]
-_Names = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES", help="Use only these MIG profiles, e.g. 1g.18gb,2g.35gb; default: all."
-    ),
-]
-_Branch = Annotated[
-    str | None,
-    typer.Option(
-        metavar="BRANCH",
-        help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
-    ),
-]
+_FILES = {
+    _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}"),
+    _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run"),
+    _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}"),
+}
+# fmt: off
+_Details = Annotated[bool, Option(
+    "--details", help="Add the fastest step and the date of each.",
+)]
+_InUse = Annotated[list[str] | None, Option(
+    "--with", metavar="PROFILE[@START]",
+    help="Keep this existing instance, e.g. 3g.71gb or 3g.71gb@4; repeatable.",
+)]
+_Names = Annotated[str | None, Option(
+    metavar="NAMES", help="Use only these MIG profiles, e.g. 1g.18gb,2g.35gb; default: all.",
+)]
+_Branch = Annotated[str | None, Option(
+    metavar="BRANCH",
+    help="Use the MIG profiles of this driver branch, e.g. 470; default: this machine's.",
+)]
+_All = Annotated[bool, Option("--all", help="Draw each set of instances in all its places.")]
+_ExampleKind = Annotated[_Kind, Argument(
+    help="jobs for --jobs, a campaign's plan, or a trace of arrivals.",
+)]
+_Out = Annotated[Path | None, Option(
+    metavar="FILE", parser=to_write, help="Write to this file; default: its usual name, here.",
+)]
+_Port = Annotated[int, Option(
+    "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost.",
+)]
+# fmt: on
 
 
 def gpus(profiles: Profiles = None, as_json: AsJson = False) -> None:
@@ -70,13 +85,9 @@ def workloads(as_json: AsJson = False) -> None:
 
 
 def profiles(
-    gpu: GpuKey = DEFAULT_GPU,
-    folder: Profiles = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Add the fastest step and the date of each.")
-    ] = False,
+    gpu: GpuKey = DEFAULT_GPU, folder: Profiles = None, details: _Details = False,
     as_json: AsJson = False,
-) -> None:
+) -> None:  # fmt: skip
     """List the profiles for a GPU, by which you name a JOB."""
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.report.lists import profiles_document, profiles_table
@@ -97,19 +108,10 @@ def profiles(
         )
 
 
-_Every = Annotated[
-    bool, typer.Option("--all", help="Draw each set of instances in all its places.")
-]
-
-
 def layouts(
-    gpu: GpuKey = DEFAULT_GPU,
-    in_use: _InUse = None,
-    profiles: _Names = None,
-    driver: _Branch = None,
-    every: _Every = False,
-    as_json: AsJson = False,
-) -> None:
+    gpu: GpuKey = DEFAULT_GPU, in_use: _InUse = None, profiles: _Names = None,
+    driver: _Branch = None, every: _All = False, as_json: AsJson = False,
+) -> None:  # fmt: skip
     """List and draw the MIG layouts of a GPU."""
     from advisor.hardware.gpus import gpu as find_gpu
     from advisor.hardware.live_gpu import as_offered_here
@@ -138,32 +140,7 @@ def layouts(
         show(layouts_report(card, chosen, sets, used, every=every))
 
 
-class _Kind(StrEnum):
-    JOBS = "jobs"
-    CAMPAIGN = "campaign"
-    TRACE = "trace"
-
-
-_FILES = {
-    _Kind.JOBS: ("jobs.toml", "advisor recommend --jobs {}"),
-    _Kind.CAMPAIGN: ("campaign.toml", "advisor campaign {} --dry-run"),
-    _Kind.TRACE: ("trace.csv", "advisor simulate --trace-in {}"),
-}
-
-
-def init(
-    kind: Annotated[
-        _Kind, typer.Argument(help="jobs for --jobs, a campaign's plan, or a trace of arrivals.")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            parser=to_write,
-            help="Write to this file; default: its usual name, here.",
-        ),
-    ] = None,
-) -> None:
+def init(kind: _ExampleKind, out: _Out = None) -> None:
     """Write an example file with every field, to start from."""
     from importlib.resources import files
 
@@ -177,3 +154,23 @@ def init(
     text = files("advisor.workload").joinpath("templates", name).read_text(encoding="utf-8")
     write_whole(path, text)
     show_text(f"{clean(str(path))}: change it, then  {example.format(clean(str(path)))}")
+
+
+def app(port: _Port = 8501) -> None:
+    """Serve the page on localhost until Ctrl-C."""
+    from advisor.workload.reading import beside_package
+
+    server = [sys.executable, "-m", "advisor.page.serve", "run", str(beside_package("app.py"))]
+    options = {
+        "server.address": "127.0.0.1",
+        "server.port": port,
+        "server.maxUploadSize": 8,  # MiB; our largest profile has a sixth of one
+        "server.headless": "true",  # or it asks for an e-mail address at first
+        "browser.gatherUsageStats": "false",
+        "server.fileWatcherType": "none",  # it would watch every file near the package
+        "client.showErrorDetails": "none",  # a traceback belongs in the terminal
+        "client.toolbarMode": "minimal",  # or one click deploys it somewhere
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    sys.stdout.flush()
+    os.execv(sys.executable, [*server, *words])  # what ends this process then ends the page

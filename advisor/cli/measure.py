@@ -1,42 +1,95 @@
-"""Commands that measure, run plans and serve the page; ``profile`` to ``doctor`` pass words on."""
+"""Commands that measure, run plans and learn from runs; ``profile`` to ``doctor`` pass words on."""
 
-import os
-import sys
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from time import time
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Context, Exit, Option
 
+from advisor.cli import options
 from advisor.cli.options import (
-    AsJson,
-    By,
-    Device,
-    Files,
-    GpuKey,
-    Mlflow,
-    Named,
-    Top,
-    apart,
-    given_in,
-    grouped,
+    advisor_for,
+    chosen_jobs,
+    exclude,
     mlflow_log,
+    passed_options,
     to_write,
 )
-from advisor.cli.output import aside, live, show_answer, show_text
-from advisor.errors import GpuUnavailable, InvalidInput
+from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_text
+from advisor.errors import GpuUnavailable, InvalidInput, clean, counted, with_article
 from advisor.hardware import DEFAULT_GPU
+
+if TYPE_CHECKING:
+    from advisor.hardware.gpus import Gpu
+    from advisor.learn.observations import MeasuredGpu
+    from advisor.prediction.model import Model
+    from advisor.workload.run import Run
 
 _WITHOUT_GPU = (
     "Without a GPU, describe the job by numbers of its log and nvidia-smi: `advisor profile "
     "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
 )
-
 _UNCALIBRATED = (
     "Advice needs no calibration: without one, its intervals include slower and faster hosts."
 )
+# fmt: off
+_Plan = Annotated[str | None, Argument(
+    metavar="PLAN|RUN",
+    help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
+)]
+_Apply = Annotated[bool, Option("--apply", help="Start the jobs; default: print the script.")]
+_List = Annotated[bool, Option("--list", help="List the runs and exit.")]
+_Rank = Annotated[int, Option(
+    "--rank", metavar="RANK", min=1, help="Run the plan of this rank.",
+)]
+_Steps = Annotated[int | None, Option(
+    metavar="N", min=1, help="End each bundled workload after N steps.",
+)]
+_Cores = Annotated[str | None, Option(
+    "--cores", metavar="CORES", help="Give the jobs these host cores, e.g. 0-15; default: all.",
+)]
+_ReplaceInstances = Annotated[bool, Option(
+    "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",
+)]
+_Deadline = Annotated[float | None, Option(
+    min=0, metavar="SECONDS", help="End the run after this time; default: never.",
+)]
+_Grace = Annotated[float, Option(
+    min=0, metavar="SECONDS", help="Kill a job this long after asking it to end.",
+)]
+_Patience = Annotated[float | None, Option(
+    min=0, metavar="SECONDS", help="End a job without a step for this long; default: never.",
+)]
+_Run = Annotated[str | None, Argument(
+    metavar="[RUN]", help="Name of the run; default: the only one.",
+)]
+_JobNumber = Annotated[int | None, Option(metavar="N", min=1, help="End only job number N.")]
+_RunsFile = Annotated[Path | None, Option(
+    "--from", metavar="FILE", help="Compare the runs in this file; run none.",
+)]
+_DryRun = Annotated[bool, Option(
+    "--dry-run", help="Print each process with its environment; run none.",
+)]
+_RunsFolder = Annotated[Path | None, Option(
+    metavar="DIR", parser=to_write,
+    help="Add the runs to this folder of profiles; default: your own.",
+)]
+_ModelFolder = Annotated[Path | None, Option(
+    metavar="DIR", parser=to_write, help="Write the model to this folder; default: your own.",
+)]
+_Predictions = Annotated[Path | None, Option(
+    metavar="FILE",
+    help="Score the predictions in this file, one run a line; default: advisor's own.",
+)]
+_Export = Annotated[Path | None, Option(
+    metavar="FILE", parser=to_write, help="Write the predictions to this file, one run a line.",
+)]
+# fmt: on
 
 AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+"""Settings of a command that passes its words on."""
 
 
 def as_given(words: list[str], rest: list[str]) -> list[str]:
@@ -44,35 +97,66 @@ def as_given(words: list[str], rest: list[str]) -> list[str]:
     return words + rest[: words[:1] == ["profile"]] + rest
 
 
-def profile(context: typer.Context) -> None:
+def profile(context: Context) -> None:
     """Measure workloads, or your own script, alone."""
-    from advisor.cli.options import profiled_and_logged
     from advisor.measure.__main__ import main
 
-    code = profiled_and_logged(["profile", *context.args], main)
+    words = list(context.args)
+    end = words.index("--") if "--" in words else len(words)  # the rest is a script's
+    ours, uri = _without(words[:end], "--mlflow")
+    log = mlflow_log(uri)
+    began_s = time()
+    code = main(["profile", *ours, *words[end:]])
+    if log is not None:
+        from advisor.workload.store import read_profile
+
+        for path in _written_since(began_s, _without(ours, "--out")[1]):
+            log.profile(read_profile(path))
     if code == GpuUnavailable.exit_code:
         aside(_WITHOUT_GPU)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
-def campaign(context: typer.Context) -> None:
+def _without(words: list[str], option: str) -> tuple[list[str], str | None]:
+    """`words` without `option` and its value, and the value; None without the option."""
+    for at, word in enumerate(words):
+        if word == option:
+            if at + 1 == len(words):
+                raise InvalidInput(f"{option} needs a value after it.")
+            return words[:at] + words[at + 2 :], words[at + 1]
+        if word.startswith(f"{option}="):
+            return words[:at] + words[at + 1 :], word.partition("=")[2]
+    return words, None
+
+
+def _written_since(began_s: float, out: str | None) -> list[Path]:
+    from advisor.workload.reading import profile_files, user_folder
+
+    folder = user_folder("profiles") if out is None else Path(out)
+    places = [folder, *filter(Path.is_dir, folder.glob("*"))]
+    files = (path for place in places for path in profile_files(place))
+    # Time stamps of files may lag behind the clock.
+    return sorted(path for path in files if path.stat().st_mtime > began_s - 0.1)
+
+
+def campaign(context: Context) -> None:
     """Measure a plan of many mixes on one or more GPUs."""
     from advisor.measure.__main__ import main
 
-    raise typer.Exit(main(["campaign", *context.args]))
+    raise Exit(main(["campaign", *context.args]))
 
 
-def calibrate(context: typer.Context) -> None:
+def calibrate(context: Context) -> None:
     """Measure what advice needs about this machine."""
     from advisor.measure.__main__ import main
 
     code = main(["calibrate", *context.args])
     if code == GpuUnavailable.exit_code:
         aside(_UNCALIBRATED)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
-def doctor(context: typer.Context) -> None:
+def doctor(context: Context) -> None:
     """Check this machine for what spoils measuring or sharing.
 
     With --undo, first undo what killed scripts and measurements left.
@@ -85,94 +169,17 @@ def doctor(context: typer.Context) -> None:
 
         for line in undo_left():
             aside(line)
-    raise typer.Exit(main(["doctor", *words]))
+    raise Exit(main(["doctor", *words]))
 
 
-def app(
-    port: Annotated[
-        int,
-        typer.Option(
-            "--port", metavar="PORT", min=1, max=65535, help="Serve on this port of localhost."
-        ),
-    ] = 8501,
-) -> None:
-    """Serve the page on localhost until Ctrl-C."""
-    from advisor.workload.reading import beside_package
-
-    server = [sys.executable, "-m", "advisor.page.serve", "run", str(beside_package("app.py"))]
-    options = {
-        "server.address": "127.0.0.1",
-        "server.port": port,
-        "server.maxUploadSize": 8,  # MiB; our largest profile has a sixth of one
-        "server.headless": "true",  # or it asks for an e-mail address at first
-        "browser.gatherUsageStats": "false",
-        "server.fileWatcherType": "none",  # it would watch every file near the package
-        "client.showErrorDetails": "none",  # a traceback belongs in the terminal
-        "client.toolbarMode": "minimal",  # or one click deploys it somewhere
-    }
-    words = [f"--{name}={value}" for name, value in options.items()]
-    sys.stdout.flush()
-    os.execv(sys.executable, [*server, *words])  # what ends this process then ends the page
-
-
-_Plan = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="PLAN|RUN",
-        help="Run the plan in this JSON file of `export` or `recommend`, or watch this run again.",
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """Options of how a plan is run and watched."""
-
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Start the jobs; default: print the script.")
-    ] = False
-    list_runs: Annotated[bool, typer.Option("--list", help="List the runs and exit.")] = False
-    rank: Annotated[
-        int, typer.Option("--rank", metavar="RANK", min=1, help="Run the plan of this rank.")
-    ] = 1
-    device: Device = "0"
-    steps: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="End each bundled workload after N steps."),
-    ] = None
-    cores: Annotated[
-        str | None,
-        typer.Option(
-            "--cores",
-            metavar="CORES",
-            help="Give the jobs these host cores, e.g. 0-15; default: all.",
-        ),
-    ] = None
-    replace_instances: Annotated[
-        bool,
-        typer.Option(
-            "--replace-instances",
-            help="Remove idle MIG instances that are in the way until the end.",
-        ),
-    ] = False
-    deadline: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="SECONDS", help="End the run after this time; default: never."),
-    ] = None
-    grace: Annotated[
-        float,
-        typer.Option(min=0, metavar="SECONDS", help="Kill a job this long after asking it to end."),
-    ] = 30.0
-    patience: Annotated[
-        float | None,
-        typer.Option(
-            min=0, metavar="SECONDS", help="End a job without a step for this long; default: never."
-        ),
-    ] = None
-
-
-@grouped
-def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow = None) -> None:
+def run(
+    plan: _Plan = None, apply: _Apply = False, list_runs: _List = False, rank: _Rank = 1,
+    device: options.Device = "0", steps: _Steps = None, cores: _Cores = None,
+    replace_instances: _ReplaceInstances = False, deadline: _Deadline = None, grace: _Grace = 30.0,
+    patience: _Patience = None, profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    mlflow: options.Mlflow = None,
+) -> None:  # fmt: skip
     """Run a PLAN, or watch a RUN again.
 
     `run` starts the script that `export` writes. Ctrl-C ends the jobs. They go on if this command
@@ -181,7 +188,7 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
     from advisor.launch.plan_file import RunTerms, prepare, saved_plan
     from advisor.run import WatchTerms, expected_by, find_run, rehearse, run_lines, start, watch
 
-    if options.list_runs:
+    if list_runs:
         show_text("\n".join(run_lines()) or "no runs")
         return
     if plan is None:
@@ -189,15 +196,17 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
     log = mlflow_log(mlflow)
     expected, folder = None, None
     if plan.endswith(".json") or Path(plan).is_file():
-        saved = saved_plan(Path(plan), options.rank, files.profiles)
-        advisor = files.advisor(saved.gpu, saved.power_cap_w)
+        saved = saved_plan(Path(plan), rank, profiles)
+        advisor = advisor_for(
+            saved.gpu, saved.power_cap_w, profiles, models, calibration, host_cores
+        )
         prediction = advisor.predict(saved.jobs, saved.sharing).prediction
         prepared = prepare(saved, advisor.card, prediction)
         terms = RunTerms(
-            device=options.device, cores=options.cores, steps=options.steps,
-            replace_instances=options.replace_instances, grace_s=options.grace,
+            device=device, cores=cores, steps=steps, replace_instances=replace_instances,
+            grace_s=grace,
         )  # fmt: skip
-        if not options.apply:
+        if not apply:
             show_text(rehearse(prepared, terms), end="")
             aside("no job was started. Add --apply to start.")
             return
@@ -206,21 +215,14 @@ def run(plan: _Plan = None, *, options: RunOptions, files: Files, mlflow: Mlflow
         aside(f"run {folder.name}, in {folder}")
     with live() as show:
         watched = WatchTerms(
-            say=aside, show=show, deadline_s=options.deadline, patience_s=options.patience,
+            say=aside, show=show, deadline_s=deadline, patience_s=patience,
             log=None if log is None else log.run,
         )  # fmt: skip
         code = watch(folder or find_run(plan), watched, expected)
-    raise typer.Exit(code)
+    raise Exit(code)
 
 
-def stop(
-    named: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Name of the run; default: the only one.")
-    ] = None,
-    job: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="End only job number N.")
-    ] = None,
-) -> None:
+def stop(named: _Run = None, job: _JobNumber = None) -> None:
     """End a run, or one job of it.
 
     The run's script ends the jobs, then puts back MPS daemons, MIG instances and power cap.
@@ -231,38 +233,15 @@ def stop(
     stop_run(find_run(named), job, aside)
 
 
-_RunsFile = Annotated[
-    Path | None,
-    typer.Option("--from", metavar="FILE", help="Compare the runs in this file; run none."),
-]
-_DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print each process with its environment; run none.")
-]
-_RunsFolder = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", parser=to_write,
-        help="Add the runs to this folder of profiles; default: your own.",
-    ),
-]  # fmt: skip
-
-
-@grouped
 def validate(
-    context: typer.Context,
-    *,
-    named: Named,
-    gpu: GpuKey = DEFAULT_GPU,
-    objective: By = "makespan",
-    top: Top = 3,
-    device: Device = "0",
-    runs: _RunsFile = None,
-    dry_run: _DryRun = False,
-    out: _RunsFolder = None,
-    files: Files,
-    as_json: AsJson = False,
-    mlflow: Mlflow = None,
-) -> None:
+    context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
+    top: options.Top = 3, device: options.Device = "0", runs: _RunsFile = None,
+    dry_run: _DryRun = False, out: _RunsFolder = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+    mlflow: options.Mlflow = None,
+) -> None:  # fmt: skip
     """Run the best plans and compare them with their predictions.
 
     The exit code is 5 if a measured step lies outside its predicted interval.
@@ -270,16 +249,16 @@ def validate(
     from advisor import validate as validation
     from advisor.report.forecast import host_note, with_estimates_named
 
-    given = given_in(context)
+    passed = passed_options(context)
     of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
-    apart(given, "runs", of_running, "--from compares existing runs and chooses none.")
-    apart(given, "dry_run", ("as_json", "out"), "a dry run only prints processes.")
+    exclude(passed, "runs", of_running, "--from compares existing runs and chooses none.")
+    exclude(passed, "dry_run", ("as_json", "out"), "a dry run only prints processes.")
     log = mlflow_log(mlflow)
-    advisor = files.advisor(gpu)
+    advisor = advisor_for(gpu, None, profiles, models, calibration, host_cores)
     if runs is not None:
         validated = validation.validate_file(runs, advisor, out)
     else:
-        advised = advisor.recommend(named.chosen(advisor), objective)
+        advised = advisor.recommend(chosen_jobs(advisor, jobs, job_file), objective)
         if dry_run:
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))
@@ -294,3 +273,122 @@ def validate(
     if log is not None:
         log.validation(document(validated))
     validation.check(validated)
+
+
+def _read_measured(gpu: "Gpu", folder: Path | None) -> "tuple[MeasuredGpu, Sequence[Run]]":
+    """Read profiles and runs on `gpu`, and which runs are shipped; warn about invalid profiles."""
+    from advisor.learn.observations import MeasuredGpu
+    from advisor.workload.store import measured_profiles, runs_by_owner, tenants_of
+
+    shipped, own = runs_by_owner(gpu.key, folder)
+    profiles, refused = measured_profiles(gpu.key, folder, tenants_of(shipped + own))
+    leave_out(*refused)
+    return MeasuredGpu(gpu, profiles, shipped + own, own), shipped
+
+
+def fit(
+    gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None, out: _ModelFolder = None
+) -> None:
+    """Fit the model to all runs, yours included.
+
+    One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
+    --out to fit to the shipped runs.
+    """
+    from advisor.hardware.gpus import gpu as find_gpu
+    from advisor.hardware.gpus import known_gpus
+    from advisor.learn.observations import shared_runs
+    from advisor.prediction.model import model_text
+    from advisor.workload.calibration import odd_ones
+    from advisor.workload.reading import MODEL_FILE, user_folder
+    from advisor.workload.store import profiled_gpus
+    from advisor.workload.writing import writable, write_whole
+
+    if not (out or profiles or any(user_folder("profiles").glob("*/runs/*.jsonl"))):
+        raise InvalidInput(
+            "you have no runs yet, so the model stays as it is. Measure some where the GPU is: "
+            "`advisor validate JOB...`. Add --out DIR to fit to the shipped runs alone."
+        )
+    card = find_gpu(gpu)
+    path = (out or user_folder("models")) / MODEL_FILE
+    writable(path)  # before a minute of fitting
+    measured, shipped = _read_measured(card, profiles)
+    if not measured.runs:
+        raise InvalidInput(
+            f"no run on {with_article(card.key)} yet, so the model stays as it is. Answers for "
+            f"{card.key} are estimated, with wider intervals. Measure runs where such a GPU is: "
+            f"`advisor validate JOB...`."
+        )
+    catalogue = known_gpus()  # which has no CPU
+    keys = sorted((catalogue.keys() & profiled_gpus(profiles)) - {card.key})
+    others = [_read_measured(catalogue[key], profiles)[0] for key in keys]
+    others = [other for other in others if other.runs]
+    # In one order whichever GPU was named, so that the model is one and the same.
+    model = _fit_with_progress(sorted([measured, *others], key=lambda one: one.gpu.key))
+    write_whole(path, model_text(model))
+    for key, data in model.data.items():
+        show_text(
+            f"{clean(str(path))}: fitted to {counted(sum(data.runs.values()), 'run')} of "
+            f"{counted(data.profiles, 'profile')} on {key}."
+        )
+    used = [len(shared_runs(measured.profiles, runs, card)) for runs in (shipped, measured.own)]
+    show_text(
+        f"Used on {card.key}: {used[0]} of {counted(len(shipped), 'run')} that came with the "
+        f"profiles, {used[1]} of {len(measured.own)} of your own."
+    )
+    if odd := odd_ones([run.provenance for run in measured.runs]):
+        show_text(f"The runs differ: {odd}.")
+    if paced := model.own_paces.get(card.key):
+        show_text(
+            f"Predictions now follow the pace of your own runs of {', '.join(sorted(paced))}."
+        )
+    for other in others:
+        count = len(shared_runs(other.profiles, other.runs, other.gpu))
+        show_text(f"Used on {other.gpu.key}: {count} of {counted(len(other.runs), 'run')}.")
+
+
+def _fit_with_progress(measured: "Sequence[MeasuredGpu]") -> "Model":
+    from advisor.hardware.machine import allowed_cores
+    from advisor.learn.fit import fit as fit_model
+    from advisor.learn.fit import with_own_paces
+    from advisor.learn.surrogate_fit import with_surrogate
+
+    with progress() as advance:
+        advance(0, 2, f"fitting to {counted(sum(len(one.runs) for one in measured), 'run')}")
+        model = fit_model(measured)
+        advance(1, 2, "fitting the surrogate model")
+        lessons = {one.gpu: list(one.profiles.values()) for one in measured}
+        model = with_surrogate(model, lessons, processes=len(allowed_cores()))
+        advance(2, 2, "fitted")
+    return with_own_paces(model, measured)
+
+
+def evaluate(
+    context: Context, gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None,
+    predictions: _Predictions = None, export: _Export = None, as_json: options.AsJson = False,
+) -> None:  # fmt: skip
+    """Score predictions for model families left out of the fit."""
+    from advisor.hardware.gpus import gpu as find_gpu
+    from advisor.hardware.machine import allowed_cores
+    from advisor.learn.evaluate import entries_text, score_entries
+    from advisor.learn.evaluate import evaluate as evaluate_model
+    from advisor.report.scores import evaluation_document, evaluation_table
+    from advisor.workload.writing import writable, write_whole
+
+    why = "--export writes advisor's own predictions."
+    exclude(passed_options(context), "export", ("predictions",), why)
+    if export:
+        writable(export)  # before minutes of evaluating
+    card = find_gpu(gpu)
+    measured, shipped = _read_measured(card, profiles)
+    if predictions:
+        evaluation = score_entries(predictions, measured.profiles, shipped, card)
+    else:
+        runs = shipped if export else measured.runs
+        with progress() as advance:
+            evaluation = evaluate_model(
+                measured.profiles, runs, card, len(allowed_cores()),
+                tell=lambda done, total: advance(done, total, "families predicted without them"),
+            )  # fmt: skip
+    if export:
+        write_whole(export, entries_text(evaluation))
+    show_answer(evaluation, as_json, evaluation_table, evaluation_document)

@@ -1,31 +1,21 @@
 """Commands that choose plans: ``advisor recommend``, ``trials`` and ``batch``."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 
+from advisor.cli import options
 from advisor.cli.options import (
     AUTO,
-    AsJson,
-    By,
-    CapOrAuto,
-    Device,
-    Files,
-    Given,
-    GpuKey,
-    Mlflow,
-    Named,
-    PowerCap,
-    Top,
-    apart,
-    cap_w,
-    given_in,
-    grouped,
+    advisor_for,
+    chosen_jobs,
+    exclude,
     mlflow_log,
-    needs,
+    passed_options,
+    require,
 )
 from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import InvalidInput
@@ -36,129 +26,57 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from advisor.api import Advisor
-    from advisor.plan.admission import Running
-    from advisor.plan.rules import Conditions
-    from advisor.plan.values import Standing
+    from advisor.plan import ObjectiveName
+    from advisor.plan.admission import Additions, Running
+    from advisor.plan.copies import Copies
+    from advisor.plan.fleet import FleetPlan
+    from advisor.plan.values import Recommendation, Standing
     from advisor.prediction.prediction import Level
     from advisor.workload.job import Job
 
-
-Pessimistic = Annotated[
-    bool, typer.Option("--pessimistic", help="Rank by the upper ends of the 90 % intervals.")
-]
-MemoryMargin = Annotated[
-    float, typer.Option(metavar="SHARE", help="Leave this share of memory free, e.g. 0.1.")
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Options of the objective, and of what machine and user allow."""
-
-    gpu: GpuKey = DEFAULT_GPU
-    objective: By = "makespan"
-    pessimistic: Pessimistic = False
-    power_cap: CapOrAuto = None
-    root: Annotated[
-        bool,
-        typer.Option(
-            "--root/--no-root",
-            help="Allow plans that need root: to switch MIG on and make instances.",
-        ),
-    ] = True
-    memory_margin: MemoryMargin = 0.0
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Do not let sharing slow this job by more than --hurt; repeatable."
-        ),
-    ] = None
-
-    @property
-    def level(self) -> "Level":
-        return "p95" if self.pessimistic else "p50"
-
-    @property
-    def conditions(self) -> "Conditions":
-        from advisor.plan.rules import Conditions
-
-        caps = self.power_cap == AUTO
-        return Conditions(root=self.root, memory_margin=self.memory_margin, power_caps=caps)
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """Options of which plans are shown; `commands` is the rank of a plan."""
-
-    top: Top = 5
-    details: Annotated[
-        bool, typer.Option("--details", help="Print all numbers, and how they were found.")
-    ] = False
-    commands: Annotated[
-        int | None,
-        typer.Option(
-            metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank."
-        ),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True)
-class Gpus:
-    """Options of plans for several GPUs."""
-
-    gpus: Annotated[
-        int, typer.Option(metavar="N", min=1, max=MOST_GPUS, help="Plan for N equal GPUs.")
-    ] = 1
-    time_limit: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS", help="End the search for many jobs or GPUs after this time."
-        ),
-    ] = 8.0
-
-
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """Options of jobs that join running ones."""
-
-    running: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JOB[:COPIES],...",
-            help="Add the JOBs to these jobs, which run on the GPU already.",
-        ),
-    ] = None
-    running_sharing: Annotated[
-        str | None,
-        typer.Option(metavar="SHARING", help="How the running jobs share the GPU; default: naive."),
-    ] = None
-    now: Annotated[
-        bool, typer.Option("--now", help="Ask the driver how the running jobs share the GPU now.")
-    ] = False
-    device: Device = "0"
-    hurt: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Let steps of running or protected jobs become longer by this share at most, e.g. "
-            "0.1 for 10 %; default: 0.05.",
-        ),
-    ] = None
-
-    def running_jobs(self, advisor: "Advisor") -> "Running | None":
-        """Return the running jobs; None if none runs."""
-        names = [name for name in (self.running or "").split(",") if name]
-        if not self.now:
-            return advisor.running(names, self.running_sharing or "naive")
-        from advisor.hardware.live_gpu import live_gpu
-
-        live = live_gpu(self.device)
-        running, refused = advisor.running_now(names, live)
-        leave_out(*refused)
-        if running is None:
-            warn([f"no job runs on GPU {live.index} now"])
-        return running
-
+# fmt: off
+_Pessimistic = Annotated[bool, Option(
+    "--pessimistic", help="Rank by the upper ends of the 90 % intervals.",
+)]
+_CapOrAuto = Annotated[str | None, Option(
+    "--power-cap", metavar="WATTS|auto",
+    help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
+    "default: its own limit.",
+)]
+_Root = Annotated[bool, Option(
+    "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances.",
+)]
+_MemoryMargin = Annotated[float, Option(
+    metavar="SHARE", help="Leave this share of memory free, e.g. 0.1.",
+)]
+_Protect = Annotated[list[str] | None, Option(
+    metavar="NAME", help="Do not let sharing slow this job by more than --hurt; repeatable.",
+)]
+_Details = Annotated[bool, Option(
+    "--details", help="Print all numbers, and how they were found.",
+)]
+_Commands = Annotated[int | None, Option(
+    metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank.",
+)]
+_Gpus = Annotated[int, Option(metavar="N", min=1, max=MOST_GPUS, help="Plan for N equal GPUs.")]
+_TimeLimit = Annotated[float, Option(
+    metavar="SECONDS", help="End the search for many jobs or GPUs after this time.",
+)]
+_Running = Annotated[str | None, Option(
+    metavar="JOB[:COPIES],...", help="Add the JOBs to these jobs, which run on the GPU already.",
+)]
+_RunningSharing = Annotated[str | None, Option(
+    metavar="SHARING", help="How the running jobs share the GPU; default: naive.",
+)]
+_Now = Annotated[bool, Option(
+    "--now", help="Ask the driver how the running jobs share the GPU now.",
+)]
+_Hurt = Annotated[float | None, Option(
+    metavar="SHARE",
+    help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
+    "10 %; default: 0.05.",
+)]
+# fmt: on
 
 _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
@@ -185,110 +103,6 @@ _APART = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """All options of the command line; `given` holds those without defaults."""
-
-    advisor: "Advisor"
-    named: Named
-    ranking: Ranking
-    shown: Shown
-    several: Gpus
-    joining: Joining
-    given: Given
-
-    @property
-    def device(self) -> str | None:
-        """The GPU that commands are for; None: not given."""
-        return self.joining.device if "device" in self.given else None
-
-    @property
-    def copied(self) -> str | None:
-        """Name of the job in ``JOB:auto``; None: no such job."""
-        names = self.named.jobs or ()
-        return next((name.removesuffix(_COPIES) for name in names if name.endswith(_COPIES)), None)
-
-    def check(self) -> None:
-        """Refuse options that would be ignored; ``--gpus 1`` equals no ``--gpus``."""
-        from advisor.workload.job import check_protection
-
-        rank, top = self.shown.commands, self.shown.top
-        if rank is not None and "top" in self.given and rank > top:
-            raise InvalidInput(
-                f"--commands {rank} and --top {top} exclude each other: the rank exceeds the "
-                f"number of plans."
-            )
-        given = {
-            name: word for name, word in self.given.items()
-            if name != "gpus" or self.several.gpus > 1
-        }  # fmt: skip
-        if self.copied is not None:
-            given["auto"] = self.copied + _COPIES
-        for one, others, why in _APART:
-            apart(given, one, others, why)
-        if "now" not in given:
-            apart(given, "running", ("device",), "--device is for --now.")
-        for one, some in _NEEDS.items():
-            needs(given, one, some)
-        if self.joining.hurt is not None:
-            check_protection("--hurt", self.joining.hurt)
-
-    def check_by_throughput(self, what: str) -> None:
-        """Refuse other objectives than throughput for `what`, and a choice of power caps."""
-        if self.ranking.power_cap == AUTO:
-            raise InvalidInput(
-                f"--power-cap {AUTO} and {what} exclude each other: plans choose caps for jobs "
-                f"that start together only. Write watts."
-            )
-        if "objective" in self.given and self.ranking.objective != "throughput":
-            raise InvalidInput(
-                f"--objective {self.ranking.objective} and {what} exclude each other: advisor "
-                f"chooses copies and additions by throughput. Leave --objective out."
-            )
-
-
-@grouped
-def recommend(
-    context: typer.Context,
-    named: Named,
-    ranking: Ranking,
-    shown: Shown,
-    several: Gpus,
-    joining: Joining,
-    files: Files,
-    as_json: AsJson = False,
-    mlflow: Mlflow = None,
-) -> None:
-    """Rank the ways to share GPUs among the JOBs.
-
-    Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
-    prints the best plan found within --time-limit. JOB:auto prints how many copies of the JOB are
-    worthwhile. --running and --now print which JOBs may join the running ones.
-    """
-    from advisor.workload.job import secrets_held
-
-    log = mlflow_log(mlflow)
-    advisor = files.advisor(ranking.gpu, cap_w(ranking.power_cap))
-    given = given_in(context)
-    answer = _answer(_Question(advisor, named, ranking, shown, several, joining, given))
-    warn(answer.standing.doubts)
-    leave_out(*answer.refused)
-    if as_json or shown.commands is not None:  # commands leave variables to whoever runs them
-        warn(secrets_held(answer.jobs, variables=shown.commands is None))
-    if shown.commands is not None:
-        show_text(answer.commands(shown.commands))
-    elif as_json:
-        show_json(answer.document())
-    else:
-        show(answer.report())
-    if log is not None:
-        log.plans(answer.document())
-
-
-def _no_commands(_rank: int) -> str:
-    raise AssertionError("--commands is refused where no plan has any")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     """An answer in each form in which it can be shown; `jobs` are those that its plans start."""
@@ -296,114 +110,185 @@ class _Answer:
     standing: "Standing"
     report: "Callable[[], RenderableType]"
     document: Callable[[], dict[str, Any]]
-    commands: Callable[[int], str] = _no_commands
+    commands: Callable[[int], str] | None = None
     refused: tuple[str, ...] = ()
     jobs: "Sequence[Job]" = ()
 
 
-def _answer(question: _Question) -> _Answer:
-    """Answer one of four questions, depending on the options."""
-    from advisor.plan.rules import EXACT_JOBS, MOST_HURT
+def recommend(
+    context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
+    gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
+    pessimistic: _Pessimistic = False, power_cap: _CapOrAuto = None, root: _Root = True,
+    memory_margin: _MemoryMargin = 0.0, protect: _Protect = None, top: options.Top = 5,
+    details: _Details = False, commands: _Commands = None, gpus: _Gpus = 1,
+    time_limit: _TimeLimit = 8.0, running: _Running = None, running_sharing: _RunningSharing = None,
+    now: _Now = False, device: options.Device = "0", hurt: _Hurt = None,
+    profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    as_json: options.AsJson = False, mlflow: options.Mlflow = None,
+) -> None:  # fmt: skip
+    """Rank the ways to share GPUs among the JOBs.
 
-    question.check()
-    if question.copied is not None:
-        return _answer_copies(question, question.copied)
-    jobs, joining = question.named.chosen(question.advisor, question.several.gpus), question.joining
-    protected = question.ranking.protect or []
-    for name in protected:
+    Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
+    prints the best plan found within --time-limit. JOB:auto prints how many copies of the JOB are
+    worthwhile. --running and --now print which JOBs may join the running ones.
+    """
+    from advisor.launch.commands import with_commands
+    from advisor.plan.objectives import FleetTerms
+    from advisor.plan.rules import EXACT_JOBS, MOST_HURT, Conditions
+
+    log = mlflow_log(mlflow)
+    watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
+    advisor = advisor_for(gpu, watts, profiles, models, calibration, host_cores)
+    passed = _checked_options(context, jobs or (), gpus, commands, top, hurt)
+    conditions = Conditions(root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO)
+    level: Level = "p95" if pessimistic else "p50"
+    here = device if "device" in passed else None
+    if copied := passed.get("auto"):
+        if len(jobs or ()) > 1:
+            raise InvalidInput(f"{copied}: expected one JOB. Leave the others out.")
+        _check_by_throughput(passed, objective, power_cap, copied)
+        job = copied.removesuffix(_COPIES)
+        answer = _copies_answer(advisor.recommend_copies(job, conditions, level), details)
+    else:
+        share = MOST_HURT if hurt is None else hurt
+        members = _protected(chosen_jobs(advisor, jobs, job_file, gpus), protect or [], share)
+        at_work = None
+        if now or running is not None:
+            at_work = _running_jobs(advisor, running, running_sharing, device if now else None)
+        if at_work is not None:
+            _check_additions(passed, objective, power_cap, "now" if now else "running")
+            from advisor.plan.admission import AdmissionLimits
+
+            limits = AdmissionLimits(most_hurt=share, conditions=conditions)
+            answer = _additions_answer(advisor.admit(at_work, members, limits), top)
+        elif gpus > 1 or len(members) > EXACT_JOBS:
+            terms = FleetTerms(
+                objective=objective, gpus=gpus, limit_s=time_limit, conditions=conditions,
+                level=level,
+            )  # fmt: skip
+            answer = _fleet_answer(advisor.recommend_fleet(members, terms), here, details)
+        elif "time_limit" in passed:
+            raise InvalidInput(
+                f"--time-limit is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
+                f"compares all plans of fewer jobs. Leave it out."
+            )
+        else:
+            advised = advisor.recommend(members, objective, conditions=conditions, level=level)
+            advised = advised if here is None else with_commands(advised, here)
+            answer = _plans_answer(advised, top, "top" in passed, details)
+    _print(answer, commands, as_json)
+    if log is not None:
+        log.plans(answer.document())
+
+
+def _checked_options(
+    context: Context, jobs: Sequence[str], gpus: int, commands: int | None, top: int,
+    hurt: float | None,
+) -> dict[str, str]:  # fmt: skip
+    """Refuse options that would be ignored; return those passed, with ``auto`` for ``JOB:auto``."""
+    from advisor.workload.job import check_protection
+
+    passed = passed_options(context)
+    if gpus == 1:  # equals no --gpus
+        passed.pop("gpus", None)
+    if copied := next((word for word in jobs if word.endswith(_COPIES)), None):
+        passed["auto"] = copied
+    if commands is not None and "top" in passed and commands > top:
+        raise InvalidInput(
+            f"--commands {commands} and --top {top} exclude each other: the rank exceeds the "
+            f"number of plans."
+        )
+    for one, others, why in _APART:
+        exclude(passed, one, others, why)
+    if "now" not in passed:
+        exclude(passed, "running", ("device",), "--device is for --now.")
+    for one, some in _NEEDS.items():
+        require(passed, one, some)
+    if hurt is not None:
+        check_protection("--hurt", hurt)
+    return passed
+
+
+def _check_by_throughput(
+    passed: Mapping[str, str], objective: "ObjectiveName", power_cap: str | None, what: str
+) -> None:
+    """Refuse other objectives than throughput for `what`, and a choice of power caps."""
+    if power_cap == AUTO:
+        raise InvalidInput(
+            f"--power-cap {AUTO} and {what} exclude each other: plans choose caps for jobs that "
+            f"start together only. Write watts."
+        )
+    if "objective" in passed and objective != "throughput":
+        raise InvalidInput(
+            f"--objective {objective} and {what} exclude each other: advisor chooses copies and "
+            f"additions by throughput. Leave --objective out."
+        )
+
+
+def _check_additions(
+    passed: Mapping[str, str], objective: "ObjectiveName", power_cap: str | None, runs: str
+) -> None:
+    """Refuse what jobs that join running ones lack; `runs` is a key of `_RUNS`."""
+    _check_by_throughput(passed, objective, power_cap, _RUNS[runs])
+    exclude(passed, runs, ("commands",), "commands are for plans whose jobs start together.")
+    why = "jobs join by how much they slow the running jobs. Allow less with --hurt."
+    exclude(passed, runs, ("pessimistic",), why)
+
+
+def _protected(jobs: "Sequence[Job]", names: Sequence[str], share: float) -> "tuple[Job, ...]":
+    """`jobs`, of which those called `names` may become longer by this share at most."""
+    for name in names:
         if name not in {job.name for job in jobs}:
             raise InvalidInput(f"--protect {name}: no JOB has that name. Name one of the JOBs.")
-    hurt = MOST_HURT if joining.hurt is None else joining.hurt
-    jobs = tuple(replace(job, protect=hurt) if job.name in protected else job for job in jobs)
-    if (joining.running is not None or joining.now) and (
-        running := joining.running_jobs(question.advisor)
-    ):
-        return _answer_additions(question, running, jobs)
-    if question.several.gpus > 1 or len(jobs) > EXACT_JOBS:
-        return _answer_fleet(question, jobs)
-    if "time_limit" in question.given:
-        raise InvalidInput(
-            f"--time-limit is for more than {EXACT_JOBS} jobs or several --gpus: advisor compares "
-            f"all plans of fewer jobs. Leave it out."
-        )
-    return _answer_one_gpu(question, jobs)
+    return tuple(replace(job, protect=share) if job.name in names else job for job in jobs)
 
 
-def _answer_one_gpu(question: _Question, jobs: "Sequence[Job]") -> _Answer:
-    from advisor.launch.commands import with_commands
-    from advisor.report.plan_tables import plan_commands, plans_report
+def _running_jobs(
+    advisor: "Advisor", running: str | None, sharing: str | None, device: str | None
+) -> "Running | None":
+    """The running jobs, which share as the driver of the GPU `device` reports; None: none runs."""
+    names = [name for name in (running or "").split(",") if name]
+    if device is None:
+        return advisor.running(names, sharing or "naive")
+    from advisor.hardware.live_gpu import live_gpu
 
-    def document() -> dict[str, Any]:
-        from advisor.report.recommendation import recommendation_document
-
-        return recommendation_document(advised, shown.top)
-
-    ranking, shown = question.ranking, question.shown
-    advised = question.advisor.recommend(
-        jobs, ranking.objective, conditions=ranking.conditions, level=ranking.level
-    )
-    if question.device is not None:
-        advised = with_commands(advised, question.device)
-    top = shown.top if "top" in question.given else None
-    return _Answer(
-        standing=advised.standing,
-        report=lambda: plans_report(advised, top, details=shown.details),
-        document=document,
-        commands=lambda rank: plan_commands(advised, rank),
-        refused=advised.refused_variants,
-        jobs=jobs,
-    )
+    live = live_gpu(device)
+    jobs, refused = advisor.running_now(names, live)
+    leave_out(*refused)
+    if jobs is None:
+        warn([f"no job runs on GPU {live.index} now"])
+    return jobs
 
 
-def _answer_copies(question: _Question, name: str) -> _Answer:
+def _print(answer: _Answer, commands: int | None, as_json: bool) -> None:
+    from advisor.workload.job import secrets_held
+
+    warn(answer.standing.doubts)
+    leave_out(*answer.refused)
+    if as_json or commands is not None:  # commands leave variables to whoever runs them
+        warn(secrets_held(answer.jobs, variables=commands is None))
+    if commands is not None and answer.commands is not None:
+        show_text(answer.commands(commands))
+    elif as_json:
+        show_json(answer.document())
+    else:
+        show(answer.report())
+
+
+def _copies_answer(copies: "Copies", details: bool) -> _Answer:
     from advisor.report.copies import copies_document, copies_report
 
-    if len(question.named.jobs or ()) > 1:
-        raise InvalidInput(f"{name}{_COPIES}: expected one JOB. Leave the others out.")
-    question.check_by_throughput(f"{name}{_COPIES}")
-    ranking = question.ranking
-    job = question.advisor.chosen_jobs([name])[0]
-    copies = question.advisor.recommend_copies(job, ranking.conditions, ranking.level)
     return _Answer(
         standing=copies.standing,
-        report=lambda: copies_report(copies, details=question.shown.details),
+        report=lambda: copies_report(copies, details=details),
         document=lambda: copies_document(copies),
     )
 
 
-def _answer_fleet(question: _Question, jobs: "Sequence[Job]") -> _Answer:
-    from advisor.plan.objectives import FleetTerms
-    from advisor.report.fleet import fleet_commands, fleet_document, fleet_report
-
-    ranking, device = question.ranking, question.device
-    terms = FleetTerms(
-        objective=ranking.objective, gpus=question.several.gpus,
-        limit_s=question.several.time_limit, conditions=ranking.conditions, level=ranking.level,
-    )  # fmt: skip
-    plan = question.advisor.recommend_fleet(jobs, terms)
-    return _Answer(
-        standing=plan.standing,
-        report=lambda: fleet_report(plan, details=question.shown.details),
-        document=lambda: fleet_document(plan, device),
-        commands=lambda rank: fleet_commands(plan, rank, device),
-        jobs=jobs,
-    )
-
-
-def _answer_additions(question: _Question, running: "Running", jobs: "Sequence[Job]") -> _Answer:
-    from advisor.plan.admission import AdmissionLimits
+def _additions_answer(additions: "Additions", top: int) -> _Answer:
     from advisor.report.copies import additions_document, additions_report
 
-    joining, top = question.joining, question.shown.top
-    question.check_by_throughput("--now" if joining.now else "--running")
-    for runs in _RUNS:
-        why = "commands are for plans whose jobs start together."
-        apart(question.given, runs, ("commands",), why)
-        why = "jobs join by how much they slow the running jobs. Allow less with --hurt."
-        apart(question.given, runs, ("pessimistic",), why)
-    hurt = {} if joining.hurt is None else {"most_hurt": joining.hurt}
-    limits = AdmissionLimits(**hurt, conditions=question.ranking.conditions)
-    additions = question.advisor.admit(running, jobs, limits)
     return _Answer(
         standing=additions.standing,
         report=lambda: additions_report(additions, top),
@@ -411,87 +296,92 @@ def _answer_additions(question: _Question, running: "Running", jobs: "Sequence[J
     )
 
 
-_Names = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="JOB...",
-        help="A job's name without its batch size, or the names or files of its profiles, one for "
-        "each batch size.",
-    ),
-]
-_Slices = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SLICES", help="Use only these MIG profiles, or whole; default: all of the GPU."
-    ),
-]
+def _fleet_answer(plan: "FleetPlan", device: str | None, details: bool) -> _Answer:
+    from advisor.report.fleet import fleet_commands, fleet_document, fleet_report
+
+    return _Answer(
+        standing=plan.standing,
+        report=lambda: fleet_report(plan, details=details),
+        document=lambda: fleet_document(plan, device),
+        commands=lambda rank: fleet_commands(plan, rank, device),
+        jobs=plan.jobs,
+    )
 
 
-@grouped
+def _plans_answer(advised: "Recommendation", top: int, limited: bool, details: bool) -> _Answer:
+    """An answer that has `top` plans; its report fits more of them if that is not `limited`."""
+    from advisor.report.plan_tables import plan_commands, plans_report
+
+    def document() -> dict[str, Any]:
+        from advisor.report.recommendation import recommendation_document
+
+        return recommendation_document(advised, top)
+
+    return _Answer(
+        standing=advised.standing,
+        report=lambda: plans_report(advised, top if limited else None, details=details),
+        document=document,
+        commands=lambda rank: plan_commands(advised, rank),
+        refused=advised.refused_variants,
+        jobs=advised.jobs,
+    )
+
+
+# fmt: off
+_Names = Annotated[list[str], Argument(
+    metavar="JOB...",
+    help="A job's name without its batch size, or the names or files of its profiles, one for each "
+    "batch size.",
+)]
+_Slices = Annotated[str | None, Option(
+    metavar="SLICES", help="Use only these MIG profiles, or whole; default: all of the GPU.",
+)]
+_Job = Annotated[str, Argument(
+    metavar="JOB", help="The job of one trial: a profile's name or file, or a measured train.py.",
+)]
+_Epochs = Annotated[float, Option(metavar="N", help="Train each trial for N epochs.")]
+_Steps = Annotated[float | None, Option(
+    metavar="N", help="Train each trial for N steps instead.",
+)]
+_Count = Annotated[int | None, Option(
+    metavar="N", help="Trials of the whole search; default: no end.",
+)]
+_StartUp = Annotated[float, Option(
+    metavar="SECONDS", help="Start-up time of a trial's process; 0: one process runs all trials.",
+)]
+_TrialDetails = Annotated[bool, Option(
+    "--details", help="Print all numbers of trials at once that were compared.",
+)]
+# fmt: on
+
+
 def batch(
-    *,
-    names: _Names,
-    on: _Slices = None,
-    gpu: GpuKey = DEFAULT_GPU,
-    power_cap: PowerCap = None,
-    files: Files,
-    as_json: AsJson = False,
-) -> None:
+    names: _Names, on: _Slices = None, gpu: options.GpuKey = DEFAULT_GPU,
+    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Print the largest batch that fits each slice of a GPU.
 
     The JOB needs profiles at two batch sizes or more.
     """
     from advisor.report.copies import slice_batches_document, slice_batches_report
 
-    batches = files.advisor(gpu, power_cap).batches(names, on=on.split(",") if on else [])
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
+    batches = advisor.batches(names, on=on.split(",") if on else [])
     warn(batches.standing.doubts)
     show_answer(batches, as_json, slice_batches_report, slice_batches_document)
 
 
-_Job = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="The job of one trial: a profile's name or file, or a measured train.py.",
-    ),
-]
-_Epochs = Annotated[float, typer.Option(metavar="N", help="Train each trial for N epochs.")]
-_Steps = Annotated[
-    float | None, typer.Option(metavar="N", help="Train each trial for N steps instead.")
-]
-_Count = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Trials of the whole search; default: no end."),
-]
-_StartUp = Annotated[
-    float,
-    typer.Option(
-        "--start-up", metavar="SECONDS",
-        help="Start-up time of a trial's process; 0: one process runs all trials.",
-    ),
-]  # fmt: skip
-
-
-@grouped
 def trials(
-    context: typer.Context,
-    *,
-    job: _Job,
-    epochs: _Epochs = 1,
-    steps: _Steps = None,
-    count: _Count = None,
-    start_up: _StartUp = START_S,
-    memory_margin: MemoryMargin = 0.0,
-    pessimistic: Pessimistic = False,
-    gpu: GpuKey = DEFAULT_GPU,
-    power_cap: PowerCap = None,
-    details: Annotated[
-        bool,
-        typer.Option("--details", help="Print all numbers of trials at once that were compared."),
-    ] = False,
-    files: Files,
-    as_json: AsJson = False,
-) -> None:
+    context: Context, job: _Job, epochs: _Epochs = 1, steps: _Steps = None, count: _Count = None,
+    start_up: _StartUp = START_S, memory_margin: _MemoryMargin = 0.0,
+    pessimistic: _Pessimistic = False, gpu: options.GpuKey = DEFAULT_GPU,
+    power_cap: options.PowerCap = None, details: _TrialDetails = False,
+    profiles: options.Profiles = None, models: options.Models = None,
+    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
+) -> None:  # fmt: skip
     """Print how many trials of a search to run at once.
 
     Each trial is a process of its own; the answer includes how they share the GPU.
@@ -500,7 +390,7 @@ def trials(
     from advisor.report.copies import trials_document, trials_report
     from advisor.workload.job import Job
 
-    apart(given_in(context), "steps", ("epochs",), "both set the length of a trial.")
+    exclude(passed_options(context), "steps", ("epochs",), "both set the length of a trial.")
     # A file's path may hold the signs that separate copies and epochs.
     name = re.split("[:@]", job)[0]
     if name != job and not job.endswith((".json", ".py")):
@@ -508,7 +398,7 @@ def trials(
             f"{job}: expected the job of one trial. Write {name}. Set its length by --epochs, the "
             f"number of trials by --count."
         )
-    advisor = files.advisor(gpu, power_cap)
+    advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     search = advisor.trials(
         Job(advisor.find_profile(job), epochs=epochs), steps=steps, count=count, start_s=start_up,
         conditions=Conditions(memory_margin=memory_margin),
