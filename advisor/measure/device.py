@@ -197,7 +197,7 @@ def memory_record(
 ) -> Memory | None:
     """The record of a tenant's memory; None if neither it nor the driver reports any.
 
-    `reported` is from `advisor.measure.tenant_verbs.memory`, with None for a program that reports
+    `reported` is from `advisor.measure.worker.memory`, with None for a program that reports
     nothing; `on_device_mib` is the memory of its process from the driver.
     """
     reserved_mib = reported["reserved_mib"]

@@ -25,9 +25,17 @@ from advisor.hardware.gpus import GpuRates
 from advisor.measure.device import Meter
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.tenant_verbs import GpuQueue, synchronise, training_verbs
 from advisor.measure.tenants import GRACE_S, ask_all, tenants_on
-from advisor.measure.worker import TenantHandle, TenantState, Trainable, Verb, living
+from advisor.measure.worker import (
+    GpuQueue,
+    TenantHandle,
+    TenantState,
+    Trainable,
+    Verb,
+    living,
+    synchronise,
+    training_verbs,
+)
 from advisor.sharing import Naive
 from advisor.workload.calibration import (
     GpuSide,

@@ -27,8 +27,17 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 from advisor.measure.script import ProgressWriter, guard_links, replace_link
-from advisor.measure.tenant_verbs import begin, memory, warmed
-from advisor.measure.worker import Part, Routine, TenantState, Verb, attempt, versions
+from advisor.measure.worker import (
+    Part,
+    Routine,
+    TenantState,
+    Verb,
+    attempt,
+    begin,
+    memory,
+    versions,
+    warmed,
+)
 
 VARIABLE = "ADVISOR_HOOK"
 """Name of the variable with a hook's settings as JSON, of one of three kinds.

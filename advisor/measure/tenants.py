@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Thread
@@ -32,7 +32,6 @@ from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.hook import hook_variables
 from advisor.measure.process import ended_lines
 from advisor.measure.script import StartedScript
-from advisor.measure.tenant_verbs import training_verbs
 from advisor.measure.worker import (
     LOAD_S,
     Answer,
@@ -41,6 +40,7 @@ from advisor.measure.worker import (
     TenantSetup,
     Verb,
     serve,
+    training_verbs,
 )
 from advisor.workload.spec import Script
 
@@ -62,7 +62,7 @@ def tenants_on(
 
     Args:
         setups: Where each runs.
-        folder: Where they and the fork server keep temporary files; a short path.
+        folder: For temporary files of theirs and of the fork server; a short path.
         verbs: Returns the requests they answer.
     """
     tenants: list[TenantHandle] = []
@@ -76,8 +76,9 @@ def tenants_on(
                 kind = SteppingScript if setup.script.by_steps else WatchedScript
                 tenants.append(kind(setup, setup.script, folder, verbs))
         for tenant in tenants:
-            if isinstance(tenant, TenantProcess):
-                tenant.wait_until_ready()
+            if isinstance(tenant, TenantProcess):  # others start with the request to load
+                versions = tenant.receive(LOAD_S)
+                tenant.versions = {} if isinstance(versions, Ended) else versions
         yield tuple(tenants)
     finally:
         for tenant in tenants:
@@ -128,23 +129,15 @@ def warm_up(folder: Path, *, torch_only: bool = False) -> None:
 
 
 class TenantProcess(TenantHandle):
-    """A process of ours, that trains what the zoo builds."""
+    """A process of ours, that trains what the zoo builds; its first answer is its versions."""
 
     def __init__(self, setup: TenantSetup, verbs: Verbs) -> None:
         super().__init__(setup)
-        ours, its = _context().Pipe()
-        self._connection: Connection = ours
-        self._process: ForkServerProcess = _context().Process(
-            target=serve, args=(its, setup, verbs)
-        )
+        self._connection, its = _context().Pipe()
+        self._process = _context().Process(target=serve, args=(its, setup, verbs))
         self._process.start()
         its.close()  # or its death would not close the pipe
         self.pid = self._process.pid or 0
-
-    def wait_until_ready(self) -> None:
-        """Wait until it has sent its versions; once for each tenant, before any request."""
-        versions = self.receive(LOAD_S)
-        self.versions = {} if isinstance(versions, Ended) else versions
 
     def send(self, verb: str, **arguments: Any) -> None:
         if self.ended is None:
@@ -157,12 +150,11 @@ class TenantProcess(TenantHandle):
         if not wait([self._connection, self._process.sentinel], timeout_s):
             self._process.kill()
             return self._end("died", f"gave no answer within {timeout_s:.0f} s and was killed")
-        answer = None
+        message = None
         with suppress(EOFError, ConnectionResetError):
-            answer = self._connection.recv() if self._connection.poll() else None
-        parsed = self._parsed(answer)
-        if parsed is not None:
-            return parsed
+            message = self._connection.recv() if self._connection.poll() else None
+        if (answer := self._parsed(message)) is not None:
+            return answer
         self._process.join(5)
         code = self._process.exitcode
         how = f"ended with exit status {code}"
@@ -207,10 +199,8 @@ class ScriptTenant(TenantHandle):
         self._listener.listen()
         settings = {"address": address, "verbs": self._verbs, **settings}
         own = self._script.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-        variables = hook_variables(self._folder / "hook", settings, own)
-        self._started = StartedScript(
-            self._script, self.setup, self._folder, {**added, **variables}, piped=piped
-        )
+        added = {**added, **hook_variables(self._folder / "hook", settings, own)}
+        self._started = StartedScript(self._script, self.setup, self._folder, added, piped=piped)
         self.pid = self._started.pid
         return self._started
 
@@ -253,6 +243,8 @@ class SteppingScript(ScriptTenant):
 
     def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
         super().__init__(setup, script, folder, verbs)
+        self._hook = self._folder / "hook"
+        self._named = script.file or script.command[0]
         self._connection: Connection | None = None
         self._unsent: bytes | None = None
 
@@ -267,9 +259,9 @@ class SteppingScript(ScriptTenant):
         message = json.dumps({"verb": verb, "arguments": arguments}).encode()
         if self._connection is None:
             self._unsent = message
-            return
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.send_bytes(message)
+        else:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self._connection.send_bytes(message)
 
     def receive(self, timeout_s: float) -> Answer:
         if self.ended is not None:
@@ -326,15 +318,13 @@ class SteppingScript(ScriptTenant):
         return answer
 
     def _died(self) -> Ended:
-        how = self._running.how_it_ended()
+        how, succeeded = self._running.how_it_ended(), self._running.succeeded
         if self._running.out_of_memory:
             return self._end("out-of-memory", self._running.error_line())
         if self._connection is None:
-            unexplained = self._running.succeeded or self._hook_failed
-            remedy = f". {self._no_steps}" if unexplained else ""
+            remedy = f". {self._no_steps}" if succeeded or self._hook_failed else ""
             return self._end("died", f"{self._named} trained no step and {how}{remedy}")
-        remedy = f". {_TOO_SHORT}" if self._running.succeeded else ""
-        return self._end("died", f"{self._named} {how}{remedy}")
+        return self._end("died", f"{self._named} {how}{f'. {_TOO_SHORT}' if succeeded else ''}")
 
     def _late(self, timeout_s: float) -> Ended:
         line = self._running.error_line()
@@ -351,19 +341,14 @@ class SteppingScript(ScriptTenant):
     @property
     def _hook_failed(self) -> bool:
         """Whether the hook could not be set in a Python of the script, nor in another."""
-        return self._connection is None and (self._folder / "hook" / "error").is_file()
+        return self._connection is None and (self._hook / "error").is_file()
 
     @property
     def _no_steps(self) -> str:
         """Why no step may have been seen."""
-        hook = self._folder / "hook"
         if self._hook_failed:
-            return f"The hook could not be set: {(hook / 'error').read_text()}. {_NOT_SEEN}"
-        return _NO_STEPS if (hook / "attached").exists() else _NO_TORCH
-
-    @property
-    def _named(self) -> str:
-        return self._script.file or self._script.command[0]
+            return f"The hook could not be set: {(self._hook / 'error').read_text()}. {_NOT_SEEN}"
+        return _NO_STEPS if (self._hook / "attached").exists() else _NO_TORCH
 
     def _interrupt(self) -> None:
         if self._connection is not None:
@@ -389,11 +374,9 @@ _ENDING_S = 5.0
 class WatchedScript(ScriptTenant):
     """A program that runs from the request to load on, whether or not others are ready.
 
-    It answers ``run`` and ``train`` from what it printed. Other requests go to the threads in its
-    processes: the answer is the first that holds anything.
-
-    A thread answers only in processes that run Python and import torch, and only requests that need
-    no step.
+    It answers ``run`` and ``train`` from what it printed. Other requests, which need no step, go to
+    the threads in those of its processes that run Python and import torch: the answer is the first
+    that holds anything.
     """
 
     def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
@@ -536,7 +519,6 @@ class WatchedScript(ScriptTenant):
         return {"allocated_mib": held, "reserved_mib": held}
 
     def end_by(self, deadline: float) -> None:
-        for connection in self._inside:
-            connection.close()
-        self._inside = []
+        while self._inside:
+            self._inside.pop().close()
         super().end_by(deadline)

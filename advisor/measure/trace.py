@@ -25,8 +25,16 @@ from typing import Any, NamedTuple
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.partition import SmLimits, resident_blocks, sm_limits
 from advisor.measure.process import cpu_s_of
-from advisor.measure.tenant_verbs import run, synchronise, training_verbs
-from advisor.measure.worker import Part, Routine, TenantState, Trainable, Verb
+from advisor.measure.worker import (
+    Part,
+    Routine,
+    TenantState,
+    Trainable,
+    Verb,
+    run,
+    synchronise,
+    training_verbs,
+)
 from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
 
 # Prefix of the name of a phase's mark.

@@ -1,23 +1,34 @@
-"""Inside a tenant process: it pins itself to its cores, then serves requests from a pipe.
+"""A tenant: its process, the requests that it serves, and its handle in the starting process.
 
 An answer is ``("done", value)``, ``("ended", outcome, detail)`` when the tenant cannot continue,
 or ``("refused", exit code, message)`` for an error of the user's.
 """
 
+import ctypes
+import json
 import os
+import resource
+import socket
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from statistics import median
+from threading import Thread
+from time import perf_counter, sleep, time
 from traceback import print_exc
 from typing import Any, Literal, Protocol, cast
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure.pdeathsig import die_with_parent
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, Workload
 
 Part = Literal["step", "phase"]
 
@@ -70,17 +81,14 @@ def trained(routine: Routine, loaded: Callable[[], Trainable | None]) -> dict[st
                 step()
             else:
                 left = left or list(step.phases.values())
-                count = len(left) if part == "step" else 1
-                for phase in left[:count]:
+                due = len(left) if part == "step" else 1
+                for phase in left[:due]:
                     phase()
-                left = left[count:]
+                left = left[due:]
             part = routine.send(not left)
     except StopIteration as end:
         answer: dict[str, Any] = end.value
         return answer
-
-
-VerbAnswer = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +142,9 @@ def serve(
     if parent is not None and not parent.is_alive():
         os._exit(1)  # it died before `die_with_parent` took effect
     os.sched_setaffinity(0, setup.cores)
-    kept = without_mps(os.environ)
+    environment = {**without_mps(os.environ), **setup.environment}
     os.environ.clear()
-    os.environ.update(kept)
-    os.environ.update(setup.environment)
+    os.environ.update(environment)
     requests = verbs()
     state = TenantState(setup.device)
 
@@ -188,7 +195,7 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-def attempt(request: Callable[[], dict[str, Any]]) -> VerbAnswer:
+def attempt(request: Callable[[], dict[str, Any]]) -> tuple[Any, ...]:
     """Call `request`; return the answer, however that ends."""
     try:
         return ("done", request())
@@ -218,15 +225,257 @@ def lacks_memory(printed: str) -> bool:
     return any(sign in printed for sign in _NO_MEMORY)
 
 
+def training_verbs() -> Mapping[str, Verb]:
+    """`load`, `run`, `run_steps` and `check_host`."""
+    return {"load": load, "run": run, "run_steps": run_steps, "check_host": check_host}
+
+
+def load(state: TenantState, workload: Workload, warm_steps: int = 5) -> Routine:
+    """Build `workload`, then take its first steps; see `warmed`."""
+    from advisor.zoo.task import build
+
+    state.trainable = build(workload, state.device)
+    return (yield from warmed(state, warm_steps))
+
+
+def warmed(state: TenantState, warm_steps: int) -> Routine:
+    """Take the first steps, which are slower than later ones.
+
+    Returns:
+        ``pid``, ``sms`` as the CUDA context reports them, ``warm_step_s`` and ``memory``.
+    """
+    for _ in range(warm_steps):
+        yield "step"
+    synchronise(state)
+    began = perf_counter()
+    for _ in range(2):
+        yield "step"
+    synchronise(state)
+    step_s = (perf_counter() - began) / 2
+    answer = {"pid": os.getpid(), "sms": _context_sms(state), "warm_step_s": step_s}
+    return answer | {"memory": memory(state)}
+
+
+def run(state: TenantState, start_at: float, stop_at: float) -> Routine:
+    """Train without waiting for the device, from one moment to another.
+
+    Args:
+        state: With a workload loaded.
+        start_at: Seconds of the wall clock.
+        stop_at: No step begins after it; at least one is taken.
+
+    Returns:
+        ``completed_at``: when each step ended on the device, seconds of the wall clock; and
+        ``memory``.
+    """
+    return (yield from _train(state, start_at, lambda _: time() >= stop_at))
+
+
+def run_steps(state: TenantState, start_at: float, steps: int) -> Routine:
+    """Train the number of `steps` without waiting for the device; the answer is that of `run`."""
+    return (yield from _train(state, start_at, lambda number: number >= steps))
+
+
+def _train(state: TenantState, start_at: float, is_last: Callable[[int], bool]) -> Routine:
+    """Wait for `start_at`, then train up to the step whose number `is_last`."""
+    if state.trainable is None:
+        raise AdvisorError("a tenant must load a workload before it trains")
+    clock = _GpuClock() if state.device == "cuda" else _HostClock()
+    sleep(max(0.0, start_at - time()))
+    for number in count(1):
+        yield "step"
+        clock.mark()
+        if is_last(number):
+            break
+    return {"completed_at": clock.marked_at(), "memory": memory(state)}
+
+
+def check_host(state: TenantState) -> dict[str, Any]:
+    """``check_s``: seconds of the host check on this tenant's core, after its GPU work is done."""
+    synchronise(state)
+    return {"check_s": host_check_s()}
+
+
+def synchronise(state: TenantState) -> None:
+    """Wait until the device has finished its queued work."""
+    if state.device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def memory(state: TenantState) -> dict[str, float]:
+    """Peak memory so far, MiB; on a CPU both values are the process's resident memory."""
+    if state.device == "cpu":
+        resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {"allocated_mib": resident_mib, "reserved_mib": resident_mib}
+    import torch
+
+    allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return {"allocated_mib": allocated / 2**20, "reserved_mib": reserved / 2**20}
+
+
+_SM_COUNT = 0  # cuda.h, CUexecAffinityType
+
+
+def _context_sms(state: TenantState) -> int | None:
+    """SMs that this process's CUDA context may use; fewer than the GPU has under an MPS limit."""
+    if state.device == "cpu":
+        return None
+    import torch
+
+    whole: int = torch.cuda.get_device_properties(0).multi_processor_count
+    affinity = (ctypes.c_int * 4)()  # CUexecAffinityParam: the type, then the count
+    try:
+        refused = ctypes.CDLL("libcuda.so.1").cuCtxGetExecAffinity(affinity, _SM_COUNT)
+    except (OSError, AttributeError):
+        return whole
+    return whole if refused or affinity[1] < 1 else min(whole, affinity[1])
+
+
+class _HostClock:
+    """When steps ended, on a device whose calls return when the work is done."""
+
+    def __init__(self) -> None:
+        self._marks: list[float] = []
+
+    def mark(self) -> None:
+        self._marks.append(time())
+
+    def marked_at(self) -> list[float]:
+        return self._marks
+
+
+class GpuQueue:
+    """Marks work that was queued on the GPU; waits while more than `most` marks are ahead."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ahead: deque[Any] = deque()
+
+    def mark(self) -> None:
+        import torch
+
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._ahead.append(event)
+        if len(self._ahead) > self._most:
+            self._ahead.popleft().synchronize()
+
+    def ahead(self) -> int:
+        """Marks that the GPU has not reached."""
+        while self._ahead and self._ahead[0].query():
+            self._ahead.popleft()
+        return len(self._ahead)
+
+
+# Most events kept unread: more than a GPU queues, so the oldest steps are done.
+_UNREAD_STEPS = 4096
+
+
+class _GpuClock:
+    """When steps ended on the GPU, in seconds of the wall clock.
+
+    The GPU's clock is tied to the wall clock by an event recorded when this object is created, so
+    create it while the GPU is idle.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        self._new: Callable[[], Any] = partial(torch.cuda.Event, enable_timing=True)
+        self._base: Any = self._new()
+        torch.cuda.synchronize()
+        self._base.record()
+        self._base.synchronize()
+        self._base_at = time()
+        self._unread: deque[Any] = deque()
+        self._marks: list[float] = []
+
+    def mark(self) -> None:
+        event = self._new()
+        event.record()
+        self._unread.append(event)
+        if len(self._unread) >= _UNREAD_STEPS:
+            self._read(_UNREAD_STEPS // 2)
+
+    def marked_at(self) -> list[float]:
+        self._read(len(self._unread))
+        return self._marks
+
+    def _read(self, count: int) -> None:
+        events = [self._unread.popleft() for _ in range(count)]
+        if events:
+            events[-1].synchronize()
+        self._marks += [self._base_at + self._base.elapsed_time(each) / 1000 for each in events]
+
+
+_ROUNDS = 40
+# Half interpreter and half dispatch into torch, as a step's host path is; about a millisecond.
+_SUMS, _DISPATCHES = 8000, 300
+
+
+def host_check_s() -> float:
+    """Median seconds of the piece of work on the core to which this process is pinned."""
+    import torch
+
+    tensor = torch.ones(4, device="cpu")  # a script may have another default
+    rounds_s = []
+    for _ in range(_ROUNDS):
+        began = perf_counter()
+        total = 0
+        for number in range(_SUMS):
+            total += number * number % 7
+        for _ in range(_DISPATCHES):
+            tensor.add_(1)
+        rounds_s.append(perf_counter() - began)
+    return median(rounds_s)
+
+
+def begin(settings: Mapping[str, str]) -> None:
+    """Connect to the process that started the program, and answer until it hangs up.
+
+    The thread serves programs in which no hook finds steps, so no request may need the program's
+    own thread. Each Python process of such a program has one once it has imported torch.
+
+    Args:
+        settings: ``address`` and ``verbs``; see `advisor.measure.hook.VARIABLE`.
+    """
+    ours = socket.socket(socket.AF_UNIX)
+    try:
+        ours.connect(settings["address"])
+    except OSError:  # the measurement has ended
+        return
+    connection = Connection(ours.detach())
+    Thread(target=_serve, args=(connection, settings["verbs"]), daemon=True).start()
+
+
+def _serve(connection: Connection, verbs: str) -> None:
+    import torch
+
+    module, _, function = verbs.partition(":")
+    with connection, suppress(EOFError, OSError):
+        while True:
+            request = json.loads(connection.recv_bytes())
+            verb = getattr(import_module(module), function)()[request["verb"]]
+            on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+            state = TenantState("cuda" if on_gpu else "cpu")
+            answer = attempt(partial(verb, state=state, **request["arguments"]))
+            connection.send_bytes(json.dumps(answer).encode())
+
+
 # A big model on a busy GPU; the first tenant also waits for the imports.
 LOAD_S = 300.0
+
+
+Outcome = Literal["out-of-memory", "died"]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a tenant ended before it was asked to."""
 
-    outcome: Literal["out-of-memory", "died"]
+    outcome: Outcome
     detail: str
 
 
@@ -292,18 +541,18 @@ class TenantHandle(ABC):
         self.send(verb, **arguments)
         return self.receive(timeout_s)
 
-    def _parsed(self, answer: Any) -> Answer | None:
+    def _parsed(self, message: Any) -> Answer | None:
         """The answer in its message; None if there is none."""
-        match answer:
+        match message:
             case ["done", dict() as value]:
                 return value
-            case ["refused", int() as code, str() as message]:
-                raise error_of(code, message)
+            case ["refused", int() as code, str() as text]:
+                raise error_of(code, text)
             case ["ended", "out-of-memory" | "died" as outcome, str() as detail]:
                 return self._end(outcome, detail)
             case _:
                 return None
 
-    def _end(self, outcome: Literal["out-of-memory", "died"], detail: str) -> Ended:
+    def _end(self, outcome: Outcome, detail: str) -> Ended:
         self.ended = Ended(outcome, detail)
         return self.ended

@@ -320,7 +320,7 @@ def _most(rates: Iterable[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """Seconds of the host check (`advisor.measure.tenant_verbs`) on `cores` busy cores."""
+    """Seconds of the host check (`advisor.measure.worker`) on `cores` busy cores."""
 
     cores: int
     check_s: float

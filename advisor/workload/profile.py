@@ -302,7 +302,7 @@ class Profile:
         mps: None if MPS was not probed.
         trace: None if no kernel was traced.
         provenance: None if only numbers are known.
-        host_check_s: Seconds of `advisor.measure.tenant_verbs` on its core, mean of before
+        host_check_s: Seconds of `advisor.measure.worker` on its core, mean of before
             and after the windows; None in profiles older than that check.
         took: None in profiles from before it was recorded.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets

@@ -58,7 +58,7 @@ import datetime, enum, sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["tomllib"] = sys.modules["numpy"] = None
 del enum.StrEnum, datetime.UTC
-from advisor.measure import hook, tenant_verbs, trace
+from advisor.measure import hook, trace, worker
 print(*(each.__file__ for name, each in sys.modules.items() if name.startswith("advisor")))
 """
 NEW_IN_TYPING = {"LiteralString", "Never", "NotRequired", "Self", "Unpack", "assert_never"}
