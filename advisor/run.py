@@ -10,16 +10,16 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from math import ceil
 from pathlib import Path
 from signal import SIGTERM
 from time import monotonic, sleep
-from typing import Any, TypeGuard
+from typing import Literal, TypeGuard
 
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
@@ -43,7 +43,8 @@ from advisor.measure.script import create_progress
 from advisor.measure.watched_run import Expected, RunView, WatchedRun, events_in, script_lives, tail
 from advisor.sharing.groups import restricted, running_together
 from advisor.workload.plan_document import StepRange
-from advisor.workload.reading import read_json, reason_of, user_folder
+from advisor.workload.reading import read_bytes, reason_of, user_folder
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from advisor.workload.writing import append_run, writable, write_whole
 
@@ -58,23 +59,17 @@ _OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS", "F
 _STARTED: "list[subprocess.Popen[bytes]]" = []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchTerms:
-    """How a run is watched.
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """The file ``run.json`` about a run; ``steps`` and ``cores`` are None without such a limit."""
 
-    Attributes:
-        say: Takes a line about something that happened.
-        show: Takes the run as it is, again and again.
-        deadline_s: After so many seconds the run is ended; None: never.
-        patience_s: A job that counts steps and does none for so long is ended; None: never.
-        log: Takes each record for `fit`; None: they are only stored.
-    """
-
-    say: Say
-    show: Callable[[RunView], None]
-    deadline_s: float | None = None
-    patience_s: float | None = None
-    log: Callable[[Run], None] | None = None
+    schema: Literal[1]
+    gpu: str
+    device: str
+    since: str
+    steps: int | None
+    cores: str | None
+    grace_s: float
 
 
 def expected_by(saved: SavedPlan, advisor: Advisor) -> Expected:
@@ -167,20 +162,14 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
 def _make_folder(
     folder: Path, prepared: PreparedRun, terms: RunTerms, device: Device, script: str
 ) -> None:
-    run = {
-        "schema": 1,
-        "gpu": prepared.plan.gpu.key,
-        "device": device.uuid or "cpu",
-        "since": datetime.now(UTC).isoformat(timespec="seconds"),
-        "steps": terms.steps,
-        "cores": terms.cores,
-        "grace_s": terms.grace_s,
-    }
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    about = RunFile(1, prepared.plan.gpu.key, device.uuid or "cpu", since, terms.steps,
+                    terms.cores, terms.grace_s)  # fmt: skip
     try:
         folder.mkdir(mode=0o700, parents=True)
         write_whole(folder / "plan.json", prepared.document)
         write_whole(folder / "script.sh", script)
-        write_whole(folder / "run.json", json.dumps(run, indent=1) + "\n")
+        write_whole(folder / "run.json", json.dumps(asdict(about), indent=1) + "\n")
         for start in prepared.plan.starts:
             create_progress(folder / f"job-{start.number}.progress")
     except OSError as error:
@@ -194,99 +183,111 @@ def _note(folder: Path, line: str) -> None:
         events.write(line + "\n")
 
 
-def watch(folder: Path, terms: WatchTerms, expected: Expected | None = None) -> int:
+def watch(
+    folder: Path, expected: Expected | None, *, say: Say, show: Callable[[RunView], None],
+    deadline_s: float | None = None, patience_s: float | None = None,
+    log: Callable[[Run], None] | None = None,
+) -> int:  # fmt: skip
     """Watch a run to its end, store what was measured for `fit`, and return the exit code.
 
     Ctrl-C ends the run; whatever else ends the watcher does not.
+
+    Args:
+        folder: Of the run.
+        expected: Predicts the steps of some of its jobs; None: as its plan does.
+        say: Takes a line about something that happened.
+        show: Takes the run as it is, again and again.
+        deadline_s: After so many seconds the run is ended; None: never.
+        patience_s: A job that counts steps and does none for so long is ended; None: never.
+        log: Takes each record for `fit`, which are stored anyway.
 
     Raises:
         GpuUnavailable: The script ended before it started a job.
         KeyboardInterrupt: It was interrupted, and the run has ended.
     """
     about = _about(folder)
-    device = find_device(about["device"], on_mig=True)
-    run = WatchedRun(folder, about["steps"], Meter(device), expected)
+    device = find_device(about.device, on_mig=True)
+    run = WatchedRun(folder, about.steps, Meter(device), expected)
     interrupted = False
     while True:
         try:
-            _to_the_end(run, terms)
+            _to_the_end(run, say, show, deadline_s, patience_s)
             break
         except KeyboardInterrupt:
             interrupted = True
-            terms.say("ending the jobs")
+            say("ending the jobs")
             _ask_to_end(folder)
     sweep_locks()
     if interrupted:
         raise KeyboardInterrupt
     if not run.events.started_s:
         raise GpuUnavailable(f"{folder.name}: no job started. {tail(folder / 'script.log')}")
-    _store(run, Origin(device, _COMMAND, len(allowed_cores())), about["cores"], terms)
-    return _exit_code(run, terms.say)
+    with suppress(InvalidInput):  # cores of another process
+        allowed = allowed_cores(about.cores)
+        file = user_folder("profiles") / device.key / "runs" / "validation.jsonl"
+        records = list(run.records(Origin(device, _COMMAND, len(allowed_cores())), allowed))
+        if records:
+            writable(file)
+        for each in records:
+            append_run(file, each)
+            if log is not None:
+                log(each)
+        if not records:
+            say(
+                "nothing of it is kept for `advisor fit`, which learns from jobs that all step at "
+                "the same time, for ten seconds at least"
+            )
+    return _exit_code(run, say)
 
 
-def _to_the_end(run: WatchedRun, terms: WatchTerms) -> None:
+def _to_the_end(
+    run: WatchedRun, say: Say, show: Callable[[RunView], None],
+    deadline_s: float | None, patience_s: float | None,
+) -> None:  # fmt: skip
     began_s, reported, ended = monotonic(), set[tuple[int, str]](), False
     while True:
         alive = script_lives(run.folder)  # before the look: what it wrote last is seen then
         view = run.look()
-        terms.show(view)
+        show(view)
         if run.events.over is not None or not alive:
             return
         for job in view.jobs:
             if job.outside and (job.number, "pace") not in reported:
                 reported.add((job.number, "pace"))
-                terms.say(f"{job} Another plan may be better: `advisor recommend` again")
+                say(f"{job} Another plan may be better: `advisor recommend` again")
             if job.silent_s is not None and (job.number, "silent") not in reported:
                 reported.add((job.number, "silent"))
-                terms.say(
+                say(
                     f"job {job.number}, {job.name}: no step for {job.silent_s:.0f} s. To end it: "
                     f"advisor stop {run.folder.name} --job {job.number}"
                 )
-        for number in run.silent(terms.patience_s):
-            terms.say(f"job {number}: no step for {terms.patience_s:g} s")
-            stop(run.folder, number, terms.say)
-        if terms.deadline_s is not None and monotonic() - began_s > terms.deadline_s and not ended:
+        for number in run.silent(patience_s):
+            say(f"job {number}: no step for {patience_s:g} s")
+            stop(run.folder, number, say)
+        if deadline_s is not None and monotonic() - began_s > deadline_s and not ended:
             ended = True
-            terms.say("ending the jobs at the deadline")
+            say("ending the jobs at the deadline")
             _ask_to_end(run.folder)
         sleep(_LOOK_S)
-
-
-def _store(run: WatchedRun, origin: Origin, cores: str | None, terms: WatchTerms) -> None:
-    """Store what was measured as runs to learn from."""
-    with suppress(InvalidInput):  # cores of another process
-        allowed = allowed_cores(cores)
-        file = user_folder("profiles") / origin.device.key / "runs" / "validation.jsonl"
-        records = list(run.records(origin, allowed))
-        if records:
-            writable(file)
-        for each in records:
-            append_run(file, each)
-            if terms.log is not None:
-                terms.log(each)
-        if not records:
-            terms.say(
-                "nothing of it is kept for `advisor fit`, which learns from jobs that all step at "
-                "the same time, for ten seconds at least"
-            )
 
 
 def _exit_code(run: WatchedRun, say: Say) -> int:
     bad = False
     for job in run.jobs:
-        state, detail = run.state(job.number)
+        state, detail = run.state(job)
         if state not in ("done", "stopped"):
             bad = True
-            say(f"job {job.number}, {job.workload.name}: {state} {detail} {run.log(job.number)}")
+            say(f"job {job.number}, {job.workload.name}: {state} {detail} {job.log}")
     if run.events.over is None:
         say(
             f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends its "
             f"jobs, and undoes what it changed."
         )
-    elif run.events.over and not bad and not run.events.stopped:
+        return AdvisorError.exit_code
+    if run.events.over and not bad and not run.events.stopped:
         bad = True
         say(tail(run.folder / "script.log"))
-    return AdvisorError.exit_code if bad or run.events.over is None else 0
+    return AdvisorError.exit_code if bad else 0
 
 
 def stop(folder: Path, job: int | None, say: Say) -> None:
@@ -298,27 +299,28 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
     """
     about, events = _about(folder), events_in(folder)
     if job is not None:
-        if job not in range(1, about["jobs"] + 1):
-            raise InvalidInput(f"{folder.name} has jobs 1 to {about['jobs']}, not {job}.")
+        if not (folder / f"job-{job}.progress").exists():
+            count = len(list(folder.glob("job-*.progress")))
+            raise InvalidInput(f"{folder.name} has jobs 1 to {count}, not {job}.")
         if job not in events.running or not _is_of(events.state, folder):
             say(f"job {job} does not run")
             return
         _note(folder, f"asked {job}")
-        _run_undo(events.state, "stop", str(job), grace_s=about["grace_s"])
+        _run_undo(events.state, "stop", str(job), grace_s=about.grace_s)
         say(f"job {job} has ended")
         return
     if events.over is not None:
         say(f"{folder.name} is over")
         return
     _ask_to_end(folder)
-    until_s = monotonic() + about["grace_s"] + _ENDING_S
+    until_s = monotonic() + about.grace_s + _ENDING_S
     while script_lives(folder) and monotonic() < until_s:
         sleep(0.05)
     if script_lives(folder):
         raise AdvisorError(f"{folder.name}: its script does not end. See {folder / 'script.log'}")
     if events_in(folder).over is None:
         if _is_of(events.state, folder):
-            _run_undo(events.state, "undo", grace_s=about["grace_s"])
+            _run_undo(events.state, "undo", grace_s=about.grace_s)
         _note(folder, "over 1 0")
     sweep_locks()
     say(f"{folder.name} has ended")
@@ -405,7 +407,7 @@ def run_lines() -> Iterator[str]:
         folder = path.parent
         try:
             about = _about(folder)
-            run = WatchedRun(folder, about["steps"])
+            run = WatchedRun(folder, about.steps)
         except InvalidInput as error:
             yield f"{folder.name}: {error}"
             continue
@@ -413,18 +415,11 @@ def run_lines() -> Iterator[str]:
         state = "over" if run.events.over is not None else "runs"
         if state == "runs" and not script_lives(folder):
             state = f"its script was killed: advisor stop {folder.name}"
-        yield f"{folder.name} on {about['gpu']} since {about['since']}: {state}"
+        yield f"{folder.name} on {about.gpu} since {about.since}: {state}"
         yield from map(str, view.jobs)
 
 
-def _about(folder: Path) -> dict[str, Any]:
-    """The file about the run that `_make_folder` wrote."""
+def _about(folder: Path) -> RunFile:
     path = folder / "run.json"
-    about = read_json(path)
-    kinds: Sequence[tuple[str, type | tuple[type, ...]]] = (
-        ("gpu", str), ("device", str), ("since", str), ("steps", (int, type(None))),
-        ("cores", (str, type(None))), ("grace_s", (int, float)),
-    )  # fmt: skip
-    if not isinstance(about, dict) or not all(isinstance(about.get(k), t) for k, t in kinds):
-        raise InvalidInput(f"{path}: it is damaged. Remove {folder} once nothing of it runs.")
-    return about | {"jobs": len(list(folder.glob("job-*.progress")))}
+    remedy = f"Remove {folder} once nothing of it runs."
+    return parse_record(RunFile, read_bytes(path), str(path), remedy)

@@ -13,7 +13,6 @@ from advisor.launch.launch_plan import launch_plan
 from advisor.launch.plan_file import PreparedRun, RunTerms, plan_document
 from advisor.measure.device import Device
 from advisor.measure.process import left_states, processes_of
-from advisor.run import WatchTerms
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import H200, RESNET, predicted
@@ -47,10 +46,10 @@ class Watcher:
 
     def __init__(self, **terms):
         self.said, self.views = [], []
-        self.terms = WatchTerms(say=self.said.append, show=self.views.append, **terms)
+        self.terms = {"say": self.said.append, "show": self.views.append, **terms}
 
     def watch(self, folder):
-        return runner.watch(folder, self.terms)
+        return runner.watch(folder, None, **self.terms)
 
     @property
     def states(self):

@@ -186,7 +186,7 @@ def run(
     is killed or its terminal closes. `fit` uses the measured steps.
     """
     from advisor.launch.plan_file import RunTerms, prepare, saved_plan
-    from advisor.run import WatchTerms, expected_by, find_run, rehearse, run_lines, start, watch
+    from advisor.run import expected_by, find_run, rehearse, run_lines, start, watch
 
     if list_runs:
         show_text("\n".join(run_lines()) or "no runs")
@@ -214,11 +214,10 @@ def run(
         folder = start(prepared, terms)
         aside(f"run {folder.name}, in {folder}")
     with live() as show:
-        watched = WatchTerms(
-            say=aside, show=show, deadline_s=deadline, patience_s=patience,
-            log=None if log is None else log.run,
+        code = watch(
+            folder or find_run(plan), expected, say=aside, show=show, deadline_s=deadline,
+            patience_s=patience, log=None if log is None else log.run,
         )  # fmt: skip
-        code = watch(folder or find_run(plan), watched, expected)
     raise Exit(code)
 
 

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from signal import Signals
 from statistics import fmean
@@ -28,7 +27,12 @@ from advisor.measure.strict_record import record
 from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
-from advisor.workload.plan_document import PlanDocument, StepRange, planned_steps
+from advisor.workload.plan_document import (
+    DocumentedJob,
+    PlanDocument,
+    StepRange,
+    planned_steps,
+)
 from advisor.workload.profile import Window
 from advisor.workload.reading import located, read_json
 from advisor.workload.run import Run, Tenant
@@ -47,79 +51,10 @@ _SILENT_S, _SILENT_STEPS = 60.0, 20
 _FASTEST = 1e9
 
 
-@dataclass(slots=True)
-class WatchedPace:
-    """The steps that one job counted, as far as it was watched.
-
-    Attributes:
-        last: Its last report; None before the first.
-        seen_at_s: When its count last grew, on the watcher's monotonic clock.
-    """
-
-    last: ReportedProgress | None = None
-    seen_at_s: float | None = None
-    _at_s: list[float] = field(default_factory=list)
-    _steps: list[int] = field(default_factory=list)
-
-    def add(self, progress: ReportedProgress | None, now_s: float) -> None:
-        """Note a report of the job; a count that goes back is another process's."""
-        if progress is None:
-            return
-        grew = self.last is None or progress.steps > self.last.steps
-        self.last = progress
-        if not grew or (self._at_s and progress.at_s <= self._at_s[-1]):
-            return
-        self.seen_at_s = now_s
-        self._at_s.append(progress.at_s)
-        self._steps.append(progress.steps)
-        if len(self._at_s) > _MOST_SAMPLES:
-            self._at_s, self._steps = self._at_s[::2], self._steps[::2]
-
-    @property
-    def steps(self) -> int | None:
-        return None if self.last is None else self.last.steps
-
-    def step_s(self, since_s: float) -> float | None:
-        """Mean seconds of a step since a moment; None if too few were seen."""
-        first = bisect_left(self._at_s, since_s)
-        if len(self._at_s) - first < 2:
-            return None
-        steps = self._steps[-1] - self._steps[first]
-        seconds = self._at_s[-1] - self._at_s[first]
-        return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
-
-    def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
-        """Steps between each two of the moments; empty if one has none or was not watched."""
-        if len(self._at_s) < 2 or bounds_s[0] < self._at_s[0] or bounds_s[-1] > self._at_s[-1]:
-            return ()
-        done = np.interp(bounds_s, self._at_s, self._steps)
-        windows = [
-            Window(float(end - begin), float(last - first))
-            for (begin, end), (first, last) in zip(pairwise(bounds_s), pairwise(done), strict=True)
-            if last > first
-        ]
-        return tuple(windows) if len(windows) == len(bounds_s) - 1 else ()
-
-    @property
-    def span_s(self) -> tuple[float, float] | None:
-        """When it was first and last seen to count; None before it was twice."""
-        return (self._at_s[0], self._at_s[-1]) if len(self._at_s) > 1 else None
-
-    def silent_s(self, now_s: float, step_s: float | None) -> float | None:
-        """For how long it has done no step, if that is long; None while it goes on."""
-        if self.seen_at_s is None:
-            return None
-        silent_s = now_s - self.seen_at_s
-        return silent_s if silent_s > max(_SILENT_S, _SILENT_STEPS * (step_s or 0.0)) else None
-
-
 class PrintedPace:
     """Steps of a job that only prints its pace, counted from its log.
 
-    Args:
-        throughput: Finds, as its one group, the examples a second until it was printed.
-        batch: Examples of a step.
-        log: What the job prints.
+    `throughput` finds, as its one group, the examples a second until it was printed.
     """
 
     def __init__(self, throughput: str, batch: int, log: Path) -> None:
@@ -146,6 +81,81 @@ class PrintedPace:
         return ReportedProgress(int(self._steps), self._at_s)
 
 
+class WatchedJob:
+    """A job of a run, and the steps that it counted while it was watched.
+
+    Attributes:
+        steps: Of the whole job; None if it decides itself when it ends.
+        last: Its last report; None before the first.
+        seen_at_s: When its count last grew, on the watcher's monotonic clock.
+        held_mib: Its memory on the device, when it was last seen there.
+    """
+
+    def __init__(
+        self, folder: Path, number: int, planned: DocumentedJob, workload: Workload,
+        most_steps: int | None,
+    ) -> None:  # fmt: skip
+        self.number, self.planned, self.workload = number, planned, workload
+        self.steps = planned_steps(planned, workload, most_steps)
+        self.log = folder / f"job-{number}.log"
+        self.last: ReportedProgress | None = None
+        self.seen_at_s: float | None = None
+        self.held_mib: float | None = None
+        self._progress = folder / f"job-{number}.progress"
+        self._printed: PrintedPace | None = None
+        script = planned.script or workload.script
+        if script is not None and script.throughput is not None:
+            self._printed = PrintedPace(script.throughput, workload.batch, self.log)
+        self._at_s: list[float] = []
+        self._steps: list[int] = []
+
+    def look(self, now_s: float) -> None:
+        """Read its report; a count that goes back is another process's."""
+        printed = self._printed
+        progress = printed.progress(now_s) if printed else read_progress(self._progress)
+        if progress is None:
+            return
+        grew = self.last is None or progress.steps > self.last.steps
+        self.last = progress
+        if not grew or (self._at_s and progress.at_s <= self._at_s[-1]):
+            return
+        self.seen_at_s = now_s
+        self._at_s.append(progress.at_s)
+        self._steps.append(progress.steps)
+        if len(self._at_s) > _MOST_SAMPLES:
+            self._at_s, self._steps = self._at_s[::2], self._steps[::2]
+
+    def step_s(self, since_s: float) -> float | None:
+        """Mean seconds of a step since a moment; None if too few were seen."""
+        first = bisect_left(self._at_s, since_s)
+        if len(self._at_s) - first < 2:
+            return None
+        steps = self._steps[-1] - self._steps[first]
+        seconds = self._at_s[-1] - self._at_s[first]
+        return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
+
+    def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
+        """Steps between each two of the moments; empty if one has none or was not watched."""
+        if len(self._at_s) < 2 or bounds_s[0] < self._at_s[0] or bounds_s[-1] > self._at_s[-1]:
+            return ()
+        seconds, steps = np.diff(bounds_s), np.diff(np.interp(bounds_s, self._at_s, self._steps))
+        if not (steps > 0).all():
+            return ()
+        return tuple(map(Window, seconds.tolist(), steps.tolist()))
+
+    @property
+    def span_s(self) -> tuple[float, float] | None:
+        """When it was first and last seen to count; None before it was twice."""
+        return (self._at_s[0], self._at_s[-1]) if len(self._at_s) > 1 else None
+
+    def silent_s(self, now_s: float, step_s: float | None) -> float | None:
+        """For how long it has done no step, if that is long; None while it goes on."""
+        if self.seen_at_s is None:
+            return None
+        silent_s = now_s - self.seen_at_s
+        return silent_s if silent_s > max(_SILENT_S, _SILENT_STEPS * (step_s or 0.0)) else None
+
+
 Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
 """Predicted steps of jobs, by number, while only these run; empty: not predicted."""
 
@@ -154,18 +164,6 @@ _LATELY_S = 30.0
 # Of a record; a shorter one is too uncertain, and more windows add nothing.
 _WATCHED_RUN_SHORTEST_S, _WINDOWS = 6.0, 6
 _TAIL_BYTES = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedJob:
-    """A job of a run; `steps` is None if the job itself decides when it ends."""
-
-    number: int
-    workload: Workload
-    steps: int | None
-    step_s: StepRange | None
-    cores: tuple[int, int] | None
-    throughput: str | None
 
 
 @dataclass(slots=True)
@@ -295,50 +293,26 @@ class WatchedRun:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        most_steps: int | None = None,
-        meter: Meter | None = None,
+        self, folder: Path, most_steps: int | None = None, meter: Meter | None = None,
         expected: Expected | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.events = Events()
         path = folder / "plan.json"
         with located(path):
-            self._document = record(PlanDocument, read_json(path))
-        (self._plan,) = self._document.plans
+            document = record(PlanDocument, read_json(path))
+        (self._plan,) = document.plans
+        self.jobs = [
+            WatchedJob(folder, number, planned, document.workloads[planned.job], most_steps)
+            for number, planned in enumerate(self._plan.jobs, start=1)
+        ]
         self._sharing = parse_sharing(self._plan.sharing)
-        self.jobs: list[WatchedJob] = []
-        for number, planned in enumerate(self._plan.jobs, start=1):
-            workload = self._document.workloads[planned.job]
-            script = planned.script or workload.script
-            self.jobs.append(
-                WatchedJob(
-                    number=number,
-                    workload=workload,
-                    steps=planned_steps(planned, workload, most_steps),
-                    step_s=planned.step_s,
-                    cores=planned.cores,
-                    throughput=None if script is None else script.throughput,
-                )
-            )
         sets = running_together(self._sharing, len(self.jobs))
         self._groups = [frozenset(at + 1 for at in group) for group in sets]
         self._expected = expected or self._planned
         self._meter = meter
-        self._paces = {job.number: WatchedPace() for job in self.jobs}
-        self._printed = {
-            job.number: PrintedPace(job.throughput, job.workload.batch, self.log(job.number))
-            for job in self.jobs
-            if job.throughput is not None
-        }
-        self._held_mib: dict[int, float] = {}
         self._power_w: dict[frozenset[int], list[float]] = {}
         self._clocks_mhz: tuple[int | None, int | None] = (None, None)
-
-    def log(self, number: int) -> Path:
-        """The log of a job."""
-        return self.folder / f"job-{number}.log"
 
     def look(self) -> RunView:
         """Return the run as it is now."""
@@ -346,11 +320,7 @@ class WatchedRun:
         running, now_s = self.events.running, monotonic()
         for job in self.jobs:
             if job.number in self.events.started_s:
-                if (printed := self._printed.get(job.number)) is not None:
-                    progress = printed.progress(now_s)
-                else:
-                    progress = read_progress(self.folder / f"job-{job.number}.progress")
-                self._paces[job.number].add(progress, now_s)
+                job.look(now_s)
         power_w = None
         if self._meter is not None and running:
             with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
@@ -373,60 +343,64 @@ class WatchedRun:
         ours = memory_mib.keys() & set(processes_of(f"ADVISOR_RUN={self.folder}\0"))
         for number in self.events.running if ours else ():
             if pids := ours & set(processes_of(f"ADVISOR_JOB={number}\0")):
-                self._held_mib[number] = sum(memory_mib[pid] for pid in pids)
+                self.jobs[number - 1].held_mib = sum(memory_mib[pid] for pid in pids)
 
     def _planned(self, running: frozenset[int]) -> Mapping[int, StepRange]:
         """The plan's own predictions, which are for all jobs of a group."""
         if running not in self._groups:
             return {}
-        steps = {number: self.jobs[number - 1].step_s for number in running}
+        steps = {number: self._plan.jobs[number - 1].step_s for number in running}
         return {number: step_s for number, step_s in steps.items() if step_s is not None}
 
     def _view(self, job: WatchedJob, predicted: StepRange | None, now_s: float) -> JobView:
-        pace, since_s = self._paces[job.number], self.events.changed_s
-        running = job.number in self.events.running
-        step_s = pace.step_s(max(now_s - _LATELY_S, since_s)) if running else None
+        since_s, (state, detail) = self.events.changed_s, self.state(job)
+        done = None if job.last is None else job.last.steps
+        if job.number not in self.events.running:
+            return JobView(
+                number=job.number, name=job.workload.name, state=state, detail=detail, done=done,
+                steps=job.steps,
+            )  # fmt: skip
+        step_s = job.step_s(max(now_s - _LATELY_S, since_s))
         settled = now_s - since_s > SETTLE_S + JUDGED_S
-        steady_s = pace.step_s(since_s + SETTLE_S) if running and settled else None
+        steady_s = job.step_s(since_s + SETTLE_S) if settled else None
         outside = False
         if steady_s is not None and predicted is not None:
             outside = not predicted.p05 <= steady_s <= predicted.p95
-        state, detail = self.state(job.number)
-        reserved_mib = None if pace.last is None else pace.last.reserved_mib
+        reserved_mib = None if job.last is None else job.last.reserved_mib
         expected_s = step_s or (predicted.p50 if predicted else None)
-        left = None if job.steps is None or not running else job.steps - (pace.steps or 0)
+        left = None if job.steps is None else job.steps - (done or 0)
         return JobView(
             number=job.number,
             name=job.workload.name,
             state=state,
             detail=detail,
-            done=pace.steps,
+            done=done,
             steps=job.steps,
             step_s=step_s,
-            predicted=predicted if running else None,
+            predicted=predicted,
             outside=outside,
-            memory_mib=self._held_mib.get(job.number, reserved_mib) if running else None,
+            memory_mib=reserved_mib if job.held_mib is None else job.held_mib,
             left_s=left * expected_s if left is not None and left >= 0 and expected_s else None,
-            silent_s=pace.silent_s(now_s, step_s) if running else None,
+            silent_s=job.silent_s(now_s, step_s),
         )
 
     def silent(self, patience_s: float | None) -> list[int]:
         """Return the jobs that did steps, and none for `patience_s`; none if that is None."""
         if patience_s is None:
             return []
-        seen = ((number, self._paces[number].seen_at_s) for number in self.events.running)
+        seen = ((number, self.jobs[number - 1].seen_at_s) for number in self.events.running)
         return [number for number, at in seen if at is not None and monotonic() - at > patience_s]
 
-    def state(self, number: int) -> tuple[str, str]:
+    def state(self, job: WatchedJob) -> tuple[str, str]:
         """Return the state of a job as in `JobView`, and the cause of a bad end."""
-        if number not in self.events.ended:
-            return ("running" if number in self.events.started_s else "waiting"), ""
-        status, _ = self.events.ended[number]
+        if job.number not in self.events.ended:
+            return ("running" if job.number in self.events.started_s else "waiting"), ""
+        status, _ = self.events.ended[job.number]
         if status == 0:
             return "done", ""
-        if self.events.stopped & {0, number}:
+        if self.events.stopped & {0, job.number}:
             return "stopped", ""
-        printed = tail(self.log(number))
+        printed = tail(job.log)
         if lacks_memory(printed):
             return "out-of-memory", error_line(printed)
         how = f"exit status {status}"
@@ -439,67 +413,70 @@ class WatchedRun:
         """Return a record of each group in which every job counted its steps long enough.
 
         A group's windows lie where all of its jobs ran, after they had settled and before the first
-        of them ended: predictions of the group hold there.
-
-        Args:
-            origin: Where it was measured.
-            allowed: The host cores that the jobs could have.
+        of them ended: predictions of the group hold there. `allowed` are the host cores that the
+        jobs could have.
 
         Raises:
             InvalidInput: The measured values cannot be true.
         """
         for at, group in enumerate(self._groups, start=1):
-            if (windows := self._windows(group)) is None:
+            jobs = [self.jobs[number - 1] for number in sorted(group)]
+            if (bounds_s := _common_windows_s(jobs)) is None:
                 continue
-            numbers = sorted(group)
-            sharing = restricted(self._sharing, [number - 1 for number in numbers])
-            shared = len(numbers) > 1 and together(sharing) is not None
+            windows = [job.windows(bounds_s) for job in jobs]
+            if not all(windows):
+                continue
+            sharing = restricted(self._sharing, [job.number - 1 for job in jobs])
+            shared = len(jobs) > 1 and together(sharing) is not None
             name = str(sharing) if shared or "mig" in str(sharing) else "naive"
             power_w = self._power_w.get(group)
-            last = [self._paces[number].last for number in numbers]
-            versions = next((dict(each.versions) for each in last if each and each.versions), {})
+            reported = [job.last.versions for job in jobs if job.last is not None]
+            versions = dict(next(filter(None, reported), ()))
             yield Run(
                 id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
                 gpu=origin.device.key,
                 sharing=name,
                 purpose="validation",
                 repeats=None,
-                tenants=tuple(self._tenant(each, windows[each], allowed) for each in numbers),
-                mps_clients=len(numbers) if name.startswith("mps") else 0,
+                tenants=tuple(_tenant(job, its, allowed)
+                              for job, its in zip(jobs, windows, strict=True)),
+                mps_clients=len(jobs) if name.startswith("mps") else 0,
                 power_w=fmean(power_w) if power_w else None,
                 counters=None,
                 provenance=origin.provenance(versions, self._clocks_mhz),
-            )
+            )  # fmt: skip
 
-    def _windows(self, group: frozenset[int]) -> dict[int, tuple[Window, ...]] | None:
-        spans = [span for number in group if (span := self._paces[number].span_s) is not None]
-        if len(spans) < len(group):
-            return None
-        began_s, ended_s = max(first for first, _ in spans) + SETTLE_S, min(at for _, at in spans)
-        if ended_s - began_s < _WATCHED_RUN_SHORTEST_S:
-            return None
-        bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
-        windows = {number: self._paces[number].windows(bounds_s) for number in group}
-        return windows if all(windows.values()) else None
 
-    def _tenant(self, number: int, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
-        job, last = self.jobs[number - 1], self._paces[number].last
-        reported = {
-            "allocated_mib": None if last is None else last.allocated_mib,
-            "reserved_mib": None if last is None else last.reserved_mib,
-        }
-        cores: Sequence[int] = ()
-        if job.cores is not None and allowed:
-            cores = [allowed[at % len(allowed)] for at in range(job.cores[0], job.cores[1] + 1)]
-        return Tenant(
-            workload=job.workload,
-            outcome="ok",
-            detail=None,
-            windows=windows,
-            memory=memory_record(reported, self._held_mib.get(number)),
-            cores=tuple(sorted(set(cores))),
-            sms=None if last is None else last.sms,
-        )
+def _common_windows_s(jobs: Sequence[WatchedJob]) -> list[float] | None:
+    """Bounds of windows while all `jobs` ran steadily; None if that was too short."""
+    spans = [job.span_s for job in jobs if job.span_s is not None]
+    if len(spans) < len(jobs):
+        return None
+    began_s, ended_s = max(first for first, _ in spans) + SETTLE_S, min(at for _, at in spans)
+    if ended_s - began_s < _WATCHED_RUN_SHORTEST_S:
+        return None
+    bounds_s: list[float] = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
+    return bounds_s
+
+
+def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
+    last, cores = job.last, set[int]()
+    reported = {
+        "allocated_mib": None if last is None else last.allocated_mib,
+        "reserved_mib": None if last is None else last.reserved_mib,
+    }
+    if job.planned.cores is not None and allowed:
+        first, final = job.planned.cores
+        cores = {allowed[at % len(allowed)] for at in range(first, final + 1)}
+    return Tenant(
+        workload=job.workload,
+        outcome="ok",
+        detail=None,
+        windows=windows,
+        memory=memory_record(reported, job.held_mib),
+        cores=tuple(sorted(cores)),
+        sms=None if last is None else last.sms,
+    )
 
 
 def script_lives(folder: Path) -> bool:
@@ -513,9 +490,7 @@ def script_lives(folder: Path) -> bool:
 
 def tail(log: Path) -> str:
     """The end of a log; empty if there is none."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        return file.read(_TAIL_BYTES).decode(errors="replace")
+    return ""
