@@ -15,14 +15,12 @@ from advisor.page.answer import (
     advice,
     answer_places,
     choose_clicked,
-    hide_rough,
     open_view,
-    rough_advice,
+    plans_by_name,
     show_answer,
-    show_rough,
 )
 from advisor.page.link import linked
-from advisor.page.more import further_questions, pause_predictions, predict_after
+from advisor.page.more import foresee, further_questions
 from advisor.page.question import STYLE, keep_address, read_question, refuse
 from advisor.plan.values import Plan, Recommendation
 from advisor.report.forecast import ORIGINS, bounds_note, plan_name, plan_rows
@@ -39,39 +37,25 @@ def main() -> None:
     st.html(STYLE)
     st.header("How should these jobs share one GPU?")
     answered, by_jobs = st.container(), st.container()
+    typed = answer = None
     try:
         with st.sidebar:
             typed = read_question(by_jobs)
-        if typed is None:
-            _show_outdated(answered)
-            return
+        if typed is not None:
+            answer = advice(*typed, answered)
     except AdvisorError as error:
-        refuse(error)
+        refuse(error, by_jobs if typed else None)
+    if typed is None or answer is None:
         _show_outdated(answered)
         return
+    advised, places = answer
     question, jobs = typed
-    try:
-        rough = rough_advice(question, jobs)
-        places = None
-        if rough is not None:  # the exact answer takes long
-            places = answer_places(answered)
-            show_rough(rough, places)
-        try:
-            advised = advice(question, jobs)
-        except AdvisorError:
-            if places is not None:
-                hide_rough(places)
-            raise
-    except AdvisorError as error:
-        refuse(error, by_jobs)
-        _show_outdated(answered)
-        return
     st.session_state["last answer"] = advised
     plan = _plan_in_view(advised)
-    show_answer(advised, plan, places or answer_places(answered))
+    show_answer(advised, plan, places)
     _show(advised, plan)
     keep_address(question, advised, plan, further_questions(advised, question, jobs))
-    predict_after(question, jobs)
+    foresee(typed)
 
 
 def _show_outdated(answered: DeltaGenerator) -> None:
@@ -93,7 +77,7 @@ def _show(advised: Recommendation, plan: Plan) -> None:
         st.warning(str(stale))
     for why in advised.refused_variants:
         st.warning(f"left out: {why}")
-    st.selectbox("Plan", list(_names(advised)), key="plan", format_func=shortened)
+    st.selectbox("Plan", list(plans_by_name(advised)), key="plan", format_func=shortened)
     open_view(advised, plan)
     st.subheader("All ways, best first")
     _ranking(advised)
@@ -107,7 +91,7 @@ def _show(advised: Recommendation, plan: Plan) -> None:
 
 def _plan_in_view(advised: Recommendation) -> Plan:
     """The chosen plan: by a click, else by the link at first, else in the list, else the best."""
-    names = _names(advised)
+    names = plans_by_name(advised)
     choose_clicked(list(names))
     if "plan" not in st.session_state:
         linked_names = [name for name, plan in names.items()
@@ -115,11 +99,6 @@ def _plan_in_view(advised: Recommendation) -> Plan:
         if linked_names:
             st.session_state["plan"] = linked_names[0]
     return names.get(st.session_state.get("plan", ""), advised.best)
-
-
-def _names(advised: Recommendation) -> dict[str, Plan]:
-    """The plans by their names in the list to choose from."""
-    return {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
 
 
 def _ranking(advised: Recommendation) -> None:
@@ -147,5 +126,5 @@ def _ranking(advised: Recommendation) -> None:
         st.download_button("Download as JSON", document, "plans.json", "application/json")
 
 
-pause_predictions()
+foresee(None)
 main()

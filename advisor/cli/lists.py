@@ -160,7 +160,8 @@ def app(port: _Port = 8501) -> None:
     """Serve the page on localhost until Ctrl-C."""
     from advisor.workload.reading import beside_package
 
-    server = [sys.executable, "-m", "advisor.page.serve", "run", str(beside_package("app.py"))]
+    served = "from advisor.page import serve; serve()"
+    server = [sys.executable, "-c", served, "run", str(beside_package("app.py"))]
     options = {
         "server.address": "127.0.0.1",
         "server.port": port,

@@ -17,10 +17,7 @@ from advisor.launch.exports import EXPORTS, SUFFIXES, exported
 from advisor.measure.device import present_machine
 from advisor.page.link import WantedJob, at_first, linked, on_the_page
 from advisor.plan import ObjectiveName
-from advisor.plan.admission import Additions, AdmissionLimits, Running
-from advisor.plan.fleet import FleetPlan
-from advisor.plan.forecast import OverTime
-from advisor.plan.objectives import OBJECTIVES, FleetTerms
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.ranking import verdict
 from advisor.plan.reasons import compare
 from advisor.plan.rules import Conditions
@@ -33,8 +30,8 @@ from advisor.report.format import NOT_MEASURED, explained, shortened
 from advisor.report.plan_tables import ComparisonSection, side_by_side
 from advisor.report.recommendation import metric_cards, paragraphs
 from advisor.report.simulation import simulation_facts
+from advisor.sharing import Sharing
 from advisor.simulation.simulate import Fleet, Simulation
-from advisor.validate import MeasuredRuns, runs_of_jobs
 from advisor.workload.job import Arrival, Job
 
 
@@ -42,9 +39,7 @@ def cards(figures: Iterable[tuple[str, str, str]]) -> None:
     """Show figures as cards in a row: title, value, and a value to compare with."""
     with st.container(horizontal=True):
         for label, value, other in figures:
-            st.metric(
-                label, value, other, delta_color="off", delta_arrow="off", border=True,
-            )  # fmt: skip
+            st.metric(label, value, other, delta_color="off", delta_arrow="off", border=True)
 
 
 def stacked_table(rows: Sequence[Mapping[str, str]], name: str) -> None:
@@ -64,21 +59,19 @@ def stacked_table(rows: Sequence[Mapping[str, str]], name: str) -> None:
         st.table(pd.DataFrame(rows), hide_index=True)
 
 
+def plans_by_name(advised: Recommendation) -> dict[str, Plan]:
+    """Return the plans by their names in the lists to choose from: rank and `plan_name`."""
+    return {f"{plan.rank}  {plan_name(advised, plan)}": plan for plan in advised.plans}
+
+
 def choose_clicked(names: Sequence[str]) -> None:
     """Choose the plan of `names` that was clicked; each click counts once."""
-
-    def selected(key: str) -> dict[str, Any]:
-        selection: dict[str, Any] = st.session_state.get(key, {}).get("selection", {})
-        return selection
-
-    clicked = {
-        "chart": [each["number"] for each in selected("chart").get("chosen", [])],
-        "ranking": selected("ranking").get("rows", []),
-    }
-    for key, numbers in clicked.items():
+    for key, field in (("chart", "chosen"), ("ranking", "rows")):
+        selected = st.session_state.get(key, {}).get("selection", {}).get(field, [])
+        numbers = [each["number"] if key == "chart" else each for each in selected]
         last = st.session_state.get(f"clicked on {key}")
-        st.session_state[f"clicked on {key}"] = list(numbers)
-        if numbers and list(numbers) != last and numbers[0] < len(names):
+        st.session_state[f"clicked on {key}"] = numbers
+        if numbers and numbers != last and numbers[0] < len(names):
             st.session_state["plan"] = names[numbers[0]]
 
 
@@ -108,25 +101,36 @@ def advisor_of(gpu: str, cap_w: float | None) -> Advisor:
 
 
 _UNNOTICED_S = 0.15  # with what server and browser need, an answer stands within half a second
+_ROUGH = "Based on few ways to share so far: the search for the exact answer goes on."
+Places = tuple[DeltaGenerator, DeltaGenerator, DeltaGenerator]
+"""Places of the sentences of an answer, of its cards, and of the chart of all plans."""
 
 
-def rough_advice(question: PageQuestion, jobs: Sequence[Job]) -> Recommendation | None:
-    """Return rough plans for the `jobs` of `question`; None if the exact ones are ready.
+def advice(
+    question: PageQuestion, jobs: Sequence[Job], at: DeltaGenerator
+) -> tuple[Recommendation, Places]:
+    """Return the plans for the `jobs` of `question`, and their places in `at`.
 
-    Raises the errors of `Advisor.recommend`.
+    If the search takes long, these show the best of few plans until it ends.
+
+    Raises:
+        AdvisorError: As `Advisor.recommend`.
     """
     until = monotonic() + _UNNOTICED_S
     rough, whole = _search(question, jobs)
     wait([whole], max(0.0, until - monotonic()))
-    return None if whole.done() else rough
-
-
-def advice(question: PageQuestion, jobs: Sequence[Job]) -> Recommendation:
-    """Return the plans for the `jobs` of `question`; raises the errors of `Advisor.recommend`."""
-    _, whole = _search(question, jobs)
+    places = None
+    if not whole.done():
+        places = text, _, _ = answer_places(at)
+        first, *_ = map(on_the_page, paragraphs(rough))
+        with text.container(key="rough-answer"):
+            st.info(f"### :orange-badge[rough] {first}\n\n{_ROUGH}")
+        _figures(rough, places)
     if whole.exception() is not None:
         _search.clear(question, jobs)  # so that the next call tries again
-    return whole.result()
+        for place in (places or ())[:2]:
+            place.empty()
+    return whole.result(), places or answer_places(at)
 
 
 @st.cache_resource(ttl=60, max_entries=100, show_spinner="Predicting ways to share ...")
@@ -146,128 +150,38 @@ def _searchers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(4, thread_name_prefix="advice")
 
 
-@st.cache_resource(
-    ttl=60, max_entries=100, show_spinner="Predicting what may be added ...",
-    # `taken` identifies its jobs.
-    hash_funcs={Running: lambda running: (str(running.sharing), running.free_mib)},
-)  # fmt: skip
-def may_be_added(
-    question: PageQuestion,
-    taken: tuple[int, ...],
-    slowing: float,
-    running: Running,
-    _jobs: Sequence[Job],
-) -> Additions:
-    """Return which `_jobs` of `question` may be added to `running`, the jobs at places `taken`.
-
-    Raises the errors of `Advisor.admit`.
-    """
-    offered = [job for at, job in enumerate(_jobs) if at not in taken]
-    limits = AdmissionLimits(most_hurt=slowing, conditions=question.conditions)
-    return advisor_of(question.gpu, question.cap_w).admit(running, offered, limits)
-
-
-@st.cache_resource(ttl=300, max_entries=20, show_spinner="Searching a plan for several GPUs ...")
-def fleet_plan(
-    question: PageQuestion, gpus: int, _jobs: Sequence[Job]
-) -> tuple[FleetPlan, tuple[Simulation, ...]]:
-    """Return the plan for the `_jobs` of `question`, and a simulation of each of its GPUs.
-
-    Without simulations if lengths are unknown; raises the errors of `Advisor.recommend_fleet`.
-    """
-    terms = FleetTerms(
-        objective=question.objective,
-        gpus=gpus,
-        conditions=question.conditions,
-        level=question.level,
-    )
-    plan = advisor_of(question.gpu, question.cap_w).recommend_fleet(_jobs, terms)
-    if plan.makespan_s is None:
-        return plan, ()
-    return plan, tuple(
-        advisor_of(question.gpu, on.candidate.power_cap_w or question.cap_w)
-        .simulate(
-            tuple(map(Arrival, on.candidate.chosen(_jobs))),
-            on.candidate.sharing,
-            Fleet(question.gpu, 1, "first-come"),
-        )
-        .simulation
-        for on in plan.on
-    )
-
-
-@st.cache_resource(ttl=300, max_entries=20, show_spinner="Simulating the queue ...")
-def queued(
-    question: PageQuestion, fleet: Fleet, sharing: str, at_once: int | None, _jobs: Sequence[Job]
-) -> OverTime:
-    """Simulate the `_jobs` of `question` in a queue; raises the errors of `Advisor.simulate`."""
-    arrivals = tuple(map(Arrival, _jobs))
-    advisor = advisor_of(question.gpu, question.cap_w)
-    return advisor.simulate(arrivals, sharing, fleet, at_once=at_once)
-
-
-@st.cache_resource(ttl=300, max_entries=20, show_spinner="Reading runs ...")
-def measured(question: PageQuestion, _jobs: Sequence[Job]) -> MeasuredRuns:
-    """Return real runs of the `_jobs` of `question`; raises the errors of `runs_of_jobs`."""
-    predictor = advisor_of(question.gpu, None).uncalibrated.on_known_cores()
-    return runs_of_jobs([job.profile for job in _jobs], predictor)
+def on_one_gpu(advisor: Advisor, jobs: Sequence[Job], sharing: Sharing) -> Simulation:
+    """Simulate `jobs` that all arrive at once on one GPU."""
+    fleet = Fleet(advisor.card.key, 1, "first-come")
+    return advisor.simulate(tuple(map(Arrival, jobs)), sharing, fleet).simulation
 
 
 _BOXES = {"share": st.success, "fix-host-first": st.warning}
-_ROUGH = "Based on few ways to share so far: the search for the exact answer goes on."
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPlaces:
-    """Places of an answer, first rough and then exact.
-
-    Attributes:
-        text: Place of the headline and the sentences below it.
-        figures: Place of the cards.
-        chart: Place of the chart of all plans; a rough answer leaves the last one there.
-    """
-
-    text: DeltaGenerator
-    figures: DeltaGenerator
-    chart: DeltaGenerator
+def answer_places(at: DeltaGenerator) -> Places:
+    """Return places in `at`, which removes its last answer."""
+    text = at.empty()
+    left, right = at.columns([1, 2], vertical_alignment="center")
+    return text, left.empty(), right
 
 
-def answer_places(answered: DeltaGenerator) -> AnswerPlaces:
-    """Return places in `answered`, which removes its last answer."""
-    text = answered.empty()
-    left, right = answered.columns([1, 2], vertical_alignment="center")
-    return AnswerPlaces(text, left.empty(), right)
-
-
-def show_answer(advised: Recommendation, plan: Plan, at: AnswerPlaces) -> None:
+def show_answer(advised: Recommendation, plan: Plan, at: Places) -> None:
     """Show the best plan in sentences, in figures, and in a chart of all; `plan` has a ring."""
+    text, _, chart = at
     first, *others = map(on_the_page, paragraphs(advised))
-    with at.text.container():
+    with text.container():
         _BOXES.get(verdict(advised).answers[0], st.info)("\n\n".join([f"### {first}", *others]))
     _figures(advised, at)
-    with at.chart:
+    with chart:
         drawn = charts.plans_chart(advised, plan)
         st.altair_chart(drawn, width="stretch", key="chart", on_select="rerun")
         st.caption("Click a point to choose its plan. The plan in the ring is shown below.")
 
 
-def show_rough(rough: Recommendation, at: AnswerPlaces) -> None:
-    """Show the best of the few plans of `rough`, marked as such."""
-    first, *_ = map(on_the_page, paragraphs(rough))
-    with at.text.container(key="rough-answer"):
-        st.info(f"### :orange-badge[rough] {first}\n\n{_ROUGH}")
-    _figures(rough, at)
-
-
-def hide_rough(at: AnswerPlaces) -> None:
-    """Remove a rough answer."""
-    at.text.empty()
-    at.figures.empty()
-
-
-def _figures(advised: Recommendation, at: AnswerPlaces) -> None:
+def _figures(advised: Recommendation, at: Places) -> None:
     figures = metric_cards(advised)
-    with at.figures.container():
+    with at[1].container():
         cards(figures)
         if explained := OBJECTIVES[advised.ranked_by].explained:
             st.caption(f"{figures[0][0]}: {explained}")
@@ -311,10 +225,8 @@ def _draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
 
 
 def _over_time(advised: Recommendation, plan: Plan) -> None:
-    gpu = advised.gpu.key
-    advisor = advisor_of(gpu, plan.prediction.power_cap_w)
-    arrivals = tuple(map(Arrival, advised.jobs))
-    simulation = advisor.simulate(arrivals, plan.sharing, Fleet(gpu, 1, "first-come")).simulation
+    advisor = advisor_of(advised.gpu.key, plan.prediction.power_cap_w)
+    simulation = on_one_gpu(advisor, advised.jobs, plan.sharing)
     line = timeline(simulation, advised.gpu)
     st.altair_chart(charts.lanes_chart(line, [job.name for job in advised.jobs]), width="stretch")
     st.caption("The thin line is the 90 % interval of an end; the curves are medians.")
@@ -341,12 +253,11 @@ def _export(advised: Recommendation, plan: Plan) -> None:
 
 
 def _two_plans(advised: Recommendation, plan: Plan) -> None:
-    others = {f"{each.rank}  {plan_name(advised, each)}": each for each in advised.plans
-              if each is not plan}  # fmt: skip
+    others = {name: each for name, each in plans_by_name(advised).items() if each is not plan}
     if not others:
         st.info("There is no other plan to compare it with.")
         return
-    index = at_first([plan_name(advised, each) for each in others.values()], linked().other)
+    index = at_first([plan_name(advised, each) for each in others.values()], linked().beside)
     chosen = st.selectbox(
         "Compare with", list(others), index, key="second plan", format_func=shortened
     )

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
-from math import isfinite
+from math import inf
 from typing import Any, get_args
 from urllib.parse import quote, unquote
 
@@ -30,7 +31,6 @@ class WantedJob:
         name: Name of a profile, or of an uploaded job.
         batch: Batch size; None: the job's own.
         user: Its owner; None: the user of all jobs without an owner.
-        deadline_min: Deadline in minutes; None: none.
         isolated: Whether no other job may share its memory.
     """
 
@@ -76,10 +76,10 @@ def jobs_of_rows(
         job = own.get(row.name) or Job(find(row.name))
         if row.batch not in (None, job.batch):
             job = replace(job, profile=find(name_at_batch(job.name, job.profile, row.batch)))
+        due_s = None if row.deadline_min is None else 60 * row.deadline_min
         job = replace(
-            job, epochs=row.epochs, user=row.user, isolated=row.isolated,
-            deadline_s=None if row.deadline_min is None else 60 * row.deadline_min,
-        )  # fmt: skip
+            job, epochs=row.epochs, user=row.user, isolated=row.isolated, deadline_s=due_s
+        )
         jobs += [job] * checked_copies(row.copies, row.name, 1)
     return job_set(jobs)
 
@@ -98,7 +98,7 @@ def uploaded_rows(jobs: Sequence[Job], file: str) -> tuple[tuple[WantedJob, Job]
     return tuple(rows)
 
 
-FIELDS = {
+_LABELS = {
     "deadline_s in a file of jobs": "due, min",
     "--gpus": "How many",
     "--hurt": "May get slower by, %",
@@ -112,21 +112,18 @@ FIELDS = {
 }
 """Labels of the page for options of the command line; after a colon, the value to choose."""
 
-_CALLED = FIELDS | {name: each.choice for name, each in OBJECTIVES.items()}
-_OPTIONS, _NAMES = (
-    "|".join(sorted(words, key=len, reverse=True)) for words in (FIELDS, OBJECTIVES)
-)
-_OF_COMMANDS = re.compile(
-    rf"(?:{_OPTIONS})(?![\w-])|(?<=anked by )(?:{_NAMES})\b|\b(?:{_NAMES})(?= needs)"
-)
-
 
 def on_the_page(text: str) -> str:
     """Return `text` with the page's labels, in quotes, for options and for objectives."""
-    return _OF_COMMANDS.sub(lambda option: f"“{_CALLED[option[0]]}”", text)
+    for option in sorted(_LABELS, key=len, reverse=True):  # longer ones contain shorter ones
+        text = text.replace(option, f"“{_LABELS[option]}”")
+    for name, objective in OBJECTIVES.items():
+        label = f"“{objective.choice}”"
+        text = text.replace(f"anked by {name}", f"anked by {label}")
+        text = text.replace(f"{name} needs", f"{label} needs")
+    return text
 
 
-_MOST_WATTS, _MOST_SLOWING, _MOST_EUR = 1e6, 1e3, 1e6
 # The page shows parts of a link that anybody may have written: none is markup in code quotes.
 _PLAIN = "/ (),+"
 _NAME = re.compile(r"[^`\x00-\x1f\x7f]{1,200}")
@@ -142,14 +139,12 @@ class LinkedQuestion:
         trials: Job whose trials are in view.
         files: Names of uploaded files; links do not contain the files.
         question: Title of the further question that is open; None: the first.
-        gpus: Number of equal GPUs.
-        policy: Policy of the queue of these GPUs; None: the best plan.
+        policy: Policy of the queue of several GPUs; None: the best plan.
         view: Title of the view of the plan that is open; None: the first.
-        other: Name of the plan to compare with; None: the best of the others.
+        beside: Name of the plan to compare with; None: the best of the others.
         form: Format of the exported plan; None: the first.
         running: Row numbers, from 1, of the jobs that run already.
-        running_sharing: How the running jobs share the GPU.
-        slowing: Largest share by which a step of a running job may get longer.
+        hurt: Largest share by which a step of a running job may get longer.
         added: Names of the shown set of jobs to add.
         sharing: How jobs of the queue share each GPU.
         at_once: Most jobs at once on each of these GPUs.
@@ -169,18 +164,56 @@ class LinkedQuestion:
     gpus: int | None = None
     policy: Policy | None = None
     view: str | None = None
-    other: str | None = None
+    beside: str | None = None
     form: str | None = None
     running: tuple[int, ...] = ()
     running_sharing: str | None = None
-    slowing: float | None = None
+    hurt: float | None = None
     added: str | None = None
     sharing: str | None = None
     at_once: int | None = None
     price: float | None = None
 
 
-_AUTO, _NO, _YES = "auto", "no", "yes"
+def _name(text: str) -> str | None:
+    return text if _NAME.fullmatch(text) else None
+
+
+def _sharing(text: str) -> str | None:
+    """`text` if it is the notation of a sharing, or None."""
+    with suppress(AdvisorError):
+        parse_sharing(text)
+        return _name(text)
+    return None
+
+
+def _number(text: str, least: float, most: float) -> float | None:
+    """`text` as a number from `least` to `most`, or None."""
+    with suppress(ValueError):
+        if least <= (number := float(text)) <= most:
+            return number
+    return None
+
+
+def _whole(text: str, most: float) -> int | None:
+    """`text` as a whole number from 1 to `most`, or None."""
+    number = _number(text, 1, most)
+    return int(number) if number and number.is_integer() else None
+
+
+def _policy(text: str) -> str | None:
+    return text if text in get_args(Policy) else None
+
+
+_LEAST, _MOST = 1e-9, 1e6  # of numbers that have no other bounds
+_READERS: dict[str, Callable[[str], str | float | None]] = {
+    "gpu": str, "objective": str, "plan": str, "view": _name, "beside": _name, "form": _name,
+    "question": _name, "trials": _name, "running-sharing": _sharing, "added": _name,
+    "hurt": partial(_number, least=0, most=1000), "gpus": partial(_whole, most=MOST_GPUS),
+    "policy": _policy, "sharing": _sharing, "at-once": partial(_whole, most=MAX_JOBS),
+    "price": partial(_number, least=0, most=_MOST),
+}  # fmt: skip
+"""Readers of parameters that have the name and the value of a field."""
 
 
 def parameters(link: LinkedQuestion) -> dict[str, str | list[str]]:
@@ -190,68 +223,43 @@ def parameters(link: LinkedQuestion) -> dict[str, str | list[str]]:
     have the names of the options of ``advisor recommend``; defaults are left out.
     """
     under = link.conditions
-    fields = {
-        "gpu": link.gpu,
-        "objective": link.objective,
-        "power-cap": _AUTO if under.power_caps else link.cap_w and f"{link.cap_w:.12g}",
-        "memory-margin": under.memory_margin and f"{under.memory_margin:.12g}",
-        "root": None if under.root else _NO,
-        "pessimistic": _YES if link.level == "p95" else None,
-        "plan": link.plan,
-        "file": list(link.files),
-        "view": link.view,
-        "beside": link.other,
-        "form": link.form,
-        "question": link.question,
-        "trials": link.trials,
-        "running": ",".join(map(str, link.running)),
-        "running-sharing": _sharing(link.running_sharing),
-        "hurt": _written_number(link.slowing),
-        "added": link.added,
-        "gpus": _written_number(link.gpus),
-        "policy": link.policy,
-        "sharing": _sharing(link.sharing),
-        "at-once": _written_number(link.at_once),
-        "price": _written_number(link.price),
+    fields = {name: getattr(link, name.replace("-", "_")) for name in _READERS} | {
+        "power-cap": "auto" if under.power_caps else link.cap_w or None,
+        "memory-margin": under.memory_margin or None,
+        "root": None if under.root else "no",
+        "pessimistic": "yes" if link.level == "p95" else None,
+        "running": ",".join(map(str, link.running)) or None,
     }
-    jobs: dict[str, str | list[str]] = {"job": [_written(each) for each in link.jobs]}
-    return jobs | {name: value for name, value in fields.items() if value}
+    lists = {"job": list(map(_written_job, link.jobs)), "file": list(link.files)}
+    return {name: texts for name, texts in lists.items() if texts} | {
+        name: value if isinstance(value, str) else f"{value:.12g}"
+        for name, value in fields.items()
+        if value is not None
+    }
 
 
 def linked_question(values: Mapping[str, Sequence[str]]) -> LinkedQuestion:
     """Return the question of the parameters `values`; senseless values are ignored."""
     first = {name: texts[0] for name, texts in values.items() if texts}
-    jobs = [_read(text) for text in values.get("job", ())[:MAX_JOBS]]
-    cap = first.get("power-cap", "")
-    text = {name: text for name, text in first.items() if _NAME.fullmatch(text)}.get
-    places = [_whole(each, MAX_JOBS) for each in (text("running") or "").split(",")]
+    fields: dict[str, Any] = {
+        name.replace("-", "_"): read(first[name])
+        for name, read in _READERS.items()
+        if name in first
+    }
+    cap, margin = first.get("power-cap", ""), first.get("memory-margin", "")
+    places = (_whole(each, MAX_JOBS) for each in first.get("running", "").split(","))
     return LinkedQuestion(
-        gpu=first.get("gpu"),
-        objective=first.get("objective"),
-        jobs=tuple(each for each in jobs if each is not None),
-        cap_w=_number(cap, lambda watts: 0 < watts <= _MOST_WATTS),
+        **fields,
+        jobs=tuple(filter(None, map(_read_job, values.get("job", ())[:MAX_JOBS]))),
+        cap_w=_number(cap, _LEAST, _MOST),
         conditions=Conditions(
-            root=first.get("root") != _NO,
-            memory_margin=_number(first.get("memory-margin", ""), lambda each: 0 <= each < 1) or 0,
-            power_caps=cap == _AUTO,
+            root=first.get("root") != "no",
+            memory_margin=_number(margin, 0, 1 - _LEAST) or 0,
+            power_caps=cap == "auto",
         ),
-        level="p95" if first.get("pessimistic") == _YES else "p50",
-        plan=first.get("plan"),
-        files=tuple(filter(_NAME.fullmatch, values.get("file", ())[:MAX_JOBS])),
-        view=text("view"),
-        other=text("beside"),
-        form=text("form"),
-        question=text("question"),
-        trials=text("trials"),
-        running=tuple(each for each in places if each is not None),
-        running_sharing=_sharing(text("running-sharing")),
-        slowing=_number(text("hurt") or "", lambda each: 0 <= each <= _MOST_SLOWING),
-        added=text("added"),
-        gpus=_whole(text("gpus") or "", MOST_GPUS),
-        policy=next((each for each in get_args(Policy) if each == text("policy")), None),
-        sharing=_sharing(text("sharing")),
-        at_once=_whole(text("at-once") or "", MAX_JOBS),
-        price=_number(text("price") or "", lambda each: 0 <= each <= _MOST_EUR),
+        level="p95" if first.get("pessimistic") == "yes" else "p50",
+        files=tuple(filter(_name, values.get("file", ())[:MAX_JOBS])),
+        running=tuple(filter(None, places)),
     )
 
 
@@ -269,33 +277,7 @@ def at_first(choices: Sequence[str], choice: str | None) -> int:
     return choices.index(choice) if choice in choices else 0
 
 
-def _written_number(number: float | None) -> str | None:
-    return None if number is None else f"{number:.12g}"
-
-
-def _sharing(text: str | None) -> str | None:
-    """`text` if it is the notation of a sharing, or None."""
-    with suppress(AdvisorError):
-        return text and str(parse_sharing(text)) and text
-    return None
-
-
-def _whole(text: str, most: int) -> int | None:
-    """`text` as a whole number from 1 to `most`, or None."""
-    number = _number(text, lambda each: each in range(1, most + 1))
-    return None if number is None else int(number)
-
-
-def _number(text: str, possible: Callable[[float], bool]) -> float | None:
-    """`text` as a number that is `possible`, or None."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if possible(number) else None
-
-
-def _written(job: WantedJob) -> str:
+def _written_job(job: WantedJob) -> str:
     words = [quote(job.name, safe=_PLAIN), str(job.copies), f"{job.epochs:g}"]
     if job.batch is not None:
         words.append(f"batch={job.batch}")
@@ -306,26 +288,17 @@ def _written(job: WantedJob) -> str:
     return ":".join([*words, "isolated"] if job.isolated else words)
 
 
-def _read(text: str) -> WantedJob | None:
+def _read_job(text: str) -> WantedJob | None:
     name, *words = map(unquote, text.split(":"))
     fields = dict(each.partition("=")[::2] for each in words[2:])
     if not _NAME.fullmatch(name) or fields.keys() - {"batch", "user", "due", "isolated"}:
         return None
-    numbers = [
-        *words[:2],
-        *("1", "1")[len(words) :],
-        fields.get("batch", "1"),
-        fields.get("due", "1"),
-    ]
-    copies, epochs, batch, due = (
-        _number(each, lambda value: isfinite(value) and value > 0) for each in numbers
-    )
-    if copies is None or epochs is None or batch is None or due is None:
-        return None
-    if not 1 <= copies <= MAX_JOBS or not 0.1 <= epochs <= 1e6 or copies % 1 or batch % 1:
+    copies, epochs = [*words, "1", "1"][:2]
+    number, amount = _whole(copies, MAX_JOBS), _number(epochs, 0.1, _MOST)
+    batch, due = _whole(fields.get("batch", "1"), inf), _number(fields.get("due", "1"), _LEAST, 1e9)
+    if number is None or amount is None or batch is None or due is None:
         return None
     return WantedJob(
-        name, int(copies), epochs, int(batch) if "batch" in fields else None,
-        fields.get("user"), due if "due" in fields else None,
-        isolated="isolated" in fields,
+        name, number, amount, batch if "batch" in fields else None, fields.get("user"),
+        due if "due" in fields else None, isolated="isolated" in fields,
     )  # fmt: skip

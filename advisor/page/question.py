@@ -1,8 +1,7 @@
 """The question on the page: GPU, objective, jobs and conditions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, get_args
 
 import pandas as pd
@@ -46,7 +45,7 @@ def keep_address(
 ) -> None:
     """Write `question`, the `plan` in view and the `further` question to the page's address."""
     shown = st.session_state.get
-    policy, slowing, other = shown("policy"), shown("hurt"), shown("second plan")
+    policy, hurt, other = shown("policy"), shown("hurt"), shown("second plan")
     now = LinkedQuestion(
         gpu=question.gpu, objective=question.objective, jobs=question.jobs, cap_w=question.cap_w,
         conditions=question.conditions, level=question.level,
@@ -54,9 +53,9 @@ def keep_address(
         trials=shown("trials"), files=tuple(name for name, _ in question.files),
         question=further, gpus=shown("gpus"),
         policy=policy if policy in get_args(Policy) else None,
-        view=shown("view"), other=other and other.partition("  ")[2], form=shown("format"),
+        view=shown("view"), beside=other and other.partition("  ")[2], form=shown("format"),
         running=shown("running jobs", ()), running_sharing=shown("running sharing"),
-        slowing=None if slowing in (None, 100 * MOST_HURT) else slowing / 100, added=shown("added"),
+        hurt=None if hurt in (None, 100 * MOST_HURT) else hurt / 100, added=shown("added"),
         sharing=shown("fleet sharing"), at_once=shown("at once"), price=shown("price"),
     )  # fmt: skip
     st.query_params.from_dict(parameters(now))
@@ -101,10 +100,10 @@ def refuse(error: AdvisorError, at: DeltaGenerator | None = None) -> None:
     (at or st).error(on_the_page(str(error)).replace("![", "!\\[").replace("](", "]\\("))
 
 
-def choose_conditions(
+def _conditions(
     gpu: Gpu, objective: ObjectiveName
 ) -> tuple[float | None, Conditions, Level] | None:
-    """Return power cap, conditions and level of intervals; None if one of them is impossible."""
+    """Power cap, conditions and level of intervals; None if one of them is impossible."""
     link = linked().conditions
     with st.expander("Conditions"):
         rootless = not gpu.mig and not OBJECTIVES[objective].saves_energy
@@ -167,23 +166,8 @@ _NOT_RUN = "This page runs and reads nothing of a job file: “Apply it” shows
 _Files = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Uploads:
-    """Content of the uploaded files.
-
-    Attributes:
-        files: Names and contents.
-        rows: Rows of the job files.
-        jobs: Jobs by their names in the table.
-    """
-
-    files: _Files
-    rows: tuple[WantedJob, ...]
-    jobs: Mapping[str, Job]
-
-
-def uploads(gpu: str) -> Uploads:
-    """Return the content of the uploaded files; refuse those that cannot be used."""
+def _uploads(gpu: str) -> tuple[_Files, tuple[WantedJob, ...], dict[str, Job]]:
+    """The usable uploaded files, the rows of job files, and jobs by their names in the table."""
     files = st.file_uploader(
         "Your own profiles, and job files", ["json", "toml"], accept_multiple_files=True,
         key="uploads",
@@ -194,23 +178,23 @@ def uploads(gpu: str) -> Uploads:
         named = ", ".join(f"`{name}`" for name in missing)
         st.info(f"A link holds no files. This one was made with {named}: upload again.")
     used: _Files = ()
-    rows: tuple[tuple[WantedJob, Job], ...] = ()
-    jobs: dict[str, Job] = {}
+    handed: list[tuple[WantedJob, Job]] = []
+    own: dict[str, Job] = {}
     # Profiles before the jobs that use them.
     for file in sorted(((each.name, each.getvalue()) for each in files), key=_is_jobs):
         try:
             if _is_jobs(file):
                 uploaded = _jobs(gpu, *file, used)
-                rows += uploaded_rows(uploaded.jobs, file[0])
+                handed += uploaded_rows(uploaded.jobs, file[0])
                 st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in uploaded.left_out)]))
             else:
                 profile = _profile(gpu, *file)
-                jobs[profile.name] = Job(profile)
+                own[profile.name] = Job(profile)
             used += (file,)
         except AdvisorError as error:
             refuse(error)
-    own = {row.name: job for row, job in rows} | jobs
-    return Uploads(used, tuple(row for row, _ in rows), own)
+    jobs = {row.name: job for row, job in handed} | own
+    return used, tuple(row for row, _ in handed), jobs
 
 
 def _is_jobs(file: tuple[str, bytes]) -> bool:
@@ -239,12 +223,10 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The table of jobs: its names to choose from, its first rows and its rows now.
+    """The table of jobs: its names to choose from, rows from files, first rows and rows now.
 
     Attributes:
         number: Number of tables before this one; each keeps its own edits.
-        offered: Names to choose from.
-        uploaded: Rows from files.
     """
 
     number: int
@@ -254,26 +236,15 @@ class _Table:
     now: tuple[dict[str, Any], ...]
 
 
-def job_table(
-    offered: tuple[str, ...],
-    uploaded: tuple[WantedJob, ...],
-    linked: tuple[WantedJob, ...],
-    usual: Callable[[], Sequence[WantedJob]],
+def _job_table(
+    gpu: str, offered: tuple[str, ...], uploaded: tuple[WantedJob, ...]
 ) -> tuple[WantedJob, ...]:
-    """Return the jobs as typed; edits stay if other jobs are offered, unless files add rows.
-
-    Args:
-        offered: Names to choose from.
-        uploaded: Rows from files.
-        linked: Rows of a link; rows of jobs that are uploaded later follow then.
-        usual: Returns the rows of a table without edits.
-
-    Raises:
-        InvalidInput: A count is not a whole number.
-    """
+    """The jobs as typed; edits stay if other jobs are `offered`, unless files add rows."""
     table = st.session_state.get("job table")
     if table is None or (table.offered, table.uploaded) != (offered, uploaded):
-        table = _next_table(table, offered, uploaded, linked, usual)
+        rows = _first_rows(table, offered, uploaded)
+        rows = rows or tuple(map(asdict, _usual_jobs(gpu, offered)))
+        table = _Table(table.number + 1 if table else 0, offered, uploaded, rows, rows)
     st.caption("Jobs: type into any cell; the empty row adds a job.")
     edited = st.data_editor(
         pd.DataFrame(list(table.first), columns=list(_KINDS)).astype(_KINDS),
@@ -282,34 +253,28 @@ def job_table(
     )  # fmt: skip
     with st.container(key="narrow-jobs"):
         st.caption("Further right: batch size, user, deadline, and alone.")
-    rows = edited.astype(object).where(edited.notna(), None).to_dict("records")
-    rows = tuple(row for row in rows if row["name"] is not None)
+    records = edited.astype(object).where(edited.notna(), None).to_dict("records")
+    rows = tuple(row for row in records if row["name"] is not None)
     st.session_state["job table"] = replace(table, now=rows)
-    unknown = [row.name for row in linked if row.name not in offered]
+    unknown = [row.name for row in linked().jobs if row.name not in offered]
     if unknown and rows == table.first:
         names = ", ".join(f"`{name}`" for name in dict.fromkeys(unknown))
         st.info(f"The link also contains {names}, without a profile here.")
     return tuple(map(wanted_job, rows))
 
 
-def _next_table(
-    last: _Table | None,
-    offered: tuple[str, ...],
-    uploaded: tuple[WantedJob, ...],
-    linked: tuple[WantedJob, ...],
-    usual: Callable[[], Sequence[WantedJob]],
-) -> _Table:
-    rows: tuple[dict[str, Any], ...] = ()
-    before = () if last is None else last.offered
+def _first_rows(
+    last: _Table | None, offered: tuple[str, ...], uploaded: tuple[WantedJob, ...]
+) -> tuple[dict[str, Any], ...]:
+    """The rows of a link, also if their jobs are uploaded later; else of files; else the `last`."""
+    in_link = [row for row in linked().jobs if row.name in offered]
+    before = last.offered if last else ()
     untouched = last is None or last.now == last.first
-    if untouched and any(row.name in offered and row.name not in before for row in linked):
-        rows = tuple(asdict(row) for row in linked if row.name in offered)
-    elif uploaded and (last is None or uploaded != last.uploaded):
-        rows = tuple(map(asdict, uploaded))
-    elif last is not None:
-        rows = tuple(row for row in last.now if row["name"] in offered)
-    rows = rows or tuple(map(asdict, usual()))
-    return _Table(0 if last is None else last.number + 1, offered, uploaded, rows, rows)
+    if untouched and any(row.name not in before for row in in_link):
+        return tuple(map(asdict, in_link))
+    if uploaded and (last is None or uploaded != last.uploaded):
+        return tuple(map(asdict, uploaded))
+    return tuple(row for row in last.now if row["name"] in offered) if last else ()
 
 
 def _columns(offered: Sequence[str]) -> dict[str, Any]:
@@ -340,28 +305,27 @@ def read_question(by_jobs: DeltaGenerator) -> tuple[PageQuestion, tuple[Job, ...
         return None
     gpu, objective = _chosen_gpu(), _objective()
     by_objective = st.container()
-    files = uploads(gpu)
-    offered = tuple(dict.fromkeys([*files.jobs, *names_of_jobs(models[gpu])]))
+    files, rows, own = _uploads(gpu)
+    offered = tuple(dict.fromkeys([*own, *names_of_jobs(models[gpu])]))
     wanted: tuple[WantedJob, ...] = ()
     jobs: tuple[Job, ...] | None = None
     with by_jobs:
         try:
-            usual = partial(_usual_jobs, gpu, offered)
-            wanted = job_table(offered, files.rows, linked().jobs, usual)
+            wanted = _job_table(gpu, offered, rows)
             if wanted:
-                jobs = jobs_of_rows(wanted, files.jobs, advisor_of(gpu, None).find_profile)
+                jobs = jobs_of_rows(wanted, own, advisor_of(gpu, None).find_profile)
             else:
                 st.info("Choose at least one job.")
         except AdvisorError as error:
             refuse(error)
     if OBJECTIVES[objective].uses_deadlines and not any(each.deadline_min for each in wanted):
         by_objective.info("No job has a deadline: type one, in minutes, into “due, min”.")
-    under = choose_conditions(models[gpu], objective)
+    under = _conditions(models[gpu], objective)
     if jobs is None or under is None:
         return None
     if not (models[gpu].mig and under[1].root) and any(each.isolated for each in wanted):
         by_jobs.caption("Without MIG, a job marked alone runs while no other job runs.")
-    return PageQuestion(gpu, wanted, objective, *under, files.files), jobs
+    return PageQuestion(gpu, wanted, objective, *under, files), jobs
 
 
 def _chosen_gpu() -> str:
