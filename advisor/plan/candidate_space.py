@@ -66,7 +66,7 @@ class Space:
         surrogate = None if few else question.predictor.surrogate(profiles)
         self.exact = surrogate is None
         if surrogate is not None:
-            self.source: Source = SurrogateSource(surrogate.answers, margin)
+            self.source: Source = SurrogateSource(surrogate, margin)
         else:
             fits, awake_w = FitsMemory(question.gpu, margin), idle_power_w(profiles) or 0.0
             self.source = PredictorSource(question.predictor, fits, question.level, awake_w)

@@ -15,7 +15,7 @@ from advisor.plan.objectives import Objective, throughput
 from advisor.plan.placement import FleetGroup, Problem
 from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
 from advisor.plan.values import Question
-from advisor.prediction.mix_steps import SurrogateAnswers, SurrogatePredictor, Tenancy
+from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode, Mps, Naive
@@ -55,7 +55,7 @@ class EstimatedGroups:
     def may(self, members: Members, mode: Mode) -> bool:
         """Check whether `members` may share in this way, and fit in memory."""
         profiles = tuple(job.profile for job in self._kinds.of(members))
-        answers = replace(self._surrogate.answers, profiles=profiles)
+        answers = replace(self._surrogate, profiles=profiles)
         ones = np.ones((1, len(members)), dtype=np.intp)
         return self._allowed(members, mode) and bool(self._fit(answers, ones, mode)[0])
 
@@ -67,13 +67,15 @@ class EstimatedGroups:
             self._obeys[key] = first_broken(self._rules, jobs, WAYS[mode]) is None
         return self._obeys[key]
 
-    def _fit(self, answers: SurrogateAnswers, counts: MemberRows, mode: Mode) -> NDArray[np.bool_]:
+    def _fit(
+        self, answers: SurrogatePredictor, counts: MemberRows, mode: Mode
+    ) -> NDArray[np.bool_]:
         return answers.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
 
     def _best(self, member_sets: MemberRows) -> Iterator[FleetGroup]:
         counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
         modes = [mode for mode in WAYS if mode in self._surrogate.distilled.surrogates]
-        fits = {mode: self._fit(self._surrogate.answers, counts, mode) for mode in modes}
+        fits = {mode: self._fit(self._surrogate, counts, mode) for mode in modes}
         outcomes = {mode: self._outcomes(member_sets, mode) for mode in modes}
         for row, kinds in enumerate(member_sets):
             members = tuple(map(int, kinds))
@@ -111,7 +113,7 @@ class EstimatedGroups:
 
     def _power_w(self, member_sets: MemberRows, mode: Mode) -> Floats:
         """Power of the GPU while a group runs, shape (groups,); NaN: unknown. -1: a job ended."""
-        answers, rows = self._surrogate.answers, len(member_sets)
+        answers, rows = self._surrogate, len(member_sets)
         steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended
         np.put_along_axis(steps_s, member_sets, self._steps_s(member_sets, mode), axis=1)
         added_w = np.zeros(steps_s.shape)

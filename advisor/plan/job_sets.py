@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from advisor.hardware.partition import partition_of
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
-from advisor.prediction.mix_steps import Predicts, SurrogateAnswers, Tenancy
+from advisor.prediction.mix_steps import Predicts, SurrogatePredictor, Tenancy
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
@@ -287,7 +287,7 @@ class SurrogateSource:
         margin: Share of each memory that jobs must leave free.
     """
 
-    surrogate: SurrogateAnswers
+    surrogate: SurrogatePredictor
     margin: float
 
     @property

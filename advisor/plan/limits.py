@@ -195,7 +195,7 @@ def best_limits(
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
-    gpu = search.surrogate.answers.gpu
+    gpu = search.surrogate.gpu
     sharings = different([*usual, *map(_mps, best)], gpu)
     costs = search.costs(
         np.array([each.limits for each in sharings]), search.surrogate.replayed(sharings)
@@ -212,7 +212,7 @@ def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> tuple[list[Mps],
     search = _search(mixes, objective, limit_vectors([job.profile for job in mixes.jobs]))
     if search is None:
         return [], 0
-    return different([search.estimated()], search.surrogate.answers.gpu), len(search.combined())
+    return different([search.estimated()], search.surrogate.gpu), len(search.combined())
 
 
 def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_LimitSearch | None":
@@ -295,7 +295,7 @@ class _LimitSearch:
 
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
-        unlike = different([sharings[at] for at in ordered], self.surrogate.answers.gpu)
+        unlike = different([sharings[at] for at in ordered], self.surrogate.gpu)
         return unlike[:_OF_FEW], len(coarse) + len(same) + len(usual)
 
     def compared(self) -> tuple[Floats, Floats]:

@@ -11,6 +11,7 @@ for every GPU that has a driver.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from operator import mul
 from typing import assert_never
 
 import numpy as np
@@ -19,7 +20,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limit_shares, limited_sms
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.prediction import Interval, interval_around, spanning
+from advisor.prediction.prediction import Interval, all_known, interval_around, spanning
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Sharing
 from advisor.workload.profile import Counters, Profile
@@ -73,9 +74,9 @@ class UtilisationModel:
             GPU busy alone: their steps do not follow the host.
         host_bound: The same of the others.
         constant: Log of measured over the capacity model's step, if all columns are average.
-        mean: Of each column, shape (columns,); empty: the capacity model is not corrected.
-        scale: Standard deviation of each column, shape (columns,).
-        weights: What one standard deviation of each column adds to the log, shape (columns,).
+        mean: Mean of each of `COLUMNS`; empty: the capacity model is not corrected.
+        scale: Standard deviation of each column.
+        weights: What one standard deviation of each column adds to the log.
     """
 
     gpu_bound: ResidualBounds
@@ -116,18 +117,12 @@ def seen_by_driver(profile: Profile) -> Profile:
     GRACT stands for the driver's utilisation, as both are shares of time in which any kernel ran;
     the GPU path is that share of a step. Without counters the GPU path is unchanged.
     """
-    counters = profile.counters
-    return replace(
-        profile,
-        host_s=None,
-        gpu_s=counters.gract * profile.step_s if counters else profile.gpu_s,
-        counters=counters
-        and Counters(
-            source="nvml", gract=counters.gract, memory_utilization=counters.memory_utilization
-        ),
-        mps=None,
-        trace=None,
-    )
+    gpu_s, counters = profile.gpu_s, profile.counters
+    if counters is not None:
+        gract, moving = counters.gract, counters.memory_utilization
+        gpu_s = gract * profile.step_s
+        counters = Counters(source="nvml", gract=gract, memory_utilization=moving)
+    return replace(profile, host_s=None, gpu_s=gpu_s, counters=counters, mps=None, trace=None)
 
 
 # Shares of a step for which a job may keep the GPU busy, if its profile lacks that.
@@ -146,31 +141,31 @@ def any_busy(profiles: Sequence[Profile]) -> list[list[Profile]]:
 def columns(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, capacity_s: Floats
 ) -> Floats:
-    """Compute a row for each job with a column for each of `COLUMNS`, shape (jobs, columns).
+    """Compute a row for each of two jobs or more, with `COLUMNS`, shape (jobs, columns).
 
     Args:
-        profiles: From `seen_by_driver`, each with a GPU path.
-        sharing: Of two jobs or more.
-        gpu: On which they share.
-        capacity_s: Step of each by the capacity model, shape (jobs,).
+        profiles: From `seen_by_driver`, all with a GPU path.
+        sharing: Of these jobs.
+        gpu: The GPU that they share.
+        capacity_s: Steps by the capacity model, shape (jobs,).
     """
-    step_s = np.array([each.step_s for each in profiles])
+    jobs, step_s = len(profiles), np.array([each.step_s for each in profiles])
     busy = np.array([each.busy_share for each in profiles])
-    shares = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * len(profiles))
+    limits = np.array(limit_shares(sharing.limits, gpu.sms) or [1.0] * jobs)
     usual = _USUAL_POWER + _USUAL_POWER_BUSY * busy
     measured = [power_share(each, gpu) for each in profiles]
     power = np.array([u if own is None else own for u, own in zip(usual, measured, strict=True)])
-    others = len(profiles) - 1
+    log_limit, log_step_ms = np.log(limits), np.log(1e3 * step_s)
     by_name = {
         "log_capacity_slowdown": np.log(capacity_s / step_s),
-        "log_degree": np.full(len(profiles), np.log(len(profiles))),
+        "log_degree": np.full(jobs, np.log(jobs)),
         "busy": busy,
         "mates_busy": busy.sum() - busy,
-        "log_limit": np.log(shares),
-        "mates_log_limit": (np.log(shares).sum() - np.log(shares)) / others,
-        "log_busy_over_limit": np.log(np.maximum(1.0, busy / shares)),
-        "log_step_ms": np.log(1e3 * step_s),
-        "mates_log_step_ms": (np.log(1e3 * step_s).sum() - np.log(1e3 * step_s)) / others,
+        "log_limit": log_limit,
+        "mates_log_limit": (log_limit.sum() - log_limit) / (jobs - 1),
+        "log_busy_over_limit": np.log(np.maximum(1.0, busy / limits)),
+        "log_step_ms": log_step_ms,
+        "mates_log_step_ms": (log_step_ms.sum() - log_step_ms) / (jobs - 1),
         "power": power,
         "mates_power": power.sum() - power,
     }
@@ -194,45 +189,36 @@ def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float
     Under MPS with limits a job's GPU path is stretched by its limit first. MIG and phases are not
     covered.
     """
-    if any(profile.gpu_s is None for profile in profiles):
+    gpu_s = all_known(profile.gpu_s for profile in profiles)
+    if gpu_s is None:
         return None
+    parts = [limit / 100 for limit in sharing.limits] or [1.0] * len(profiles)
+    sms = [_sm_share(profile) for profile in profiles]
     match sharing.mode:
         case "serial":
             return tuple(profile.step_s for profile in profiles)
         case "naive":
-            return _shared(profiles, [_busy_s(each, 1) for each in profiles], NAIVE_CAPACITY)
+            capacity = NAIVE_CAPACITY
         case "mps" | "mps-limits":
-            parts = [limit / 100 for limit in sharing.limits] or [1.0] * len(profiles)
-            busy = [_busy_s(each, part) for each, part in zip(profiles, parts, strict=True)]
             # SM activity while busy over all jobs, weighted by their GPU time; never 0.
-            gpu_s = [profile.gpu_s or 0.0 for profile in profiles]
-            weighted = sum(g * _sm_share(each) for g, each in zip(gpu_s, profiles, strict=True))
-            activity = max(0.05, weighted / max(sum(gpu_s), 1e-12))
-            return _shared(profiles, busy, MPS_CAPACITY / activity)
+            activity = sum(map(mul, gpu_s, sms)) / max(sum(gpu_s), 1e-12)
+            capacity = MPS_CAPACITY / max(0.05, activity)
         case "mig" | "hybrid" | "phases":
             return None
         case _:
             assert_never(sharing.mode)
-
-
-def _busy_s(profile: Profile, part: float) -> float:
-    return (profile.gpu_s or 0.0) * max(1.0, _sm_share(profile) / part)
+    busy_s = [g * max(1.0, sm / part) for g, sm, part in zip(gpu_s, sms, parts, strict=True)]
+    free_s = [max(each.step_s, busy) for each, busy in zip(profiles, busy_s, strict=True)]
+    return contended(free_s, busy_s, capacity)
 
 
 @once_a_profile
 def _sm_share(profile: Profile) -> float:
-    """SM activity while the GPU is busy, 0..1; 1 without a counter."""
+    """Return SM activity while the GPU is busy, 0..1; 1 without a counter."""
     counters = profile.counters
     if counters is None or counters.sm_active is None or not profile.busy_share:
         return 1.0
     return min(1.0, counters.sm_active / profile.busy_share)
-
-
-def _shared(
-    profiles: Sequence[Profile], busy_s: Sequence[float], capacity: float
-) -> tuple[float, ...]:
-    host_s = [max(each.step_s, busy) for each, busy in zip(profiles, busy_s, strict=True)]
-    return contended(host_s, busy_s, capacity)
 
 
 def contended(
@@ -241,8 +227,8 @@ def contended(
     """Predict seconds of a step of each job when all share a resource of limited capacity.
 
     Args:
-        free_s: Steps without contention, shape (jobs,).
-        busy_s: Seconds that a step keeps the resource busy, shape (jobs,); at most the step.
+        free_s: Steps without contention.
+        busy_s: Seconds that a step keeps the resource busy; at most the step.
         capacity: Share of the time in which the resource can be busy.
     """
     loads = [busy / max(free, busy) for free, busy in zip(free_s, busy_s, strict=True)]
@@ -261,58 +247,44 @@ def contended(
 
 _Real = Floats | float
 
-# Of the curve itself, as if sensitivity to the log odds were at least this on small parts. The
+# The law of how steps slow on a part of a GPU, under an MPS limit or on a MIG instance. Of a step
+# alone on the whole GPU, a share W is work that takes k times as long on the part; the rest, most
+# of it the host's, hides that. The step takes (1 + W^p (k^p - 1))^(1/p) times as long: the slower
+# of both sets the pace (p large), or they add up (p = 1). The constants were fitted to four models
+# on MIG slices and under MPS limits of an A100 (MISO's artifact, SoCC '22), two on slices of an
+# A100 (MIGPerf), and the MPS probes of the profiles of an H200 and an H100.
+_SHARPNESS = 1.75  # p
+# The power by which work speeds up with more bandwidth than its share of SMs, up to so many times
+# that; still more buys nothing, as under an MPS limit, which takes SMs only.
+_BY_BANDWIDTH, _SURPLUS = 0.37, 1.87
+
+# Of the law itself, as if sensitivity to the log odds were at least this on small parts. The
 # smallest round number with which 85 to 95 % of left-out models are inside on slices of every size.
 _OWN_DOUBT = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class PartCurve:
-    """Law of how steps slow on a part of a GPU: under an MPS limit or on a MIG instance.
-
-    Of a step alone on the whole GPU, a share W is work that takes k times as long on the part; the
-    rest, most of it the host's, hides that. The step takes ``(1 + W^p (k^p - 1))^(1/p)`` times as
-    long: the slower of both sets the pace (p large), or they add up (p = 1). The constants were
-    fitted to four models on MIG slices and under MPS limits of an A100 (MISO's artifact, SoCC '22),
-    two on slices of an A100 (MIGPerf), and the MPS probes of the profiles of an H200 and an H100.
-
-    Attributes:
-        sharpness: p of the formula.
-        sms: Power of the share of SMs by which work speeds up, with as much of the bandwidth.
-        bandwidth: Power by which it speeds up with more bandwidth than that.
-        surplus: Times that; still more buys nothing, as under an MPS limit, which takes SMs only.
-    """
-
-    sharpness: float
-    sms: float
-    bandwidth: float
-    surplus: float
-
-    def work_slowdown(self, sm_share: _Real, bandwidth_share: _Real) -> Floats:
-        """Return k of parts with those shares, in (0, 1], in their shape: how work slows."""
-        sms = np.asarray(sm_share, dtype=np.float64)
-        richer = np.minimum(bandwidth_share / sms, self.surplus)
-        return np.asarray(np.maximum(1.0, sms**-self.sms * richer**-self.bandwidth))
-
-    def log_slowdown(self, log_odds: _Real, work_slowdown: Floats) -> Floats:
-        """Return the log of a step over the step alone, at least 0.
-
-        `log_odds` are those of W, the share of the step that is work.
-        """
-        return np.log1p(self._slowed(log_odds, work_slowdown)) / self.sharpness
-
-    def doubt(self, log_odds: _Real, work_slowdown: Floats) -> Floats:
-        """Return how far off `log_slowdown` may be, where the log odds may be off by 1."""
-        slowed = self._slowed(log_odds, work_slowdown)
-        by_odds = slowed / (1 + slowed) / (1 + np.exp(log_odds))
-        return np.asarray(np.hypot(by_odds, _OWN_DOUBT * (1 - work_slowdown**-2)))
-
-    def _slowed(self, log_odds: _Real, work_slowdown: Floats) -> Floats:
-        share = 1 / (1 + np.exp(-np.asarray(log_odds)))
-        return np.asarray(share**self.sharpness * (work_slowdown**self.sharpness - 1))
+def _work_slowdown(sm_share: _Real, bandwidth_share: _Real) -> Floats:
+    """Return k of parts with those shares, in (0, 1], in their shape."""
+    richer = np.minimum(bandwidth_share / sm_share, _SURPLUS)
+    return np.asarray(np.maximum(1.0, 1 / sm_share * richer**-_BY_BANDWIDTH))
 
 
-CURVE = PartCurve(sharpness=1.75, sms=1.0, bandwidth=0.37, surplus=1.87)
+def _slowed(log_odds: _Real, k: Floats) -> Floats:
+    """Return ``W^p (k^p - 1)``; `log_odds` are those of W."""
+    share = 1 / (1 + np.exp(-np.asarray(log_odds)))
+    return np.asarray(share**_SHARPNESS * (k**_SHARPNESS - 1))
+
+
+def _log_slowdown(log_odds: _Real, k: Floats) -> Floats:
+    """Return the log of a step over the step alone, at least 0."""
+    return np.log1p(_slowed(log_odds, k)) / _SHARPNESS
+
+
+def _law_doubt(log_odds: _Real, k: Floats) -> Floats:
+    """Return how far off `_log_slowdown` may be, where the log odds may be off by 1."""
+    slowed = _slowed(log_odds, k)
+    by_odds = slowed / (1 + slowed) / (1 + np.exp(log_odds))
+    return np.asarray(np.hypot(by_odds, _OWN_DOUBT * (1 - k**-2)))
 
 
 # Below half a per cent, nvidia-smi shows 0.
@@ -329,9 +301,9 @@ class WorkSign:
     Attributes:
         constant: Log odds of W where the sign is 1.
         slope: What a unit of its log adds.
-        doubt: By how much at most the log odds of nine cases in ten, of models left out, differ
-            from that, on parts with less bandwidth.
-        doubt_of_limits: The same on parts with all of it.
+        doubt: Bound of the error of the log odds in nine of ten cases, of models left out, on parts
+            with less bandwidth.
+        doubt_of_limits: The same on parts with all of the bandwidth.
     """
 
     constant: float
@@ -346,7 +318,7 @@ class WorkSign:
 BY_MEMORY = WorkSign(1.14, 0.83, doubt=0.37, doubt_of_limits=0.88)
 BY_POWER = WorkSign(2.35, 2.92, doubt=2.0, doubt_of_limits=0.87)
 BY_UTILISATION = WorkSign(1.32, 3.35, doubt=1.82, doubt_of_limits=1.16)
-# The log odds are chosen among these, so that the curve goes through the steps under limits.
+# The log odds are chosen among these, so that the law goes through the steps under limits.
 _ODDS = np.linspace(-5, 5, 201)
 BY_LIMITS = WorkSign(0.0, 0.0, doubt=1.77, doubt_of_limits=0.23)
 
@@ -359,10 +331,10 @@ def slowdown_on(profile: Profile, partition: Partition) -> Interval:
     if (work := _work(profile, partition.gpu)) is None:
         return spanning([slowdown_on(each, partition) for (each,) in any_busy([profile])])
     odds, sign = work
-    k = CURVE.work_slowdown(partition.sm_share, partition.bandwidth_share)
-    middle = float(np.exp(CURVE.log_slowdown(odds, k)))
+    k = _work_slowdown(partition.sm_share, partition.bandwidth_share)
+    middle = float(np.exp(_log_slowdown(odds, k)))
     doubt = sign.doubt if partition.bandwidth_share < 1 else sign.doubt_of_limits
-    end = doubt * float(CURVE.doubt(odds, k))
+    end = doubt * float(_law_doubt(odds, k))
     return Interval(max(1.0, middle * np.exp(-end)), middle, middle * np.exp(end))
 
 
@@ -375,7 +347,7 @@ def busy_slowdown(profile: Profile, partition: Partition) -> float:
     if not busy or work is None:
         return slowdown_on(profile, partition).p50
     filled = min(1.0, 1 / (1 + np.exp(-work[0])) / busy)
-    k = float(CURVE.work_slowdown(partition.sm_share, partition.bandwidth_share))
+    k = float(_work_slowdown(partition.sm_share, partition.bandwidth_share))
     return float(min(max(1.0, filled * k), slowdown_on(profile, partition).p50 / busy))
 
 
@@ -388,7 +360,7 @@ def slices_follow_memory(gpu: Gpu) -> bool:
 
 
 def _work(profile: Profile, gpu: Gpu) -> tuple[float, WorkSign] | None:
-    """Log odds of W by the best sign there is, and that sign; None if there is none."""
+    """Return log odds of W by the best sign there is, and that sign; None without a sign."""
     counters, power = profile.counters, power_share(profile, gpu)
     shown = None if counters is None else counters.memory_utilization
     if shown is not None and slices_follow_memory(gpu):
@@ -404,15 +376,13 @@ def _work(profile: Profile, gpu: Gpu) -> tuple[float, WorkSign] | None:
 
 @once_a_profile
 def _work_by_limits(profile: Profile, gpu: Gpu) -> float:
-    """Log odds of W with which the curve comes nearest to the steps of the job's MPS probe."""
+    """Return log odds of W with which the law comes nearest to the steps of the MPS probe."""
     assert profile.mps is not None
     off = np.zeros_like(_ODDS)
     for run in profile.mps.limited:
         share = (run.sms or limited_sms(run.limit_pct, gpu.sms)) / gpu.sms
-        k = CURVE.work_slowdown(share, 1.0)
-        off += (
-            CURVE.log_slowdown(_ODDS, k) - np.log(run.step_s / profile.mps.unlimited.step_s)
-        ) ** 2
+        measured = np.log(run.step_s / profile.mps.unlimited.step_s)
+        off += (_log_slowdown(_ODDS, _work_slowdown(share, 1.0)) - measured) ** 2
     return float(_ODDS[int(np.argmin(off))])
 
 
@@ -421,5 +391,5 @@ _GPU_BOUND = 0.9
 
 
 def is_gpu_bound(profile: Profile) -> bool:
-    """Whether the GPU is busy nearly all of the step."""
+    """Return whether the GPU is busy nearly all of the step."""
     return (profile.busy_share or 0.0) >= _GPU_BOUND

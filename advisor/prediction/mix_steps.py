@@ -130,54 +130,25 @@ _ALONE = (1, 3, *LIMIT_GRID)
 _FLAT = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A job that differs from the others in profile or limit.
+def _anchors(limits: Sequence[float], place: int) -> tuple[float, ...]:
+    """Return the limits at which the job at `place` is replayed, from the mean of the others on.
 
-    Attributes:
-        place: First place with that profile and limit.
-        others: Places of the other jobs, in order.
-        sharing: Of all jobs.
+    The further ones are the rungs from there to the first at or beyond its own limit.
     """
-
-    place: int
-    others: tuple[int, ...]
-    sharing: Mps
-
-    @property
-    def own(self) -> float:
-        return self.sharing.limits[self.place]
-
-    @property
-    def centre(self) -> float:
-        """Mean limit of the others; exactly their limit if they all have one."""
-        limits = [self.sharing.limits[at] for at in self.others]
-        return min(max(sum(limits) / len(limits), min(limits)), max(limits))
-
-    @property
-    def anchors(self) -> tuple[float, ...]:
-        """The centre, and the rungs from there to the first at or beyond its own limit."""
-        if self.own > self.centre:
-            rungs = [each for each in _RUNGS if each > self.centre]
-            passed = [each for each in rungs if each < self.own]
-        else:
-            rungs = [each for each in reversed(_RUNGS) if each < self.centre]
-            passed = [each for each in rungs if each > self.own]
-        further = rungs[: len(passed) + 1] if self.own != self.centre else []
-        return (self.centre, *further)
-
-    def at(self, limit: float) -> tuple[float, ...]:
-        """Limits of all jobs if its own limit were `limit`."""
-        limits = enumerate(self.sharing.limits)
-        return tuple(limit if at == self.place else each for at, each in limits)
+    own, others = limits[place], [*limits[:place], *limits[place + 1 :]]
+    # Exactly their limit if all others have the same.
+    centre = min(max(sum(others) / len(others), min(others)), max(others))
+    if own > centre:
+        rungs = [each for each in _RUNGS if each > centre]
+        passed = [each for each in rungs if each < own]
+    else:
+        rungs = [each for each in reversed(_RUNGS) if each < centre]
+        passed = [each for each in rungs if each > own]
+    return (centre, *(rungs[: len(passed) + 1] if own != centre else ()))
 
 
 def under_unequal_limits(
-    profiles: Sequence[Profile],
-    sharing: Mps,
-    gpu: Gpu,
-    model: Model,
-    play: ReplayFunction,
+    profiles: Sequence[Profile], sharing: Mps, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> Floats | None:
     """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
@@ -186,21 +157,24 @@ def under_unequal_limits(
     or below. Between two anchors the answer follows the surrogate model's curve, which only falls.
     Copies of a job with the same limit get one answer. None without traces or correction of limits.
     """
-    kinds = list(zip([each.name for each in profiles], sharing.limits, strict=True))
-    order = sorted(range(len(kinds)), key=lambda at: kinds[at])
+    limits = sharing.limits
+    kinds = list(zip([each.name for each in profiles], limits, strict=True))
+    order = sorted(range(len(kinds)), key=kinds.__getitem__)
     places = {kind: at for at, kind in reversed(list(enumerate(kinds)))}
-    jobs = [_Job(place, tuple(at for at in order if at != place), sharing)
-            for place in places.values()]  # fmt: skip
+    anchors = {place: _anchors(limits, place) for place in places.values()}
     steps = by_replay(
-        [_mix(profiles, job, anchor) for job in jobs for anchor in job.anchors], gpu, model, play
-    )
+        [_mix(profiles, sharing, order, place, anchor)
+         for place, some in anchors.items() for anchor in some],
+        gpu, model, play,
+    )  # fmt: skip
     if steps is None:
         return None
-    replayed, curves = iter(steps), _curves(profiles, jobs, gpu, model)
-    logs = [_between(job, [np.log(next(replayed)[:, 0]) for _ in job.anchors], curve)
-            for job, curve in zip(jobs, curves, strict=True)]  # fmt: skip
-    answers = dict(zip(places, logs, strict=True))
-    return np.asarray(np.exp([answers[kind] for kind in kinds]).T)
+    logs, curves = iter(np.log(steps)[:, :, 0]), _curves(profiles, limits, anchors, gpu, model)
+    answers = {
+        place: _between(limits[place], some, [next(logs) for _ in some], curve)
+        for (place, some), curve in zip(anchors.items(), curves, strict=True)
+    }
+    return np.asarray(np.exp([answers[places[kind]] for kind in kinds]).T)
 
 
 def alone_under_limit(
@@ -219,53 +193,58 @@ def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -
     return np.minimum.accumulate(np.log(steps_s)) if steps_s else None
 
 
-def _mix(profiles: Sequence[Profile], job: _Job, anchor: float) -> Mix:
-    """The mix that is replayed for `job` at `anchor`."""
-    sharing = without_idle_limits(replace(job.sharing, limits=job.at(anchor)))
+def _at(limits: Sequence[float], place: int, limit: float) -> tuple[float, ...]:
+    """Return `limits` with another `limit` at `place`."""
+    return (*limits[:place], limit, *limits[place + 1 :])
+
+
+def _mix(
+    profiles: Sequence[Profile], sharing: Mps, order: Sequence[int], place: int, anchor: float
+) -> Mix:
+    """Return the mix to replay for the job at `place` under the limit `anchor`."""
+    sharing = without_idle_limits(replace(sharing, limits=_at(sharing.limits, place, anchor)))
     if len(set(sharing.limits)) <= 1:
-        return Mix(tuple(profiles), sharing, (job.place,))
-    order = (job.place, *job.others)
-    return Mix(
-        tuple(profiles[at] for at in order),
-        sharing.among(order),
-        (0,),
-        Effort(events=max(_LEAST_EVENTS, _EVENTS * len(profiles))),
-    )
+        return Mix(tuple(profiles), sharing, (place,))
+    first = (place, *(at for at in order if at != place))
+    effort = Effort(events=max(_LEAST_EVENTS, _EVENTS * len(profiles)))
+    return Mix(tuple(profiles[at] for at in first), sharing.among(first), (0,), effort)
 
 
 def _curves(
-    profiles: Sequence[Profile], jobs: Sequence[_Job], gpu: Gpu, model: Model
+    profiles: Sequence[Profile],
+    limits: Sequence[float],
+    anchors: Mapping[int, Sequence[float]],
+    gpu: Gpu,
+    model: Model,
 ) -> list[Floats]:
-    """Log steps of each job, but for a constant, at its own limit and at its anchors.
+    """Return log steps of each job, but for a constant, at its own limit and at its anchors.
 
     By the surrogate model; without one each SM counts the same.
     """
-    limits = [[job.own, *job.anchors] for job in jobs]
-    seen = summaries(profiles, gpu, model.of(gpu).physics)
-    if seen is None or model.distilled is None or "mps-limits" not in model.distilled.surrogates:
-        return [-np.log(each) for each in limits]
-    vectors = np.array([job.at(limit) for job, some in zip(jobs, limits, strict=True)
-                        for limit in some])  # fmt: skip
-    places = np.broadcast_to(np.arange(len(profiles)), vectors.shape)
-    steps_s = model.distilled.steps(seen, MixBatch(places, vectors), "mps-limits")
-    ends = np.cumsum([len(some) for some in limits])[:-1]
+    points = {place: (limits[place], *some) for place, some in anchors.items()}
+    jobs = summaries(profiles, gpu, model.of(gpu).physics)
+    if jobs is None or model.distilled is None or "mps-limits" not in model.distilled.surrogates:
+        return [-np.log(some) for some in points.values()]
+    rows = [_at(limits, place, limit) for place, some in points.items() for limit in some]
+    places = np.broadcast_to(np.arange(len(profiles)), (len(rows), len(profiles)))
+    steps_s = model.distilled.steps(jobs, MixBatch(places, np.array(rows)), "mps-limits")
+    ends = np.cumsum([len(some) for some in points.values()])[:-1]
     parts = np.split(np.log(steps_s), ends)
-    return [part[:, job.place] for part, job in zip(parts, jobs, strict=True)]
+    return [part[:, place] for part, place in zip(parts, points, strict=True)]
 
 
-def _between(job: _Job, logs: Sequence[Floats], curve: Floats) -> Floats:
-    """Log of lower end, middle and upper end at the job's limit, from those at its anchors."""
-    own, *at = curve
-    slower = job.own < job.centre
-    chain = list(accumulate(logs, np.maximum if slower else np.minimum))
-    below = max(0.0, own - at[-1]) if job.own < min(job.anchors) else 0.0
+def _between(own: float, anchors: Sequence[float], logs: Sequence[Floats], curve: Floats) -> Floats:
+    """Return logs of lower end, middle and upper end at the limit `own`, from those at anchors."""
+    here, *at = curve
+    chain = list(accumulate(logs, np.maximum if own < anchors[0] else np.minimum))
+    below = max(0.0, here - at[-1]) if own < min(anchors) else 0.0
     if len(chain) == 1:
         return np.asarray(chain[0] + below)
     if abs(at[-1] - at[-2]) > _FLAT:
-        part = (own - at[-2]) / (at[-1] - at[-2])
+        part = (here - at[-2]) / (at[-1] - at[-2])
     else:
-        near, far = job.anchors[-2:]
-        part = np.log(job.own / near) / np.log(far / near)
+        near, far = anchors[-2:]
+        part = np.log(own / near) / np.log(far / near)
     return np.asarray(chain[-2] + np.clip(part, 0.0, 1.0) * (chain[-1] - chain[-2]) + below)
 
 
@@ -291,41 +270,53 @@ class Tenancy:
 
 
 @dataclass(frozen=True, slots=True)
-class SurrogateAnswers:
-    """Estimates by the surrogate model for sets of jobs in any partition."""
+class SurrogatePredictor:
+    """Estimates by the surrogate model for some jobs and subsets of them."""
 
     profiles: tuple[Profile, ...]
     gpu: Gpu
     model: Model
 
+    @property
+    def distilled(self) -> SurrogateModel:
+        assert self.model.distilled is not None, "estimates need a surrogate model"
+        return self.model.distilled
+
+    @property
+    def jobs(self) -> Summaries:
+        """Return the features of the jobs on the whole GPU."""
+        return self._summaries(self.profiles, self.gpu)
+
+    def _summaries(self, profiles: Sequence[Profile], gpu: Gpu) -> Summaries:
+        jobs = summaries(profiles, gpu, self.model.of(self.gpu).physics)
+        assert jobs is not None, "only profiles with traces and counters are estimated"
+        return jobs
+
     def steps(self, sets: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
-        """Return seconds of a step, each shape (sets, places); NaN where a place is empty.
+        """Return seconds of a step for each of `sets`, shapes (sets, places); NaN: an empty place.
 
         Args:
             sets: Tenancies, each with the profile in each place of its sets, -1 for none; all of
                 one width.
         """
-        distilled = self.model.distilled
-        assert distilled is not None, "estimates need a surrogate model"
-        modes = [each.mode if each.mode in distilled.surrogates else "mps" for each, _ in sets]
+        known = self.distilled.surrogates
+        modes = [each.mode if each.mode in known else "mps" for each, _ in sets]
         steps: dict[int, Floats] = {}
         for mode in dict.fromkeys(modes):
             chosen = [at for at, other in enumerate(modes) if other == mode]
-            steps_s = distilled.steps(*self._joined([sets[at] for at in chosen]), mode)
+            steps_s = self.distilled.steps(*self._joined([sets[at] for at in chosen]), mode)
             ends = np.cumsum([len(sets[at][1]) for at in chosen])
             steps |= zip(chosen, np.split(steps_s, ends[:-1]), strict=True)
         return [steps[at] for at in range(len(sets))]
 
     def _joined(self, sets: Sequence[tuple[Tenancy, _Places]]) -> tuple[Summaries, MixBatch]:
-        """All sets as mixes of jobs that differ from partition to partition."""
+        """Return all sets as mixes of jobs that differ from partition to partition."""
         partitions = list(dict.fromkeys(tenancy.partition for tenancy, _ in sets))
-        first = {each: at * len(self.profiles) for at, each in enumerate(partitions)}
-        jobs, physics = [], self.model.of(self.gpu).physics
+        physics, jobs = self.model.of(self.gpu).physics, []
         for partition in partitions:
             moved = [on_partition(each, partition, physics) for each in self.profiles]
-            summary = summaries(moved, partition.as_gpu, physics)
-            assert summary is not None, "only profiles with traces and counters are estimated"
-            jobs.append(summary)
+            jobs.append(self._summaries(moved, partition.as_gpu))
+        first = {each: at * len(self.profiles) for at, each in enumerate(partitions)}
         places = [
             np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in sets
         ]
@@ -343,18 +334,15 @@ class SurrogateAnswers:
             most_risk: Highest chance of running out that is allowed, 0..1.
             margin: Share of the memory that the jobs' upper ends must leave free.
         """
-        under_mps = tenancy.sharing.under_mps
-        part = (
-            tenancy.partition if tenancy.limit is None else tenancy.partition.limited(tenancy.limit)
-        )
-        own, taken = self.model.of(self.gpu), self.gpu.sms - part.sms
+        part, own = tenancy.partition, self.model.of(self.gpu)
+        taken = self.gpu.sms - (part.limited(tenancy.limit) if tenancy.limit else part).sms
+        under_mps, sigma = tenancy.sharing.under_mps, self.model.memory_sigma
         needs = [
             need(each, own.context, under_mps=under_mps, sms_taken=taken) for each in self.profiles
         ]
         held_mib = counts @ np.array([each.held_mib for each in needs])
         cache_mib = np.sqrt(counts @ np.array([each.cache_mib**2 for each in needs]))
-        capacity_mib = tenancy.partition.memory_mib - own.mps_server_mib * under_mps
-        sigma = self.model.memory_sigma
+        capacity_mib = part.memory_mib - own.mps_server_mib * under_mps
         alone, several = (
             edge_for(own.memory_edges, tenancy.mode, processes, sigma).allows(
                 held_mib, cache_mib, capacity_mib, most_risk
@@ -364,6 +352,12 @@ class SurrogateAnswers:
         fits = np.where(counts.sum(axis=1) == 1, alone, several)
         upper_mib = upper_end_mib(held_mib, sigma)
         return fits & leaves_free(upper_mib, capacity_mib, margin) if margin else fits
+
+    def fit(self, limit: float, most_risk: float) -> bool:
+        """Return whether all jobs at once fit in memory, each under `limit`, in per cent."""
+        tenancy = Tenancy(whole_gpu(self.gpu), Mps(), limit)
+        counts = np.ones((1, len(self.profiles)), dtype=np.intp)
+        return bool(self.fits(tenancy, counts, most_risk, 0.0)[0])
 
     def added_w(self, tenancy: Tenancy, steps_s: Floats) -> Floats:
         """Return what a job of each profile adds to an awake GPU's power, shape (sets, profiles).
@@ -375,31 +369,9 @@ class SurrogateAnswers:
         speeds = np.array([each.step_s for each in self.profiles]) / steps_s
         return power.added_w(self.profiles, speeds, law)
 
-
-@dataclass(frozen=True, slots=True)
-class SurrogatePredictor:
-    """Estimates by the surrogate model for one set of jobs.
-
-    Attributes:
-        answers: Answers about subsets of the jobs, and partitions of the GPU.
-    """
-
-    distilled: SurrogateModel
-    jobs: Summaries
-    answers: SurrogateAnswers
-
     def knows(self, mode: Mode) -> bool:
-        """Whether `mode` has a surrogate and a correction of replay."""
-        return mode in self.distilled.surrogates and mode in self.answers.model.corrections
-
-    def fit(self, limit: float, most_risk: float) -> bool:
-        """Return whether all jobs at once fit in memory, each under `limit`, in per cent.
-
-        `most_risk` is the highest chance of running out that is allowed, 0..1.
-        """
-        tenancy = Tenancy(whole_gpu(self.answers.gpu), Mps(), limit)
-        counts = np.ones((1, len(self.answers.profiles)), dtype=np.intp)
-        return bool(self.answers.fits(tenancy, counts, most_risk, 0.0)[0])
+        """Return whether `mode` has a surrogate and a correction of replay."""
+        return mode in self.distilled.surrogates and mode in self.model.corrections
 
     def limited(self, limits: Floats, running: NDArray[np.bool_] | None = None) -> Floats:
         """Return seconds of a step of each job under MPS limits in per cent, shape (mixes, jobs).
@@ -415,16 +387,16 @@ class SurrogatePredictor:
 
         It is corrected without uncertainty of the constants.
         """
-        profiles, gpu, model = self.answers.profiles, self.answers.gpu, self.answers.model
-        physics, correction = model.of(gpu).physics, model.corrections["mps-limits"]
+        profiles, physics = self.profiles, self.model.of(self.gpu).physics
+        correction = self.model.corrections["mps-limits"]
         replays = answer_all(
-            lambda each: replay_mix(profiles, each, gpu, physics, _TO_CHOOSE), sharings
+            lambda each: replay_mix(profiles, each, self.gpu, physics, _TO_CHOOSE), sharings
         )
         alone_s, steps = np.array([each.step_s for each in profiles]), []
         with one_thread():
             for sharing, replayed_s in zip(sharings, replays, strict=True):
                 assert replayed_s is not None, "only profiles with traces are estimated"
-                rows = features(profiles, sharing, gpu, Replayed(*[replayed_s] * 3))
+                rows = features(profiles, sharing, self.gpu, Replayed(*[replayed_s] * 3))
                 log_correction = correction.log_correction(correction.near(rows))
                 steps.append(corrected(replayed_s, log_correction, alone_s))
         return np.array(steps)
@@ -434,11 +406,9 @@ def surrogate_predictor(
     profiles: Sequence[Profile], gpu: Gpu, model: Model
 ) -> SurrogatePredictor | None:
     """Return the surrogate for `profiles`; None without a surrogate model, traces or counters."""
-    if model.distilled is None:
+    if model.distilled is None or summaries(profiles, gpu, model.of(gpu).physics) is None:
         return None
-    if (jobs := summaries(profiles, gpu, model.of(gpu).physics)) is None:
-        return None
-    return SurrogatePredictor(model.distilled, jobs, SurrogateAnswers(tuple(profiles), gpu, model))
+    return SurrogatePredictor(tuple(profiles), gpu, model)
 
 
 class Predicts(Protocol):

@@ -11,7 +11,7 @@ to what it adds by the law above. The shares add up to the whole.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, exp, isfinite, isnan
+from math import ceil, exp, isfinite, isnan, log
 from operator import mul
 from statistics import fmean, median
 
@@ -47,12 +47,12 @@ class PowerLaw:
     Attributes:
         waiting: Share of its own power that a job draws at any pace, at least 0.
         working: Share of its own power that is proportional to its pace, at least 0.
-        working_half: As `working` for jobs in 16 bit precision, which react differently to limits:
-            the libraries choose their kernels by the SMs that they see.
+        working_half: The same for jobs in 16 bit precision, which react differently to limits: the
+            libraries choose their kernels by the SMs that they see.
         gract: Factor on the sum of the jobs' engine activity.
         gract_least: Least engine activity of any two jobs: time slices count as activity.
         smact: Factor on the sum of the jobs' SM activity.
-        smact_apart: As `smact` if limits keep jobs apart; see `advisor.sharing.Mps`.
+        smact_apart: The same if limits keep jobs apart; see `advisor.sharing.Mps`.
         low: 5 % quantile of log(measured / predicted power), for families not fitted on.
         high: 95 % quantile of the same.
     """
@@ -68,14 +68,14 @@ class PowerLaw:
     high: float = 0.25
 
     def __post_init__(self) -> None:
-        factors = self.gract, self.smact, self.smact_apart
-        if min(self.waiting, self.working, self.working_half, *factors) < 0:
+        shares = self.waiting, self.working, self.working_half
+        factors = *shares, self.gract, self.smact, self.smact_apart
+        if min(factors) < 0:
             raise InvalidInput(f"shares and factors of a power law are at least 0, got {self}")
         if not self.low <= 0 <= self.high:
             raise InvalidInput(f"the bounds of a power law hold its middle, got {self}")
         check_number("a bound of a power law", max(-self.low, self.high), MOST_LOG)
-        most = max(self.waiting, self.working, self.working_half, self.gract_least, *factors)
-        check_number("a factor of a power law", most, _MOST_FACTOR)
+        check_number("a factor of a power law", max(self.gract_least, *factors), _MOST_FACTOR)
 
 
 # For a job alone: its profile's power, with the variation from day to day.
@@ -84,12 +84,12 @@ _ALONE = PowerLaw(low=-0.1, high=0.1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """The laws of one GPU.
+    """Power laws of one GPU.
 
     Attributes:
         awake_w: Power of a GPU that processes hold without giving it work.
         laws: By mode, of `advisor.sharing.SHARED_MODES`.
-        alone: Law of a job alone.
+        alone: For a job alone.
     """
 
     awake_w: float
@@ -100,10 +100,7 @@ class Power:
         check(self, ("awake_w",))
 
     def law(self, mode: Mode, jobs: int, apart: bool = False) -> PowerLaw:
-        """Return the law for `jobs` jobs at once; the plain sum for a mode without one.
-
-        `apart`: whether limits give the jobs SMs of their own.
-        """
+        """Return the law for `jobs` jobs at once, `apart` if limits give them SMs of their own."""
         if jobs == 1:
             return self.alone
         law = self.laws.get(mode, PowerLaw())
@@ -116,19 +113,18 @@ class Power:
 
         `speeds` are solo step over shared step of each, 0..1, in the same shape.
         """
-        drawn = [profile.power_w for profile in profiles]
-        own = np.maximum(0.0, np.array(drawn, dtype=np.float64) - self.awake_w)
-        half = np.array([is_half(profile) for profile in profiles])
-        working = np.where(half, law.working_half, law.working)
-        return np.asarray(own * (law.waiting + working * np.asarray(speeds)))
+        drawn = np.array([profile.power_w for profile in profiles], dtype=np.float64)
+        working = [law.working_half if is_half(each) else law.working for each in profiles]
+        own = np.maximum(0.0, drawn - self.awake_w)
+        return np.asarray(own * (law.waiting + np.array(working) * np.asarray(speeds)))
 
     def shares_w(
         self, profiles: Sequence[Profile], speeds: Sequence[float], gpu: Gpu, law: PowerLaw
     ) -> Floats | None:
         """Return watts of each job by the rule above, shape (jobs,); their sum is the GPU's power.
 
-        Never below the awake GPU's power nor above the GPU's limit; None without the jobs' power.
-        If the limit binds, what the jobs add is cut in proportion.
+        If the GPU's limit binds, the jobs' additions are cut in proportion. None without the jobs'
+        power.
         """
         added = self.added_w(profiles, speeds, law)
         if np.isnan(added).any():
@@ -139,7 +135,7 @@ class Power:
 
 
 def is_half(profile: Profile) -> bool:
-    """Whether the job computes in 16 bit precision."""
+    """Return whether the job computes in 16 bit precision."""
     return profile.workload.precision in ("amp", "fp16")
 
 
@@ -152,7 +148,7 @@ def idle_power_w(profiles: Sequence[Profile]) -> float | None:
 def gract(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -> float | None:
     """Return the share of time in which the engine is active, 0..1 (GRACT); None without counters.
 
-    `speeds` are solo step over shared step of each job, shape (jobs,).
+    `speeds` are solo step over shared step of each job.
     """
     summed = summed_share(profiles, speeds, "gract")
     return None if summed is None else min(1.0, max(law.gract_least, law.gract * summed))
@@ -161,7 +157,7 @@ def gract(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -
 def gract_under_limits(
     profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw
 ) -> float | None:
-    """Return `gract` where MPS limits hold jobs back: their kernels take longer on fewer SMs.
+    """Return `gract` under MPS limits, where kernels take longer on fewer SMs.
 
     While a step takes longer than alone, the engine is active, for the job itself or for others. Of
     598 runs under limits on an H200, at the pace measured, that is off by 0.7 points, `law` by 1.3.
@@ -185,7 +181,7 @@ def smact(profiles: Sequence[Profile], speeds: Sequence[float], law: PowerLaw) -
 def summed_share(
     profiles: Sequence[Profile], speeds: Sequence[float], counter: str
 ) -> float | None:
-    """Sum over jobs a counter alone times the job's speed; None if a job lacks the counter."""
+    """Sum a counter alone times the speed over jobs; None if a job lacks the counter."""
     shares = all_known(getattr(profile.counters, counter, None) for profile in profiles)
     return None if shares is None else sum(map(mul, shares, speeds))
 
@@ -196,8 +192,7 @@ class PowerAndEnergy:
 
     Attributes:
         power_w: Mean power of the whole GPU; None if a profile has none.
-        energy_step_j: Energy of a step of each job by the rule in `advisor.prediction.power`,
-            shape (jobs,); None where power was not measured.
+        energy_step_j: Energy of a step of each job; None where power was not measured.
     """
 
     power_w: Interval | None
@@ -251,7 +246,7 @@ def with_energy(
 def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
     """Return `mix` with no power above `most_w`, and no energy above that of steps at that power.
 
-    None is no limit. Of the power at most drawn each job has the part that it has of the mean.
+    None is no limit. A job has the same part of the highest power as of the mean.
     """
     if most_w is None or mix.power_w is None:
         return mix
@@ -260,89 +255,54 @@ def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
         drawn_w = [0.0 if each.energy_step_j is None else each.energy_step_j.p50 / each.step_s.p50
                    for each in mix.jobs]  # fmt: skip
         shares = [each / max(sum(drawn_w), 1e-9) for each in drawn_w]
-    jobs = []
-    for job, share in zip(mix.jobs, shares, strict=True):
-        if (before_j := job.energy_step_j) is None:
-            jobs.append(job)
-            continue
-        step_j = before_j.at_most(job.step_s.scaled(share * most_w))
-        epoch_j, example_j = (
-            each and step_j.scaled(each.p50 / before_j.p50)
-            for each in (job.energy_epoch_j, job.energy_example_j)
-        )
-        jobs.append(
-            replace(job, energy_step_j=step_j, energy_epoch_j=epoch_j, energy_example_j=example_j)
-        )
     most = Interval(most_w, most_w, most_w)
-    return replace(mix, power_w=mix.power_w.at_most(most), jobs=tuple(jobs))
+    jobs = tuple(_held(job, share * most_w) for job, share in zip(mix.jobs, shares, strict=True))
+    return replace(mix, power_w=mix.power_w.at_most(most), jobs=jobs)
 
 
-def gract_on_instances(
+def _held(job: JobPrediction, most_w: float) -> JobPrediction:
+    if (before_j := job.energy_step_j) is None:
+        return job
+    step_j = before_j.at_most(job.step_s.scaled(most_w))
+    return job.mapped(energy=lambda each: step_j.scaled(each.p50 / before_j.p50))
+
+
+def activity_on_instances(
     profiles: Sequence[Profile],
     hybrid: Hybrid,
     steps: Sequence[Interval],
     gpu: Gpu,
     constants: tuple[Physics, Power],
-) -> float | None:
-    """Return GRACT of `gpu` cut up into instances, 0..1; None without counters.
+) -> tuple[float | None, float | None]:
+    """Return GRACT and SMACT of `gpu` cut up into instances, 0..1; None without their counters.
 
     An instance's engine is active while any kernel runs on it, and counts for its part of the GPU's
     compute slices: so DCGM computes the whole GPU's activity. Robroek et al. (2024) report
-    accordingly that small instances never fill a GPU.
-
-    Args:
-        profiles: The jobs, each measured alone on the whole GPU.
-        hybrid: Which of them are on which instance.
-        steps: Seconds of their steps on the instances, in the jobs' order.
-        gpu: The whole GPU.
-        constants: Of the GPU.
+    accordingly that small instances never fill a GPU. `steps` are those on the instances, in the
+    order of `profiles`, which were measured alone on the whole GPU.
     """
-    (physics, laws), active = constants, 0.0
+    physics, power = constants
     whole = max(row.compute_slices for row in gpu.mig)
-    for part in hybrid.partitions:
-        assert part.instance is not None, "its jobs are on an instance"
-        partition = partition_of(gpu, part.instance.profile, part.slices)
-        moved = [on_partition(profiles[job - 1], partition, physics) for job in part.jobs]
-        speeds = [
-            min(1.0, alone.step_s / steps[job - 1].p50)
-            for job, alone in zip(part.jobs, moved, strict=True)
-        ]
-        law = laws.law(part.sharing.mode, len(part.jobs), part.sharing.keeps_sms_apart)
-        share = gract(moved, speeds, law)
-        if share is None:
-            return None
-        slices = part.slices or profile_of(gpu, part.instance.profile).compute_slices
-        active += share * slices / whole
-    return min(1.0, active)
-
-
-def smact_on_instances(
-    profiles: Sequence[Profile],
-    hybrid: Hybrid,
-    speeds: Sequence[float],
-    gpu: Gpu,
-    constants: tuple[Physics, Power],
-) -> float | None:
-    """Return SMACT of `gpu` cut up into instances, 0..1; None without GPM counters.
-
-    Arguments are those of `gract_on_instances`; `speeds` are each job's solo step over the step
-    there, shape (jobs,).
-    """
-    (physics, laws), active = constants, 0.0
+    gracts: list[float | None] = []
+    smacts: list[float | None] = []
     for part in hybrid.partitions:
         assert part.instance is not None, "its jobs are on an instance"
         partition = partition_of(gpu, part.instance.profile, part.slices)
         jobs = [profiles[job - 1] for job in part.jobs]
-        paces = [
-            speeds[number - 1] * sm_time(job, partition, physics)
-            for number, job in zip(part.jobs, jobs, strict=True)
-        ]
-        law = laws.law(part.sharing.mode, len(jobs), part.sharing.keeps_sms_apart)
-        share = smact(jobs, paces, law)
-        if share is None:
-            return None
-        active += min(partition.sm_share, share)
-    return active
+        steps_s = [steps[job - 1].p50 for job in part.jobs]
+        law = power.law(part.sharing.mode, len(jobs), part.sharing.keeps_sms_apart)
+        moved = [on_partition(job, partition, physics) for job in jobs]
+        speeds = [min(1.0, job.step_s / s) for job, s in zip(moved, steps_s, strict=True)]
+        active = gract(moved, speeds, law)
+        slices = part.slices or profile_of(gpu, part.instance.profile).compute_slices
+        gracts.append(active and active * slices / whole)
+        speeds = [job.step_s / s * sm_time(job, partition, physics)
+                  for job, s in zip(jobs, steps_s, strict=True)]  # fmt: skip
+        working = smact(jobs, speeds, law)
+        smacts.append(working and min(partition.sm_share, working))
+    engine, sms = all_known(gracts), all_known(smacts)
+    gract_of_gpu = None if engine is None else min(1.0, sum(engine))
+    return gract_of_gpu, None if sms is None else sum(sms)
 
 
 # The lowest caps that the laws were fitted to, 100 W of 300 W: lower ones are refused where the
@@ -352,7 +312,7 @@ _LEAST_SHARE = 1 / 3
 CAP_NOTE = "not measured on this GPU: translated from V100 and A40"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PowerCapLaw:
     """Log of a ratio as ``first * h + second * h**2``, less the same at the GPU's limit.
 
@@ -376,41 +336,22 @@ class PowerCapLaw:
     low: float
     high: float
 
-    def log_ratio(self, power_w: Floats, cap_w: Floats, limit_w: Floats) -> Floats:
-        """Return it for mean powers without a cap, caps and limits of the GPU, shape (rows,)."""
-        columns = columns_of(power_w, cap_w, limit_w, self.offset, self.softness)
-        return np.asarray(columns @ np.array([self.first, self.second]))
-
-
-def columns_of(
-    power_w: Floats, cap_w: Floats, limit_w: Floats, offset: float, softness: float
-) -> Floats:
-    """Return the columns in which a cap law is linear, shape (rows, 2)."""
-
-    def above(watts: Floats) -> Floats:
-        return np.asarray(
-            softness * np.logaddexp(0.0, (np.log(power_w / watts) - offset) / softness)
+    def log_ratio(self, power_w: float, cap_w: float, limit_w: float) -> float:
+        """Return it for the mean power without a cap, the cap and the GPU's limit."""
+        capped, free = (
+            self.softness * np.logaddexp(0.0, (log(power_w / most) - self.offset) / self.softness)
+            for most in (cap_w, limit_w)
         )
-
-    capped, free = above(cap_w), above(limit_w)
-    return np.column_stack([capped - free, capped**2 - free**2])
+        return float(self.first * (capped - free) + self.second * (capped**2 - free**2))
 
 
 # Fitted: time goes up, power goes down.
-TIME = PowerCapLaw(
-    first=0.3986, second=1.2046, offset=0.1, softness=0.2, low=-0.225, high=0.304
-)  # fmt: skip
-POWER = PowerCapLaw(
-    first=-0.9256, second=0.0, offset=-0.1, softness=0.05, low=-0.131, high=0.065
-)  # fmt: skip
+TIME = PowerCapLaw(0.3986, 1.2046, offset=0.1, softness=0.2, low=-0.225, high=0.304)
+POWER = PowerCapLaw(-0.9256, 0.0, offset=-0.1, softness=0.05, low=-0.131, high=0.065)
 
 
 def check_cap(cap_w: float, gpu: Gpu) -> None:
-    """Refuse a cap to which `gpu` cannot be set.
-
-    Raises:
-        InvalidInput: It is above the GPU's limit, or below the least that can be set or predicted.
-    """
+    """Raise `InvalidInput` for a cap that `gpu` cannot be set to, or that cannot be predicted."""
     limit_w = gpu.power_limit_w
     if limit_w is None:
         raise InvalidInput(f"{gpu.key}: its power limit is not known, so no cap can be judged.")
@@ -435,31 +376,25 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
 
     Args:
         mix: Prediction without a cap, with known power.
-        alone_w: The power that determines each job's slowdown, shape (jobs,): the mix's if jobs
-            run at once, each job's own if they take turns.
+        alone_w: The power that determines each job's slowdown: the mix's if jobs run at once, each
+            job's own if they take turns.
         cap_w: A cap that `check_cap` allows.
         gpu: The GPU of the prediction.
     """
-    if mix.power_w is None:
-        raise InvalidInput("a power cap needs the power of every job, which was not measured")
     limit_w = gpu.power_limit_w or cap_w
     slower = [_ratio(TIME, watts, cap_w, limit_w) for watts in alone_w]
     weaker = [_ratio(POWER, watts, cap_w, limit_w) for watts in alone_w]
     ratio = mean_interval(weaker, alone_w)
-    assert ratio is not None, "each is known"
+    assert ratio is not None
+    assert mix.power_w is not None
     jobs = []
     for job, longer, drawn in zip(mix.jobs, slower, weaker, strict=True):
-        energy = longer.times(drawn)
-        jobs.append(replace(
-            job, step_s=job.step_s.times(longer), epoch_s=_maybe(job.epoch_s, longer),
-            slowdown=job.slowdown * longer.p50,
-            slowdown_error=_maybe(job.slowdown_error, longer.scaled(1 / longer.p50)),
-            energy_step_j=_maybe(job.energy_step_j, energy),
-            energy_epoch_j=_maybe(job.energy_epoch_j, energy),
-            energy_example_j=_maybe(job.energy_example_j, energy),
-        ))  # fmt: skip
+        error = job.slowdown_error and job.slowdown_error.times(longer.scaled(1 / longer.p50))
+        under_cap = job.mapped(longer.times, longer.times(drawn).times)
+        slowdown = job.slowdown * longer.p50
+        jobs.append(replace(under_cap, slowdown=slowdown, slowdown_error=error))
     speeds = [1 / job.slowdown for job in jobs]
-    under_cap = replace(
+    capped_mix = replace(
         mix,
         jobs=tuple(jobs),
         power_w=mix.power_w.times(ratio),
@@ -468,7 +403,7 @@ def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu)
         confirmed_on_hardware=False,
         ran_elsewhere=False,
     )
-    return held_to(under_cap, cap_w)
+    return held_to(capped_mix, cap_w)
 
 
 def throttled(
@@ -476,9 +411,9 @@ def throttled(
 ) -> list[Interval]:
     """Return `steps` on MIG instances, longer where jobs would draw more than the GPU may.
 
-    Instances have one clock, and one power limit together. How a job slows near that is in its own
-    profile as far as it draws power itself; the rest goes by the law of caps. Nobody tried whether
-    that holds on MIG: as often it is nothing as twice as much.
+    Instances have one clock, and one power limit together. A job's own profile shows how it slows
+    near the limit as far as it draws power itself; the rest goes by the law of caps. That was never
+    measured on MIG: the interval is from nothing to twice as much.
     """
     pace = [profile.step_s / step.p50 for profile, step in zip(profiles, steps, strict=True)]
     together_w = power.awake_w + float(power.added_w(profiles, pace, PowerLaw()).sum())
@@ -489,26 +424,17 @@ def throttled(
     for profile, step in zip(profiles, steps, strict=True):
         # Of this limit the power together is the share that the job's own is of the GPU's limit.
         as_if_w = limit_w * together_w / max(1.0, profile.power_w or 0.0)
-        rows = (np.array([each]) for each in (together_w, limit_w, as_if_w))
-        log_longer = max(0.0, float(TIME.log_ratio(*rows)[0]))
+        log_longer = max(0.0, TIME.log_ratio(together_w, limit_w, as_if_w))
         longer.append(step.times(Interval(1.0, exp(log_longer), exp(2 * log_longer))))
     return longer
 
 
 def _ratio(law: PowerCapLaw, power_w: float, cap_w: float, limit_w: float) -> Interval:
-    """Capped over uncapped; exactly 1 if the cap is the GPU's limit.
-
-    A cap never speeds up, and never makes a GPU draw more.
-    """
+    """Return capped over uncapped: time at least 1, power at most 1; both 1 at the GPU's limit."""
     if cap_w >= limit_w:
         return Interval(1.0, 1.0, 1.0)
-    rows = (np.array([watts]) for watts in (power_w, cap_w, limit_w))
-    middle = float(law.log_ratio(*rows)[0])
+    middle = law.log_ratio(power_w, cap_w, limit_w)
     low, high = middle + law.low, middle + law.high
     if law is TIME:
         return Interval(*map(exp, (max(0.0, low), max(0.0, middle), high)))
     return Interval(*map(exp, (low, min(0.0, middle), min(0.0, high))))
-
-
-def _maybe(value: Interval | None, factor: Interval) -> Interval | None:
-    return None if value is None else value.times(factor)

@@ -1,12 +1,12 @@
 """Predictions of a mix as values: each job's pace, memory and energy, and the GPU's numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import exp, hypot, log, prod, sqrt
 from operator import mul
 from statistics import fmean, median
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from advisor.errors import InvalidInput
 from advisor.sharing import Sharing
@@ -18,11 +18,7 @@ LEVELS: tuple[Level, ...] = ("p05", "p50", "p95")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Median, and the bounds between which nine of ten measurements should fall.
-
-    Raises:
-        InvalidInput: The bounds do not contain the median.
-    """
+    """Median, and the bounds between which nine of ten measurements should fall."""
 
     p05: float
     p50: float
@@ -40,17 +36,12 @@ class Interval:
         return Interval(self.p05 * factor, self.p50 * factor, self.p95 * factor)
 
     def later(self, by: float) -> "Interval":
-        """Return the interval with so much more, which is exact."""
         return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
 
     def widened(self, factor: float) -> "Interval":
         """Move both ends away from the middle, in logs, by `factor`, at least 1."""
         low, high = self.p05 / self.p50, self.p95 / self.p50
         return Interval(self.p50 * low**factor, self.p50, self.p50 * high**factor)
-
-    def from_part(self, part: float) -> "Interval":
-        """Return the interval without values below `part` of the middle, at most 1."""
-        return Interval(max(self.p05, self.p50 * part), self.p50, self.p95)
 
     def times(self, factor: "Interval") -> "Interval":
         """Multiply two independent numbers: the logs of their errors add in quadrature."""
@@ -73,7 +64,7 @@ class Interval:
         return interval_around(self.p50 / other.p50, -low, high)
 
     def _reaches(self) -> tuple[float, float]:
-        """How far the ends lie from the middle, in logs."""
+        """Return the distances of the ends from the middle, in logs."""
         return log(self.p50 / self.p05), log(self.p95 / self.p50)
 
     def at_most(self, most: "Interval") -> "Interval":
@@ -117,12 +108,9 @@ _Value = TypeVar("_Value")
 
 def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
     """Return `values` if all are known; None if one is None."""
-    known: list[_Value] = []
-    for value in values:
-        if value is None:
-            return None
-        known.append(value)
-    return known
+    every = list(values)
+    known = [value for value in every if value is not None]
+    return known if len(known) == len(every) else None
 
 
 def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
@@ -130,6 +118,9 @@ def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -
     if (intervals := all_known(values)) is None:
         return None
     return Interval(*(fmean([each.at(level) for each in intervals], weights) for level in LEVELS))
+
+
+_Change = Callable[[Interval], Interval] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,18 +131,15 @@ class JobPrediction:
         job: The profile's name.
         epoch_s: Training steps of one pass; None if its length is not known.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
+        memory_mib: Device memory that the process holds when nothing stops it.
+        memory_min_mib: Memory that it needs; suffices only if the process is capped to it.
+        oom_probability: Chance that this job runs out of memory in this mix, 0..1.
         slowdown_error: Factor on `slowdown`; None: that on the median of `step_s`. A job alone is
             as fast as alone, however fast that is.
-        memory_mib: Device memory that the process holds when nothing stops it.
-        memory_min_mib: What it needs at least; suffices only if the process is capped to it.
-        memory_interval_mib: Interval of `memory_mib`.
-        oom_probability: Chance that this job runs out of memory in this mix, 0..1.
-        energy_step_j: Joules of one of its steps: its part of the GPU's energy, split as in
+        energy_step_j: Its part of the GPU's energy in one of its steps, split as in
             `advisor.prediction.power`, because no meter separates jobs. None if a profile of the
             mix has no power.
-        energy_epoch_j: Joules of one pass, training steps only; None without power or length of a
-            pass.
-        energy_example_j: Joules of one example; None without power.
+        energy_epoch_j: The same of one pass, training steps only.
     """
 
     job: str
@@ -175,8 +163,18 @@ class JobPrediction:
     def no_faster_than(self, step_s: float) -> "JobPrediction":
         """Cut the range below `step_s`, or below its middle if that is shorter."""
         part = min(1.0, step_s / self.step_s.p50)
-        epoch_s = self.epoch_s and self.epoch_s.from_part(part)
-        return replace(self, step_s=self.step_s.from_part(part), epoch_s=epoch_s)
+        return self.mapped(lambda each: replace(each, p05=max(each.p05, each.p50 * part)))
+
+    def mapped(self, time: _Change = None, energy: _Change = None) -> "JobPrediction":
+        """Return the job with `time` applied to step and epoch, and `energy` to all energies."""
+        changes = dict.fromkeys(("step_s", "epoch_s"), time)
+        changes |= dict.fromkeys(("energy_step_j", "energy_epoch_j", "energy_example_j"), energy)
+        values: dict[str, Any] = {
+            name: change(interval)
+            for name, change in changes.items()
+            if change is not None and (interval := getattr(self, name)) is not None
+        }
+        return replace(self, **values)
 
     def longer(self, by: float) -> "JobPrediction":
         """Return the job with steps `by` times as long, at the same power, so with more energy."""
@@ -197,7 +195,6 @@ class MixPrediction:
 
     Attributes:
         gpu: Catalogue key.
-        jobs: In the order of the question, shape (jobs,).
         memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
         memory_capacity_mib: The GPU's memory for processes.
         oom_probability: Chance that any job runs out of memory, 0..1.
@@ -207,11 +204,11 @@ class MixPrediction:
         smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
         ran_elsewhere: Whether real runs of this kind on the GPUs of `estimated_from` confirm it.
-        mps_server_mib: What an MPS server holds of the memory that its clients share; None: as on
-            the GPU on which it was read first.
+        mps_server_mib: Memory that an MPS server holds of that of its clients; None: as on the GPU
+            on which it was read first.
         power_cap_w: Its power cap; effects of caps were never measured on this GPU. None: no cap.
         estimated_from: Keys of other GPUs whose data it is estimated from; None: this GPU's only.
-        wide_because: Words why intervals of steps are wider than usual, or narrower than under
+        wide_because: Reason why intervals of steps are wider than usual, or narrower than under
             other ways to share; None if they are not.
         host_stretch: Factor on host work because jobs wait for cores; 1: they do not.
     """
@@ -282,15 +279,8 @@ def in_phases(
 def widened(mix: MixPrediction, factor: float) -> MixPrediction:
     """Widen the intervals of time, power and energy of `mix` by `Interval.widened`."""
 
-    def wider(interval: Interval | None) -> Interval | None:
-        return None if interval is None else interval.widened(factor)
+    def wider(interval: Interval) -> Interval:
+        return interval.widened(factor)
 
-    jobs = tuple(
-        replace(
-            job, step_s=job.step_s.widened(factor), epoch_s=wider(job.epoch_s),
-            energy_step_j=wider(job.energy_step_j), energy_epoch_j=wider(job.energy_epoch_j),
-            energy_example_j=wider(job.energy_example_j),
-        )
-        for job in mix.jobs
-    )  # fmt: skip
-    return replace(mix, jobs=jobs, power_w=wider(mix.power_w))
+    jobs = tuple(job.mapped(wider, wider) for job in mix.jobs)
+    return replace(mix, jobs=jobs, power_w=mix.power_w and wider(mix.power_w))

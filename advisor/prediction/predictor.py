@@ -39,11 +39,10 @@ from advisor.prediction.mix_steps import (
 from advisor.prediction.model import Model, calibrated_constants
 from advisor.prediction.power import (
     PowerAndEnergy,
-    gract_on_instances,
+    activity_on_instances,
     held_to,
     power_in_turn,
     power_together,
-    smact_on_instances,
     throttled,
     with_energy,
 )
@@ -406,8 +405,7 @@ class Predictor:
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
         if sets := instance_sets(sharing):
             constants = own.physics, own.power
-            gract = gract_on_instances(profiles, sets[0], steps, self.gpu, constants)
-            smact = smact_on_instances(profiles, sets[0], speeds, self.gpu, constants)
+            gract, smact = activity_on_instances(profiles, sets[0], steps, self.gpu, constants)
         else:
             activity = power.gract_under_limits if sharing.limits else power.gract
             gract, smact = activity(profiles, speeds, law), power.smact(profiles, speeds, law)
