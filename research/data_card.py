@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from advisor.learn.evaluate import Evaluation, Selection, of_pace
-from advisor.learn.scoreboard import RepeatSummary, Scores
+from advisor.learn.scoreboard import Scores
 from advisor.report.scores import drift_text, markdown
 from advisor.workload.profile import Profile, Provenance
 from advisor.workload.run import Run
-from research.steps import joined
+from research.steps import RepeatSummary, joined
 
 _PURPOSES = ("drawn", "repeat", "chosen", "validation", "solo", "control")
 _KINDS = ("naive", "mps", "mps limits")

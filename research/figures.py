@@ -14,7 +14,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.learn.evaluate import evaluate, of_pace, select
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.scoreboard import Noise, RepeatSummary, Scores, scores_of, steadiness
+from advisor.learn.scoreboard import Noise, Scores, scores_of
 from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
@@ -31,10 +31,12 @@ from research.scripts import ScriptErrors, script_scores
 from research.steps import (
     GroupErrors,
     OtherHost,
+    RepeatSummary,
     errors_by_busy_share,
     errors_by_family,
     noise_by_mode,
     other_hosts,
+    steadiness,
 )
 from research.whole_jobs import WholeJobs, simulated_runs, whole_jobs
 

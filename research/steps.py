@@ -13,9 +13,9 @@ from advisor.learn.scoreboard import (
     BOUNDS,
     Bound,
     Noise,
-    RepeatSummary,
     ScoreRow,
     Scores,
+    differences,
     noise_of,
 )
 from advisor.learn.scores import JobComparison, RunComparison, runs_of_mode, sharing_of
@@ -30,6 +30,7 @@ from advisor.report.scores import (
     score_cells,
 )
 from advisor.sharing import SHARED_MODES, Mode
+from advisor.workload.run import Run
 
 _BUSY_BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")
@@ -45,6 +46,9 @@ _ELSEWHERE_HEADINGS = (
     "sharing", "jobs", "n", "a real run on another host", "this model", "a real run, median",
     "this model, median",
 )  # fmt: skip
+
+# A workload is steady when its repeats lie within this of each other, in the median.
+_STEADY = 0.05
 
 # A machine was held for half an hour at most, so runs this far apart are on different hosts.
 _OTHER_HOST = timedelta(hours=6)
@@ -87,6 +91,29 @@ class OtherHost:
     apart_median: float
     mape: float
     median: float
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatSummary:
+    """How many workloads repeat well.
+
+    Attributes:
+        workloads: That were in a run which was repeated.
+        steady: Those whose repeats lie within 5 % of each other in the median.
+    """
+
+    workloads: int
+    steady: int
+
+
+def steadiness(repeats: Iterable[tuple[Run, Run]]) -> RepeatSummary:
+    """Count the workloads of the repeated runs that repeat within 5 %."""
+    apart: dict[str, list[float]] = {}
+    for first, again in repeats:
+        for tenant, difference in zip(first.tenants, differences(first, again), strict=True):
+            apart.setdefault(tenant.workload.name, []).append(difference)
+    steady = sum(float(np.median(values)) <= _STEADY for values in apart.values())
+    return RepeatSummary(len(apart), steady)
 
 
 def errors_by_family(evaluation: Evaluation) -> tuple[GroupErrors, ...]:

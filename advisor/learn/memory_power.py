@@ -8,7 +8,7 @@ from statistics import median
 import numpy as np
 
 from advisor.hardware.gpus import Gpu
-from advisor.learn.observations import Bools, ObservedRun, ReplayCache
+from advisor.learn.observations import ObservedRun, ReplayCache
 from advisor.prediction.memory import (
     MPS_SERVER_MIB,
     Z95,
@@ -148,13 +148,12 @@ def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
         return {}
     common = _edge(mixes)
     modes: tuple[Mode, ...] = (*SHARED_MODES, "serial")
-    edges = dict.fromkeys(modes, common)
+    edges = {}
     for mode in modes:
         chosen = [each for each in tried if each.mode == mode]
-        if _enough(chosen):
-            own = _edge(chosen)
-            gained = _log_likelihood(own, chosen) - _log_likelihood(common, chosen)
-            edges[mode] = own if gained > _CONSTANTS else common
+        own = _edge(chosen) if _enough(chosen) else common
+        gained = _log_likelihood(own, chosen) - _log_likelihood(common, chosen)
+        edges[mode] = own if gained > _CONSTANTS else common
     return edges
 
 
@@ -165,7 +164,6 @@ def _enough(tried: Sequence[Trial]) -> bool:
 
 
 def _log_likelihood(edge: Edge, tried: Sequence[Trial]) -> float:
-    """Log likelihood of the outcomes of `tried`."""
     risks = [(edge.risk(each.needs, each.capacity_mib), each.refused > 0) for each in tried]
     return sum(log(max(_LEAST_RISK, risk if out else 1 - risk)) for risk, out in risks)
 
@@ -203,29 +201,9 @@ _TRIED = 9  # powers of the awake GPU that are tried
 _PULL = 0.1
 _FULL = 0.95  # activity from which on a counter is saturated
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """One run as the fit uses it.
-
-    Attributes:
-        alone_w: Power of each job alone, shape (jobs,).
-        half: Whether each job computes in half precision, shape (jobs,).
-        speeds: Solo step over measured step, at most 1, shape (jobs,).
-        likely: The same predicted by replay, as for a mix without measurements.
-    """
-
-    mode: Mode
-    apart: bool
-    profiles: tuple[Profile, ...]
-    families: frozenset[str]
-    alone_w: Floats
-    half: Bools
-    speeds: Floats
-    likely: Floats
-    power_w: float
-    gract: float | None
-    sm_active: float | None
+# A run whose power is known, and the speed of each of its jobs: solo step over measured step, at
+# most 1, shape (jobs,).
+_Paced = tuple[ObservedRun, Floats]
 
 
 def fit_power(
@@ -237,96 +215,92 @@ def fit_power(
     Those without known power are skipped. `alone` are runs of a single tenant, each with its
     profile. Intervals allow for speeds predicted by replay with the constants `physics`.
     """
-    rows = [row for shared in usable if (row := _row(shared, physics, playback))]
-    awake_w = _awake_w(rows, gpu)
-    modes = sorted({row.mode for row in rows})
-    laws = {mode: _law([row for row in rows if row.mode == mode], awake_w, gpu) for mode in modes}
-    power = Power(awake_w=awake_w, laws={mode: law for mode, law in laws.items() if law})
+
+    def likely(run: ObservedRun, measured: Floats) -> Floats:
+        """Speeds by replay, as for a mix without measurements."""
+        replayed_s = playback.replayed_s(run, physics)
+        return measured if replayed_s is None else np.minimum(1.0, run.alone_s / replayed_s)
+
+    modes: dict[Mode, list[_Paced]] = {}
+    for run in usable:
+        if all(
+            watts is not None for watts in (run.run.power_w, *(p.power_w for p in run.profiles))
+        ):
+            paced = run, np.minimum(1.0, run.alone_s / run.measured_s)
+            modes.setdefault(run.mode, []).append(paced)
+    awake_w = _awake_w(modes, gpu)
+    laws = {
+        mode: _law(rows, [(run, likely(run, speeds)) for run, speeds in rows], awake_w, gpu)
+        for mode, rows in sorted(modes.items())
+        if len(rows) >= _FEWEST_RUNS
+    }
+    power = Power(awake_w=awake_w, laws=laws)
     return replace(power, alone=_alone(power.alone, alone))
 
 
-def _row(shared: ObservedRun, physics: Physics, playback: ReplayCache) -> _Row | None:
-    power_w = shared.run.power_w
-    if power_w is None or any(each.power_w is None for each in shared.profiles):
-        return None
-    speeds = np.minimum(1.0, shared.alone_s / shared.measured_s)
-    replayed = playback.replayed_s(shared, physics)
-    counters = shared.run.counters
-    return _Row(
-        mode=shared.mode, apart=shared.sharing.keeps_sms_apart,
-        profiles=shared.profiles, families=frozenset(shared.families),
-        alone_w=np.array([each.power_w or 0.0 for each in shared.profiles]),
-        half=np.array([is_half(each) for each in shared.profiles]),
-        speeds=speeds,
-        likely=speeds if replayed is None else np.minimum(1.0, shared.alone_s / replayed),
-        power_w=power_w,
-        gract=counters.gract if counters else None,
-        sm_active=counters.sm_active if counters else None,
-    )  # fmt: skip
-
-
-def _awake_w(rows: Sequence[_Row], gpu: Gpu) -> float:
+def _awake_w(modes: Mapping[Mode, Sequence[_Paced]], gpu: Gpu) -> float:
     """The awake power with which the laws explain the runs best.
 
     Readings before a profile cannot be used: a sleeping card draws less than a waiting one (77 W
     and 116 W on an H200), and chance decides which of the two was read.
     """
-    profiles = [profile for row in rows for profile in row.profiles]
-    idle = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
+    profiles = [profile for rows in modes.values() for run, _ in rows for profile in run.profiles]
+    idle = [profile.idle_power_w for profile in profiles if profile.idle_power_w is not None]
     sleeping_w = min(idle, default=_SLEEPING_W)
     busy_w = min((each.power_w for each in profiles if each.power_w is not None), default=0.0)
     tried = np.linspace(sleeping_w, max(sleeping_w, busy_w), _TRIED)
-    if len(rows) < _FEWEST_RUNS:
+    if sum(map(len, modes.values())) < _FEWEST_RUNS:
         return float(np.median(tried))
 
     def error(awake_w: float) -> float:
-        errors = []
-        for mode in sorted({row.mode for row in rows}):
-            chosen = [row for row in rows if row.mode == mode]
-            law = _fitted(_parts(chosen, awake_w), _measured_w(chosen), awake_w)
-            errors.append(np.abs(_log_errors(chosen, law, awake_w, gpu)))
+        errors = [
+            np.abs(_log_errors(rows, _fitted(rows, awake_w), awake_w, gpu))
+            for _, rows in sorted(modes.items())
+        ]
         return float(np.concatenate(errors).mean())
 
     return min(map(float, tried), key=error)
 
 
-def _law(rows: Sequence[_Row], awake_w: float, gpu: Gpu) -> PowerLaw | None:
-    """The law of one mode; None if there are too few runs.
+def _law(rows: Sequence[_Paced], likely: Sequence[_Paced], awake_w: float, gpu: Gpu) -> PowerLaw:
+    """The law of one mode; `likely` are the same runs at replayed speeds.
 
     Its bounds come from families that it was not fitted to, at replayed speeds. They are symmetric,
     since errors of replay and of the correction have unrelated signs.
     """
-    if len(rows) < _FEWEST_RUNS:
-        return None
-    parts, measured_w, unseen = _parts(rows, awake_w), _measured_w(rows), []
-    for family in sorted({family for row in rows for family in row.families}):
-        kept = np.array([family not in row.families for row in rows])
-        scored = [replace(row, speeds=row.likely) for row in rows if family in row.families]
-        law = _fitted(parts[kept], measured_w[kept], awake_w)
+    unseen = []
+    for family in sorted({family for run, _ in rows for family in run.families}):
+        law = _fitted([row for row in rows if family not in row[0].families], awake_w)
+        scored = [row for row in likely if family in row[0].families]
         unseen.append(_log_errors(scored, law, awake_w, gpu))
     bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
     gract, least = _gract(rows)
-    smact = _factor([row for row in rows if not row.apart], "sm_active", 1.0)
+    shared = [row for row in rows if not row[0].sharing.keeps_sms_apart]
+    apart = [row for row in rows if row[0].sharing.keeps_sms_apart]
+    smact = _factor(shared, "sm_active", 1.0)
     return replace(
-        _fitted(parts, measured_w, awake_w), gract=gract, gract_least=least, smact=smact,
-        smact_apart=_factor([row for row in rows if row.apart], "sm_active", smact),
-        low=-bound, high=bound,
+        _fitted(rows, awake_w), gract=gract, gract_least=least, smact=smact,
+        smact_apart=_factor(apart, "sm_active", smact), low=-bound, high=bound,
     )  # fmt: skip
 
 
-def _measured_w(rows: Sequence[_Row]) -> Floats:
-    return np.array([row.power_w for row in rows])
-
-
-def _fitted(parts: Floats, measured_w: Floats, awake_w: float) -> PowerLaw:
+def _fitted(rows: Sequence[_Paced], awake_w: float) -> PowerLaw:
     """The shares that explain the runs' power, with equal weight for each run's relative error.
 
     None of them is below 0, so that a job that gets faster never makes the GPU draw less.
     """
     from scipy.optimize import nnls
 
-    if not len(parts):
+    if not rows:
         return PowerLaw()
+    # Own watts of a run's jobs; times speeds in full precision; in half.
+    parts = np.empty((len(rows), 3))
+    for at, (run, speeds) in enumerate(rows):
+        own = np.array([max(0.0, (profile.power_w or 0.0) - awake_w) for profile in run.profiles])
+        half = np.array([is_half(profile) for profile in run.profiles])
+        paced = own * speeds
+        parts[at] = own.sum(), paced[~half].sum(), paced[half].sum()
+    measured_w = _measured_w(rows)
     x, y = parts / measured_w[:, None], (measured_w - awake_w) / measured_w
     pull = np.sqrt(_PULL * (x.sum(axis=1) ** 2).mean())
     towards = pull * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
@@ -335,41 +309,38 @@ def _fitted(parts: Floats, measured_w: Floats, awake_w: float) -> PowerLaw:
     return PowerLaw(waiting=float(waiting), working=float(working), working_half=float(half))
 
 
-def _parts(rows: Sequence[_Row], awake_w: float) -> Floats:
-    """Own watts of the jobs of a run; times speeds in full precision; in half; shape (runs, 3)."""
-    watts = np.empty((len(rows), 3))
-    for at, row in enumerate(rows):
-        own = np.maximum(0.0, row.alone_w - awake_w)
-        paced = own * row.speeds
-        watts[at] = own.sum(), paced[~row.half].sum(), paced[row.half].sum()
-    return watts
+def _measured_w(rows: Sequence[_Paced]) -> Floats:
+    return np.array([run.run.power_w for run, _ in rows])
 
 
-def _log_errors(rows: Sequence[_Row], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:
+def _log_errors(rows: Sequence[_Paced], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:
     """Log of measured over predicted power, shape (runs,)."""
     power = Power(awake_w=awake_w)
-    predicted = [power.shares_w(row.profiles, list(row.speeds), gpu, law) for row in rows]
+    predicted = [power.shares_w(run.profiles, list(speeds), gpu, law) for run, speeds in rows]
     watts = np.array([shares.sum() for shares in predicted if shares is not None])
     return np.asarray(np.log(_measured_w(rows) / watts))
 
 
-def _gract(rows: Sequence[_Row]) -> tuple[float, float]:
+def _gract(rows: Sequence[_Paced]) -> tuple[float, float]:
     """Factor on the jobs' engine activity, and the least engine activity of two or more jobs.
 
     Under time slicing the engine counts as active nearly all the time even with little work; then
     the factor is not needed.
     """
-    seen = [row.gract for row in rows if row.gract is not None]
-    if rows[0].mode == "naive" and seen:
+    seen = [run.run.counters.gract for run, _ in rows if run.run.counters is not None]
+    if rows[0][0].mode == "naive" and seen:
         return 1.0, float(np.median(seen))
     return _factor(rows, "gract", 1.0), 0.0
 
 
-def _factor(rows: Sequence[_Row], counter: str, otherwise: float) -> float:
+def _factor(rows: Sequence[_Paced], counter: str, otherwise: float) -> float:
     """Median of measured over summed activity where the GPU is not full; or else `otherwise`."""
-    pairs = [(getattr(row, counter), summed_share(row.profiles, list(row.speeds), counter))
-             for row in rows]  # fmt: skip
-    ratios = [seen / summed for seen, summed in pairs if seen and summed and seen < _FULL]
+    ratios = []
+    for run, speeds in rows:
+        measured = getattr(run.run.counters, counter, None)
+        summed = summed_share(run.profiles, list(speeds), counter)
+        if measured and summed and measured < _FULL:
+            ratios.append(measured / summed)
     return float(np.median(ratios)) if len(ratios) >= _FEWEST_RUNS else otherwise
 
 
@@ -377,8 +348,9 @@ def _alone(law: PowerLaw, alone: Iterable[tuple[Profile, Run]]) -> PowerLaw:
     """`law` with bounds from runs of a single tenant."""
     logs = [
         float(np.log(run.power_w / profile.power_w))
-        for profile, run in alone if run.power_w and profile.power_w
-    ]  # fmt: skip
+        for profile, run in alone
+        if run.power_w and profile.power_w
+    ]
     if len(logs) < _FEWEST_RUNS:
         return law
     low, high = np.quantile(logs, (0.05, 0.95))

@@ -6,6 +6,7 @@ predicting, write one function of the type `Chooser` and one line in `CHOOSERS`.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -63,16 +64,16 @@ class PanelOption:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The ways in which one job set was run, serial first.
+    """The ways in which one job set was run, serial first; `names` are those of the jobs."""
 
-    Attributes:
-        jobs: Names with counts, in the notation of the command line; limits follow this order.
-        names: Names of the jobs, in order.
-    """
-
-    jobs: str
     names: tuple[str, ...]
     options: tuple[PanelOption, ...]
+
+    @property
+    def jobs(self) -> str:
+        """Names with counts, in the notation of the command line; limits follow this order."""
+        counts = Counter(self.names)
+        return " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
 
     @property
     def best_measured(self) -> float:
@@ -129,32 +130,27 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
             as the ids of its runs do, and of the solo runs of its campaign, on any host: alone, a
             job runs the same for every set. A job without either ran as in its profile.
     """
-    sets: dict[tuple[str, ...], list[RunComparison]] = {}
-    for comparison in comparisons:
-        if len(comparison.jobs) > 1:
-            sets.setdefault(tuple(job.job for job in comparison.jobs), []).append(comparison)
-    return tuple(
-        Panel(counted_names(names), names, (_serial(runs, alone), *_options(runs)))
-        for names, runs in sets.items()
-    )
+    sets: dict[tuple[str, ...], dict[Sharing, list[RunComparison]]] = {}
+    for each in comparisons:
+        if len(each.jobs) > 1:
+            ways = sets.setdefault(tuple(job.job for job in each.jobs), {})
+            ways.setdefault(sharing_of(each.run), []).append(each)
 
-
-def _options(runs: Sequence[RunComparison]) -> list[PanelOption]:
-    by_sharing: dict[Sharing, list[RunComparison]] = {}
-    for run in runs:
-        by_sharing.setdefault(sharing_of(run.run), []).append(run)
-    return [
-        PanelOption(
+    def option(sharing: Sharing, same: Sequence[RunComparison]) -> PanelOption:
+        names = same[0].jobs[0].baselines_s
+        return PanelOption(
             sharing=sharing,
             measured=mean(run.measured_speedup for run in same),
             times=len(same),
             predicted=same[0].predicted_speedup,
-            baselines={
-                name: same[0].baseline_speedup(name) for name in same[0].jobs[0].baselines_s
-            },
+            baselines={name: same[0].baseline_speedup(name) for name in names},
         )
-        for sharing, same in by_sharing.items()
-    ]
+
+    panels = []
+    for names, ways in sets.items():
+        serial = _serial([run for same in ways.values() for run in same], alone)
+        panels.append(Panel(names, (serial, *map(option, ways, ways.values()))))
+    return tuple(panels)
 
 
 def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
@@ -176,12 +172,6 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
         predicted=1.0,
         baselines=dict.fromkeys(jobs[0].baselines_s, 1.0),
     )
-
-
-def counted_names(names: Sequence[str]) -> str:
-    """Return `names` with counts, in the notation of the command line."""
-    counts = {name: names.count(name) for name in dict.fromkeys(names)}
-    return " ".join(name if count == 1 else f"{name}:{count}" for name, count in counts.items())
 
 
 # A set that was run in one way only, apart from one after another, does not test the choice.
@@ -245,32 +235,42 @@ def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
     by_id = {run.run.id: run.run for run in evaluation.advice}
     pairs = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
     again = [pair for pair in pairs if len(set(hosts_of(pair).values())) == 1]
-    noises = (throughput_noise(each, evaluation.profiles) for each in (again, evaluation.repeats))
-    sets = choices(evaluation), drawn_choices(evaluation)
-    chosen, drawn = (
-        judged(some, evaluation.profiles, noise) for some, noise in zip(sets, noises, strict=True)
+    return (
+        _judged(choices(evaluation), evaluation.profiles, again),
+        _judged(_testing(panels(evaluation.runs)), evaluation.profiles, evaluation.repeats),
     )
-    return chosen, drawn
 
 
-def judged(
-    sets: Sequence[Panel], profiles: Mapping[str, Profile], noise: float | None = None
+def choices(evaluation: Evaluation) -> tuple[Panel, ...]:
+    """Return the job sets that were run in several ways to be chosen from."""
+    return _testing(panels(evaluation.advice, evaluation.alone))
+
+
+def _testing(sets: Iterable[Panel]) -> tuple[Panel, ...]:
+    return tuple(panel for panel in sets if len(panel.options) >= _FEWEST_OPTIONS)
+
+
+def _judged(
+    sets: Sequence[Panel], profiles: Mapping[str, Profile], repeats: Iterable[tuple[Run, Run]]
 ) -> Choices:
-    """Compute the regret of every way to choose, for `sets`."""
-    degrees = sorted({len(panel.names) for panel in sets})
+    """Compute the regret of every way to choose, for `sets`; the noise is that of `repeats`."""
+
+    def throughput(run: Run) -> float:
+        return sum(profiles[each.workload.name].step_s / each.step_s for each in run.tenants)
+
+    differences = [abs(throughput(again) / throughput(first) - 1) for first, again in repeats]
+    noise = median(differences) if differences else None
     floor = noise or 0.0
+    by_degree: dict[int, list[float]] = {}
+    for panel in sorted(sets, key=lambda panel: len(panel.names)):
+        by_degree.setdefault(len(panel.names), []).append(panel.regret)
     return Choices(
         sets=len(sets),
-        rules=regrets(sets, profiles),
+        rules=_regrets(sets, profiles),
         noise=noise,
         differ=sum(panel.spread > floor for panel in sets),
-        clear=regrets([panel for panel in sets if panel.lead > floor], profiles),
-        by_degree=tuple(
-            DegreeRegret(
-                degree, regret_of([panel.regret for panel in sets if len(panel.names) == degree])
-            )
-            for degree in degrees
-        ),
+        clear=_regrets([panel for panel in sets if panel.lead > floor], profiles),
+        by_degree=tuple(DegreeRegret(n, regret_of(lost)) for n, lost in by_degree.items()),
     )
 
 
@@ -291,31 +291,7 @@ def regret_document(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def throughput_noise(
-    repeats: Iterable[tuple[Run, Run]], profiles: Mapping[str, Profile]
-) -> float | None:
-    """Return the median share by which throughput differs between two runs; None without any."""
-
-    def throughput(run: Run) -> float:
-        return sum(profiles[each.workload.name].step_s / each.step_s for each in run.tenants)
-
-    differences = [abs(throughput(again) / throughput(first) - 1) for first, again in repeats]
-    return median(differences) if differences else None
-
-
-def choices(evaluation: Evaluation) -> tuple[Panel, ...]:
-    """Return the job sets that were run in several ways to be chosen from."""
-    every = panels(evaluation.advice, evaluation.alone)
-    return tuple(panel for panel in every if len(panel.options) >= _FEWEST_OPTIONS)
-
-
-def drawn_choices(evaluation: Evaluation) -> tuple[Panel, ...]:
-    """Return the job sets of scored runs that happened to be drawn in several modes."""
-    every = panels(evaluation.runs)
-    return tuple(panel for panel in every if len(panel.options) >= _FEWEST_OPTIONS)
-
-
-def regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str, Regret]:
+def _regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str, Regret]:
     """Compute the regret of the model, a random choice, each rule and each baseline."""
 
     def by_rule(rule: Chooser, panel: Panel) -> float | None:

@@ -9,12 +9,7 @@ import numpy as np
 
 from advisor.learn.evaluate import Drift, Evaluation, hosts_of
 from advisor.learn.regret import Choices, chosen_and_drawn
-from advisor.learn.scores import (
-    JobComparison,
-    RunComparison,
-    View,
-    runs_of_mode,
-)
+from advisor.learn.scores import JobComparison, RunComparison, View, runs_of_mode
 from advisor.prediction.capacity import is_gpu_bound
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
@@ -40,7 +35,7 @@ class ScoreRow:
         mape: Mean absolute error of the step time.
         rmse: Root of its mean square.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
-        coverage90_low: Lower end of the 95 % interval of that share; see `Coverage`.
+        coverage90_low: Lower end of the 95 % interval of that share; see `coverage_of`.
         coverage90_high: Upper end.
         width90: Mean width of the 90 % intervals, as a share of the predicted step; None likewise.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
@@ -146,11 +141,7 @@ def scores_of(evaluation: Evaluation) -> Scores:
 
 
 def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
-    """Score all raw runs of each mode: pooled, then each degree: all, same jobs, mixed jobs.
-
-    Then pooled rows of each mode: raw, for GPU-bound and host-bound jobs and for each host; and
-    the same of the runs whose cores' speed is known.
-    """
+    """Score the runs by mode and degree, then by mode, bound and host."""
     return tuple(_row(evaluation, part) for part in (*_by_degree(evaluation), *_pooled(evaluation)))
 
 
@@ -168,6 +159,7 @@ class _ScoredPart:
 
 
 def _by_degree(evaluation: Evaluation) -> Iterator[_ScoredPart]:
+    """All raw runs of each mode: pooled, then each degree: all, same jobs, mixed jobs."""
     for mode in SHARED_MODES:
         if runs := runs_of_mode(evaluation.runs, mode):
             whole = _ScoredPart(runs=runs, mode=mode)
@@ -184,6 +176,10 @@ def _by_degree(evaluation: Evaluation) -> Iterator[_ScoredPart]:
 
 
 def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
+    """Each mode on all hosts and on each, by what bounds a job: raw; and with cores' speed known.
+
+    The pooled rows of `_by_degree` are left out.
+    """
     views: dict[View, Sequence[RunComparison]] = {
         "raw": evaluation.runs, "core-adjusted": evaluation.adjusted
     }  # fmt: skip
@@ -192,13 +188,11 @@ def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
         for host in (ALL, *dict.fromkeys(at.values())):
             of_host = [run for run in runs if host in (ALL, at[run.run.id])]
             for mode in SHARED_MODES:
-                part = _ScoredPart(
-                    runs=runs_of_mode(of_host, mode), view=view, host=host, mode=mode
-                )
+                of_mode = runs_of_mode(of_host, mode)
                 for bound in BOUNDS:
-                    wanted = replace(part, bound=bound)
-                    if (view, host, bound) != _HEADLINE and _jobs(evaluation, wanted):
-                        yield wanted
+                    part = _ScoredPart(runs=of_mode, view=view, host=host, bound=bound, mode=mode)
+                    if (view, host, bound) != _HEADLINE and _jobs(evaluation, part):
+                        yield part
 
 
 def _counts(evaluation: Evaluation, bound: Bound, job: JobComparison) -> bool:
@@ -214,17 +208,15 @@ def _row(evaluation: Evaluation, part: _ScoredPart) -> ScoreRow:
     errors = np.abs([job.error for job in jobs])
     steps_s = [job.predicted_s for job in jobs]
     widths = [(each.p95 - each.p05) / each.p50 for each in steps_s]
-    covered = coverage_of(jobs) if evaluation.intervals else None
+    share, low, high = coverage_of(jobs) if evaluation.intervals else (None, None, None)
     noise = noise_of(part.runs, evaluation.repeats, partial(_counts, evaluation, part.bound))
     return ScoreRow(
         view=part.view, host=part.host, bound=part.bound, mode=part.mode, degree=part.degree,
         jobs=part.jobs, n=len(jobs), runs=len(part.runs),
         mape=float(errors.mean()), median=float(np.median(errors)),
         p90=float(np.quantile(errors, 0.9)), rmse=float(np.sqrt(np.mean(errors**2))),
-        coverage90=covered.share if covered else None,
-        coverage90_low=covered.low if covered else None,
-        coverage90_high=covered.high if covered else None,
-        width90=float(np.mean(widths)) if covered else None,
+        coverage90=share, coverage90_low=low, coverage90_high=high,
+        width90=float(np.mean(widths)) if evaluation.intervals else None,
         noise_floor=noise.median if noise else None, noise_floor_rmse=noise.rmse if noise else None,
         excess_error=noise.excess if noise else None,
         throughput_mape=_mape((run.predicted_speedup, run.measured_speedup) for run in whole),
@@ -246,14 +238,8 @@ def _mape(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
     return float(np.mean(errors)) if errors else None
 
 
-# A workload is steady when its repeats lie within this of each other, in the median.
-_STEADY = 0.05
-
 _DRAWS = 2000
 _SEED = 20261121
-_FEWEST_FAMILIES = 2
-
-Repeats = Iterable[tuple[Run, Run]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +271,7 @@ class Noise:
 
 def noise_of(
     runs: Sequence[RunComparison],
-    repeats: Repeats,
+    repeats: Iterable[tuple[Run, Run]],
     counts: Callable[[JobComparison], bool] = lambda job: True,  # noqa: ARG005
 ) -> Noise | None:
     """Compute the noise of jobs that count, in those of `runs` with repeats; None without any."""
@@ -294,14 +280,13 @@ def noise_of(
     apart = np.array([
         difference
         for first, again in pairs
-        for job, difference in zip(by_id[first.id].jobs, _apart(first, again), strict=True)
+        for job, difference in zip(by_id[first.id].jobs, differences(first, again), strict=True)
         if counts(job)
     ])  # fmt: skip
     if not len(apart):
         return None
-    repeated = {first.id for first, _ in pairs}
-    jobs = [job for name in sorted(repeated) for job in by_id[name].jobs if counts(job)]
-    errors = np.array([job.error for job in jobs])
+    repeated = sorted({first.id for first, _ in pairs})
+    errors = np.array([job.error for name in repeated for job in by_id[name].jobs if counts(job)])
     return Noise(
         n=len(apart),
         median=float(np.median(apart)),
@@ -310,63 +295,27 @@ def noise_of(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatSummary:
-    """How many workloads repeat well.
-
-    Attributes:
-        workloads: That were in a run which was repeated.
-        steady: Those whose repeats lie within 5 % of each other in the median.
-    """
-
-    workloads: int
-    steady: int
-
-
-def steadiness(repeats: Repeats) -> RepeatSummary:
-    """Count the workloads of the repeated runs that repeat within 5 %."""
-    apart: dict[str, list[float]] = {}
-    for first, again in repeats:
-        for tenant, difference in zip(first.tenants, _apart(first, again), strict=True):
-            apart.setdefault(tenant.workload.name, []).append(difference)
-    steady = sum(float(np.median(each)) <= _STEADY for each in apart.values())
-    return RepeatSummary(len(apart), steady)
-
-
-def _apart(first: Run, again: Run) -> list[float]:
+def differences(first: Run, again: Run) -> list[float]:
+    """Return by which share each tenant's step differs between a run and its repeat."""
     return [
         abs(second.step_s / once.step_s - 1)
         for once, second in zip(first.tenants, again.tenants, strict=True)
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Share of jobs inside their 90 % interval.
+def coverage_of(jobs: Sequence[JobComparison]) -> tuple[float, float | None, float | None]:
+    """Compute the share of `jobs` inside their 90 % interval, and its own 95 % interval.
 
-    Errors within a family are correlated, so the bootstrap resamples families, not jobs.
-
-    Attributes:
-        low: Lower end of its 95 % interval under a bootstrap over families; None if there is
-            one family only.
-        high: Upper end.
+    Errors within a family are correlated, so the bootstrap resamples families, not jobs; with one
+    family there is no interval. The draws are the same for the same jobs.
     """
-
-    share: float
-    low: float | None
-    high: float | None
-
-
-def coverage_of(jobs: Sequence[JobComparison]) -> Coverage:
-    """Compute the coverage of `jobs`, which have intervals; the same draws for the same jobs."""
     families = sorted({job.family for job in jobs})
     inside = np.array([sum(j.inside for j in jobs if j.family == each) for each in families])
     count = np.array([sum(j.family == each for j in jobs) for each in families])
     share = float(inside.sum() / count.sum())
-    if len(families) < _FEWEST_FAMILIES:
-        return Coverage(share, None, None)
+    if len(families) == 1:
+        return share, None, None
     equal = np.full(len(families), 1 / len(families))
     draws = np.random.default_rng(_SEED).multinomial(len(families), equal, size=_DRAWS)
-    shares = draws @ inside / (draws @ count)
-    low, high = np.quantile(shares, (0.025, 0.975))
-    return Coverage(share, float(low), float(high))
+    low, high = np.quantile(draws @ inside / (draws @ count), (0.025, 0.975))
+    return share, float(low), float(high)

@@ -1,7 +1,7 @@
 """Fits the surrogate model to the predictor's answers, on mixes drawn by a seed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from random import Random
 
@@ -39,15 +39,11 @@ _COPIES = 0.2  # share of mixes in which a workload may come more than once
 _EQUAL = 0.25  # share of the mixes with limits in which all have the same
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnMix:
-    """A mix for fitting the surrogate: indices of the profiles, and how they share."""
-
-    jobs: tuple[int, ...]
-    sharing: Concurrent
+Lesson = tuple[tuple[int, ...], Concurrent]
+"""A mix for fitting the surrogate: indices of the profiles, and how they share."""
 
 
-def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
+def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[Lesson]:
     """Draw `lessons` mixes of 1 to 8 of `profiles` profiles, with a fixed seed."""
     random = Random(_SEED)
     mixes = []
@@ -63,20 +59,8 @@ def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[DrawnMix]:
             if random.random() < _EQUAL:
                 limits = limits[:1] * degree
             sharing = Mps(tuple(limits))
-        mixes.append(DrawnMix(tuple(jobs), sharing))
+        mixes.append((tuple(jobs), sharing))
     return mixes
-
-
-def batch_of(lessons: Sequence[DrawnMix]) -> MixBatch:
-    """Return `lessons` as arrays, with a place for each job of the largest mix."""
-    places = max(len(lesson.jobs) for lesson in lessons)
-    jobs = np.full((len(lessons), places), -1, dtype=np.intp)
-    limits = np.full((len(lessons), places), 100.0)
-    for row, lesson in enumerate(lessons):
-        jobs[row, : len(lesson.jobs)] = lesson.jobs
-        if lesson.sharing.limits:
-            limits[row, : len(lesson.jobs)] = lesson.sharing.limits
-    return MixBatch(jobs, limits)
 
 
 # Number of mixes that the predictor answers for: some 10 ms each.
@@ -96,6 +80,10 @@ _SURE = 3e-5
 
 # A column that differs by less than this, over its largest number, differs by rounding alone.
 _SAME = 1e-9
+
+
+# Profiles of one GPU, and mixes of them with the model's steps, shape (jobs,).
+_Taught = tuple[Gpu, Sequence[Profile], Sequence[tuple[Lesson, Floats]]]
 
 
 def with_surrogate(
@@ -118,14 +106,8 @@ def with_surrogate(
     for gpu, some in usable.items():
         drawn = draw(lessons // len(usable), len(some), modes)
         answer = partial(_answers, some, gpu, model, replay_mix)
-        taught.append(_Lessons(some, gpu, drawn, _in_parts(drawn, answer, processes)))
+        taught.append((gpu, some, _answered(drawn, answer, processes)))
     return _taught(model, taught)
-
-
-def _usable(model: Model, profiles: Sequence[Profile], gpu: Gpu) -> list[Profile]:
-    """Those of `profiles` that have what the surrogate model sees of a job."""
-    physics = model.of(gpu).physics
-    return [each for each in profiles if summaries([each], gpu, physics) is not None]
 
 
 def with_surrogate_without(
@@ -139,44 +121,51 @@ def with_surrogate_without(
     if len(usable) < 2 or _PREDICTED not in model.corrections:
         return model
     drawn = [
-        lesson
-        for lesson in draw(LESSONS, len(usable), sorted(MODES))
-        if lesson.sharing.mode == _PREDICTED
-        and all(usable[job].workload.family != family for job in lesson.jobs)
+        (jobs, sharing)
+        for jobs, sharing in draw(LESSONS, len(usable), sorted(MODES))
+        if sharing.mode == _PREDICTED and all(usable[job].workload.family != family for job in jobs)
     ]
-    answers = _answers(usable, gpu, model, play, drawn)
-    return _taught(model, [_Lessons(usable, gpu, drawn, answers)])
+    answered = _answered(drawn, partial(_answers, usable, gpu, model, play), 1)
+    return _taught(model, [(gpu, usable, answered)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Lessons:
-    """Mixes of profiles of one GPU, with the model's answers."""
-
-    profiles: Sequence[Profile]
-    gpu: Gpu
-    drawn: Sequence[DrawnMix]
-    answers: Sequence[Floats]
+def _usable(model: Model, profiles: Sequence[Profile], gpu: Gpu) -> list[Profile]:
+    """Those of `profiles` that have what the surrogate model sees of a job."""
+    physics = model.of(gpu).physics
+    return [each for each in profiles if summaries([each], gpu, physics) is not None]
 
 
-def _taught(model: Model, lessons: Sequence[_Lessons]) -> Model:
-    """`model` with a surrogate for each mode among `lessons`."""
-    seen = [summaries(each.profiles, each.gpu, model.of(each.gpu).physics) for each in lessons]
+def _taught(model: Model, taught: Sequence[_Taught]) -> Model:
+    """`model` with a surrogate for each mode that was `taught`."""
+    seen = [summaries(profiles, gpu, model.of(gpu).physics) for gpu, profiles, _ in taught]
     jobs = joined([each for each in seen if each is not None])
-    firsts = np.cumsum([0, *(len(each.profiles) for each in lessons)])
-    drawn = [
-        (replace(mix, jobs=tuple(int(first) + job for job in mix.jobs)), steps_s)
-        for first, each in zip(firsts, lessons, strict=False)
-        for mix, steps_s in zip(each.drawn, each.answers, strict=True)
-    ]
+    of_mode: dict[Mode, list[tuple[Lesson, Floats]]] = {}
+    first = 0
+    for _, profiles, answered in taught:
+        for (places, sharing), steps_s in answered:
+            mix = tuple(first + place for place in places), sharing
+            of_mode.setdefault(sharing.mode, []).append((mix, steps_s))
+        first += len(profiles)
     surrogates = {}
-    for mode in sorted({mix.sharing.mode for mix, _ in drawn}):
-        of_mode = [(mix, steps_s) for mix, steps_s in drawn if mix.sharing.mode == mode]
-        crowds = batch_of([lesson for lesson, _ in of_mode])
-        taken = crowds.jobs >= 0
-        steps_s = np.concatenate([steps_s for _, steps_s in of_mode])
-        y = np.log(steps_s / jobs.step_s[crowds.jobs[taken]])
-        surrogates[mode] = fit_surrogate(columns(jobs, crowds)[taken], y, mode)
+    for mode, answered in sorted(of_mode.items()):
+        batch = _batch_of([mix for mix, _ in answered])
+        taken = batch.jobs >= 0
+        steps_s = np.concatenate([steps_s for _, steps_s in answered])
+        y = np.log(steps_s / jobs.step_s[batch.jobs[taken]])
+        surrogates[mode] = fit_surrogate(columns(jobs, batch)[taken], y, mode)
     return replace(model, distilled=SurrogateModel(surrogates=surrogates))
+
+
+def _batch_of(lessons: Sequence[Lesson]) -> MixBatch:
+    """`lessons` as arrays, with a place for each job of the largest mix."""
+    places = max(len(jobs) for jobs, _ in lessons)
+    jobs = np.full((len(lessons), places), -1, dtype=np.intp)
+    limits = np.full((len(lessons), places), 100.0)
+    for row, (mixed, sharing) in enumerate(lessons):
+        jobs[row, : len(mixed)] = mixed
+        if sharing.limits:
+            limits[row, : len(mixed)] = sharing.limits
+    return MixBatch(jobs, limits)
 
 
 def fit_surrogate(x: Floats, y: Floats, mode: Mode) -> Surrogate:
@@ -218,19 +207,18 @@ def _spread(rows: Floats) -> Floats:
     )
 
 
-def _in_parts(
-    lessons: Sequence[DrawnMix], answer: Callable[[Sequence[DrawnMix]], list[Floats]],
-    processes: int,
-) -> list[Floats]:  # fmt: skip
-    """The answers for `lessons`, in several processes."""
+def _answered(
+    lessons: Sequence[Lesson], answer: Callable[[Sequence[Lesson]], list[Floats]], processes: int
+) -> list[tuple[Lesson, Floats]]:
+    """`lessons` with their answers, made in several processes if they are many."""
     if processes == 1 or len(lessons) < _WORTH_SPREADING:
-        return answer(lessons)
+        return list(zip(lessons, answer(lessons), strict=True))
     parts = [lessons[first::processes] for first in range(processes)]
-    answers: list[Floats] = [np.zeros(0)] * len(lessons)
+    answers = [np.zeros(0)] * len(lessons)
     with in_processes(answer, parts, processes) as answered:
         for first, part in enumerate(answered):
             answers[first::processes] = part
-    return answers
+    return list(zip(lessons, answers, strict=True))
 
 
 def _answers(
@@ -238,20 +226,18 @@ def _answers(
     gpu: Gpu,
     model: Model,
     play: ReplayFunction,
-    lessons: Sequence[DrawnMix],
+    lessons: Sequence[Lesson],
 ) -> list[Floats]:
     """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
-    mixed = [tuple(profiles[job] for job in lesson.jobs) for lesson in lessons]
-    answers: dict[int, Floats] = {}
-    for mode in {lesson.sharing.mode for lesson in lessons}:
-        some = [at for at, lesson in enumerate(lessons)
-                if lesson.sharing.mode == mode and len(lesson.jobs) > 1]  # fmt: skip
-        mixes = [Mix(mixed[at], lessons[at].sharing, tuple(range(len(mixed[at])))) for at in some]
-        steps = by_replay(mixes, gpu, model, play) if mixes else []
-        assert steps is not None, "modes with a correction teach, and jobs with traces"
-        answers |= zip(some, (middle for _, middle, _ in steps), strict=True)
-    for at, lesson in enumerate(lessons):
-        if len(lesson.jobs) == 1:
-            step_s = alone_s(mixed[at][0], lesson.sharing, gpu, model, play)
-            answers[at] = np.array([step_s])
-    return [answers[at] for at in range(len(lessons))]
+    mixes = [
+        Mix(tuple(profiles[job] for job in jobs), sharing, tuple(range(len(jobs))))
+        for jobs, sharing in lessons
+    ]
+    shared = [at for at, mix in enumerate(mixes) if len(mix.profiles) > 1]
+    steps = by_replay([mixes[at] for at in shared], gpu, model, play)
+    assert steps is not None, "modes with a correction teach, and jobs with traces"
+    answers = dict(zip(shared, (middle for _, middle, _ in steps), strict=True))
+    for at in set(range(len(mixes))).difference(shared):
+        mix = mixes[at]
+        answers[at] = np.array([alone_s(mix.profiles[0], mix.sharing, gpu, model, play)])
+    return [answers[at] for at in range(len(mixes))]
