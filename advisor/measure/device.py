@@ -241,9 +241,7 @@ def _gpus_here() -> list[LiveGpu]:
 _VARIABLE = re.compile(r"^((?:--\w+=)?[A-Za-z_]\w*=).*", re.DOTALL)
 
 _ZOO = Path(__file__).resolve().parents[1] / "zoo"
-_TRAINED = (
-    "diffusion.py", "language.py", "recipes.py", "tables.py", "task.py", "vision.py",
-)  # fmt: skip
+_TRAINED = ("language.py", "recipes.py", "tables.py", "task.py", "vision.py")
 
 
 @dataclass(frozen=True, slots=True)

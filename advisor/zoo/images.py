@@ -33,7 +33,7 @@ _CIFAR_FOLDER, _CIFAR_PICKLES = "cifar-10-batches-bin", "cifar-10-batches-py"
 _PADDING, _LEAST_AREA = 4, 0.08
 
 
-Decoder = Callable[[bytes], Tensor]
+_Decoder = Callable[[bytes], Tensor]
 """Makes of a file's bytes an image of shape (3, height, width), uint8."""
 
 
@@ -45,7 +45,6 @@ class ImageFolder:
         files: Paths, each with the number of its class; of CIFAR-10 its files of records.
         classes: Number of classes.
         count: Number of images.
-        cifar: Whether the files consist of records.
     """
 
     files: tuple[tuple[str, int], ...]
@@ -99,10 +98,9 @@ def _cifar(records: Sequence[Path]) -> ImageFolder:
 def _by_class(folder: Path) -> ImageFolder:
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: no such folder of images. Check the path.")
-    names = sorted(each.name for each in os.scandir(folder) if each.is_dir())
     files: list[tuple[str, int]] = []
     classes = 0
-    for name in names:
+    for name in sorted(each.name for each in os.scandir(folder) if each.is_dir()):
         images = [
             (os.path.join(root, file), classes)  # noqa: PTH118 - of millions
             for root, _, inside in os.walk(folder / name)
@@ -143,6 +141,11 @@ class ImageFiles:
     def one(self) -> tuple[Tensor, ...]:
         number = int(torch.randint(self.folder.count, ()))
         image, label = self._record(number) if self.folder.cifar else self._file(number)
+        if image.shape[1:] != (self.resolution, self.resolution):
+            (image,) = functional.interpolate(
+                image[None].float(), (self.resolution, self.resolution),
+                mode="bilinear", antialias=True, align_corners=False,
+            )  # fmt: skip
         scaled = image.float().div_(127.5).sub_(1)
         if torch.rand(()) < 0.5:
             scaled = scaled.flip(-1)
@@ -153,8 +156,7 @@ class ImageFiles:
         image = record[1:].view(3, _CIFAR_SIDE, _CIFAR_SIDE)
         padded = functional.pad(image, [_PADDING] * 4)
         top, left = torch.randint(2 * _PADDING + 1, (2,)).tolist()
-        crop = padded[:, top : top + _CIFAR_SIDE, left : left + _CIFAR_SIDE]
-        return self._scaled(crop), int(record[0])
+        return padded[:, top : top + _CIFAR_SIDE, left : left + _CIFAR_SIDE], int(record[0])
 
     @cached_property
     def _records(self) -> Tensor:
@@ -176,20 +178,17 @@ class ImageFiles:
         except Exception as error:  # decoders raise what they like
             reason = (str(error) or type(error).__name__).splitlines()[0][:200]
             raise InvalidInput(f"{path}: it does not decode: {reason}. Remove it.") from None
-        return self._scaled(_random_square(image)), label
+        return _random_square(image), label
 
     @cached_property
-    def _decode(self) -> Decoder:
-        return find_decoder(Path(self.folder.files[0][0]))
-
-    def _scaled(self, image: Tensor) -> Tensor:
-        if image.shape[-1] == image.shape[-2] == self.resolution:
-            return image
-        size = (self.resolution, self.resolution)
-        batch = functional.interpolate(
-            image[None].float(), size, mode="bilinear", antialias=True, align_corners=False
-        )
-        return batch[0]
+    def _decode(self) -> _Decoder:
+        """What decodes the first file: torchvision if it does so here, else Pillow."""
+        try:
+            decode = _torchvision()
+            decode(Path(self.folder.files[0][0]).read_bytes())
+        except (ImportError, RuntimeError, AttributeError):
+            return _pillow()
+        return decode
 
 
 def _random_square(image: Tensor) -> Tensor:
@@ -201,21 +200,7 @@ def _random_square(image: Tensor) -> Tensor:
     return image[:, top : top + side, left : left + side]
 
 
-def find_decoder(sample: Path) -> Decoder:
-    """Return what decodes `sample`: torchvision if it does so here, else Pillow.
-
-    Raises:
-        InvalidInput: Neither imports.
-    """
-    try:
-        decode = _torchvision()
-        decode(sample.read_bytes())
-    except (ImportError, RuntimeError, AttributeError):
-        return _pillow()
-    return decode
-
-
-def _torchvision() -> Decoder:
+def _torchvision() -> _Decoder:
     from advisor.zoo.vision import import_timm
 
     import_timm()  # makes torchvision importable with a torch for the CPU
@@ -229,7 +214,7 @@ def _torchvision() -> Decoder:
     return decode
 
 
-def _pillow() -> Decoder:
+def _pillow() -> _Decoder:
     import numpy as np
 
     try:

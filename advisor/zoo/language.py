@@ -1,7 +1,6 @@
-"""Transformers over tokens: BERT (Devlin et al. 2019) and GPT-2 (Radford et al. 2019).
+"""Networks over tokens and frames, with the sizes, dropout and norms of the papers.
 
-Sizes, dropout and the place of the norms are those of the papers; attention is torch's own
-`scaled_dot_product_attention`, except in shapes that say otherwise.
+BERT (Devlin et al. 2019), GPT-2 (Radford et al. 2019), T5, an LSTM and a GRU.
 """
 
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ class Shape:
 
     Attributes:
         positions: Length of the longest sequence.
-        fused: Whether attention and GPT-2's GELU are a kernel each. Otherwise each is the products,
-            powers and softmax of which its formula consists, as in Hugging Face's models with
-            ``attn_implementation="eager"``, which others have timed.
+        fused: Whether attention (torch's `scaled_dot_product_attention`) and GPT-2's GELU are a
+            kernel each. Otherwise each is the products, powers and softmax of its formula, as in
+            Hugging Face's models with ``attn_implementation="eager"``, which others have timed.
     """
 
     layers: int
@@ -117,9 +116,8 @@ class _Trunk(nn.Module):
         # BERT normalises what it embeds; GPT-2 what its last block gives.
         self.norm = nn.Identity() if causal else nn.LayerNorm(shape.width)
         self.dropout = nn.Dropout(_DROPOUT)
-        self.blocks = nn.Sequential(
-            *(_TransformerBlock(shape, causal) for _ in range(shape.layers))
-        )
+        blocks = (_TransformerBlock(shape, causal) for _ in range(shape.layers))
+        self.blocks = nn.Sequential(*blocks)
 
     def forward(self, tokens: Tensor) -> Tensor:
         places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -131,7 +129,7 @@ class _Trunk(nn.Module):
 class LanguageModel(nn.Module):
     """Next-token logits, shape (batch, length, vocabulary), from token ids (batch, length).
 
-    The output layer shares its weights with the token embedding, as GPT-2's does.
+    As in GPT-2, the output layer shares its weights with the token embedding.
     """
 
     def __init__(self, shape: Shape) -> None:
@@ -197,11 +195,10 @@ class T5Small(nn.Module):
     """Next-token logits, shape (batch, target length, vocabulary).
 
     Takes token ids of the source, (batch, source length), and of the target so far, (batch,
-    target length). The output layer shares its weights with the token embedding.
-
-    T5 (Raffel et al. 2020) in its size "small". Its norms subtract no mean, and it has no biases.
-    Positions enter only as a bias on attention, which all layers of a side share. Dropout and the
-    scale of the first weights are those of the paper's code.
+    target length). T5 (Raffel et al. 2020) in its size "small". Its norms subtract no mean, and it
+    has no biases. Positions enter only as a bias on attention, which all layers of a side share.
+    The output layer shares its weights with the token embedding. Dropout and the scale of the first
+    weights are those of the paper's code.
     """
 
     def __init__(self) -> None:
@@ -269,14 +266,11 @@ class _BiasedAttention(nn.Module):
     def forward(self, asking: Tensor, memory: Tensor, bias: Tensor | None) -> Tensor:
         query = _heads(self.query(asking))
         key, value = map(_heads, self.key_value(memory).chunk(2, dim=-1))
+        # In the queries' type: outside autocast's reach, torch takes no other.
+        mask = None if bias is None else bias.to(query.dtype).expand(len(query), -1, -1, -1)
+        dropout = _T5_DROPOUT if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            # In the queries' type: outside autocast's reach, torch takes no other.
-            attn_mask=None if bias is None else bias.to(query.dtype).expand(len(query), -1, -1, -1),
-            dropout_p=_T5_DROPOUT if self.training else 0.0,
-            scale=1.0,
+            query, key, value, attn_mask=mask, dropout_p=dropout, scale=1.0
         )
         merged: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return merged

@@ -1,7 +1,4 @@
-"""Graph convolutions (GCN, Kipf and Welling 2017): rows gathered and added along edges.
-
-Depths and widths are those of the baselines that come with the data (Hu et al. 2020).
-"""
+"""Networks that look up rows of tables, and graph convolutions, which add rows along edges."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,8 +15,7 @@ _TOP = (512, 256, 1)
 _TABLES = 4
 _ROW_BYTES = _WIDTH * 4
 
-
-# MovieLens 25M (Harper and Konstan 2015); 64 factors.
+# MovieLens 25M (Harper and Konstan 2015).
 USERS, ITEMS = 162_541, 59_047
 
 
@@ -90,11 +86,9 @@ _DROPOUT = 0.5
 
 @dataclass(frozen=True, slots=True)
 class GraphShape:
-    """Sizes of a graph and of the network for it.
+    """Sizes of a graph, whose edges are directed, and of the network for it.
 
     Attributes:
-        nodes: Of each graph.
-        edges: Of each graph, directed.
         features: Numbers that describe a node.
         layers: Graph convolutions.
         width: Numbers that each of them gives a node.
@@ -109,12 +103,16 @@ class GraphShape:
     per_node: bool
 
 
+# Depths and widths are those of the baselines that come with the data (Hu et al. 2020).
 ARXIV = GraphShape(169_343, 1_166_243, features=128, layers=3, width=256, per_node=True)
 MOLECULES = GraphShape(25, 54, features=9, layers=5, width=300, per_node=False)
 
 
 class GraphConvolution(nn.Module):
-    """Each node becomes the sum of its sources and itself, weighted by degrees, then projected."""
+    """Each node becomes the sum of its sources and itself, weighted by degrees, then projected.
+
+    Kipf and Welling 2017 (GCN).
+    """
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
@@ -147,17 +145,13 @@ class GraphNetwork(nn.Module):
         first = torch.arange(graphs, device=edges.device) * nodes
         joined = (edges + first[:, None, None]).transpose(0, 1).reshape(2, -1)
         hidden = features.flatten(0, 1)
-        scale = _scale(joined[1], hidden)
+        # One over the root of each node's degree, itself counted, shape (nodes, 1).
+        degrees = torch.ones(len(hidden), device=hidden.device)
+        ones = torch.ones(joined.shape[1], device=hidden.device)
+        scale = degrees.index_add(0, joined[1], ones).rsqrt().unsqueeze(1)
         for layer, norm in zip(self.layers, self.norms, strict=True):
             hidden = functional.relu(norm(layer(hidden, joined, scale)))
             hidden = functional.dropout(hidden, _DROPOUT, self.training)
         hidden = hidden.view(graphs, nodes, -1)
         logits: Tensor = self.head(hidden if self.per_node else hidden.mean(1))
         return logits
-
-
-def _scale(targets: Tensor, nodes: Tensor) -> Tensor:
-    """One over the root of each node's degree, itself counted, shape (nodes, 1)."""
-    degrees = torch.ones(len(nodes), device=nodes.device)
-    ones = torch.ones(len(targets), device=nodes.device)
-    return degrees.index_add(0, targets, ones).rsqrt().unsqueeze(1)

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from itertools import cycle
 from shutil import which
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -23,54 +23,22 @@ from advisor.zoo.tables import GraphConvolution
 _RESIDENT_BATCHES = 2
 
 
-class Feed(Protocol):
-    def next_batch(self) -> tuple[Tensor, ...]:
-        """The next batch on the step's device, inputs first; a copy may still be under way."""
+def _loaded(examples: Examples, workload: Workload, device: torch.device) -> Iterator[Any]:
+    """Batches from a `DataLoader`, copied to `device` as they are asked for.
 
-    def close(self) -> None:
-        """End the processes that make batches; no batch can be read after it."""
-
-
-class Resident:
-    """A few batches that lie on the device already, in turn."""
-
-    def __init__(self, examples: Examples, batch: int) -> None:
-        self._batches = cycle([examples.batch(batch) for _ in range(_RESIDENT_BATCHES)])
-
-    def next_batch(self) -> tuple[Tensor, ...]:
-        return next(self._batches)
-
-    def close(self) -> None:
-        self._batches = cycle(())
-
-
-class Loaded:
-    """Host tensors from a `DataLoader` with `workers` processes, copied as they are asked for.
-
-    The workers are forked at once, so make it before the process first touches a GPU, and not in
-    a daemonic process, which may have no children.
+    Its workers are forked at once, so make it before the process first touches a GPU, and not in a
+    daemonic process, which may have no children. They end when the iterator is gone.
     """
-
-    def __init__(self, examples: Examples, batch: int, workers: int, device: torch.device) -> None:
-        self._device = device
-        # They never run dry, so there is no second pass for which to keep workers alive.
-        loader = DataLoader(
-            _Endless(examples),
-            batch_size=batch,
-            num_workers=workers,
-            prefetch_factor=2,
-            pin_memory=device.type == "cuda",
-            multiprocessing_context="fork",
-        )
-        self._batches: Iterator[list[Tensor]] = iter(loader)
-
-    def next_batch(self) -> tuple[Tensor, ...]:
-        host = next(self._batches)
-        return tuple(tensor.to(self._device, non_blocking=True) for tensor in host)
-
-    def close(self) -> None:
-        # The loader ends its workers, and waits for them, when its iterator is gone.
-        self._batches = cast("Iterator[list[Tensor]]", iter(()))
+    # They never run dry, so there is no second pass for which to keep workers alive.
+    loader = DataLoader(
+        _Endless(examples),
+        batch_size=workload.batch,
+        num_workers=workload.loader_workers,
+        prefetch_factor=2,
+        pin_memory=device.type == "cuda",
+        multiprocessing_context="fork",
+    )
+    return (tuple(each.to(device, non_blocking=True) for each in host) for host in iter(loader))
 
 
 class _Endless(IterableDataset[tuple[Tensor, ...]]):
@@ -91,7 +59,7 @@ _TORCH_OWN = tuple(switch.fp32_precision for switch in _SWITCHES)
 _AUTOCAST = {"amp": torch.bfloat16, "fp16": torch.float16}
 
 
-def autocast(precision: Precision, device: str) -> AbstractContextManager[object]:
+def _autocast(precision: Precision, device: str) -> AbstractContextManager[object]:
     """Return a new context for the forward pass and the loss of one step."""
     if precision in _AUTOCAST:
         return torch.autocast(device, dtype=_AUTOCAST[precision])
@@ -102,9 +70,7 @@ def autocast(precision: Precision, device: str) -> AbstractContextManager[object
 _WITH_ADAM = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, GraphConvolution)
 
 
-def optimizer_of(
-    network: nn.Module, *, fused: bool = False, capturable: bool = False
-) -> torch.optim.Optimizer:
+def optimizer_for(workload: Workload, network: nn.Module) -> torch.optim.Optimizer:
     """Return the optimizer usual for such networks, at torch's defaults for its kind.
 
     Plain SGD if gradients are sparse; AdamW for transformers, ConvNeXt, U-Nets and graph networks,
@@ -112,43 +78,27 @@ def optimizer_of(
     networks. Rates are low, because the data is random and a step that diverged to NaN would draw
     less power.
 
-    Args:
-        network: What it trains.
-        fused: One kernel for many weights, which also undoes a gradient scaler's scale.
-        capturable: Whether a CUDA graph is to hold its step.
-    """
-    parameters = list(network.parameters())
-    if sparse(network):
-        return torch.optim.SGD(parameters, lr=0.01)
-    if _has(network, _WITH_ADAM):
-        return torch.optim.AdamW(
-            parameters, lr=1e-4, capturable=capturable, fused=True if fused else None
-        )
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=True if fused else None)
-
-
-def optimizer_for(workload: Workload, network: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer with which `workload` trains `network`.
-
     Raises:
         InvalidInput: Sparse gradients can be neither scaled without a wait nor captured.
     """
-    fused, captured = workload.precision == "fp16", workload.execution == "graph"
-    if sparse(network) and (fused or captured):
-        option = "fp16" if fused else "graph"
-        raise InvalidInput(
-            f"{workload.name}: the gradients of {workload.model}'s tables are sparse, which "
-            f"{option} does not take. Leave out -{option}."
-        )
-    return optimizer_of(network, fused=fused, capturable=captured)
+    # One kernel for many weights, which also undoes a gradient scaler's scale.
+    fused = True if workload.precision == "fp16" else None
+    in_graph = workload.execution == "graph"
+    parameters = list(network.parameters())
+    if _has(network, nn.EmbeddingBag):
+        if fused or in_graph:
+            option = "fp16" if fused else "graph"
+            raise InvalidInput(
+                f"{workload.name}: the gradients of {workload.model}'s tables are sparse, which "
+                f"{option} does not take. Leave out -{option}."
+            )
+        return torch.optim.SGD(parameters, lr=0.01)
+    if _has(network, *_WITH_ADAM):
+        return torch.optim.AdamW(parameters, lr=1e-4, capturable=in_graph, fused=fused)
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=fused)
 
 
-def sparse(network: nn.Module) -> bool:
-    """Return whether some gradients of `network` are sparse."""
-    return _has(network, (nn.EmbeddingBag,))
-
-
-def _has(network: nn.Module, kinds: tuple[type[nn.Module], ...]) -> bool:
+def _has(network: nn.Module, *kinds: type[nn.Module]) -> bool:
     return any(isinstance(module, kinds) for module in network.modules())
 
 
@@ -159,7 +109,6 @@ class Step:
     Close it when done: a step with a loader owns worker processes.
 
     Attributes:
-        workload: As asked for.
         loss: Of the last step, on the device, not yet waited for; None before the first.
         network: What it trains, compiled or not.
         optimizer: What changes the network's weights.
@@ -173,20 +122,21 @@ class Step:
         self.loss: Tensor | None = None
         self._batch: tuple[Tensor, ...] = ()
         self._device = device
-        # A loader forks, so it comes before anything touches the GPU.
-        loaded: Feed | None = None
-        if workers := workload.loader_workers:
-            loaded = Loaded(recipe.examples, workload.batch, workers, device)
+        # On the step's device, inputs first; a copy may still be under way.
+        self._batches: Iterator[tuple[Tensor, ...]] = iter(())
+        if workload.loader_workers:  # it forks, so it comes before anything touches the GPU
+            self._batches = _loaded(recipe.examples, workload, device)
         try:
             with device:
                 network = recipe.network().train()
-                self._feed = loaded or Resident(recipe.examples, workload.batch)
+                if not workload.loader_workers:
+                    batches = range(_RESIDENT_BATCHES)
+                    self._batches = cycle([recipe.examples.batch(workload.batch) for _ in batches])
             self.optimizer = optimizer_for(workload, network)
         except BaseException:
-            if loaded is not None:
-                loaded.close()
+            self.close()
             raise
-        self.network = compiled(network) if workload.execution == "compiled" else network
+        self.network = _compiled(network) if workload.execution == "compiled" else network
         self._loss_of = recipe.loss
         # Switched off, it hands on loss and optimizer as they are.
         self._scaler = torch.amp.GradScaler(device.type, enabled=workload.precision == "fp16")
@@ -211,7 +161,7 @@ class Step:
     def _forward(self) -> None:
         *inputs, target = self._batch
         self._batch = ()  # autograd keeps what it needs
-        with autocast(self.workload.precision, self._device.type):
+        with _autocast(self.workload.precision, self._device.type):
             self.loss = self._loss_of(self.network(*inputs), target)
 
     def _backward(self) -> None:
@@ -227,7 +177,7 @@ class Step:
     def next_batch(self) -> tuple[Tensor, ...]:
         """Take the next batch without training on it: what a step waits for its input."""
         began = perf_counter()
-        batch = self._feed.next_batch()
+        batch = next(self._batches)
         self.fetched_s += perf_counter() - began
         return batch
 
@@ -238,7 +188,8 @@ class Step:
 
     def close(self) -> None:
         """End the loader's workers, if any. The step cannot be called afterwards."""
-        self._feed.close()
+        # The loader ends its workers, and waits for them, when its iterator is gone.
+        self._batches = iter(())
 
 
 class GraphStep(Step):
@@ -248,7 +199,7 @@ class GraphStep(Step):
         super().__init__(workload, device)
         try:
             self._read = tuple(torch.clone(each) for each in self.next_batch())
-            self._graph = captured(self._record)
+            self._graph = _captured(self._record)
         except BaseException:
             self.close()
             raise
@@ -261,7 +212,6 @@ class GraphStep(Step):
 
     @property
     def phases(self) -> Mapping[str, Callable[[], None]]:
-        """The parts of a step, by name, to be called in this order."""
         return {"fetch": self._fetch, "replay": self._graph.replay}
 
     def _fetch(self) -> None:
@@ -276,12 +226,11 @@ def build(workload: Workload, device: str) -> Step:
 
     Raises:
         UnknownName: There is no such model.
-        InvalidInput: Its numbers do not suffice or do not fit the model, or the device cannot run
-            it in this precision or execution.
+        InvalidInput: Its numbers do not fit the model, or the device cannot run it like this.
         torch.OutOfMemoryError: The device has no room for it.
     """
     place = torch.device(device)
-    check_device(workload, place)
+    _check_device(workload, place)
     # All switches are set each time, so that no workload inherits those of the one before.
     values = ("tf32",) * len(_SWITCHES) if workload.precision == "tf32" else _TORCH_OWN
     for switch, value in zip(_SWITCHES, values, strict=True):
@@ -296,12 +245,8 @@ _COMPILERS = ("c++", "g++", "clang++", "cc", "gcc", "clang")
 _BACKEND = "inductor"
 
 
-def check_device(workload: Workload, device: torch.device) -> None:
-    """Refuse what only a GPU can do, and compilation where nothing compiles.
-
-    Raises:
-        InvalidInput: `workload` cannot run like this on `device`.
-    """
+def _check_device(workload: Workload, device: torch.device) -> None:
+    """Refuse what only a GPU can do, and compilation where nothing compiles."""
     reason = option = ""
     if device.type != "cuda" and workload.execution == "graph":
         reason, option = "CUDA graphs need a GPU", "graph"
@@ -316,7 +261,7 @@ def check_device(workload: Workload, device: torch.device) -> None:
         raise InvalidInput(f"{workload.name}: {reason}. Leave out -{option}, or run it elsewhere.")
 
 
-def compiled(network: nn.Module) -> nn.Module:
+def _compiled(network: nn.Module) -> nn.Module:
     """`network`, compiled when it is first called; later processes find most of it in a cache.
 
     Compiles in this process alone: a tenant has one core, and its children would outlast nothing.
@@ -332,11 +277,10 @@ def compiled(network: nn.Module) -> nn.Module:
     return cast("nn.Module", torch.compile(network, dynamic=False, backend=_BACKEND))
 
 
-def captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def _captured(step: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """All that `step` enqueues, as a graph; what it reads and leaves must stay where it is.
 
-    Args:
-        step: Takes a few steps for real first, then one that is only recorded.
+    Takes a few steps for real first, then one that is only recorded.
     """
     stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())

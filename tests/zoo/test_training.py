@@ -12,18 +12,18 @@ from advisor.workload.catalogue import TIMM, workload
 from advisor.zoo import task
 from advisor.zoo.language import TOY, LanguageModel, MaskedLanguageModel
 from advisor.zoo.recipes import (
-    Clicks,
-    Continuations,
-    Frames,
-    Graphs,
     Images,
-    Sentences,
-    Spans,
-    Vectors,
+    clicks,
+    continuations,
+    graphs,
+    numbers,
+    ratings,
     recipe_of,
+    sentences,
+    spans,
 )
-from advisor.zoo.tables import MOLECULES, GraphConvolution, GraphNetwork
-from advisor.zoo.task import build, optimizer_of
+from advisor.zoo.tables import ARXIV, MOLECULES, GraphConvolution, GraphNetwork
+from advisor.zoo.task import build, optimizer_for
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_graph_convolution_is_the_product_with_the_normalised_adjacency():
 
 def test_graphs_of_a_batch_do_not_touch_each_other():
     network = GraphNetwork(MOLECULES, classes=2).eval()
-    features, edges, _ = Graphs(25, 54, 9, 2, per_node=False).batch(3)
+    features, edges, _ = graphs(MOLECULES, 2).batch(3)
     changed = features.clone()
     changed[2] += 1
     with torch.no_grad():
@@ -212,15 +212,15 @@ def test_a_published_model_has_as_many_parameters_as_published(name, parameters)
 def test_a_model_gets_the_optimizer_it_is_usually_trained_with(name, optimizer):
     with torch.device("meta"):
         network = recipe_of(workload(name)).network()
-    assert type(optimizer_of(network)).__name__ == optimizer
+    assert type(optimizer_for(workload(name), network)).__name__ == optimizer
 
 
 @pytest.mark.parametrize(
     "examples",
     [
-        Images(8, 3), Vectors(5, 3), Sentences(50, 6, 2), Continuations(50, 6), Frames(6, 5, 3),
-        Clicks(dense=3, sparse=4, rows=9), Spans(50, 6, 2), Graphs(5, 7, 3, 2, True),
-        Graphs(5, 7, 3, 2, False),
+        Images(8, 3), numbers(5, classes=3), numbers(6, 5, classes=3), sentences(50, 6, 2),
+        continuations(50, 6), spans(50, 6, 2), clicks(dense=3, sparse=4, rows=9), ratings(5, 6),
+        graphs(MOLECULES, 2), graphs(replace(ARXIV, nodes=5, edges=7), 2),
     ],
 )  # fmt: skip
 def test_an_example_from_a_loader_looks_like_a_row_of_a_resident_batch(examples):
