@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.api import Advisor
 from advisor.errors import (
-    AdvisorError,
     GpuUnavailable,
     InvalidInput,
     NothingFits,
@@ -24,9 +23,13 @@ from advisor.errors import (
     with_article,
 )
 from advisor.hardware.gpus import Gpu
+from advisor.hardware.machine import allowed_cores
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
+from advisor.measure.device import find_device
+from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 from advisor.measure.run_list import PlannedRun, mixes_of
 from advisor.measure.shared_run import PlannedProcess, planned_processes
+from advisor.measure.worker import error_of
 from advisor.plan.rules import FitsMemory
 from advisor.plan.values import Recommendation
 from advisor.prediction.mix_steps import Predicts
@@ -45,16 +48,14 @@ from advisor.workload.writing import append_run, writable, write_whole
 if TYPE_CHECKING:
     from rich.table import Table
 
-    pass
-
 
 @dataclass(frozen=True, slots=True)
 class Validation:
     """Real runs of advice.
 
     Attributes:
-        runs: All runs, those in which a tenant ended early included.
-        comparisons: Comparisons of the runs that ran to the end.
+        runs: All runs, also those in which a tenant ended early.
+        comparisons: Of the runs that ran to the end.
         left_out: Plans that nothing here can run, in words.
         host: The host that was predicted for, in words.
         foreseen: Ids of runs that ran out of memory as predicted.
@@ -79,12 +80,10 @@ def validate_advice(
 ) -> Validation:
     """Run the `top` best plans that can be run and compare them with their predictions.
 
-    The predictions are those by which plans were ranked, for the host as known beforehand. The
-    speed of the cores during a run is recorded for the next fit, and changes nothing here, since no
-    advice can know it.
-
-    The runs are added to `store`, a folder laid out as ``profiles/``; None: the user's data folder.
-    `advisor fit` finds them in either.
+    The predictions are those by which plans were ranked, for the host as it was beforehand. The
+    speed of the cores during a run is recorded for the next fit, and changes nothing here, because
+    no advice can know it. The runs are added to `store`, a folder laid out as ``profiles/``, or to
+    the user's own; `advisor fit` finds them in either.
 
     Raises:
         NothingFits: No plan can be run.
@@ -105,10 +104,7 @@ def validate_advice(
 def choose(
     recommendation: Recommendation, top: int, stamp: str
 ) -> tuple[tuple[PlannedRun, ...], tuple[str, ...]]:
-    """Choose the `top` best plans that can be run.
-
-    Returns:
-        The plans, best first; and better or equally good ones that nothing here can run, in words.
+    """Choose the `top` best plans that can be run; return also, in words, better ones that cannot.
 
     Raises:
         NothingFits: No plan can be run.
@@ -125,10 +121,10 @@ def choose(
             why = "its groups are runs" if phased else "nothing here makes MIG instances"
             left_out.append(f"plan {plan.rank}, {sharing}: {why}")
             continue
-        name = f"{stamp}-plan{plan.rank}"
-        plans.append(
-            PlannedRun(id=name, sharing=sharing, purpose="validation", workloads=workloads)
-        )
+        plans.append(PlannedRun(
+            id=f"{stamp}-plan{plan.rank}", sharing=sharing, purpose="validation",
+            workloads=workloads,
+        ))  # fmt: skip
     if not plans:
         raise NothingFits("no plan can be run here. `advisor recommend` shows all.")
     return tuple(plans), tuple(left_out)
@@ -153,10 +149,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         GpuUnavailable: No GPU, no permission, or another process holds it.
         InvalidInput: The plans cannot be run on that device.
         AdvisorError: A run failed.
-        KeyboardInterrupt: It was interrupted; nothing that it started is left.
     """
-    from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
-
     listed = {"schema": 1, "gpu": gpu, "plans": [asdict(plan) for plan in plans]}
     with scratch_folder() as folder:
         file = folder / "plans.json"
@@ -167,8 +160,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     if code:
-        kinds = {kind.exit_code: kind for kind in (InvalidInput, GpuUnavailable)}
-        raise kinds.get(code, AdvisorError)("the plans did not run; the line before says why")
+        raise error_of(code, "the plans did not run; the line before says why")
     wanted = {mix.id for plan in plans for mix in mixes_of(plan)}
     return tuple(run for run in read_runs(store) if run.id in wanted)
 
@@ -177,13 +169,7 @@ _SOME_GPU = "UUID-OF-THE-GPU"
 
 
 def dry_run(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess]:
-    """Return every process that running `plans` would start; starts nothing and needs no GPU.
-
-    Without a GPU, cores and UUID are placeholders.
-    """
-    from advisor.hardware.machine import allowed_cores
-    from advisor.measure.device import find_device
-
+    """Return every process that running `plans` would start; cores and UUID may be placeholders."""
     try:
         uuid = find_device(device).uuid
     except GpuUnavailable:
@@ -207,9 +193,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     """Compare the runs in `file`, maybe from another machine, with their predictions.
 
     The predictions are for the cores that each run had, whose speed it records; this machine's
-    calibration is not used.
-
-    `file` is JSON Lines, as ``python -m advisor.measure runs`` writes it.
+    calibration is not used. `file` is as ``python -m advisor.measure runs`` writes it.
 
     Raises:
         InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
@@ -227,11 +211,11 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
         keep(runs, kept)
     fits = FitsMemory(gpu)
-    misfits = [run for run in runs if any(t.outcome == "out-of-memory" for t in run.tenants)]
     foreseen = tuple(
         run.id
-        for run in misfits
-        if fits.broken(predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)))
+        for run in runs
+        if any(tenant.outcome == "out-of-memory" for tenant in run.tenants)
+        and fits.broken(predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)))
     )
     host = "Predicted for the cores that each run had, where it says how fast they were."
     return Validation(
@@ -240,7 +224,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
 
 
 def keep(runs: Sequence[Run], store: Path) -> int:
-    """Append those of `runs` that the file `store` lacks, and return their number.
+    """Append those of `runs` that the file `store` lacks; return their number.
 
     If another run there has its id, a run is kept under its id and date.
     """
@@ -259,10 +243,8 @@ def compared(
 ) -> tuple[RunComparison, ...]:
     """Predict each of `runs` from its tenants' profiles, and compare it with the measurement.
 
-    Profiles are converted to the cores that the run had, if it recorded their speed.
-
-    A run in which a tenant ended early is skipped, and named by `check`; so is one that does not
-    show pace.
+    Profiles are converted to the cores that the run had, if it recorded their speed. A run in which
+    a tenant ended early is skipped, and named by `check`; so is one that does not show pace.
 
     Raises:
         InvalidInput: A run is of another GPU, or a tenant has no profile.
@@ -287,15 +269,14 @@ def compared_as_ranked(
     Jobs alone are those on its machine's host, because it computes throughput from them.
     """
     comparisons = []
-    for run in runs:
-        if run.shows_pace:
-            measured = profiles_of(run, profiles, "raw")
-            paced = [at_own_pace(each, advisor.own_paces) for each in measured]
-            here = advisor.machine.profiles_here(paced, len(measured))
-            jobs = compare(run, measured, advisor.predictor, advisor.card, {}).jobs
-            pairs = zip(jobs, here, strict=True)
-            alone = tuple(replace(job, alone_s=profile.step_s) for job, profile in pairs)
-            comparisons.append(RunComparison(run, alone))
+    for run in (each for each in runs if each.shows_pace):
+        measured = profiles_of(run, profiles, "raw")
+        paced = [at_own_pace(each, advisor.own_paces) for each in measured]
+        here = advisor.machine.profiles_here(paced, len(measured))
+        jobs = compare(run, measured, advisor.predictor, advisor.card, {}).jobs
+        pairs = zip(jobs, here, strict=True)
+        alone = tuple(replace(job, alone_s=profile.step_s) for job, profile in pairs)
+        comparisons.append(RunComparison(run, alone))
     return tuple(comparisons)
 
 
@@ -303,8 +284,7 @@ def check(validation: Validation) -> None:
     """Check that the advice came true.
 
     Raises:
-        OutsideInterval: A measured step lies outside its interval, or a tenant ended early;
-            the message lists all.
+        OutsideInterval: A measured step lies outside its interval, or a tenant ended early.
     """
     outside = [
         f"{comparison.run.id}: {job.job}: {_ms(job.measured_s)} ms, "
@@ -384,17 +364,13 @@ def validation_document(validation: Validation) -> dict[str, Any]:
                 "id": each.run.id,
                 "sharing": "serial" if len(each.jobs) == 1 else each.run.sharing,
                 "weighted_speedup": {
-                    "predicted": each.predicted_speedup,
-                    "measured": each.measured_speedup,
+                    "predicted": each.predicted_speedup, "measured": each.measured_speedup,
                 },
                 "jobs": [
                     {
-                        "job": job.job,
-                        "step_s": asdict(job.predicted_s),
-                        "measured_step_s": job.measured_s,
-                        "error": job.error,
-                        "inside": job.inside,
-                        "memory_mib": job.memory_mib,
+                        "job": job.job, "step_s": asdict(job.predicted_s),
+                        "measured_step_s": job.measured_s, "error": job.error,
+                        "inside": job.inside, "memory_mib": job.memory_mib,
                         "measured_memory_mib": job.measured_memory_mib,
                     }
                     for job in each.jobs
@@ -403,7 +379,7 @@ def validation_document(validation: Validation) -> dict[str, Any]:
             for each in validation.comparisons
         ],
         "left_out": list(validation.left_out),
-    }
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,8 +390,8 @@ class MeasuredRuns:
         shipped: Runs that came with the advisor, from which its model learnt.
         own: The user's own runs.
         same: Number of these runs that have exactly these jobs and copies.
-        noise: By mode: median share by which a step differs between two runs of the same jobs with
-            fresh processes; modes without repeats are absent.
+        noise: Median share by which a step differs between two runs of the same jobs with fresh
+            processes, of each mode that has repeats.
     """
 
     shipped: tuple[RunComparison, ...]
@@ -432,11 +408,9 @@ class MeasuredRuns:
 def runs_of_jobs(
     profiles: Sequence[Profile], predictor: Predictor, given: Path | None = None
 ) -> MeasuredRuns:
-    """Find the runs in which some of the jobs of `profiles`, and no others, share the GPU.
+    """Find the runs in which some of the jobs of `profiles`, one each, and no others share the GPU.
 
     Each is predicted for the cores that it had, by `compared`.
-
-    `profiles` has one for each job, copies as often as there are.
 
     Raises:
         InvalidInput: A file of runs, or the noise file in their folder, is malformed.
