@@ -12,8 +12,13 @@ from typing import Annotated, Any, Literal, get_args
 from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
 from advisor.hardware.gpus import gpu_meant
 from advisor.measure.pace import Timing
-from advisor.measure.run_list import PlannedRun, refuse_duplicate_ids, refuse_of_cpu
-from advisor.measure.strict_record import Within, record
+from advisor.measure.run_list import (
+    PlannedRun,
+    Within,
+    record,
+    refuse_duplicate_ids,
+    refuse_of_cpu,
+)
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import workload
 from advisor.workload.reading import is_folder, located, read_json, read_toml

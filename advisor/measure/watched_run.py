@@ -22,8 +22,8 @@ import numpy as np
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.process import ended_lines, error_line, processes_of
+from advisor.measure.run_list import record
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.measure.strict_record import record
 from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together

@@ -9,7 +9,7 @@ from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import of_pace
 from advisor.learn.observations import shared_runs
-from advisor.measure.strict_record import record
+from advisor.measure.run_list import record
 from advisor.workload.profile import PartSeconds, Profile
 from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.records import parse_record

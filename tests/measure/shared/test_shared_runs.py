@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.run_list import PlannedRun, mixes_of, read_plans
+from advisor.measure.run_list import PlannedRun, mixes_of, read_plans, record
 from advisor.measure.shared_run import planned_processes, run_list
-from advisor.measure.strict_record import record
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
