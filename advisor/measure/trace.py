@@ -35,7 +35,7 @@ from advisor.measure.worker import (
     synchronise,
     training_verbs,
 )
-from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
+from advisor.workload.kernel_trace import HOST_COPY
 
 # Prefix of the name of a phase's mark.
 MARK = "advisor:"
@@ -163,70 +163,6 @@ class TracedStep:
 def median_step(steps: Sequence[TracedStep]) -> TracedStep:
     """Return the one of `steps` with the median busy time."""
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
-
-
-def step_from(fields: Mapping[str, Any]) -> TracedStep:
-    """Build the step whose fields a tenant sent."""
-    return TracedStep(
-        tuple(GpuWork(**each) for each in fields["work"]),
-        tuple(Phase(**each) for each in fields["phases"]),
-    )
-
-
-def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
-    """Return `step`, in which something ran, in compact form, at the pace of an unprofiled host.
-
-    `phases_s` are the seconds that such a host takes for each phase, shape (phases,).
-    """
-    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
-    paces = [
-        1e6 * seconds / phase.host_us if phase.host_us else 0.0
-        for seconds, phase in zip(phases_s, step.phases, strict=True)
-    ]
-
-    def at_pace(at: int, us: float) -> float:
-        """Microseconds from the step's start, unprofiled, for those in phase `at`, profiled."""
-        return begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
-
-    launched = [at_pace(work.phase, work.launch_us) for work in step.work]
-    waits = [at_pace(at, us) for at, phase in enumerate(step.phases) for us in phase.waits_us]
-    classes = tuple(dict.fromkeys(work.kind for work in step.work))
-    index = {kind: number for number, kind in enumerate(classes)}
-    streams = list(dict.fromkeys(work.stream for work in step.work))  # in order of first use
-    stream_of = tuple(streams.index(work.stream) for work in step.work)
-    return KernelTrace(
-        classes=classes,
-        class_of=tuple(index[work.kind] for work in step.work),
-        # Streams may overtake each other; work that ran later counts as launched no earlier.
-        launch_us=tuple(round(us, 2) for us in accumulate(launched, max)),
-        duration_us=tuple(round(work.duration_us, 2) for work in step.work),
-        blocks=tuple(work.blocks for work in step.work),
-        threads=tuple(work.threads for work in step.work),
-        resident_blocks=tuple(work.resident_blocks for work in step.work),
-        stream_of=None if len(streams) == 1 else stream_of,
-        waits_us=tuple(round(us, 2) for us in sorted(waits)),
-    )
-
-
-def phases_without_waits(
-    measured_s: Sequence[float], profiled: Sequence[Phase]
-) -> tuple[float, ...]:
-    """Compute seconds of an unprofiled host for each phase of a step, without waits for the GPU.
-
-    Each phase was timed with an empty launch queue, so a phase with few launches was timed
-    correctly. One with many launches may have waited for the GPU, as did one that read a loss. The
-    profile shows such waits but slows the host, so such a phase counts its profiled time without
-    waits, scaled to the pace of the other phases, if that is less.
-    `measured_s` has the seconds of the unprofiled host, shape (phases,).
-    """
-    pairs = list(zip(measured_s, profiled, strict=True))
-    free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
-    profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
-    pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
-    return tuple(
-        seconds if phase.timed else min(seconds, phase.host_us * 1e-6 * pace)
-        for seconds, phase in pairs
-    )
 
 
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.partition import resident_blocks, sm_limits
+from advisor.measure.pace import kernel_trace, phases_without_waits
 from advisor.measure.trace import (
     MARK,
     QUEUE_FREE_LAUNCHES,
@@ -19,9 +20,7 @@ from advisor.measure.trace import (
     TracedStep,
     cut_into_steps,
     kernel_class,
-    kernel_trace,
     median_step,
-    phases_without_waits,
     record_steps,
     repeated_step,
     steps_of_trace,
