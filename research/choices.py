@@ -105,7 +105,7 @@ def recommended(evaluation: Evaluation, folder: Path = BENCHMARKS) -> tuple[Reco
     return tuple(
         Recommended(sets=len(entry["sets"]), model_sha256=entry["model_sha256"], followed=ran)
         for entry in documents
-        if entry["gpu"] == evaluation.gpu and (ran := followed(entry, sets))
+        if entry["gpu"] == evaluation.chosen.gpu.key and (ran := followed(entry, sets))
     )
 
 

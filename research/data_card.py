@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from advisor.learn.evaluate import Evaluation, Selection, of_pace
+from advisor.learn.evaluate import Selection, of_pace
 from advisor.learn.scoreboard import Scores
 from advisor.report.scores import drift_text, markdown
 from advisor.workload.profile import Profile, Provenance
@@ -88,13 +88,9 @@ class DataFigures:
     repeated: int
 
 
-def data_figures(
-    profiles: Mapping[str, Profile],
-    runs: Sequence[Run],
-    selection: Selection,
-    evaluation: Evaluation,
-) -> DataFigures:
+def data_figures(selection: Selection) -> DataFigures:
     """Count everything."""
+    profiles, runs = selection.profiles, selection.runs
     busy = [profile.busy_share for profile in profiles.values() if profile.busy_share is not None]
     shared = [run for run in of_pace(runs) if len(run.tenants) > 1]
     origins = [profile.provenance for profile in profiles.values() if profile.provenance]
@@ -129,7 +125,7 @@ def data_figures(
         },
         scored=len(selection.scored),
         panels=len(selection.advice),
-        repeated=len(evaluation.repeats),
+        repeated=len(selection.repeats),
     )
 
 

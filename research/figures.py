@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from advisor.hardware.gpus import Gpu
-from advisor.learn.evaluate import evaluate, of_pace, select
+from advisor.learn.evaluate import evaluate, of_pace
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scoreboard import Noise, Scores, scores_of
@@ -103,13 +103,13 @@ def figures_of(
     ]
     folders = sorted(folder.parent.iterdir())
     return Figures(
-        data=data_figures(profiles, runs, select(profiles, runs, gpu), evaluation),
+        data=data_figures(evaluation.chosen),
         scores=scores_of(evaluation),
         elsewhere=other_hosts(evaluation),
         families=errors_by_family(evaluation),
         busy=errors_by_busy_share(evaluation),
         noise=noise_by_mode(evaluation),
-        steadiness=steadiness(evaluation.repeats),
+        steadiness=steadiness(evaluation.chosen.repeats),
         left_out=(
             *gpus_left_out(folders, gpu.key, evaluation.models),
             *learnt_elsewhere(folders, folder, processes),

@@ -61,7 +61,7 @@ def power_score(
     evaluation: Evaluation, runs: Sequence[Run], gpu: Gpu, physics: Physics, playback: ReplayCache
 ) -> tuple[PowerRow, ...]:
     """Score the runs of `evaluation`, by laws fitted to `runs`."""
-    profiles = evaluation.profiles
+    profiles = evaluation.chosen.profiles
     usable = shared_runs(profiles, runs, gpu)
     alone = [
         (profiles[run.tenants[0].workload.name], run)
@@ -81,7 +81,7 @@ def power_score(
     modes = {observed.run.id: observed.mode for observed in usable}
     rows = []
     for mode in SHARED_MODES:
-        pairs = [pair for pair in evaluation.repeats if modes.get(pair[0].id) == mode]
+        pairs = [pair for pair in evaluation.chosen.repeats if modes.get(pair[0].id) == mode]
         if of_mode := [error for error in errors if error.mode == mode]:
             rows.append(_row(mode, of_mode, pairs))
     return tuple(rows)

@@ -120,7 +120,7 @@ def errors_by_family(evaluation: Evaluation) -> tuple[GroupErrors, ...]:
     """Return the errors of each family that was left out."""
     return tuple(
         _group(family, evaluation, [job for job in _jobs(evaluation) if job.family == family])
-        for family in evaluation.families
+        for family in evaluation.chosen.families
     )
 
 
@@ -140,7 +140,7 @@ def noise_by_mode(evaluation: Evaluation) -> Mapping[str, Noise]:
     return {
         mode: noise
         for mode in SHARED_MODES
-        if (noise := noise_of(runs_of_mode(evaluation.runs, mode), evaluation.repeats))
+        if (noise := noise_of(runs_of_mode(evaluation.runs, mode), evaluation.chosen.repeats))
     }
 
 
@@ -155,7 +155,7 @@ def other_hosts(evaluation: Evaluation) -> tuple[OtherHost, ...]:
         others = [other for other in evaluation.advice if _repeated_elsewhere(run, other)]
         for place, job in enumerate(run.jobs if others else ()):
             elsewhere_s = mean(other.jobs[place].measured_s for other in others)
-            gpu_bound = is_gpu_bound(evaluation.profiles[job.job])
+            gpu_bound = is_gpu_bound(evaluation.chosen.profiles[job.job])
             difference = abs(elsewhere_s / job.measured_s - 1)
             rows.append((sharing_of(run.run).mode, gpu_bound, difference, abs(job.error)))
     results = []

@@ -12,7 +12,7 @@ tenant has.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -45,6 +45,23 @@ from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 
 SPLIT = "leave-one-family-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Differences between profiles and the solo runs among shared ones, as shares.
+
+    Attributes:
+        n: Solo runs.
+        median: Median absolute difference.
+        worst: Largest absolute difference.
+        worst_job: Job with the largest difference.
+    """
+
+    n: int
+    median: float
+    worst: float
+    worst_job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +99,25 @@ class Selection:
         predicts does not know it.
         """
         return tuple(run for run in self.scored if run.cores_known)
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The families of the scored jobs, which are left out one after another."""
+        return families_of(self.scored)
+
+    @property
+    def drift(self) -> Drift | None:
+        """None if no solo run lies between the shared ones."""
+        differences = []
+        for run in self.alone:
+            if run.purpose == "solo":
+                (tenant,), name = run.tenants, run.tenants[0].workload.name
+                differences.append((abs(tenant.step_s / self.profiles[name].step_s - 1), name))
+        if not differences:
+            return None
+        worst, worst_job = max(differences)
+        middle = median(difference for difference, _ in differences)
+        return Drift(n=len(differences), median=middle, worst=worst, worst_job=worst_job)
 
 
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
@@ -222,54 +258,24 @@ def _without_here(family: str) -> FamilyLeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """Differences between profiles and the solo runs among shared ones, as shares.
-
-    Attributes:
-        n: Solo runs.
-        median: Median absolute difference.
-        worst: Largest absolute difference.
-        worst_job: Job with the largest difference.
-    """
-
-    n: int
-    median: float
-    worst: float
-    worst_job: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """Every scored run, each of its jobs predicted without that job's family.
 
     Attributes:
-        gpu: Catalogue key.
-        families: Of the scored jobs; left out one after another.
         runs: Scored runs in the order of the files, predicted from profiles as measured, which is
             what users have.
-        repeats: Pairs of a scored run and its repeat with fresh workers.
-        unusable: Ids of drawn runs that could not be scored; see `Selection`.
-        drift: None if no solo run lies between the shared ones.
         advice: Runs of advice, predicted in the same way: never scored, but plans are chosen from
             them.
         adjusted: Those of `runs` that recorded the speed of each tenant's core, predicted again
             from profiles converted to these cores; empty for predictions from a file.
-        alone: Runs of one tenant.
-        profiles: Profiles of all tenants, by name.
         intervals: Whether the predictions have intervals.
         models: By family: the model fitted without it; empty for predictions from a file.
     """
 
-    gpu: str
-    families: tuple[str, ...]
+    chosen: Selection
     runs: tuple[RunComparison, ...]
-    repeats: tuple[tuple[Run, Run], ...]
-    unusable: tuple[str, ...]
-    drift: Drift | None
     advice: tuple[RunComparison, ...] = ()
     adjusted: tuple[RunComparison, ...] = ()
-    alone: tuple[Run, ...] = ()
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
     intervals: bool = True
     models: Mapping[str, Model] = field(default_factory=dict)
 
@@ -320,36 +326,12 @@ def evaluation_by(chosen: Selection, parts: Mapping[str, FamilyLeftOut]) -> Eval
             for run in runs
         )
 
-    return replace(
-        _evaluation_of(chosen, compared(chosen.scored, raw), compared(chosen.advice, raw)),
+    return Evaluation(
+        chosen=chosen,
+        runs=compared(chosen.scored, raw),
+        advice=compared(chosen.advice, raw),
         adjusted=compared(chosen.on_known_cores, adjusted),
         models={family: model for family, (model, _, _) in parts.items()},
-    )
-
-
-def _evaluation_of(
-    chosen: Selection, scored: tuple[RunComparison, ...], advice: tuple[RunComparison, ...]
-) -> Evaluation:
-    names = [(run.tenants[0], run.tenants[0].workload.name)
-             for run in chosen.alone if run.purpose == "solo"]  # fmt: skip
-    differences = [
-        (abs(tenant.step_s / chosen.profiles[name].step_s - 1), name) for tenant, name in names
-    ]
-    drift = None
-    if differences:
-        worst, worst_job = max(differences)
-        middle = median(difference for difference, _ in differences)
-        drift = Drift(n=len(differences), median=middle, worst=worst, worst_job=worst_job)
-    return Evaluation(
-        gpu=chosen.gpu.key,
-        families=families_of(chosen.scored),
-        runs=scored,
-        repeats=chosen.repeats,
-        unusable=chosen.unusable,
-        drift=drift,
-        advice=advice,
-        alone=chosen.alone,
-        profiles=chosen.profiles,
     )
 
 
@@ -453,4 +435,4 @@ def score_entries(
         return compared_run(run, alone, [step.interval for step in steps], gpu, UNFITTED)
 
     scored, advice = (tuple(map(compared, part)) for part in (chosen.scored, panels))
-    return replace(_evaluation_of(chosen, scored, advice), intervals=bounded == {True})
+    return Evaluation(chosen=chosen, runs=scored, advice=advice, intervals=bounded == {True})

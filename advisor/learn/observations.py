@@ -152,8 +152,7 @@ class Rows:
 
 
 def rows_of(
-    runs: Sequence[ObservedRun],
-    predicted: Sequence[tuple[int, Sequence[Profile], Floats, Floats]],
+    runs: Sequence[ObservedRun], predicted: Sequence[tuple[int, Sequence[Profile], Floats, Floats]]
 ) -> Rows:
     """Return the rows of some of `runs`: index, profiles, columns and predicted steps of each."""
     indices, profiles, columns, steps_s = zip(*predicted, strict=True) if predicted else [()] * 4
@@ -189,13 +188,9 @@ class ReplayCache:
         return self.play(shared.profiles, shared.sharing, shared.gpu, physics, effort)
 
     def play(
-        self,
-        profiles: Sequence[Profile],
-        sharing: Concurrent,
-        gpu: Gpu,
-        physics: Physics,
+        self, profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, physics: Physics,
         effort: Effort,
-    ) -> Floats | None:
+    ) -> Floats | None:  # fmt: skip
         """Replay as `advisor.prediction.replay.replay_mix`."""
         jobs = tuple((profile.name, profile.step_s, profile.host_s) for profile in profiles)
         key = (gpu.key, jobs, sharing, effort, *physics.bearing_on(sharing))

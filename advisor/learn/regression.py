@@ -44,12 +44,9 @@ NO_DOUBT = Doubt(host_sigma=0.0, gpu_bound=NO_BOUNDS, host_bound=NO_BOUNDS)
 
 
 def doubt_of(
-    log_errors: Floats,
-    profiles: Sequence[Profile],
-    steps_s: Floats,
-    spread: Floats,
+    log_errors: Floats, profiles: Sequence[Profile], steps_s: Floats, spread: Floats,
     host_sigma: float,
-) -> Doubt:
+) -> Doubt:  # fmt: skip
     """Compute the doubt that errors on unseen families show.
 
     All arrays have the shape (jobs,): log errors of measured over predicted steps, predicted steps,
@@ -112,12 +109,9 @@ _SEED = 2028
 
 
 def fit_correction(
-    rows: Rows,
-    runs: Sequence[ObservedRun],
-    raw: Rows,
-    on_known_cores: Rows,
+    rows: Rows, runs: Sequence[ObservedRun], raw: Rows, on_known_cores: Rows,
     host_sigmas: tuple[float, float],
-) -> Correction:
+) -> Correction:  # fmt: skip
     """Fit the Gaussian process with the least error on families left out.
 
     Its intervals come from these errors, so they are valid for new families that differ from the

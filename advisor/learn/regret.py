@@ -235,15 +235,14 @@ def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
     by_id = {run.run.id: run.run for run in evaluation.advice}
     pairs = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
     again = [pair for pair in pairs if len(set(hosts_of(pair).values())) == 1]
-    return (
-        _judged(choices(evaluation), evaluation.profiles, again),
-        _judged(_testing(panels(evaluation.runs)), evaluation.profiles, evaluation.repeats),
-    )
+    profiles, repeats = evaluation.chosen.profiles, evaluation.chosen.repeats
+    drawn = _testing(panels(evaluation.runs))
+    return _judged(choices(evaluation), profiles, again), _judged(drawn, profiles, repeats)
 
 
 def choices(evaluation: Evaluation) -> tuple[Panel, ...]:
     """Return the job sets that were run in several ways to be chosen from."""
-    return _testing(panels(evaluation.advice, evaluation.alone))
+    return _testing(panels(evaluation.advice, evaluation.chosen.alone))
 
 
 def _testing(sets: Iterable[Panel]) -> tuple[Panel, ...]:

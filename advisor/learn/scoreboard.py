@@ -127,16 +127,17 @@ _HEADLINE = ("raw", ALL, ALL)
 
 def scores_of(evaluation: Evaluation) -> Scores:
     """Compute the figures of `evaluation`."""
+    selection = evaluation.chosen
     chosen, drawn = chosen_and_drawn(evaluation)
     return Scores(
-        gpu=evaluation.gpu,
-        families=evaluation.families,
+        gpu=selection.gpu.key,
+        families=selection.families,
         runs=len(evaluation.runs),
         rows=scoreboard(evaluation),
         chosen=chosen,
         drawn=drawn,
-        drift=evaluation.drift,
-        unusable=len(evaluation.unusable),
+        drift=selection.drift,
+        unusable=len(selection.unusable),
     )
 
 
@@ -196,7 +197,7 @@ def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
 
 
 def _counts(evaluation: Evaluation, bound: Bound, job: JobComparison) -> bool:
-    return bound == ALL or is_gpu_bound(evaluation.profiles[job.job]) == (bound == "gpu")
+    return bound == ALL or is_gpu_bound(evaluation.chosen.profiles[job.job]) == (bound == "gpu")
 
 
 def _jobs(evaluation: Evaluation, part: _ScoredPart) -> list[JobComparison]:
@@ -209,7 +210,7 @@ def _row(evaluation: Evaluation, part: _ScoredPart) -> ScoreRow:
     steps_s = [job.predicted_s for job in jobs]
     widths = [(each.p95 - each.p05) / each.p50 for each in steps_s]
     share, low, high = coverage_of(jobs) if evaluation.intervals else (None, None, None)
-    noise = noise_of(part.runs, evaluation.repeats, partial(_counts, evaluation, part.bound))
+    noise = noise_of(part.runs, evaluation.chosen.repeats, partial(_counts, evaluation, part.bound))
     return ScoreRow(
         view=part.view, host=part.host, bound=part.bound, mode=part.mode, degree=part.degree,
         jobs=part.jobs, n=len(jobs), runs=len(part.runs),

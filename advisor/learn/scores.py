@@ -202,12 +202,9 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile], view: View) -> tuple[
 
 
 def compare(
-    run: Run,
-    alone: Sequence[Profile],
-    predictor: Predicts,
-    gpu: Gpu,
+    run: Run, alone: Sequence[Profile], predictor: Predicts, gpu: Gpu,
     baselines: Mapping[str, Baseline],
-) -> RunComparison:
+) -> RunComparison:  # fmt: skip
     """Predict `run` from its tenants' profiles alone and compare it with the measurement."""
     jobs = predictor.predict(alone, sharing_of(run)).jobs
     steps_s, memory_mib = [job.step_s for job in jobs], [job.memory_mib for job in jobs]
@@ -215,13 +212,9 @@ def compare(
 
 
 def compared_run(
-    run: Run,
-    alone: Sequence[Profile],
-    steps_s: Sequence[Interval],
-    gpu: Gpu,
-    baselines: Mapping[str, Baseline],
-    memory_mib: Sequence[float | None] = (),
-) -> RunComparison:
+    run: Run, alone: Sequence[Profile], steps_s: Sequence[Interval], gpu: Gpu,
+    baselines: Mapping[str, Baseline], memory_mib: Sequence[float | None] = (),
+) -> RunComparison:  # fmt: skip
     """Compare `run` with the predicted step and memory of each tenant, and with `baselines`."""
     sharing = sharing_of(run)
     rivals = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}

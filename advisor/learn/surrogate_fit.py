@@ -222,12 +222,9 @@ def _answered(
 
 
 def _answers(
-    profiles: Sequence[Profile],
-    gpu: Gpu,
-    model: Model,
-    play: ReplayFunction,
+    profiles: Sequence[Profile], gpu: Gpu, model: Model, play: ReplayFunction,
     lessons: Sequence[Lesson],
-) -> list[Floats]:
+) -> list[Floats]:  # fmt: skip
     """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
     mixes = [
         Mix(tuple(profiles[job] for job in jobs), sharing, tuple(range(len(jobs))))

@@ -129,17 +129,17 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     `rows` contains an entry for each mode and degree, and one with degree null for each mode, of
     all hosts and jobs; `rows_by_jobs` separates equal jobs from mixes.
     """
-    rows = scoreboard(evaluation)
+    rows, chosen = scoreboard(evaluation), evaluation.chosen
     return {
         "schema": 1,
-        "gpu": evaluation.gpu,
+        "gpu": chosen.gpu.key,
         "split": SPLIT,
-        "families": list(evaluation.families),
+        "families": list(chosen.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
         "regret": regret_document(evaluation),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
-        "drift": None if evaluation.drift is None else asdict(evaluation.drift),
-        "unusable_runs": list(evaluation.unusable),
+        "drift": asdict(drift) if (drift := chosen.drift) else None,
+        "unusable_runs": list(chosen.unusable),
     }
 
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import Evaluation, entries_text, evaluate, score_entries
+from advisor.learn.evaluate import (
+    Evaluation,
+    Selection,
+    entries_text,
+    evaluate,
+    score_entries,
+)
 from advisor.learn.scoreboard import coverage_of, noise_of, scoreboard, scores_of
 from advisor.learn.scores import JobComparison, RunComparison
 from advisor.prediction.prediction import Interval
@@ -77,7 +83,7 @@ def test_a_choice_is_by_models_that_saw_no_run_of_those_jobs():
 
 
 def test_excess_error_is_what_lies_beyond_the_noise_of_two_runs(evaluation):
-    noise = noise_of(evaluation.runs, evaluation.repeats)
+    noise = noise_of(evaluation.runs, evaluation.chosen.repeats)
     assert noise.rmse == pytest.approx(0.05)
     assert noise.excess == pytest.approx(max(0.0, noise.error_rmse**2 - 0.05**2) ** 0.5)
     assert noise.excess <= noise.excess_over_one_run <= noise.error_rmse
@@ -195,15 +201,11 @@ def scored_job(predicted_s, measured_s=0.020, memory_mib=1000.0, capacity_s=0.01
 
 def one_run(*jobs):
     run = synthetic.run([ALONE] * len(jobs), "naive", 2.0)
-    return Evaluation(
-        gpu="h200-141gb",
-        families=("resnet",),
-        runs=(RunComparison(run, jobs),),
-        repeats=(),
-        unusable=(),
-        drift=None,
-        profiles={ALONE.name: ALONE},
-    )
+    chosen = Selection(
+        gpu=H200, profiles={ALONE.name: ALONE}, runs=(run,), scored=(run,), unusable=(), advice=(),
+        alone=(), repeats=(),
+    )  # fmt: skip
+    return Evaluation(chosen=chosen, runs=(RunComparison(run, jobs),))
 
 
 def test_errors_are_shares_of_what_was_measured():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.gpus import gpu
-from advisor.learn.evaluate import Evaluation, evaluate
+from advisor.learn.evaluate import Evaluation, Selection, evaluate
 from advisor.learn.regret import CHOOSERS, panels, regret_document
 from advisor.learn.scoreboard import scoreboard
 from advisor.learn.scores import (
@@ -50,10 +50,11 @@ def ran(sharing, slowdown, predicted=1.5, *, run_id=None, replayed=1.5, jobs=PAI
 
 
 def evaluation(*advice, alone=()):
-    return Evaluation(
-        gpu="h200-141gb", families=(), runs=(), repeats=(), unusable=(), drift=None,
-        advice=advice, alone=alone, profiles=PROFILES,
+    chosen = Selection(
+        gpu=gpu("h200-141gb"), profiles=PROFILES, runs=(), scored=(), unusable=(), advice=(),
+        alone=alone, repeats=(),
     )  # fmt: skip
+    return Evaluation(chosen=chosen, runs=(), advice=advice)
 
 
 def test_regret_is_what_the_choice_gave_away_of_the_best_measured_plan():
