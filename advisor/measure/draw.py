@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Literal, get_args
@@ -26,7 +25,6 @@ from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
-MODES: tuple[Mode, ...] = get_args(Mode)
 
 _Amount = Annotated[int, Within(0, 100_000)]
 _Degree = Annotated[int, Within(2, 48)]
@@ -217,8 +215,9 @@ def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     between = _with_solos([*drawn, *campaign.runs], _solos(campaign, workloads), campaign)
     # Busy controls stand evenly spread over most of these.
     controls, count = _controls(campaign, BUSY), len(between)
-    for number, control in reversed(list(enumerate(controls))):
-        between.insert(int(_BUSY_UNTIL * count * (number + 1) / (len(controls) + 1)), control)
+    for number in range(len(controls), 0, -1):
+        place = int(_BUSY_UNTIL * count * number / (len(controls) + 1))
+        between.insert(place, controls[number - 1])
     plans = (*between, *again, *_controls(campaign, IDLE))
     refuse_duplicate_ids(plans)
     return plans
@@ -235,11 +234,12 @@ def _solos(campaign: Campaign, workloads: list[Workload]) -> Iterator[Workload]:
 
 
 def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
+    modes: tuple[Mode, ...] = get_args(Mode)
     runs = [
         run
-        for degree, counts in campaign.degrees.items()
-        for mode in MODES
-        for run in _of_mode(campaign, degree, mode, counts.get(mode, Count()), random)
+        for degree, numbers in campaign.degrees.items()
+        for mode in modes
+        for run in _of_mode(campaign, degree, mode, numbers.get(mode, Count()), random)
     ]
     random.shuffle(runs)
     return [
@@ -286,12 +286,12 @@ def _with_solos(
     mixed = []
     for number, plan in enumerate(plans):
         mixed.append(plan)
-        if campaign.solo_every and number % campaign.solo_every == 0:
+        due = campaign.solo_every and number % campaign.solo_every == 0
+        if due and (workload := next(solos, None)):
             name = f"{campaign.prefix}solo-{number:03}"
-            mixed += [
+            mixed.append(
                 PlannedRun(id=name, sharing="naive", purpose="solo", workloads=(workload,))
-                for workload in islice(solos, 1)
-            ]
+            )
     return mixed
 
 
@@ -323,37 +323,30 @@ def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
 
 def plan_entry(plan: PlannedRun) -> dict[str, Any]:
     """Return `plan` as an entry of a plan file; a workload of the zoo by its name."""
-    smaller = {} if plan.capacity_mib is None else {"capacity_mib": plan.capacity_mib}
-    whole = {} if plan.steps is None else {"steps": list(plan.steps)}
-    return {
-        "id": plan.id,
-        "sharing": plan.sharing,
-        "purpose": plan.purpose,
-        "repeats": plan.repeats,
-        **smaller,
-        **whole,
-        "workloads": [_entry(each) for each in plan.workloads],
-    }
+    entry: dict[str, Any] = {
+        "id": plan.id, "sharing": plan.sharing, "purpose": plan.purpose, "repeats": plan.repeats
+    }  # fmt: skip
+    if plan.capacity_mib is not None:
+        entry["capacity_mib"] = plan.capacity_mib
+    if plan.steps is not None:
+        entry["steps"] = list(plan.steps)
+    return entry | {"workloads": [_workload_entry(each) for each in plan.workloads]}
 
 
-def _entry(each: Workload) -> str | dict[str, Any]:
+def _workload_entry(job: Workload) -> str | dict[str, Any]:
     try:
-        return each.name if workload(each.name) == each else asdict(each)
+        return job.name if workload(job.name) == job else asdict(job)
     except UnknownName:
-        return asdict(each)
+        return asdict(job)
 
 
 def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
     remedy = "Choose another --out."
     try:
         before = read_json(path, remedy)["plans"]
-        drawn = [
-            (each, others)
-            for these, others in ((before, entries), (entries, before))
-            for each in these
-            if each["purpose"] == "drawn"
-        ]
-        lost = [entry["id"] for entry, others in drawn if entry not in others]
+        differing = [each for each in before if each not in entries]
+        differing += [each for each in entries if each not in before]
+        lost = [each["id"] for each in differing if each["purpose"] == "drawn"]
     except (TypeError, KeyError, AttributeError):
         raise InvalidInput(f"{path}: not a list of runs. {remedy}") from None
     if lost:

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
@@ -37,7 +36,6 @@ from advisor.workload.spec import Script
 _COPIED_BYTES, _COPIED_IN_ALL = 2**20, 2**26
 _MOST_IN_A_FOLDER, _MOST_IN_ALL = 1000, 5000
 
-_SKIPPED = ("__pycache__",)
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
@@ -96,7 +94,7 @@ def _fill(mirror: Path, original: Path, base: Path) -> None:
         left -= len(entries)
         target.mkdir()
         for entry in entries:
-            if entry.name in _SKIPPED or base.is_relative_to(entry.path):  # the mirror itself
+            if entry.name == "__pycache__" or base.is_relative_to(entry.path):  # the mirror itself
                 continue
             place = target / entry.name
             if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
@@ -179,14 +177,9 @@ class StartedScript:
     """
 
     def __init__(
-        self,
-        script: Script,
-        setup: TenantSetup,
-        folder: Path,
-        added: Mapping[str, str],
-        *,
+        self, script: Script, setup: TenantSetup, folder: Path, added: Mapping[str, str], *,
         piped: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Start it.
 
         Args:
@@ -209,14 +202,11 @@ class StartedScript:
         try:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
-                    tied_to_parent(script.command),
-                    cwd=working,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE if piped else log,
+                    tied_to_parent(script.command), cwd=working, env=environment,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if piped else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
-                )
+                )  # fmt: skip
         except OSError as error:
             raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
         Thread(target=self._bound_log, daemon=True).start()
@@ -264,7 +254,7 @@ class StartedScript:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended, with exit status 0."""
+        """Whether it has ended with exit status 0."""
         return self._process.poll() == 0
 
     @property
@@ -423,18 +413,11 @@ def read_progress(path: Path) -> ReportedProgress | None:
     if allocated is None or reserved is None or allocated > reserved:
         allocated = reserved = None
     named = versions.items() if isinstance(versions, dict) else ()
-    return ReportedProgress(
-        steps,
-        at_s,
-        allocated,
-        reserved,
-        tuple((name, text) for name, text in named if text is None or isinstance(text, str)),
-        sms if type(sms) is int and 0 < sms < 10_000 else None,
-    )
+    texts = tuple((name, text) for name, text in named if text is None or isinstance(text, str))
+    seen_sms = sms if type(sms) is int and 0 < sms < 10_000 else None
+    return ReportedProgress(steps, at_s, allocated, reserved, texts, seen_sms)
 
 
 def _number(value: Any) -> float | None:
-    """`value` as a number of at least 0 that a clock or a memory can have."""
-    if type(value) not in (int, float) or not 0 <= value < 1e15 or not isfinite(value):
-        return None
-    return float(value)
+    """`value` if a clock or a memory can have it; else None."""
+    return float(value) if type(value) in (int, float) and 0 <= value < 1e15 else None
