@@ -2,27 +2,29 @@
 
 import argparse
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from threading import Condition, Lock, Thread
+from statistics import median
+from threading import Lock, Thread
 from time import monotonic
+from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
 from advisor.hardware.machine import allowed_cores, cores_of_each, split_cores
 from advisor.measure.campaign_runner import (
-    CampaignProgress,
-    Ledger,
     LocalRunner,
+    Record,
     Runner,
     RunnerSettings,
-    Steadiness,
     Task,
+    TaskQueue,
+    cluster_runners,
     start_all,
     stop_all,
-    task_name,
 )
 from advisor.measure.device import command_line, devices_in, find_device
 from advisor.measure.draw import Campaign, counts, draw_plans, idle_twin, read_campaign, write_list
@@ -30,128 +32,244 @@ from advisor.measure.pace import Timing
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
 from advisor.measure.run_list import Measurable, PlannedMix, PlannedRun, mixes_of
-from advisor.measure.shared_run import cores_of_tenants
-from advisor.workload.reading import user_folder
+from advisor.measure.shared_run import FIRST_RUN_S, cores_of_tenants, records_in, run_summary
+from advisor.workload.profile import Profile, Window, median_step_s
+from advisor.workload.reading import profile_files, read_json, user_folder
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
-from advisor.workload.writing import new_path, writable_folder
+from advisor.workload.writing import (
+    append_line,
+    append_run,
+    new_path,
+    profile_text,
+    writable_folder,
+    write_whole,
+)
 
-# Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs
-# that need it in one state ...
-_BLOCK = 8
-# ... among the first this many: solo runs must stay in their places between the others.
-_LOOK_AHEAD = 24
+# A solo run that differs from its profile by more than this share does not repeat it.
+_STEADY_WITHIN = 0.05
 
 
-class TaskQueue:
-    """The tasks left to do; every method may be called from any runner's thread.
+class Steadiness:
+    """Collects runs and profiles as read from their files, and compares them.
 
     Args:
-        tasks: In the order in which they should be done.
-        idle_controls: Controls to be done last, each with all other runners idle, and by the runner
-            that did its busy twin, if it is still there.
-        homes: The runners that did busy twins before, by the id in `idle_controls`.
-        runners: The names of all runners.
+        profiles: Folders of profiles; of two with one name, the first folder's counts.
+
+    Attributes:
+        alone_s: Seconds of a step by the workload's name, of those that have a profile.
+        refused: Why a file of these folders is not a profile, by its workload's name.
+    """
+
+    def __init__(self, profiles: Iterable[Path]) -> None:
+        self.alone_s: dict[str, float] = {}
+        self.refused: dict[str, str] = {}
+        # Each tenant's workload and seconds of a step, by run; those of solo runs again.
+        self._steps_s: dict[str, list[tuple[str, float]]] = {}
+        self._solo_steps_s: dict[str, list[tuple[str, float]]] = {}
+        # The run that a run repeats, and the idle twin of a busy control.
+        self._repeated: dict[str, str] = {}
+        for folder in reversed(list(profiles)):
+            for path in profile_files(folder):
+                try:
+                    self.learn(path)
+                except InvalidInput as error:
+                    self.refused[path.stem] = str(error)
+
+    def learn(self, path: Path) -> None:
+        """Add the profile in the file `path`.
+
+        Raises:
+            InvalidInput: It is not a profile.
+        """
+        remedy = "Measure it again, or move it out of this folder."
+        measured = read_json(path, remedy)
+        try:
+            self.alone_s[path.stem] = _step_s(measured)
+        except (InvalidInput, TypeError, KeyError):
+            raise InvalidInput(f"{path}: not a profile. {remedy}") from None
+        self.refused.pop(path.stem, None)
+
+    def note(self, record: Mapping[str, Any]) -> None:
+        """Add a run; one with a tenant that ended early is ignored.
+
+        Raises:
+            InvalidInput: It is not a run.
+        """
+        name = record["id"]
+        try:
+            tenants = record.get("tenants") or ()
+            if not tenants or any(tenant["outcome"] != "ok" for tenant in tenants):
+                return
+            steps_s = [(tenant["workload"]["name"], _step_s(tenant)) for tenant in tenants]
+        except (AttributeError, TypeError, KeyError):
+            raise InvalidInput(
+                f"run {name} is incomplete. Correct its file, or choose another --out."
+            ) from None
+        self._steps_s[name] = steps_s
+        if record.get("purpose") == "solo":
+            self._solo_steps_s[name] = steps_s
+        if record.get("purpose") == "control" and idle_twin(name) != name:
+            self._repeated[name] = idle_twin(name)
+        if record.get("repeats"):
+            self._repeated[name] = record["repeats"]
+
+    def short(self) -> str:
+        """The number of solo runs that repeat their profiles, for a line of progress."""
+        apart = [each for solos in self._solos().values() for each in solos]
+        steady = sum(each <= _STEADY_WITHIN for each in apart)
+        return f"{steady}/{counted(len(apart), 'solo run')} within {_STEADY_WITHIN:.0%}"
+
+    def summary(self) -> str:
+        """All comparisons, a line each."""
+        solos = self._solos()
+        steady = sum(median(each) <= _STEADY_WITHIN for each in solos.values())
+        lines = [
+            f"{self.short()} of the profile; so {is_or_are(steady)} {steady}/"
+            f"{counted(len(solos), 'workload')}"
+        ]
+        for kind, control in (("repeats", False), ("busy against idle neighbours", True)):
+            apart = [
+                abs(mine_s / its_s - 1)
+                for name, other in self._repeated.items()
+                if other in self._steps_s and (idle_twin(name) == other) is control
+                for (_, mine_s), (_, its_s) in zip(
+                    self._steps_s[name], self._steps_s[other], strict=True
+                )
+            ]
+            if apart:
+                lines.append(
+                    f"{kind}: median difference {median(apart):.1%} of "
+                    f"{counted(len(apart), 'step')}"
+                )
+        return "\n".join(lines)
+
+    def _solos(self) -> dict[str, list[float]]:
+        """Differences of each workload's solo runs from its profile, as shares."""
+        apart = defaultdict(list)
+        for steps_s in tuple(self._solo_steps_s.values()):  # other threads add runs
+            for name, step_s in steps_s:
+                if name in self.alone_s:
+                    apart[name].append(abs(step_s / self.alone_s[name] - 1))
+        return apart
+
+
+def _step_s(measured: Mapping[str, Any]) -> float:
+    return median_step_s(tuple(Window(**window) for window in measured["windows"]))
+
+
+class Ledger:
+    """The records in a campaign's folder; `add` and `fail` may be called from any thread.
+
+    Args:
+        out: The folder: every ``*.jsonl`` in it holds runs.
+        name: Of the campaign; the prefix of the files that it writes.
+        profiles: Folder of new profiles.
+        steadiness: Receives every run.
+
+    Attributes:
+        done: Ids of the runs in the folder.
+        homes: The runner that did the busy control, by the id of its idle twin.
+    """
+
+    def __init__(self, out: Path, name: str, profiles: Path, steadiness: Steadiness) -> None:
+        self._out = out
+        self._name = name
+        self._profiles = profiles
+        self._steadiness = steadiness
+        self._lock = Lock()
+        self.done: set[str] = set()
+        self.homes: dict[str, str] = {}
+        for path in sorted(out.glob("*.jsonl")):
+            for record in records_in(path):
+                self.done.add(record["id"])
+                steadiness.note(record)
+                if record.get("purpose") == "control":
+                    self.homes[idle_twin(record["id"])] = path.stem.removeprefix(f"{name}-")
+
+    def add(self, record: Record, runner: str) -> None:
+        """Write `record`, which `runner` measured, to its file."""
+        with self._lock:
+            if isinstance(record, Run):
+                append_run(self._out / f"{self._name}-{runner}.jsonl", record)
+                self._steadiness.note(asdict(record))
+            else:
+                path = self._profiles / f"{record.name}.json"
+                write_whole(path, profile_text(record))
+                self._steadiness.learn(path)
+
+    def fail(self, task: Task, why: str) -> None:
+        """Write to the log that `task` was given up, and why."""
+        moment = datetime.now(UTC).isoformat(timespec="seconds")
+        with self._lock:
+            log = self._out / f"{self._name}-failed.log"
+            append_line(log, f"{moment} {_task_name(task)}: {why}\n")
+
+
+def _task_name(task: Task) -> str:
+    return f"profile of {task.name}" if isinstance(task, Workload) else task.id
+
+
+class CampaignProgress:
+    """Counts what is done and failed; every method may be called from any thread.
+
+    Args:
+        total: Number of records to measure.
+        runners: Number of runners.
+        deadline_s: No task is begun that would end later than this after the start; None: no
+            deadline.
+        steadiness: Its short summary ends each line.
     """
 
     def __init__(
-        self,
-        tasks: Sequence[Task],
-        idle_controls: Sequence[PlannedMix],
-        homes: Mapping[str, str],
-        runners: Collection[str],
+        self, total: int, runners: int, deadline_s: float | None, steadiness: Steadiness
     ) -> None:
-        self._waiting = list(tasks)
-        self._idle_controls = list(idle_controls)
-        self._homes = dict(homes)
-        self._runners = set(runners)
-        self._under_way = 0
-        self._over = False
-        self._changed = Condition()
+        self._total = total
+        self._runners = runners
+        self._deadline_s = deadline_s
+        self._steadiness = steadiness
+        self._began = monotonic()
+        self._spent_s = 0.0
+        self._lock = Lock()
+        self.done = 0
+        self.failed = 0
 
-    def take(self, runner: str) -> list[Task]:
-        """The next tasks of `runner`; waits while others may give some back; empty at the end.
+    def too_late(self) -> bool:
+        """Whether one more would pass the deadline."""
+        with self._lock:
+            next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
+        passed_s = monotonic() - self._began
+        return self._deadline_s is not None and passed_s + next_s > self._deadline_s
 
-        The caller must report each task as `done` or give it `back`.
-        """
-        with self._changed:
-            while not self._over:
-                block = self._block() or self._alone(runner)
-                if block:
-                    self._under_way += len(block)
-                    return block
-                if not (self._under_way or self._waiting or self._idle_controls):
-                    break
-                self._changed.wait()
-            self._changed.notify_all()
-            return []
+    def report_done(self, record: Record, runner: str, seconds: float) -> None:
+        """Print that `runner` measured `record` in `seconds`."""
+        with self._lock:
+            self.done += 1
+            self._spent_s += seconds
+            summary = (
+                f"profile of {record.name}," if isinstance(record, Profile) else run_summary(record)
+            )
+            a_minute = 60 * self.done / (monotonic() - self._began)
+            left = self._total - self.done - self.failed
+            say(
+                f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on {runner}; "
+                f"{a_minute:.1f} records a minute, about {left / a_minute:.1f} min left; "
+                f"{self.failed} failed; {self._steadiness.short()}"
+            )
 
-    def _block(self) -> list[Task]:
-        """The first waiting task, and some soon after it that need MPS in the same state."""
-        if not self._waiting:
-            return []
-        # Smaller towards the end, so that no runner has much left when the others are done.
-        size = max(1, min(_BLOCK, len(self._waiting) // (2 * max(1, len(self._runners)))))
-        with_mps = needs_mps(self._waiting[0])
-        near = self._waiting[:_LOOK_AHEAD]
-        block = [task for task in near if needs_mps(task) is with_mps][:size]
-        taken = set(map(id, block))
-        self._waiting = [task for task in self._waiting if id(task) not in taken]
-        return block
+    def give_up(self, name: str, why: str) -> None:
+        """Print that the task called `name` was given up."""
+        with self._lock:
+            self.failed += 1
+            say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
 
-    def _alone(self, runner: str) -> list[Task]:
-        """An idle control of this runner's, if no task is under way."""
-        if self._under_way:
-            return []
-        for mix in self._idle_controls:
-            home = self._homes.get(mix.id)
-            if home == runner or home not in self._runners:
-                self._idle_controls.remove(mix)
-                return [mix]
-        return []
-
-    def done(self, task: Task, runner: str) -> None:
-        """Note that `runner` is done with `task`, with or without a record."""
-        with self._changed:
-            self._under_way -= 1
-            if isinstance(task, PlannedMix) and task.purpose == "control":
-                self._homes[idle_twin(task.id)] = runner
-            self._changed.notify_all()
-
-    def back(self, tasks: Sequence[Task]) -> None:
-        """Put back `tasks` that were taken and not done, before all others."""
-        with self._changed:
-            self._waiting[:0] = tasks
-            self._under_way -= len(tasks)
-            self._changed.notify_all()
-
-    def leave(self, runner: str) -> None:
-        """Note that `runner` takes no further task."""
-        with self._changed:
-            self._runners.discard(runner)
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Give out no further task."""
-        with self._changed:
-            self._over = True
-            self._changed.notify_all()
-
-    @property
-    def over(self) -> bool:
-        """Whether it was closed."""
-        return self._over
-
-    @property
-    def left(self) -> int:
-        """Number of tasks that were not taken."""
-        with self._changed:
-            return len(self._waiting) + len(self._idle_controls)
-
-
-def needs_mps(task: Task) -> bool:
-    """Return whether `task` begins with an MPS daemon running."""
-    return isinstance(task, Measurable) and task.groups[0][1].sharing.under_mps
+    def summary(self) -> str:
+        """Count the records, in one line."""
+        passed_s = monotonic() - self._began
+        return (
+            f"{self.done} records in {passed_s:.0f} s by {self._runners} runners, "
+            f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
+        )
 
 
 # How often a run is repeated, each time by a new runner, before it is given up.
@@ -230,33 +348,32 @@ class Crew:
             return False
         # A death for another reason than memory may not repeat with a new runner.
         tenants = record.tenants if isinstance(record, Run) else ()
-        deaths = [f"a tenant died ({t.detail})" for t in tenants if t.outcome == "died"]
-        died = next(iter(deaths), None)
-        if died and self._may_try_again(task):
-            self._once_more(runner, task, died)
+        died = next((tenant for tenant in tenants if tenant.outcome == "died"), None)
+        if died is not None and self._may_try_again(task):
+            self._once_more(runner, task, f"a tenant died ({died.detail})")
             return False
         self._ledger.add(record, runner.name)
         self._queue.done(task, runner.name)
         self._progress.report_done(record, runner.name, monotonic() - began)
-        return not died
+        return died is None
 
     def _once_more(self, runner: Runner, task: Task, why: str) -> None:
         if not self._may_try_again(task):
             self._give_up(runner, task, f"{why} ({_AGAIN + 1} times)")
             return
         with self._lock:
-            self._tries[task_name(task)] += 1
-        say(f"{task_name(task)} on {runner.name}: {why}; it will be done again")
+            self._tries[_task_name(task)] += 1
+        say(f"{_task_name(task)} on {runner.name}: {why}; it will be done again")
         self._queue.back([task])
 
     def _may_try_again(self, task: Task) -> bool:
         with self._lock:
-            return self._tries[task_name(task)] < _AGAIN
+            return self._tries[_task_name(task)] < _AGAIN
 
     def _give_up(self, runner: Runner, task: Task, why: str) -> None:
         self._ledger.fail(task, why)
         self._queue.done(task, runner.name)
-        self._progress.give_up(task_name(task), why)
+        self._progress.give_up(_task_name(task), why)
 
     def _replaced(self, runner: Runner) -> bool:
         """Whether a lost runner was replaced by a new one."""
@@ -311,11 +428,10 @@ def run_campaign(argv: Sequence[str]) -> int:
     command = command_line("campaign", argv)
     with _runners(words, campaign, command) as (runners, fewest):
         # Tasks that need more cores than there are are refused before anything is started.
-        kind = "cpu" if campaign.gpu == "cpu" else "cuda"
         for mix in mixes:
-            cores_of_tenants(mix, fewest, kind)
-        for each in unprofiled:
-            cores_of_each([each.cores], fewest, share=kind == "cpu")
+            cores_of_tenants(mix, fewest, share=campaign.gpu == "cpu")
+        for workload in unprofiled:
+            cores_of_each([workload.cores], fewest, share=campaign.gpu == "cpu")
         start_all(runners)
         return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, words.deadline)
 
@@ -328,23 +444,15 @@ def _unmeasured(
     mixes = [mix for mix in planned if mix.id not in ledger.done]
     if done := len(planned) - len(mixes):
         say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
-    used = [each for mix in planned for each in mix.workloads]
+    used = [workload for mix in planned for workload in mix.workloads]
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
-    refuse_profiles(steadiness, {each.name for each in listed})
-    unprofiled = [each for each in listed if each.name not in steadiness.profiled]
-    return unprofiled if campaign.profile.missing else [], mixes
-
-
-def refuse_profiles(steadiness: Steadiness, used: Collection[str]) -> None:
-    """Refuse files that are not profiles but have the name of a workload in `used`.
-
-    Raises:
-        InvalidInput: There is one. For other names, a warning is printed.
-    """
+    names = {workload.name for workload in listed}
     for name, why in sorted(steadiness.refused.items()):
-        if name in used:
+        if name in names:
             raise InvalidInput(why)
         say(f"warning: {why}")
+    unprofiled = [workload for workload in listed if workload.name not in steadiness.alone_s]
+    return unprofiled if campaign.profile.missing else [], mixes
 
 
 @contextmanager
@@ -355,8 +463,6 @@ def _runners(
     timing = Timing(**asdict(campaign.timing))
     settings = RunnerSettings("cpu", (), timing, campaign.profile.probe, command)
     if words.ray is not None:
-        from advisor.measure.ray_cluster import cluster_runners
-
         with cluster_runners(words, campaign.gpu, settings) as runners_and_cores:
             yield runners_and_cores
         return
@@ -373,11 +479,8 @@ def _runners(
     on_cpu = devices[0] == "cpu"
     shares = (allowed,) * len(devices) if on_cpu else split_cores(allowed, len(devices))
     runners = [
-        LocalRunner(
-            f"cpu{number}" if name == "cpu" else name,
-            replace(settings, device=name, cores=cores),
-        )
-        for number, (name, cores) in enumerate(zip(devices, shares, strict=True))
+        LocalRunner(f"cpu{n}" if name == "cpu" else name, replace(settings, device=name, cores=its))
+        for n, (name, its) in enumerate(zip(devices, shares, strict=True))
     ]
     try:
         yield runners, min(shares, key=len)
@@ -427,9 +530,8 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
         "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
     add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
-    add(
-        "--deadline", type=ABOVE_0, metavar="S", help="start nothing that would end later than this"
-    )
+    add("--deadline", type=ABOVE_0, metavar="S", help="start nothing that would end later than "
+        "this")  # fmt: skip
     add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
     add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "
         "advisor must be installed on its nodes")  # fmt: skip

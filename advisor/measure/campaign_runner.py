@@ -1,45 +1,39 @@
-"""A runner: a process that measures tasks one at a time on one device, and its starting side.
+"""Runners measure tasks one at a time on one device: in a process here, or on a Ray cluster."""
 
-An answer is ``("done", record)`` or ``("failed", exit code, message)``; after a failure that is not
-the user's to correct (`InvalidInput`), a new runner should replace it.
-"""
-
+import logging
 import os
 import signal
 import subprocess
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
-from statistics import median
-from threading import Lock
-from time import monotonic
+from threading import Condition
 from typing import Any, Protocol
 
-from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
-from advisor.measure.device import Origin, find_device
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
+from advisor.hardware.machine import allowed_cores, split_cores
+from advisor.measure.device import Origin, devices_in, find_device
 from advisor.measure.draw import idle_twin
 from advisor.measure.pace import Timing
-from advisor.measure.process import INTERRUPTED, say, start_inner, sweep
+from advisor.measure.process import INTERRUPTED, start_inner, sweep
 from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.profile_command import idle_power_w
-from advisor.measure.run_list import Measurable
-from advisor.measure.shared_run import FIRST_RUN_S, bench_on, records_in, run_summary
+from advisor.measure.run_list import Measurable, PlannedMix
+from advisor.measure.shared_run import bench_on
 from advisor.measure.worker import error_of
-from advisor.workload.profile import Profile, Window, median_step_s
-from advisor.workload.reading import profile_files, read_json
+from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
-from advisor.workload.writing import append_line, append_run, profile_text, write_whole
 
-# A task of a runner: a mix or whole jobs to run, or a workload to profile.
 Task = Measurable | Workload
+"""A mix or whole jobs to run, or a workload to profile."""
+
 Record = Run | Profile
 Answer = tuple[Any, ...]
 
@@ -64,7 +58,11 @@ class RunnerSettings:
 
 
 def serve(argv: Sequence[str]) -> int:
-    """Serve the connection of the descriptor ``argv[0]`` until it closes; return the exit code."""
+    """Serve the connection of the descriptor ``argv[0]`` until it closes; return the exit code.
+
+    An answer is ``("done", record)`` or ``("failed", exit code, message)``; after a failure that is
+    not the user's to correct (`InvalidInput`), a new runner should replace it.
+    """
     os.set_inheritable(int(argv[0]), False)
     connection = Connection(int(argv[0]))
     try:
@@ -82,15 +80,11 @@ def _serve(connection: Connection, settings: RunnerSettings) -> None:
     device = find_device(settings.device)
     os.sched_setaffinity(0, settings.cores)
     with bench_on(device, settings.cores, settings.timing, settings.command) as bench:
-        session = bench.session
         alone = SoloRunSettings(
-            session=session,
-            origin=Origin(session.device, settings.command, len(bench.cores)),
-            host_cores=bench.cores,
-            cores=bench.allowed,
-            probe=settings.probe,
-            idle_power_w=idle_power_w(session.device),
-        )
+            session=bench.session, origin=Origin(device, settings.command, len(bench.cores)),
+            host_cores=bench.cores, cores=bench.allowed, probe=settings.probe,
+            idle_power_w=idle_power_w(device),
+        )  # fmt: skip
 
         def record_of(task: Task) -> Record:
             if isinstance(task, Measurable):
@@ -160,11 +154,10 @@ class LocalRunner:
         self._lifeline = -1
 
     def start(self) -> None:
-        """See `Runner`."""
-        result_of(self.begun())
+        _result_of(self.first_answer())
 
-    def begun(self) -> Answer:
-        """Start the process; its first answer."""
+    def first_answer(self) -> Answer:
+        """Start the process; return its first answer."""
         ours, its = Pipe()
         self._process, self._lifeline = start_inner(
             "advisor.measure.campaign_runner:serve", [str(its.fileno())], keep=[its.fileno()]
@@ -174,8 +167,7 @@ class LocalRunner:
         return self.answer(self._settings, _START_S)
 
     def measured(self, task: Task) -> Record:
-        """See `Runner`."""
-        record: Record = result_of(self.answer(task))
+        record: Record = _result_of(self.answer(task))
         return record
 
     def answer(self, task: Task | RunnerSettings, timeout_s: float = _LONGEST_TASK_S) -> Answer:
@@ -191,13 +183,14 @@ class LocalRunner:
             reason = "it closed its connection"
             with suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(10) if self._process else 0
-                killed = code < 0 and f"it was killed by {signal.Signals(-code).name}"
-                reason = killed or f"it ended with exit status {code}"
+                reason = f"it ended with exit status {code}"
+                if code < 0:
+                    reason = f"it was killed by {signal.Signals(-code).name}"
             return ("failed", AdvisorError.exit_code, reason)
         return answer
 
     def stop(self) -> None:
-        """See `Runner`: interrupts the process, and kills it if that fails."""
+        """Interrupt the process, and kill it if that fails."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -212,8 +205,8 @@ class LocalRunner:
         sweep()  # if it was killed, its folder and its MPS daemon are left
 
 
-def result_of(answer: Answer) -> Any:
-    """Return the result in a runner's answer, or raise the error in it."""
+def _result_of(answer: Answer) -> Any:
+    """The result in a runner's answer; raises the error in it."""
     if answer[0] == "done":
         return answer[1]
     raise error_of(*answer[1:])
@@ -231,238 +224,303 @@ def stop_all(runners: Sequence[Runner]) -> None:
         list(pool.map(lambda runner: runner.stop(), runners))
 
 
-# A solo run that differs from its profile by more than this share does not repeat it.
-STEADY_WITHIN = 0.05
+# Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs
+# that need it in one state ...
+_BLOCK = 8
+# ... among the first this many: solo runs must stay in their places between the others.
+_LOOK_AHEAD = 24
 
 
-@dataclass(frozen=True, slots=True)
-class _RunPace:
-    """The run that a run should repeat, and each tenant's workload and seconds a step."""
-
-    like: str | None
-    solo: bool
-    steps_s: tuple[tuple[str, float], ...]
-
-
-class Steadiness:
-    """Collects runs and profiles as read from their files, and compares them.
+class TaskQueue:
+    """The tasks left to do; every method may be called from any runner's thread.
 
     Args:
-        profiles: Folders of profiles; of two with one name, the first folder's counts.
-
-    Attributes:
-        refused: Why a file of these folders is not a profile, by its workload's name.
-    """
-
-    def __init__(self, profiles: Iterable[Path]) -> None:
-        self._alone_s: dict[str, float] = {}
-        self._paces: dict[str, _RunPace] = {}
-        self.refused: dict[str, str] = {}
-        for folder in reversed(list(profiles)):
-            for path in profile_files(folder):
-                try:
-                    self.learn(path)
-                except InvalidInput as error:
-                    self.refused[path.stem] = str(error)
-
-    @property
-    def profiled(self) -> frozenset[str]:
-        """Workloads of which there is a profile."""
-        return frozenset(self._alone_s)
-
-    def learn(self, path: Path) -> None:
-        """Add the profile in the file `path`.
-
-        Raises:
-            InvalidInput: It is not a profile.
-        """
-        remedy = "Measure it again, or move it out of this folder."
-        measured = read_json(path, remedy)
-        try:
-            self._alone_s[path.stem] = _step_s(measured)
-        except (InvalidInput, TypeError, KeyError):
-            raise InvalidInput(f"{path}: not a profile. {remedy}") from None
-        self.refused.pop(path.stem, None)
-
-    def note(self, record: Mapping[str, Any]) -> None:
-        """Add a run; one with a tenant that ended early is ignored.
-
-        Raises:
-            InvalidInput: It is not a run.
-        """
-        try:
-            tenants = record.get("tenants") or ()
-            if not tenants or any(tenant["outcome"] != "ok" for tenant in tenants):
-                return
-            purpose = record.get("purpose")
-            twin = idle_twin(record["id"]) if purpose == "control" else None
-            steps_s = tuple((each["workload"]["name"], _step_s(each)) for each in tenants)
-            like = record.get("repeats") or (twin if twin != record["id"] else None)
-            self._paces[record["id"]] = _RunPace(like, purpose == "solo", steps_s)
-        except (AttributeError, TypeError, KeyError):
-            raise InvalidInput(
-                f"run {record['id']} is incomplete. Correct its file, or choose another --out."
-            ) from None
-
-    def short(self) -> str:
-        """The number of solo runs that repeat their profiles, for a line of progress."""
-        apart = [each for solos in self._solos().values() for each in solos]
-        steady = sum(each <= STEADY_WITHIN for each in apart)
-        return f"{steady}/{counted(len(apart), 'solo run')} within {STEADY_WITHIN:.0%}"
-
-    def summary(self) -> str:
-        """All comparisons, a line each."""
-        solos = self._solos()
-        steady = sum(median(each) <= STEADY_WITHIN for each in solos.values())
-        lines = [
-            f"{self.short()} of the profile; so {is_or_are(steady)} {steady}/"
-            f"{counted(len(solos), 'workload')}"
-        ]
-        for kind, control in (("repeats", False), ("busy against idle neighbours", True)):
-            if apart := self._twins(control):
-                lines.append(
-                    f"{kind}: median difference {median(apart):.1%} of "
-                    f"{counted(len(apart), 'step')}"
-                )
-        return "\n".join(lines)
-
-    def _solos(self) -> dict[str, list[float]]:
-        """Differences of each workload's solo runs from its profile, as shares."""
-        apart = defaultdict(list)
-        for pace in tuple(self._paces.values()):
-            for name, step_s in pace.steps_s:
-                if pace.solo and name in self._alone_s:
-                    apart[name].append(abs(step_s / self._alone_s[name] - 1))
-        return apart
-
-    def _twins(self, control: bool) -> list[float]:
-        """Differences of steps between runs and the runs that they repeat, as shares."""
-        pairs = [
-            (pace, self._paces[pace.like])
-            for name, pace in self._paces.items()
-            if pace.like in self._paces and (idle_twin(name) == pace.like) is control
-        ]
-        return [
-            abs(mine_s / its_s - 1)
-            for pace, other in pairs
-            for (_, mine_s), (_, its_s) in zip(pace.steps_s, other.steps_s, strict=True)
-        ]
-
-
-def _step_s(measured: Mapping[str, Any]) -> float:
-    return median_step_s(tuple(Window(**window) for window in measured["windows"]))
-
-
-class Ledger:
-    """The records in a campaign's folder; `add` and `fail` may be called from any thread.
-
-    Args:
-        out: The folder: every ``*.jsonl`` in it holds runs.
-        name: Of the campaign; the prefix of the files that it writes.
-        profiles: Folder of new profiles.
-        steadiness: Receives every run.
-
-    Attributes:
-        done: Ids of the runs in the folder.
-        homes: The runner that did the busy control, by the id of its idle twin.
-    """
-
-    def __init__(self, out: Path, name: str, profiles: Path, steadiness: Steadiness) -> None:
-        self._out = out
-        self._name = name
-        self._profiles = profiles
-        self._steadiness = steadiness
-        self._lock = Lock()
-        self.done: set[str] = set()
-        self.homes: dict[str, str] = {}
-        for path in sorted(out.glob("*.jsonl")):
-            for record in records_in(path):
-                self.done.add(record["id"])
-                steadiness.note(record)
-                if record.get("purpose") == "control":
-                    self.homes[idle_twin(record["id"])] = path.stem.removeprefix(f"{name}-")
-
-    def add(self, record: Record, runner: str) -> None:
-        """Write `record`, which `runner` measured, to its file."""
-        with self._lock:
-            if isinstance(record, Run):
-                append_run(self._out / f"{self._name}-{runner}.jsonl", record)
-                self._steadiness.note(asdict(record))
-            else:
-                path = self._profiles / f"{record.name}.json"
-                write_whole(path, profile_text(record))
-                self._steadiness.learn(path)
-
-    def fail(self, task: Task, why: str) -> None:
-        """Write to the log that `task` was given up, and why."""
-        moment = datetime.now(UTC).isoformat(timespec="seconds")
-        with self._lock:
-            log = self._out / f"{self._name}-failed.log"
-            append_line(log, f"{moment} {task_name(task)}: {why}\n")
-
-
-def task_name(task: Task) -> str:
-    """The name of `task` in messages."""
-    return f"profile of {task.name}" if isinstance(task, Workload) else task.id
-
-
-class CampaignProgress:
-    """Counts what is done and failed; every method may be called from any thread.
-
-    Args:
-        total: Number of records to measure.
-        runners: Number of runners.
-        deadline_s: No task is begun that would end later than this after the start; None: no
-            deadline.
-        steadiness: Its short summary ends each line.
+        tasks: In the order in which they should be done.
+        idle_controls: Controls to be done last, each with all other runners idle, and by the runner
+            that did its busy twin, if it is still there.
+        homes: The runners that did busy twins before, by the id in `idle_controls`.
+        runners: The names of all runners.
     """
 
     def __init__(
-        self, total: int, runners: int, deadline_s: float | None, steadiness: Steadiness
+        self,
+        tasks: Sequence[Task],
+        idle_controls: Sequence[PlannedMix],
+        homes: Mapping[str, str],
+        runners: Collection[str],
     ) -> None:
-        self._total = total
-        self._runners = runners
-        self._deadline_s = deadline_s
-        self._steadiness = steadiness
-        self._began = monotonic()
-        self._spent_s = 0.0
-        self._lock = Lock()
-        self.done = 0
-        self.failed = 0
+        self._waiting = list(tasks)
+        self._idle_controls = list(idle_controls)
+        self._homes = dict(homes)
+        self._runners = set(runners)
+        self._under_way = 0
+        self._over = False
+        self._changed = Condition()
 
-    def too_late(self) -> bool:
-        """Whether one more would pass the deadline."""
-        with self._lock:
-            next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
-        passed_s = monotonic() - self._began
-        return self._deadline_s is not None and passed_s + next_s > self._deadline_s
+    def take(self, runner: str) -> list[Task]:
+        """The next tasks of `runner`; waits while others may give some back; empty at the end.
 
-    def report_done(self, record: Record, runner: str, seconds: float) -> None:
-        """Print that `runner` measured `record` in `seconds`."""
-        with self._lock:
-            self.done += 1
-            self._spent_s += seconds
-            summary = (
-                f"profile of {record.name}," if isinstance(record, Profile) else run_summary(record)
+        The caller must report each task as `done` or give it `back`.
+        """
+        with self._changed:
+            while not self._over:
+                if block := self._block() or self._alone(runner):
+                    self._under_way += len(block)
+                    return block
+                if not (self._under_way or self._waiting or self._idle_controls):
+                    break
+                self._changed.wait()
+            self._changed.notify_all()
+            return []
+
+    def _block(self) -> list[Task]:
+        """The first waiting task, and some soon after it that need MPS in the same state."""
+        if not self._waiting:
+            return []
+        # Smaller towards the end, so that no runner has much left when the others are done.
+        size = max(1, min(_BLOCK, len(self._waiting) // (2 * max(1, len(self._runners)))))
+        with_mps, near = _needs_mps(self._waiting[0]), self._waiting[:_LOOK_AHEAD]
+        block = [task for task in near if _needs_mps(task) is with_mps][:size]
+        taken = set(map(id, block))
+        self._waiting = [task for task in self._waiting if id(task) not in taken]
+        return block
+
+    def _alone(self, runner: str) -> list[Task]:
+        """An idle control of this runner's, if no task is under way."""
+        if self._under_way:
+            return []
+        for mix in self._idle_controls:
+            home = self._homes.get(mix.id)
+            if home == runner or home not in self._runners:
+                self._idle_controls.remove(mix)
+                return [mix]
+        return []
+
+    def done(self, task: Task, runner: str) -> None:
+        """Note that `runner` is done with `task`, with or without a record."""
+        with self._changed:
+            self._under_way -= 1
+            if isinstance(task, PlannedMix) and task.purpose == "control":
+                self._homes[idle_twin(task.id)] = runner
+            self._changed.notify_all()
+
+    def back(self, tasks: Sequence[Task]) -> None:
+        """Put back `tasks` that were taken and not done, before all others."""
+        with self._changed:
+            self._waiting[:0] = tasks
+            self._under_way -= len(tasks)
+            self._changed.notify_all()
+
+    def leave(self, runner: str) -> None:
+        """Note that `runner` takes no further task."""
+        with self._changed:
+            self._runners.discard(runner)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Give out no further task."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    @property
+    def over(self) -> bool:
+        """Whether it was closed."""
+        return self._over
+
+    @property
+    def left(self) -> int:
+        """Number of tasks that were not taken."""
+        with self._changed:
+            return len(self._waiting) + len(self._idle_controls)
+
+
+def _needs_mps(task: Task) -> bool:
+    """Whether it begins with an MPS daemon running."""
+    return isinstance(task, Measurable) and task.groups[0][1].sharing.under_mps
+
+
+# A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
+_TIMEOUT_S = 120.0
+
+
+class Actor:
+    """A Ray actor: it holds a whole GPU, and passes tasks to a runner on its node.
+
+    Its process touches no GPU. Its runner finds the GPU that Ray assigned by the driver's index or
+    UUID, and shows its tenants that one by UUID; so how Ray masks GPUs does not matter.
+    """
+
+    def __init__(self) -> None:
+        self._runner: LocalRunner | None = None
+
+    def place(self, gpu: str) -> tuple[str, str, tuple[int, ...]]:
+        """Return Ray's id of its node, its device, and all host cores that it may use.
+
+        Raises:
+            InvalidInput: The device is not of the model `gpu`.
+            GpuUnavailable: It cannot be used.
+        """
+        import ray
+
+        context = ray.get_runtime_context()
+        node = context.get_node_id()
+        device = next(iter(context.get_accelerator_ids().get("GPU", ())), "cpu")
+        key = find_device(device).key
+        if key != gpu:
+            raise InvalidInput(
+                f"the plan is for {gpu}, and Ray's node {node[:8]} has {with_article(key)}"
             )
-            a_minute = 60 * self.done / (monotonic() - self._began)
-            left = self._total - self.done - self.failed
-            say(
-                f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on {runner}; "
-                f"{a_minute:.1f} records a minute, about {left / a_minute:.1f} min left; "
-                f"{self.failed} failed; {self._steadiness.short()}"
+        return node, device, allowed_cores()
+
+    def start(self, settings: RunnerSettings) -> Answer:
+        """Start a runner; return its first answer."""
+        self.stop()
+        sweep()  # removes what killed runs left on this node
+        self._runner = LocalRunner(settings.device, settings)
+        return self._runner.first_answer()
+
+    def answer(self, task: Task) -> Answer:
+        """Return the runner's answer to `task`."""
+        if self._runner is None:
+            return ("failed", AdvisorError.exit_code, "it was not started")
+        return self._runner.answer(task)
+
+    def stop(self) -> None:
+        """End the runner."""
+        if self._runner is not None:
+            self._runner.stop()
+            self._runner = None
+
+
+class ClusterRunner:
+    """A runner on the node of its actor.
+
+    Attributes:
+        settings: Its device and its cores among them.
+    """
+
+    def __init__(
+        self, name: str, remote: Any, actor: Any, node: str, gpu: str, settings: RunnerSettings
+    ) -> None:
+        self.name = name
+        self._remote = remote
+        self._actor: Any = actor
+        self._node = node
+        self._gpu = gpu
+        self.settings = settings
+
+    def start(self) -> None:
+        """Start it; a lost actor is started again on the same node, if that is still alive."""
+        if self._actor is None:
+            self._actor = self._another()
+        _result_of(_result_from_ray(self._actor.start.remote(self.settings), _TIMEOUT_S))
+
+    def _another(self) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        nodes = ray.nodes()  # type: ignore[no-untyped-call]
+        if not any(each["NodeID"] == self._node and each["Alive"] for each in nodes):
+            raise AdvisorError(f"Ray's node {self._node[:8]} is gone")
+        here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
+        actor = self._remote.options(scheduling_strategy=here).remote()
+        _, device, _ = _result_from_ray(actor.place.remote(self._gpu), _TIMEOUT_S)
+        self.settings = replace(self.settings, device=device)
+        return actor
+
+    def measured(self, task: Task) -> Record:
+        record: Record = _result_of(_result_from_ray(self._actor.answer.remote(task)))
+        return record
+
+    def stop(self) -> None:
+        import ray
+
+        actor, self._actor = self._actor, None
+        if actor is None:
+            return
+        with suppress(AdvisorError):
+            _result_from_ray(actor.stop.remote(), _TIMEOUT_S)
+        ray.kill(actor)
+
+
+def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
+    """The result of a remote call; an AdvisorError if the actor is lost or does not answer."""
+    import ray
+
+    try:
+        return ray.get(reference, timeout=timeout_s)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, AdvisorError):
+            raise cause from None
+        raise AdvisorError(f"its Ray actor: {cause!r}") from None
+    except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
+        raise AdvisorError(f"its Ray actor is lost ({type(error).__name__})") from None
+
+
+@contextmanager
+def cluster_runners(
+    words: Namespace, gpu: str, settings: RunnerSettings
+) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
+    """Start runners on a Ray cluster; yield them, and the cores of the smallest.
+
+    Args:
+        words: The parsed command line.
+        gpu: The GPU model of the plan, or ``"cpu"``.
+        settings: Of all runners; device and cores are replaced by those of each place.
+
+    Raises:
+        InvalidInput: Ray is not installed, devices or cores were given, or a GPU is another model.
+        GpuUnavailable: There is no such cluster, or it has no GPU free.
+    """
+    if words.cores or (words.devices and gpu != "cpu"):
+        raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
+    ray = _connected_ray(words.ray)
+    runners: list[ClusterRunner] = []
+    try:
+        count = len(devices_in(words.devices or "cpu"))
+        if gpu != "cpu":
+            count = int(ray.available_resources().get("GPU", 0))
+        if not count:
+            raise GpuUnavailable(
+                "the Ray cluster has no GPU free. `ray status` says who uses them."
             )
+        # Ray must not restart a lost actor: its task is measured again by the campaign.
+        remote = ray.remote(
+            num_cpus=1,
+            num_gpus=0 if gpu == "cpu" else 1,
+            max_restarts=0,
+            max_concurrency=2,  # it can be stopped while it waits for an answer
+            scheduling_strategy="SPREAD",
+        )(Actor)
+        actors = [remote.remote() for _ in range(count)]
+        places = [_result_from_ray(actor.place.remote(gpu), _TIMEOUT_S) for actor in actors]
+        on_node = Counter(node for node, _, _ in places)
+        before: Counter[str] = Counter()
+        for actor, (node, device, cores) in zip(actors, places, strict=True):
+            number = before[node]
+            before[node] += 1
+            name, own = f"{node[:8]}-{device}", cores
+            if gpu != "cpu":
+                own = split_cores(cores, on_node[node])[number]
+            elif number:  # on the CPU of one node, several would have one name
+                name += f"-{number}"
+            its = replace(settings, device=device, cores=own)
+            runners.append(ClusterRunner(name, remote, actor, node, gpu, its))
+        yield runners, min((runner.settings.cores for runner in runners), key=len)
+    finally:
+        stop_all(runners)
+        ray.shutdown()
 
-    def give_up(self, name: str, why: str) -> None:
-        """Print that the task called `name` was given up."""
-        with self._lock:
-            self.failed += 1
-            say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
 
-    def summary(self) -> str:
-        """Count the records, in one line."""
-        passed_s = monotonic() - self._began
-        return (
-            f"{self.done} records in {passed_s:.0f} s by {self._runners} runners, "
-            f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
-        )
+def _connected_ray(address: str) -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise InvalidInput("--ray needs Ray: pip install 'advisor[cluster]'") from None
+    try:
+        ray.init(address=address, logging_level=logging.WARNING)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise GpuUnavailable(f"--ray {address}: {error}. Is the cluster up?") from None
+    return ray

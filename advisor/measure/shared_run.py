@@ -65,7 +65,7 @@ class Bench:
         command: The user's command line.
         cores: All host cores that this process may use, tenants' or not.
         allowed: Those that its tenants may have.
-        share: Whether tenants share cores where there are too few for all, instead of a refusal.
+        share: Whether tenants share cores if there are too few for all, instead of a refusal.
     """
 
     session: MpsSession
@@ -73,7 +73,7 @@ class Bench:
     command: str
     cores: tuple[int, ...]
     allowed: tuple[int, ...]
-    share: bool = False
+    share: bool
 
     def measure(self, mix: Measurable) -> Run:
         """Run `mix` for real.
@@ -86,8 +86,7 @@ class Bench:
             GpuUnavailable: MPS does not start.
             AdvisorError: MPS is not in the state it should be in, or no tenant starts.
         """
-        kind = self.session.device.kind
-        cores = cores_of_tenants(mix, self.allowed, kind, share=self.share)
+        cores = cores_of_tenants(mix, self.allowed, share=self.share)
         leave_to_tenants(cores, self.cores)
         if isinstance(mix, PlannedRun):
             return _run_to_the_end(mix, cores, self)
@@ -98,7 +97,7 @@ class Bench:
 def bench_on(
     device: Device, allowed: Sequence[int], timing: Timing, command: str, *, share: bool = False
 ) -> Iterator[Bench]:
-    """`device`, claimed until the block ends.
+    """`device`, claimed until the block ends; on a CPU, tenants always `share` cores.
 
     Raises:
         GpuUnavailable: Another process uses it.
@@ -109,14 +108,14 @@ def bench_on(
         with mps_session_on(device, folder) as session:
             yield Bench(
                 session=session, timing=timing, command=command, cores=ours,
-                allowed=tuple(allowed), share=share,
+                allowed=tuple(allowed), share=share or device.kind == "cpu",
             )  # fmt: skip
 
 
 def cores_of_tenants(
-    mix: Measurable, allowed: Sequence[int], kind: str, *, share: bool = False
+    mix: Measurable, allowed: Sequence[int], *, share: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the cores of each tenant of `mix` among those `allowed`, on a device of `kind`.
+    """Return the cores of each tenant of `mix` among those `allowed`.
 
     Raises:
         InvalidInput: There are too few for those that run at the same time; the message names the
@@ -126,7 +125,7 @@ def cores_of_tenants(
     for jobs, group in mix.groups:
         needs = [workload.cores for workload in group.workloads]
         with located(f"run {mix.id}"):
-            of_group = cores_of_each(needs, allowed, share=share or kind == "cpu")
+            of_group = cores_of_each(needs, allowed, share=share)
         cores |= zip(jobs, of_group, strict=True)
     return tuple(cores[job] for job in sorted(cores))
 
@@ -428,9 +427,9 @@ def run_list(argv: Sequence[str]) -> int:
             f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add --resume to "
             f"do only the others, or choose another --out."
         )
-    allowed, share = allowed_cores(words.cores), words.share_cores
+    allowed, share = allowed_cores(words.cores), words.share_cores or device.kind == "cpu"
     for mix in todo:  # refused before anything starts
-        cores_of_tenants(mix, allowed, device.kind, share=share)
+        cores_of_tenants(mix, allowed, share=share)
     with bench_on(device, allowed, timing, command_line("runs", argv), share=share) as bench:
         began, run_s = monotonic(), FIRST_RUN_S
         for number, mix in enumerate(todo, start=1):

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign import Crew, TaskQueue
-from advisor.measure.campaign_runner import CampaignProgress, Ledger, Steadiness
+from advisor.measure.campaign import CampaignProgress, Crew, Ledger, Steadiness
+from advisor.measure.campaign_runner import TaskQueue
 from advisor.measure.draw import (
     Count,
     draw_plans,
