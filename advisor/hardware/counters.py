@@ -1,7 +1,12 @@
 """Measures what a GPU does over a window of time: counters, power and energy.
 
-No thread runs between the begin and the end of a window: the driver counts by itself, or, on a GPU
+A window has two calls, and no thread runs between them: the driver counts by itself, or, on a GPU
 without GPM, DCGM where it runs.
+
+    sampler = ActivitySampler(0)
+    sampler.begin()
+    ...
+    activity = sampler.end()
 """
 
 import re

@@ -35,23 +35,7 @@ from advisor.sharing.modes import (
 )
 
 __all__ = [
-    "SHARED_MODES",
-    "Arrangement",
-    "Concurrent",
-    "Group",
-    "Hybrid",
-    "Instance",
-    "Mig",
-    "Mode",
-    "Mps",
-    "Naive",
-    "Part",
-    "PartitionSharing",
-    "Phases",
-    "Place",
-    "Serial",
-    "SharedPartition",
-    "Sharing",
-    "one_job_each",
-    "parse_sharing",
-]
+    "SHARED_MODES", "Arrangement", "Concurrent", "Group", "Hybrid", "Instance", "Mig", "Mode",
+    "Mps", "Naive", "Part", "PartitionSharing", "Phases", "Place", "Serial", "SharedPartition",
+    "Sharing", "one_job_each", "parse_sharing",
+]  # fmt: skip

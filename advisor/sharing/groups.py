@@ -42,11 +42,7 @@ def named_jobs(sharing: Sharing) -> tuple[int, ...]:
 
 
 def check_count(sharing: Sharing, jobs: int) -> None:
-    """Check that `sharing` is one for `jobs` jobs.
-
-    Raises:
-        InvalidInput: It has more or fewer limits or instances, or names other jobs.
-    """
+    """Check that `sharing` is one for `jobs` jobs; raise InvalidInput if not."""
     named = named_jobs(sharing)
     if named in ((), tuple(range(1, jobs + 1))):
         return
@@ -130,8 +126,7 @@ def kind_of(sharing: Sharing) -> Mode:
 
 def places_named(sharing: Sharing) -> int:
     """Return how many jobs run at once if `sharing` fixes it; else 1."""
-    jobs = len(named_jobs(sharing)) or 1
-    return max(map(len, running_together(sharing, jobs)))
+    return max(map(len, running_together(sharing, len(named_jobs(sharing)) or 1)))
 
 
 def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], ...]:
@@ -223,9 +218,9 @@ def _relocated_set(hybrid: Hybrid, instances: Iterator[Instance]) -> Hybrid:
 
 def without_starts(sharing: Sharing) -> Sharing:
     """`sharing`; instances with a job each lose their places."""
-    if not isinstance(sharing, Mig):
-        return sharing
-    return Mig(tuple(Instance(each.profile) for each in sharing.instances))
+    if isinstance(sharing, Mig):
+        return Mig(tuple(Instance(each.profile) for each in sharing.instances))
+    return sharing
 
 
 def simplest(hybrid: Hybrid) -> Hybrid | Mig:
@@ -242,14 +237,12 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
     Groups of a single job in increasing order become one serial group, which runs them in that
     order.
     """
-    joined: list[Group | Hybrid] = []
     singly: list[Group | Hybrid] = []
     for group in groups:  # one that runs its jobs one at a time, without limits, is several
         naive = isinstance(group, Group) and group.sharing == Naive()
-        if _one_by_one(group) or (naive and len(group.jobs) == 1):
-            singly += [Group((job,), Serial()) for job in group.jobs]
-        else:
-            singly.append(group)
+        several = _one_by_one(group) or (naive and len(group.jobs) == 1)
+        singly += [Group((job,), Serial()) for job in group.jobs] if several else [group]
+    joined: list[Group | Hybrid] = []
     for group in singly:
         last = joined[-1] if joined else None
         if _one_by_one(last) and _one_by_one(group) and last.jobs[-1] < group.jobs[0]:

@@ -1,7 +1,8 @@
 """The ways to share a GPU, as values, and the notation that names them.
 
 Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
-`instances` (empty without MIG). Most code asks for these instead of the type.
+`instances` (empty without MIG). Most code asks for these instead of the type. Making one that is
+impossible, e.g. with a job in two places, raises InvalidInput.
 """
 
 import re
@@ -72,9 +73,6 @@ class Mps:
     Attributes:
         limits: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE`` of each job, in per cent, shape (jobs,);
             empty if no job has one. A cap, not a reservation: the sum may exceed 100.
-
-    Raises:
-        InvalidInput: A limit is impossible.
     """
 
     limits: tuple[float, ...] = ()
@@ -129,31 +127,18 @@ PartitionSharing = Serial | Concurrent
 """How jobs share what has SMs of its own: a whole GPU, an instance, or a part of one."""
 
 
-def check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
-    """Check that a group of jobs is possible and can share by `sharing`.
-
-    Args:
-        jobs: Their numbers, from 1.
-        sharing: With one limit for each of `jobs` if it has limits.
-
-    Raises:
-        InvalidInput: There is no job, a job is named twice, or limits are for more or fewer jobs.
-    """
+def _check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
+    """Check that there are jobs, each named once, with a limit for each if there are limits."""
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
-    check_once(jobs)
+    _check_once(jobs)
     if sharing.limits and len(sharing.limits) != len(jobs):
         raise InvalidInput(
             f"{sharing}: {counted(len(sharing.limits), 'limit')} for {counted(len(jobs), 'job')}"
         )
 
 
-def check_once(jobs: tuple[int, ...]) -> None:
-    """Check that no job is named twice.
-
-    Raises:
-        InvalidInput: One is.
-    """
+def _check_once(jobs: tuple[int, ...]) -> None:
     if len(set(jobs)) < len(jobs):
         twice = min(job for job in jobs if jobs.count(job) > 1)
         raise InvalidInput(f"job {twice} is named twice; each job has one place")
@@ -161,10 +146,9 @@ def check_once(jobs: tuple[int, ...]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedPartition:
-    """A partition, which has SMs of its own, with its jobs.
+    """A partition, which has SMs of its own, with the numbers of its jobs, from 1.
 
     Attributes:
-        jobs: Their numbers, from 1.
         sharing: How the jobs share it; limits are in per cent of its SMs.
         instance: Its MIG GPU instance; None: the partition is the whole GPU.
         slices: Compute slices if it is a compute instance; None: all of the GPU instance.
@@ -178,15 +162,11 @@ class SharedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Jobs on a MIG GPU instance, or on a compute instance in it.
+    """Jobs, by their numbers from 1, on a MIG GPU instance, or on a compute instance in it.
 
     Attributes:
-        jobs: Their numbers, from 1.
         sharing: How the jobs share it; limits are in per cent of its SMs.
         slices: Compute slices of a compute instance; None: all of the GPU instance.
-
-    Raises:
-        InvalidInput: These jobs cannot share like this, or there are no slices.
     """
 
     jobs: tuple[int, ...]
@@ -196,7 +176,7 @@ class Part:
     def __post_init__(self) -> None:
         if self.slices is not None and self.slices < 1:
             raise InvalidInput(f"a compute instance has at least 1 slice, got {self.slices}")
-        check_group(self.jobs, self.sharing)
+        _check_group(self.jobs, self.sharing)
 
     def __str__(self) -> str:
         """The notation; a single job without a limit has no sharing in it."""
@@ -213,9 +193,6 @@ class Place:
     Attributes:
         parts: A single part without slices: the instance is whole. Parts with slices: compute
             instances, with SMs of their own and one memory.
-
-    Raises:
-        InvalidInput: There is no part, or a job is named twice.
     """
 
     instance: Instance
@@ -224,7 +201,7 @@ class Place:
     def __post_init__(self) -> None:
         if not self.parts:
             raise InvalidInput(f"{self.instance} is cut into no compute instance")
-        check_once(self.jobs)
+        _check_once(self.jobs)
 
     @property
     def jobs(self) -> tuple[int, ...]:
@@ -234,10 +211,8 @@ class Place:
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
         """Its partitions: each part."""
-        return tuple(
-            SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
-            for part in self.parts
-        )
+        return tuple(SharedPartition(part.jobs, part.sharing, self.instance, part.slices)
+                     for part in self.parts)  # fmt: skip
 
     def __str__(self) -> str:
         cut = "" if self.parts[0].slices is None else "/ci="
@@ -246,11 +221,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Hybrid:
-    """MIG instances, each shared by jobs of its own.
-
-    Raises:
-        InvalidInput: There is no instance, or a job is named twice.
-    """
+    """MIG instances, each shared by jobs of its own."""
 
     places: tuple[Place, ...]
     mode: ClassVar[Mode] = "hybrid"
@@ -260,7 +231,7 @@ class Hybrid:
     def __post_init__(self) -> None:
         if not self.places:
             raise InvalidInput("a hybrid has at least one MIG instance")
-        check_once(self.jobs)
+        _check_once(self.jobs)
 
     @property
     def jobs(self) -> tuple[int, ...]:
@@ -304,18 +275,14 @@ Arrangement = PartitionSharing | Mig | Hybrid
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs, by their numbers from 1, that share the whole GPU.
-
-    Raises:
-        InvalidInput: These jobs cannot share like this.
-    """
+    """Jobs, by their numbers from 1, that share the whole GPU."""
 
     jobs: tuple[int, ...]
     sharing: PartitionSharing
     instances: ClassVar[tuple[Instance, ...]] = ()
 
     def __post_init__(self) -> None:
-        check_group(self.jobs, self.sharing)
+        _check_group(self.jobs, self.sharing)
 
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
@@ -342,9 +309,6 @@ class Phases:
     """Groups one after another: the next starts when the last job of the one before has ended.
 
     A group on MIG instances is a `Hybrid`, which names its jobs itself.
-
-    Raises:
-        InvalidInput: There are fewer than two groups, or a job is in two of them.
     """
 
     groups: tuple[Group | Hybrid, ...]
@@ -355,7 +319,7 @@ class Phases:
     def __post_init__(self) -> None:
         if len(self.groups) < 2:
             raise InvalidInput("phases are at least two groups of jobs, with a ; between them")
-        check_once(self.jobs)
+        _check_once(self.jobs)
 
     @property
     def jobs(self) -> tuple[int, ...]:
@@ -372,7 +336,6 @@ class Phases:
 
 
 Sharing = Arrangement | Phases
-
 
 _PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive()}
 _PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"

@@ -30,7 +30,7 @@ class GpuCapacity:
     """The places and the memory of each of some equal GPUs.
 
     Attributes:
-        places: A number for each place of a GPU; equal ones are interchangeable.
+        places: A number for each place; those of equal numbers are interchangeable.
         fits: Whether a GPU's memory holds all of these jobs, each in its place.
         worth: Work done a second by all of these jobs, each counted as 1 when alone.
         mix: Key of what runs; jobs with equal keys have equal results.
@@ -40,13 +40,6 @@ class GpuCapacity:
     fits: Callable[[PlacedJobs], bool] = lambda _seats: True
     worth: Callable[[PlacedJobs], float] = lambda _seats: 0.0
     mix: Callable[[PlacedJobs], Hashable] = lambda seats: seats
-
-    def first_free(self, kind: int, seats: PlacedJobs) -> int:
-        """Return the first place of `kind` that is not in `seats`."""
-        taken = {seat.place for seat in seats}
-        return next(
-            place for place, each in enumerate(self.places) if each == kind and place not in taken
-        )
 
     def options(self, job: int, seats: PlacedJobs) -> Iterator[tuple[int, PlacedJobs]]:
         """Return each place that `job` can take next to `seats`, and all jobs that run then."""
@@ -105,16 +98,6 @@ GPU, of the kind and of the kind of place, so that the largest is best."""
 
 
 @dataclass(slots=True)
-class _BestStart:
-    """The best start on a GPU where `seats` run; None: no waiting job adds work."""
-
-    at: int
-    seats: PlacedJobs
-    mix: Hashable
-    best: _Offer | None = None
-
-
-@dataclass(slots=True)
 class BestFit:
     """The policy ``best-fit``: the job that adds most work where it starts.
 
@@ -130,7 +113,9 @@ class BestFit:
     _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
     # By mix and kind of job: the work that the job adds, and its kind of place; None: it adds none.
     _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
-    _best_starts: dict[int, _BestStart] = field(default_factory=dict)  # of each GPU
+    # By GPU: the jobs that run there, and the best start; None: no waiting job adds work.
+    _seats: dict[int, PlacedJobs] = field(default_factory=dict)
+    _best: dict[int, _Offer | None] = field(default_factory=dict)
 
     def add(self, job: int) -> None:
         kind = self.kinds[job]
@@ -143,33 +128,38 @@ class BestFit:
         if not self._waiting:
             return None
         for at, seats in enumerate(gpus):
-            start = self._best_starts.get(at)
-            if start is None or start.seats is not seats:
-                self._best_starts[at] = _BestStart(at, seats, self.room.mix(seats))
-                self._compare(self._best_starts[at], self._waiting)
+            if self._seats.get(at) is not seats:
+                self._seats[at], self._best[at] = seats, None
+                self._compare(at, self._waiting)
             elif self._new:
-                self._compare(start, self._new)
+                self._compare(at, self._new)
         self._new.clear()
-        best = max((start.best for start in self._best_starts.values() if start.best), default=None)
+        best = max(filter(None, self._best.values()), default=None)
         if best is None:
             return None
         at, kind, place_kind = -best[2], -best[3], -best[4]
         job = self._waiting[kind].popleft()
         if not self._waiting[kind]:
             del self._waiting[kind]
-            for start in self._best_starts.values():
-                if start.best and start.best[3] == -kind:
-                    start.best = None
-                    self._compare(start, self._waiting)
-        return JobStart(job, at, self.room.first_free(place_kind, gpus[at]))
+            for other, offer in self._best.items():
+                if offer and offer[3] == -kind:
+                    self._best[other] = None
+                    self._compare(other, self._waiting)
+        taken = {seat.place for seat in gpus[at]}
+        places = enumerate(self.room.places)
+        free = (place for place, each in places if each == place_kind and place not in taken)
+        return JobStart(job, at, next(free))
 
-    def _compare(self, start: _BestStart, kinds: Iterable[int]) -> None:
+    def _compare(self, at: int, kinds: Iterable[int]) -> None:
+        seats, best = self._seats[at], self._best[at]
+        mix = self.room.mix(seats)
         for kind in kinds:
-            if (start.mix, kind) not in self._gains:
-                self._gains[start.mix, kind] = self._gain(start.seats, self._waiting[kind][0])
-            if gain := self._gains[start.mix, kind]:
-                offer = gain[0], -len(start.seats), -start.at, -kind, -gain[1]
-                start.best = offer if start.best is None else max(offer, start.best)
+            if (mix, kind) not in self._gains:
+                self._gains[mix, kind] = self._gain(seats, self._waiting[kind][0])
+            if gain := self._gains[mix, kind]:
+                offer = gain[0], -len(seats), -at, -kind, -gain[1]
+                best = offer if best is None else max(offer, best)
+        self._best[at] = best
 
     def _gain(self, seats: PlacedJobs, job: int) -> tuple[float, int] | None:
         before = self.room.worth(seats) if seats else 0.0
@@ -208,21 +198,14 @@ class Paces:
         predict: Predicts a mix.
         profiles: Profile of each job, shape (jobs,); equal profiles are one kind.
         sharing: How each GPU is shared; job n of it is whichever job is in place n.
-        most: Most jobs at once on a GPU, if `sharing` does not fix it.
+        most: Most jobs at once on a GPU, if `sharing` does not fix it; at least 1.
         most_risk: Highest chance of running out of memory that is allowed, 0..1.
-
-    Raises:
-        InvalidInput: `most` is below 1.
     """
 
     def __init__(
-        self,
-        predict: Predict,
-        profiles: Sequence[Profile],
-        sharing: Sharing,
-        most: int,
+        self, predict: Predict, profiles: Sequence[Profile], sharing: Sharing, most: int,
         most_risk: float,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if most < 1:
             raise InvalidInput(f"a GPU has at least 1 job at once, got {most}")
         self._predict, self._most_risk = predict, most_risk
@@ -239,11 +222,6 @@ class Paces:
     def room(self) -> GpuCapacity:
         """The capacity of each GPU, for a queue."""
         return GpuCapacity(self._places, self.fits, self._worth, self._mix)
-
-    @property
-    def mixes(self) -> int:
-        """Number of mixes predicted so far."""
-        return len(self._predicted)
 
     @property
     def confirmed(self) -> bool:
@@ -279,8 +257,6 @@ class Paces:
     def step_s(self, seats: PlacedJobs) -> list[Interval]:
         """Return the step of each of `seats`; copies of a job in equal places may swap steps."""
         steps_s = [job.step_s for job in self.of(seats).jobs]
-        if len(seats) == 1:
-            return steps_s
         places = [(self.kinds[job], self._places[place]) for job, place in seats]
         order = sorted(range(len(seats)), key=places.__getitem__)
         by_seat = dict(zip(order, steps_s, strict=True))

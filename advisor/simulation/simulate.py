@@ -32,11 +32,9 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedJob:
-    """The simulated times of one job.
+    """The simulated times of one job; its GPU and its place there, each counted from 0.
 
     Attributes:
-        gpu: Number of its GPU, from 0.
-        place: Number of its place on that GPU, from 0.
         start_s: When it starts if all steps take their median time.
         end_s: When it ends; the errors of all jobs are assumed to be fully correlated.
     """
@@ -92,13 +90,10 @@ class Simulation:
 
     Attributes:
         gpu: Catalogue key.
-        gpus: Number of GPUs.
         jobs: In the order in which they were given.
         usage: Of all GPUs, in the order of the ends, without idle GPUs.
-        makespan_s: Until the last job ends.
         energy_j: Joules of all GPUs until then, idle power included; None: not measured.
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.
-        price_eur_per_gpu_hour: Price of an hour of one GPU; None: not given.
         confirmed_on_hardware: Whether the model was fitted to real runs of this kind of sharing.
         estimated_from: The GPUs whose runs stood in for this one, by key; None: none.
     """
@@ -179,11 +174,7 @@ _DUST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class JobStretch:
-    """A part of one job: training, validation or a checkpoint of an epoch.
-
-    Attributes:
-        epoch: Number of the epoch, from 1.
-    """
+    """A part of one job: training, validation or a checkpoint of an epoch, counted from 1."""
 
     kind: Kind
     epoch: int
@@ -228,16 +219,12 @@ def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The equal GPUs on which jobs run.
+    """The equal GPUs on which jobs run; raises InvalidInput without one, or for a price below 0.
 
     Attributes:
         gpu: Catalogue key.
-        gpus: Number of GPUs.
         policy: The order in which jobs start, and where.
         price_eur_per_gpu_hour: None: costs are not computed.
-
-    Raises:
-        InvalidInput: There is no GPU, no such policy, or the price is below 0.
     """
 
     gpu: str
@@ -293,23 +280,18 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
     )  # fmt: skip
     idle_w = idle_power_w([each.job.profile for each in arrivals])
     return Simulation(
-        gpu=fleet.gpu,
-        sharing=paces.sharing,
-        gpus=fleet.gpus,
-        policy=fleet.policy,
-        jobs=jobs,
+        gpu=fleet.gpu, gpus=fleet.gpus, policy=fleet.policy, sharing=paces.sharing, jobs=jobs,
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
         energy_j=energy_j(histories, lambda seats: paces.of(seats).power_w, idle_w, fleet.gpus),
         idle_power_w=idle_w,
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
-        confirmed_on_hardware=paces.confirmed,
-        estimated_from=paces.estimated_from,
-    )
+        confirmed_on_hardware=paces.confirmed, estimated_from=paces.estimated_from,
+    )  # fmt: skip
 
 
 def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
-    """Check that each GPU of `fleet` can be shared by `sharing`, and that phases have no arrivals.
+    """Check that each GPU of `fleet` can be shared by `sharing`.
 
     Raises:
         InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
@@ -346,13 +328,8 @@ def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
 def _usage(stretch: Stretch, paces: Paces) -> Usage:
     answer = paces.of(stretch.seats)
     return Usage(
-        gpu=stretch.gpu,
-        start_s=stretch.start_s,
-        end_s=stretch.end_s,
-        jobs=tuple(seat.job for seat in stretch.seats),
-        speeds=stretch.speeds,
-        memory_mib=answer.memory_total_mib,
-        gract=answer.gract,
-        smact=answer.smact,
+        gpu=stretch.gpu, start_s=stretch.start_s, end_s=stretch.end_s,
+        jobs=tuple(seat.job for seat in stretch.seats), speeds=stretch.speeds,
+        memory_mib=answer.memory_total_mib, gract=answer.gract, smact=answer.smact,
         power_w=None if answer.power_w is None else answer.power_w.p50,
-    )
+    )  # fmt: skip
