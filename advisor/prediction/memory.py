@@ -44,13 +44,13 @@ Z95 = 1.645  # standard normal quantile
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How a CUDA context's size depends on where it lives, fitted to measured processes.
+    """Size of CUDA contexts, fitted to measured processes.
 
     Attributes:
         usual_mib: Size to assume if the driver does not report it.
-        per_sm_mib: What each SM that an MPS limit or an instance takes away saves: the context
+        per_sm_mib: Saving for each SM that an MPS limit or an instance takes away: the context
             keeps local memory for every thread that its SMs can hold. 4.4 under limits of an H200;
-            4.2 on slices of an A100, by what two networks held on them (MIGPerf).
+            4.2 on slices of an A100, by the memory that two networks held on them (MIGPerf).
     """
 
     usual_mib: float
@@ -68,7 +68,7 @@ class Need:
         held_mib: Memory held when nothing stops it.
         least_mib: Live tensors at their peak, and the context.
         spread_mib: Standard deviation, if it is an estimate.
-        pliable: How readily it gives up what it holds beyond `least_mib`, relative to a job of
+        pliable: Share of the memory beyond `least_mib` that it gives up, relative to a job of
             convolutions.
     """
 
@@ -79,7 +79,7 @@ class Need:
 
     @property
     def cache_mib(self) -> float:
-        """Memory beyond its least need that it gives up when memory is short."""
+        """Return the memory beyond its least need that it gives up when memory is short."""
         return self.pliable * (self.held_mib - self.least_mib)
 
     def interval_mib(self, sigma: float) -> Interval:
@@ -90,12 +90,12 @@ class Need:
 
 
 def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: float = 0) -> Need:
-    """Return the memory of one process of `profile`.
+    """Return the memory of one process of `profile`, on this GPU with this `context`.
 
     Args:
         profile: Measured alone.
-        context: Of processes on this GPU.
-        under_mps: Whether it will be an MPS client; as measured where the probe measured it.
+        context: Size of a context on this GPU.
+        under_mps: Whether it is an MPS client, which has a context of another size.
         sms_taken: SMs that its MPS limit or instance takes away.
     """
     memory = profile.mps.memory if under_mps and profile.mps else profile.memory
@@ -104,7 +104,7 @@ def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: floa
     spread = profile.other_batches.memory_spread if profile.other_batches else 0.0
     saved_mib = min(whole_mib, sms_taken * context.per_sm_mib)
     if memory.reserved_mib is None or memory.allocated_mib is None:
-        # What of it is a cache is not known.
+        # The size of its cache is not known.
         held_mib = max(0.0, (memory.device_mib or 0.0) - saved_mib)
         return Need(held_mib, held_mib, spread * held_mib)
     context_mib, tensors_mib = whole_mib - saved_mib, memory.reserved_mib
@@ -135,10 +135,8 @@ def needs(
         limited = [partition.sms - partition.limited(each).sms for each in part.sharing.limits]
         beyond = gpu.sms - _partition(replace(part, slices=None), gpu).sms
         for number, own in zip(part.jobs, limited or [0] * len(part.jobs), strict=True):
-            under_mps, taken = part.sharing.under_mps, beyond + own
-            by_job[number] = need(
-                profiles[number - 1], context, under_mps=under_mps, sms_taken=taken
-            )
+            under_mps, profile = part.sharing.under_mps, profiles[number - 1]
+            by_job[number] = need(profile, context, under_mps=under_mps, sms_taken=beyond + own)
     return [by_job[number] for number in sorted(by_job)]
 
 
@@ -162,10 +160,7 @@ class Pool:
 
 
 def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
-    """Return the pools of `jobs` jobs, one group after another; jobs in turn have one each.
-
-    `mps_server_mib` is what an MPS server holds of the memory that its clients share.
-    """
+    """Return the pools of `jobs` jobs, one group after another; jobs in turn have one each."""
     shared = []
     for parts in memories(sharing, jobs):
         servers = sum(part.sharing.under_mps for part in parts)
@@ -207,14 +202,14 @@ def deviations_over(
 ) -> Floats:
     """Return how many standard deviations processes are over even odds of running out of memory.
 
-    Errors of the processes are taken to be correlated, since one driver and one allocator cause
+    Errors of the processes are taken to be correlated, because one driver and one allocator cause
     them. Arrays are broadcast.
 
     Args:
         held_mib: Memory that the processes together hold when nothing stops them.
-        cache_mib: As of `caches_mib`.
-        capacity_mib: Memory that there is.
-        edge: Share, width and sigma as of `Edge`.
+        cache_mib: `caches_mib` of them.
+        capacity_mib: Memory of the pool.
+        edge: Share, width and sigma of an `Edge`.
         own_spread_mib: Standard deviation of estimated processes together.
     """
     share, width, sigma = edge
@@ -225,17 +220,17 @@ def deviations_over(
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """When processes that share memory run out of it, learnt from the outcomes of real runs.
+    """Edge at which processes that share memory run out of it, learnt from outcomes of real runs.
 
     A process that is refused memory first gives up its own cache, so a mix may fit that would hold
     more if nothing stopped it. But no process gives up its cache for another.
 
     Attributes:
-        share: Size of the card for even odds, between where all caches are given up (0) and what
-            the processes would hold (1); see `caches_mib`.
+        share: Size of the card for even odds: 0 holds the processes without all caches, 1 with
+            them; see `caches_mib`.
         width: Standard deviation of that share from mix to mix.
         sigma: Standard deviation of the processes' memory, as a share of it.
-        victims: How many processes of a mix that runs out are refused, on average.
+        victims: Mean number of processes that are refused in a mix that runs out.
     """
 
     share: float
@@ -258,13 +253,9 @@ class Edge:
     def allows(
         self, held_mib: Floats, cache_mib: Floats, capacity_mib: float, most_risk: float
     ) -> Bools:
-        """Return whether the chance to run out is at most `most_risk`, shape (sets,).
+        """Return whether sets of processes run out at a chance of at most `most_risk`.
 
-        Args:
-            held_mib: Memory that the processes of each set hold together, shape (sets,).
-            cache_mib: `caches_mib` of each set, shape (sets,).
-            capacity_mib: Memory of the pool.
-            most_risk: 0..1, neither end.
+        Arrays have the shape (sets,); see `deviations_over`. `most_risk` is 0..1, neither end.
         """
         over = self._over(held_mib, cache_mib, capacity_mib)
         return np.asarray(over <= NormalDist().inv_cdf(most_risk))
@@ -276,14 +267,14 @@ class Edge:
         return deviations_over(held_mib, cache_mib, capacity_mib, edge, spread_mib)
 
     def risk_of_each(self, needs: Sequence[Need], capacity_mib: float) -> list[float]:
-        """Return the chance that each of `needs` is refused: those that ask when the card is full.
+        """Return the chance that each of `needs` is refused memory when the card is full.
 
-        Jobs allocate weights before the card is full, and what goes up and down, as the size of the
-        cache shows, until the end. Half of the risk goes evenly and half by caches: on an H200 that
-        predicted the refused job better than even shares, and better than shares of all memory.
+        Jobs allocate weights before the card is full, and caches until the end. Half of the risk
+        goes evenly and half by caches: on an H200 that predicted the refused job better than even
+        shares, and better than shares of all memory.
         """
         risk = self.risk(needs, capacity_mib)
-        # Even shares where nobody has a cache.
+        # Even shares where no process has a cache.
         caches_mib = [need.held_mib - need.least_mib + 1e-9 for need in needs]
         parts = [(1 / len(needs) + each / sum(caches_mib)) / 2 for each in caches_mib]
         return [risk * min(1.0, self.victims * part) for part in parts]
@@ -301,8 +292,8 @@ def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: floa
     by the same rule, and a process alone is never refused for the cache of another.
 
     Args:
-        edges: Those that trials taught; serial: of a process alone.
-        mode: How they share.
+        edges: Edges learnt from trials; serial: of a process alone.
+        mode: Mode of sharing.
         processes: Number of processes.
         sigma: Relative standard error of a process's memory, where no outcome was measured.
     """
@@ -315,9 +306,8 @@ def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: floa
 def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
     """Return the memory cap in MiB of each job that needs one, by job number from 1.
 
-    Caps are set only for jobs under MPS whose least memory fits together while what they would take
-    without caps does not. What is left beyond the least is shared out in proportion to what each
-    job would take.
+    Caps are set only for jobs under MPS that fit together with their least memory, and not without
+    caps. Memory beyond the least is shared out in proportion to the jobs' caches.
     """
     clients = {job for server in mps_servers(mix.sharing, len(mix.jobs)) for job in server}
     caps: dict[int, int] = {}

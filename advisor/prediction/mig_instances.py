@@ -7,10 +7,10 @@ most 100 %: 744 steps of such jobs on an H200 are 23 % longer than under the sam
 others' traffic as `_OTHERS` says.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import exp, log, sqrt
-from typing import NamedTuple, overload
+from typing import overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import (
     Floats,
-    WaitingStep,
+    ReplayTrace,
     demand,
     exponent_alone,
     measured_exponent,
@@ -36,9 +36,10 @@ from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Pl
 from advisor.sharing.groups import instance_sets, of_one_group, relocated
 from advisor.workload.profile import LimitedRun, MpsProbe, Profile
 
-# Log of what kernels lose next to traffic that takes all of the bandwidth; nine in ten lie between
-# nothing and twice that. What jobs that fill an H200's SMs use of its bandwidth, in the median.
+# Log of the loss of kernels next to traffic that takes all of the bandwidth; nine in ten lose
+# between nothing and twice that.
 _OTHERS = 0.45
+# Share of an H200's bandwidth that jobs use which fill its SMs, in the median.
 _USUAL_TRAFFIC = 0.27
 
 StepsOnGpu = Callable[[Sequence[Profile], Concurrent, Gpu], list[Interval]]
@@ -55,69 +56,39 @@ def on_instances(
     return [by_job[job] for job in sorted(by_job)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Tenant:
-    """A job on its part of a GPU instance.
-
-    Attributes:
-        step_s: Of it with others on the part, if nobody were on the other parts.
-        moved: Its profile, moved to the part.
-        sm_share: The part's, of the instance's SMs.
-    """
-
-    part: int
-    step_s: Interval
-    moved: Profile
-    sm_share: float
-
-    @property
-    def traffic(self) -> float:
-        """Share of the instance's bandwidth that it uses, 0..1; the usual where not measured."""
-        counters = self.moved.counters
-        if counters is None or counters.dram_active is None:
-            return _USUAL_TRAFFIC * self.sm_share
-        return counters.dram_active
-
-
 def _on_place(
     profiles: Sequence[Profile], place: Place, gpu: Gpu, physics: Physics, steps: StepsOnGpu
 ) -> dict[int, Interval]:
-    """Seconds of a step of each job on one GPU instance, by number."""
+    """Predict seconds of a step of each job on one GPU instance, by number.
+
+    Jobs on different parts slow each other, and move no more together than their GPU instance can.
+    """
     instance = partition_of(gpu, place.instance.profile)
-    tenants: dict[int, _Tenant] = {}
-    for at, part in enumerate(place.parts):
+    apart: dict[int, Interval] = {}  # as if no job were on the other parts
+    moved: dict[int, Profile] = {}
+    traffic: dict[int, float] = {}  # shares of the instance's bandwidth
+    for part in place.parts:
         partition = partition_of(gpu, place.instance.profile, part.slices)
         jobs = [profiles[job - 1] for job in part.jobs]
-        moved = [on_partition(each, partition, physics) for each in jobs]
-        answers = steps(moved, part.sharing, partition.as_gpu)
-        for job, profile, own, step_s in zip(part.jobs, jobs, moved, answers, strict=True):
-            doubt = Interval(1.0, 1.0, 1.0)
+        here = [on_partition(each, partition, physics) for each in jobs]
+        answers = steps(here, part.sharing, partition.as_gpu)
+        for job, profile, own, step_s in zip(part.jobs, jobs, here, answers, strict=True):
+            apart[job], moved[job] = step_s, own
             if not partition.whole:
                 alone = step_on(profile, partition, physics)
-                doubt = alone.scaled(1 / alone.p50)
-            tenants[job] = _Tenant(at, step_s.times(doubt), own, partition.sms / instance.sms)
+                apart[job] = step_s.times(alone.scaled(1 / alone.p50))
+            dram = None if own.counters is None else own.counters.dram_active
+            traffic[job] = _USUAL_TRAFFIC * partition.sms / instance.sms if dram is None else dram
     if len(place.parts) == 1:
-        return {job: each.step_s for job, each in tenants.items()}
-    return _short_of_bandwidth(tenants)
-
-
-def _short_of_bandwidth(tenants: Mapping[int, _Tenant]) -> dict[int, Interval]:
-    """Seconds of a step of each with jobs on the other parts, by number.
-
-    They slow each other, and move no more together than their GPU instance can.
-    """
-    slowed = {
-        job: each.step_s.times(
-            slowed_by_traffic(
-                sum(other.traffic for other in tenants.values() if other.part != each.part),
-                each.moved.busy_share,
-            )
-        )
-        for job, each in tenants.items()
-    }
-    moved_s = [moving_s(each.moved) for each in tenants.values()]
-    least_s = [max(each.p50, moved) for each, moved in zip(slowed.values(), moved_s, strict=True)]
-    together_s = contended(least_s, moved_s, 1.0)
+        return apart
+    slowed = {}
+    for part in place.parts:
+        others = sum(share for job, share in traffic.items() if job not in part.jobs)
+        for job in part.jobs:
+            slowed[job] = apart[job].times(slowed_by_traffic(others, moved[job].busy_share))
+    moving = [moving_s(each) for each in moved.values()]
+    least_s = [max(each.p50, data_s) for each, data_s in zip(slowed.values(), moving, strict=True)]
+    together_s = contended(least_s, moving, 1.0)
     return {
         job: each.scaled(step_s / each.p50)
         for (job, each), step_s in zip(slowed.items(), together_s, strict=True)
@@ -143,9 +114,9 @@ def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:
 
     `sharing` itself if the GPU is cut into less.
     """
-    for hybrid in instance_sets(sharing):
-        first, *others = hybrid.partitions
-        if not others and partition_of(gpu, hybrid.instances[0].profile, first.slices).whole:
+    if sets := instance_sets(sharing):
+        first, *others = sets[0].partitions
+        if not others and partition_of(gpu, sets[0].instances[0].profile, first.slices).whole:
             return of_one_group(Group(first.jobs, first.sharing))
     return sharing
 
@@ -179,18 +150,18 @@ _OF_BANDWIDTH = ("dram_active", "memory_utilization")
 def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Profile:
     """Return `profile` of the job alone on a part of its GPU; its shares are of that part.
 
-    Kernels slow as `advisor.prediction.trace.slowdowns`. What they lose with L2 is not modelled
-    apart from bandwidth, because a slice has as much of both. Jobs without a trace slow as
-    `advisor.prediction.capacity` says.
+    Kernels slow by `advisor.prediction.trace.slowdowns`. Their loss with L2 is not modelled apart
+    from bandwidth, because a slice has as much of both. Jobs without a trace slow by the law of
+    `advisor.prediction.capacity`.
     """
     if partition.whole:
         return profile
-    work = _work(profile, partition.gpu, physics)
-    busy_s = 0.0 if work is None else float(work.duration_s.sum())
-    if work is None:
+    played = replay_trace(profile, partition.gpu.sms, physics.packing)
+    if played is None:
         busier = busy_slowdown(profile, partition)
     else:
-        busier = work.busy_s(profile, partition) / busy_s if busy_s else 1.0
+        busy_s = float(played.duration_s.sum())
+        busier = _busy_s(played, profile, partition) / busy_s if busy_s else 1.0
     stretch = step_on(profile, partition, physics).p50 / profile.step_s
     of_sms = dict.fromkeys(_OF_SMS, 1 / partition.sm_share)
     of_bandwidth = dict.fromkeys(_OF_BANDWIDTH, 1 / partition.bandwidth_share)
@@ -223,36 +194,12 @@ _DOUBT, _DOUBT_WITHOUT_PROBE = 0.1, 0.25
 _SHARPNESS = 12
 
 
-class _Work(NamedTuple):
-    """The kernels that the GPU runs for a step, in turn.
-
-    Attributes:
-        duration_s: On the whole GPU, shape (kernels,).
-        demand: SMs that each can use, as a share of the GPU's, shape (kernels,).
-        gaps_s: Seconds between them, together.
-        waiting: The step where the host waits for them; else None.
-        exponent: As of `exponent_alone`.
-    """
-
-    duration_s: Floats
-    demand: Floats
-    gaps_s: float
-    waiting: WaitingStep | None
-    exponent: float
-
-    def busy_s(self, profile: Profile, partition: Partition) -> float:
-        slower = slowdowns(self.demand, profile, partition, self.exponent)
-        return float((self.duration_s * slower).sum())
+def _slowdowns(played: ReplayTrace, profile: Profile, partition: Partition) -> Floats:
+    return slowdowns(played.demand, profile, partition, exponent_alone(profile, partition.gpu))
 
 
-def _work(profile: Profile, gpu: Gpu, physics: Physics) -> _Work | None:
-    """None without a trace."""
-    played = replay_trace(profile, gpu.sms, physics.packing)
-    if played is None:
-        return None
-    exponent = exponent_alone(profile, gpu)
-    gaps_s = played.gap_s * len(played.demand)
-    return _Work(played.duration_s, played.demand, gaps_s, played.waiting, exponent)
+def _busy_s(played: ReplayTrace, profile: Profile, partition: Partition) -> float:
+    return float((played.duration_s * _slowdowns(played, profile, partition)).sum())
 
 
 def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
@@ -262,39 +209,36 @@ def sm_time(profile: Profile, partition: Partition, physics: Physics) -> float:
     289 mixes under limits that keep jobs apart, on an H200 and an H100, SM activity so summed was
     12 % off, and 25 % if each step took as much SM time as alone. 1 without a trace.
     """
-    work = _work(profile, partition.gpu, physics)
-    if work is None:
+    played = replay_trace(profile, partition.gpu.sms, physics.packing)
+    if played is None:
         return 1.0
-    slower = slowdowns(work.demand, profile, partition, work.exponent)
-    on_part = work.duration_s * slower * np.minimum(work.demand, partition.sm_share)
-    whole = float((work.duration_s * work.demand).sum())
-    return float(on_part.sum()) / whole if whole else 1.0
+    part_s = played.duration_s * _slowdowns(played, profile, partition)
+    whole = float((played.duration_s * played.demand).sum())
+    on_part = float((part_s * np.minimum(played.demand, partition.sm_share)).sum())
+    return on_part / whole if whole else 1.0
 
 
 def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interval:
-    """Return seconds of a step on a partition: mostly the slower of host and GPU sets the pace.
+    """Return seconds of a step on a partition, by the slower of host and GPU.
 
-    Where the host waits for the GPU, both do.
+    Where the host waits for the GPU, both set the pace.
     """
-    work = _work(profile, partition.gpu, physics)
-    if work is None:
+    played = replay_trace(profile, partition.gpu.sms, physics.packing)
+    if played is None:
         return slowdown_on(profile, partition).scaled(profile.step_s)
-    busy_s, alone_s = work.busy_s(profile, partition), float(work.duration_s.sum())
+    busy_s, alone_s = _busy_s(played, profile, partition), float(played.duration_s.sum())
     doubt = _DOUBT_WITHOUT_PROBE if profile.mps is None else _DOUBT
     end = doubt * log(busy_s / alone_s) if alone_s else 0.0
-    if (waiting := work.waiting) is not None:
-        slower = busy_s / alone_s
-        return Interval(*(waiting.changed(gpu=slower * exp(away)).seconds()
-                          for away in (-end, 0.0, end)))  # fmt: skip
-    before = (alone_s + work.gaps_s) / profile.step_s
-    after = [(busy_s * exp(away) + work.gaps_s) / profile.step_s for away in (-end, 0.0, end)]
+    slower_s = [busy_s * exp(away) for away in (-end, 0.0, end)]
+    if (waiting := played.waiting) is not None:
+        return Interval(*(waiting.changed(gpu=each / alone_s).seconds() for each in slower_s))
+    gaps_s = played.gap_s * len(played.demand)
+    before, *after = ((each + gaps_s) / profile.step_s for each in (alone_s, *slower_s))
     return Interval(*(profile.step_s * longer_step(before, each) for each in after))
 
 
 def longer_step(before: float, after: float) -> float:
     """Return how many times as long a step takes, at least 1, once its GPU work takes longer.
-
-    1 where the GPU's part stays as it was, and `after` where that is much more than a step.
 
     Args:
         before: Seconds of its GPU work over those of the step, alone on the whole GPU.
@@ -307,7 +251,7 @@ def longer_step(before: float, after: float) -> float:
 def _probe_on(
     probe: MpsProbe, profile: Profile, partition: Partition, physics: Physics
 ) -> MpsProbe:
-    """`probe` at the same per cents of the partition, computed for the job alone."""
+    """Compute `probe` at the same per cents of the partition, for the job alone."""
     whole_s = step_on(profile, partition, physics).p50
 
     def limited(run: LimitedRun) -> LimitedRun:
