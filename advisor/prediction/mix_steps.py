@@ -14,7 +14,7 @@ from advisor.prediction.cache import answer_all, once_a_profile, one_thread
 from advisor.prediction.correction import features, others_spread, wider_bounds
 from advisor.prediction.memory import edge_for, leaves_free, need, upper_end_mib
 from advisor.prediction.mig_instances import on_partition
-from advisor.prediction.model import Model, OwnPace, at_own_pace, step_of
+from advisor.prediction.model import Model, OwnPace, at_own_pace, pace_of
 from advisor.prediction.power import PowerLaw
 from advisor.prediction.prediction import MixPrediction, all_known
 from advisor.prediction.replay import (
@@ -434,12 +434,13 @@ class PacedPredictor:
         """Predict as `advisor.prediction.predictor.Predictor.predict`."""
         mix = self.predictor.predict(self._paced(profiles), sharing)
         mode = without_idle_limits(sharing).mode
-        own = [step_of(profile, self.paces, mode) for profile in profiles]
-        if len(profiles) == 1 or not any(own):
+        paces = [pace_of(profile, self.paces) for profile in profiles]
+        steps = [pace.beside.get(mode) if pace else None for pace in paces]
+        if len(profiles) == 1 or not any(steps):
             return mix
         jobs = tuple(
             job if step is None else job.longer(step.factor_at(job.slowdown))
-            for job, step in zip(mix.jobs, own, strict=True)
+            for job, step in zip(mix.jobs, steps, strict=True)
         )
         return replace(mix, jobs=jobs, weighted_speedup=sum(1 / job.slowdown for job in jobs))
 

@@ -38,7 +38,7 @@ _MOST = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnStep:
-    """Pace of a job that fills the GPU, as runs in one way of sharing showed it.
+    """Pace of a job that fills the GPU in the user's own runs in one mode.
 
     Attributes:
         factor: Seconds of a step in these runs over those predicted from profiles.
@@ -58,7 +58,7 @@ class OwnStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPace:
-    """Pace of a job as the user's own runs showed it.
+    """Pace of a job in the user's own runs.
 
     A profile is of one minute on some core, and runs of the same job on the user's machine show
     more minutes: of eight scripts on an H100 (43 steps), one was profiled a third slower than it
@@ -69,7 +69,7 @@ class OwnPace:
         slowdown: Seconds of its host path in these runs over those in the profile; 1 where no run
             showed that.
         runs: Number of runs in which the host set the job's pace.
-        profiled: Date of the profile, one that was made since is not converted; None: not known.
+        profiled: Date of the profile, a later one is not converted; None: not known.
         beside: By mode: its steps together with other jobs, if it fills the GPU.
     """
 
@@ -94,12 +94,6 @@ def pace_of(profile: Profile, paces: Mapping[str, OwnPace]) -> OwnPace | None:
     return pace if pace and pace.profiled == date_of(profile) else None
 
 
-def step_of(profile: Profile, paces: Mapping[str, OwnPace], mode: Mode) -> OwnStep | None:
-    """Return the pace of `profile` in the user's own runs with other jobs in `mode`, if any."""
-    pace = pace_of(profile, paces)
-    return None if pace is None else pace.beside.get(mode)
-
-
 def date_of(profile: Profile) -> str | None:
     """Return the date when `profile` was measured; None if it is not recorded."""
     return None if profile.provenance is None else profile.provenance.date
@@ -107,7 +101,7 @@ def date_of(profile: Profile) -> str | None:
 
 @once_a_profile
 def _converted(profile: Profile, slowdown: float) -> Profile:
-    """`profile` with that slowdown, without the check of the host, which these runs replace."""
+    """Convert `profile`, without the check of the host, which these runs replace."""
     return replace(on_host(profile, slowdown), host_check_s=None)
 
 
@@ -116,11 +110,8 @@ class GpuConstants:
     """Constants of one GPU and its driver.
 
     Attributes:
-        physics: Constants of replay.
-        context: Sizes of CUDA contexts.
-        power: How power and activity of jobs that share add up.
-        memory_edges: By mode: when mixes run out of memory; serial: when a process alone does;
-            empty if no outcome was measured.
+        memory_edges: By mode of mixes; serial: of a process alone; empty if no outcome was
+            measured.
         mps_server_mib: Memory of the GPU that an MPS server holds.
     """
 
@@ -137,10 +128,9 @@ class GpuConstants:
 def nearest_constants(to: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
     """Return the constants that stand in on `to`, of which nothing was measured.
 
-    They are those of the GPU of `known` most like it, at least one. Replay's constants and memory
-    edges are shares and times of the driver and stay. A context keeps local memory for every thread
-    that its SMs can hold, so it shrinks with these; the awake GPU draws the same share of its
-    limit.
+    They are those of the GPU of `known` most like it. Replay's constants and memory edges are
+    shares and times of the driver and stay. A context keeps local memory for every thread that its
+    SMs can hold, so it shrinks with these; the awake GPU draws the same share of its limit.
     """
     gpus = {key: _known_gpu(key) for key in known}
     apart = {key: inf if like is None else unlikeness(like, to) for key, like in gpus.items()}
@@ -171,19 +161,19 @@ def calibrated_constants(
 ) -> GpuConstants:
     """Return `constants` with the values that `calibration` measured on their GPU.
 
-    `fitted`: whether its time slices were fitted to runs on it; if not, those that the calibration
-    saw replace them where they are of another size.
+    Time slices that were not `fitted` to runs on it are replaced by measured ones of another size.
     """
     if (sizes := calibration.contexts) is not None:
-        context, server_mib = constants.context, sizes.mps_server_mib
-        constants = replace(
-            constants,
-            context=Context(
-                usual_mib=context.usual_mib if sizes.plain_mib is None else sizes.plain_mib,
-                per_sm_mib=context.per_sm_mib if sizes.per_sm_mib is None else sizes.per_sm_mib,
-            ),
-            mps_server_mib=constants.mps_server_mib if server_mib is None else server_mib,
+        usual_mib, per_sm_mib, server_mib = (
+            fitted_mib if measured is None else measured
+            for measured, fitted_mib in (
+                (sizes.plain_mib, constants.context.usual_mib),
+                (sizes.per_sm_mib, constants.context.per_sm_mib),
+                (sizes.mps_server_mib, constants.mps_server_mib),
+            )
         )
+        context = Context(usual_mib, per_sm_mib)
+        constants = replace(constants, context=context, mps_server_mib=server_mib)
     # The shortest kernel that showed a slice.
     shortest = next((each for each in calibration.switching if each.slice_s), None)
     if fitted or shortest is None:
@@ -198,14 +188,14 @@ def calibrated_constants(
 
 
 def _nearer(fitted_s: float, seen_s: float | None) -> float:
-    """The value seen, unless it is of the size that was fitted."""
+    """Return the value seen, unless it is of the size that was fitted."""
     if not seen_s or not fitted_s or 1 / _ALIKE < seen_s / fitted_s < _ALIKE:
         return fitted_s
     return max(0.0, seen_s)
 
 
 def _known_gpu(key: str) -> Gpu | None:
-    """The GPU called `key`; None if only the machine with it can describe it."""
+    """Return the GPU called `key`; None if only the machine with it can describe it."""
     try:
         return gpu(key)
     except UnknownName:
@@ -223,7 +213,7 @@ class Data:
     Attributes:
         profiles: Number of profiles of the tenants of these runs.
         runs: Number of runs of each mode, of `advisor.sharing.SHARED_MODES`.
-        sha256: Digest of all of these runs.
+        sha256: Digest of these runs.
     """
 
     profiles: int
@@ -236,9 +226,9 @@ class UnseenGpu:
     """Widening of intervals for GPUs of which the model has seen no runs.
 
     Attributes:
-        widening: Factor on the log of each end of an interval over its middle, at least 1.
+        widening: Factor on the log of both ends of an interval over its middle, at least 1.
         alike: The same for a GPU that has the architecture of one that was seen.
-        source: Where the factors come from, in words.
+        source: Origin of the factors, in words.
     """
 
     widening: float
@@ -258,16 +248,16 @@ class Model:
     """Model of how jobs share a GPU, learnt from runs on some GPUs, with the constants of each.
 
     Attributes:
-        data: By GPU: the runs that it was fitted to.
-        constants: By GPU: its own constants, if it has enough runs.
+        data: By GPU.
+        constants: By GPU that has enough runs.
         corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: By mode, for profiles without a trace.
-        alone: How far steps alone are from their profiles on a host of unknown speed.
+        alone: Of steps alone over their profiles on a host of unknown speed.
         alone_on_known_cores: The same with profiles converted to the speed of the host's cores.
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
-        own_paces: By GPU and job: its pace in the user's own runs.
+        own_paces: By GPU and job.
     """
 
     data: dict[str, Data]
@@ -331,11 +321,7 @@ def model_text(model: Model) -> str:
 
 @read_once(4)
 def load_model(path: Path) -> Model:
-    """Read the model in `path`; the same object until the file changes.
-
-    Raises:
-        InvalidInput: There is none, or it is malformed or of another version.
-    """
+    """Read the model in `path`; the same object until the file changes."""
     if not is_file(path):
         raise InvalidInput(
             f"{shown(path)}: no model there. Leave out --models to use the shipped one, or put one "

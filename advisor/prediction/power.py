@@ -228,21 +228,6 @@ def power_in_turn(
     return PowerAndEnergy(mean, tuple(each.energy_step_j[0] for each in alone))
 
 
-def with_energy(
-    answer: JobPrediction, profile: Profile, energy_step_j: Interval | None
-) -> JobPrediction:
-    """Return `answer` with the energy of a step, an epoch and an example of `profile`."""
-    if energy_step_j is None:
-        return answer
-    steps = profile.workload.steps_per_epoch
-    return replace(
-        answer,
-        energy_step_j=energy_step_j,
-        energy_epoch_j=None if steps is None else energy_step_j.scaled(steps),
-        energy_example_j=energy_step_j.scaled(1 / profile.workload.batch),
-    )
-
-
 def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
     """Return `mix` with no power above `most_w`, and no energy above that of steps at that power.
 

@@ -178,15 +178,11 @@ class JobPrediction:
 
     def longer(self, by: float) -> "JobPrediction":
         """Return the job with steps `by` times as long, at the same power, so with more energy."""
-        return replace(
-            self,
-            step_s=self.step_s.scaled(by),
-            epoch_s=self.epoch_s and self.epoch_s.scaled(by),
-            slowdown=self.slowdown * by,
-            energy_step_j=self.energy_step_j and self.energy_step_j.scaled(by),
-            energy_epoch_j=self.energy_epoch_j and self.energy_epoch_j.scaled(by),
-            energy_example_j=self.energy_example_j and self.energy_example_j.scaled(by),
-        )
+
+        def scaled(each: Interval) -> Interval:
+            return each.scaled(by)
+
+        return replace(self.mapped(scaled, scaled), slowdown=self.slowdown * by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

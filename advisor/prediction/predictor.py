@@ -44,7 +44,6 @@ from advisor.prediction.power import (
     power_in_turn,
     power_together,
     throttled,
-    with_energy,
 )
 from advisor.prediction.prediction import (
     Interval,
@@ -74,64 +73,56 @@ from advisor.workload.reading import DAY_S, LEAST_STEP_S, MOST_CORES
 _SPREAD_WITHIN, _SPREAD_ACROSS = 0.03, 0.14
 
 
+# Standard deviation of the log of power: translated from an H200 to an H100, the power of 71
+# workloads beyond idle, while busy, is a sixth off, and a quarter the other way.
+_POWER_SPREAD = 0.25
+
+
 def estimate_spread(profile: Profile) -> float:
-    """Standard deviation of the log of the profile's step if it is an estimate; 0 if measured."""
-    others = profile.other_batches
-    of_batch = 0.0 if others is None else others.step_spread
-    if profile.estimated_from is None:
-        return of_batch
-    own, source = (known_gpus().get(key) for key in (profile.gpu, profile.estimated_from))
+    """Return the standard deviation of the log of an estimated step; 0 if it was measured."""
+    own, source = known_gpus().get(profile.gpu), known_gpus().get(profile.estimated_from or "")
     related = own is not None and source is not None and own.architecture == source.architecture
-    return hypot(of_batch, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
+    return _estimate_spread(profile, _SPREAD_WITHIN if related else _SPREAD_ACROSS)
 
 
-def estimate_range(profile: Profile) -> Interval:
+def _estimate_spread(profile: Profile, of_gpu: float) -> float:
+    """Return the spread by other batch sizes, and `of_gpu` if estimated from another GPU."""
+    of_batch = profile.other_batches.step_spread if profile.other_batches else 0.0
+    return hypot(of_batch, of_gpu) if profile.estimated_from else of_batch
+
+
+def _estimate_range(profile: Profile) -> Interval:
     """Return the factor on the step of a profile; 1 throughout if the profile was measured."""
     end = Z95 * estimate_spread(profile)
     return interval_around(1.0, -end, end)
 
 
-# Standard deviation of the log of power: translated from an H200 to an H100, what 71 workloads draw
-# beyond idle while busy is a sixth off, and a quarter the other way.
-_POWER_SPREAD = 0.25
-
-
 def _with_power_doubt(drawn: PowerAndEnergy, profiles: Sequence[Profile]) -> PowerAndEnergy:
-    """`drawn` with wider intervals where `profiles` are estimates.
+    """Widen the intervals of `drawn` where `profiles` are estimates.
 
     Over batch sizes power and time grow together, so power is as uncertain as the step.
     """
     if not any(each.is_estimate for each in profiles):
         return drawn
-    end = Z95 * max(
-        hypot(
-            0.0 if each.other_batches is None else each.other_batches.step_spread,
-            0.0 if each.estimated_from is None else _POWER_SPREAD,
-        )
-        for each in profiles
-    )
+    end = Z95 * max(_estimate_spread(each, _POWER_SPREAD) for each in profiles)
     doubt = interval_around(1.0, -end, end)
-    power_w = None if drawn.power_w is None else drawn.power_w.times(doubt)
-    energies = tuple(None if each is None else each.times(doubt) for each in drawn.energy_step_j)
-    return PowerAndEnergy(power_w, energies)
+    power_w = drawn.power_w and drawn.power_w.times(doubt)
+    return PowerAndEnergy(power_w, tuple(j and j.times(doubt) for j in drawn.energy_step_j))
 
 
-# Parts of a profile: whether a profile lacks it, and what it shows of a job.
+# Parts of a profile: whether a profile lacks it, and its use, in words.
 _PARTS: Mapping[str, tuple[Callable[[Profile], bool], str]] = {
     "utilisation": (
         lambda each: each.gpu_s is None and each.trace is None,
         "how long it keeps the GPU busy",
     ),
     "memory utilisation": (
-        lambda each: (
-            each.trace is None
-            and (each.counters is None or each.counters.memory_utilization is None)
-        ),
+        lambda each: each.trace is None and not _counted(each, "memory_utilization"),
         "what a slice costs it",
     ),
     "kernel trace": (lambda each: each.trace is None, "how many SMs it leaves to others"),
     "counters of SMs": (
-        lambda each: each.counters is None or each.counters.sm_active is None,
+        lambda each: not _counted(each, "sm_active"),
         "how it loads SMs and memory, by GPM or, before Hopper, by DCGM",
     ),
     "MPS probe": (lambda each: each.mps is None, "what MPS and its limits cost it alone"),
@@ -146,6 +137,10 @@ _ALONE = (
 _WIDE = {"kernel trace", "memory utilisation"}
 
 
+def _counted(profile: Profile, counter: str) -> bool:
+    return getattr(profile.counters, counter, None) is not None
+
+
 def without_utilisation(profiles: Sequence[Profile]) -> tuple[str, ...]:
     """Return the names of the `profiles` that lack how long their jobs keep the GPU busy."""
     lacks, _ = _PARTS["utilisation"]
@@ -155,8 +150,8 @@ def without_utilisation(profiles: Sequence[Profile]) -> tuple[str, ...]:
 def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str | None:
     """Explain why intervals for `profiles` under `sharing` are wide; None if nothing is missing.
 
-    The words name the missing parts that matter here, and what each would show. For bare numbers on
-    MIG instances they explain why intervals are narrower than elsewhere.
+    The text names the missing parts that matter here, with their uses. For bare numbers on MIG
+    instances it explains why intervals are narrower than elsewhere.
     """
     shared = together(sharing)
     parts: tuple[str, ...] = ()
@@ -166,11 +161,11 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
         parts = _ON_OWN_SMS if shared.limits else ()
     elif shared is not None:
         parts = _SIDE_BY_SIDE if shared.under_mps else _ON_OWN_SMS
-    lacking: dict[tuple[str, ...], list[str]] = {}
-    for each in {profile.name: profile for profile in profiles}.values():
-        missing = tuple(part for part in parts if _PARTS[part][0](each))
-        if missing:
-            lacking.setdefault(missing, []).append(each.name)
+    lacking: dict[tuple[str, ...], set[str]] = {}
+    for profile in profiles:
+        missing = tuple(part for part in parts if _PARTS[part][0](profile))
+        lacking.setdefault(missing, set()).add(profile.name)
+    lacking.pop((), None)
     if not lacking:
         bare = sharing.mode == "mig" and any(each.trace is None for each in profiles)
         return _ALONE if bare else None
@@ -184,7 +179,7 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
 
 
 def briefly(words: str) -> str:
-    """Return the words of `why_wide` without what each part would show."""
+    """Return the text of `why_wide` without the uses of missing parts."""
     return re.sub(r" \([^()]*\)", "", words)
 
 
@@ -193,12 +188,9 @@ _LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
 
 
 def step_intervals(
-    profiles: Sequence[Profile],
-    sharing: Arrangement,
-    gpu: Gpu,
-    model: Model,
+    profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model,
     play: ReplayFunction = replay_mix,
-) -> list[Interval]:
+) -> list[Interval]:  # fmt: skip
     """Predict seconds of a step of each job, in the jobs' order; `play` replays.
 
     Raises:
@@ -212,10 +204,8 @@ def step_intervals(
         steps = [_around_alone(each, each.step_s, model) for each in profiles]
     else:
         steps = _on_gpu(profiles, shared, gpu, model, play)
-    steps = [
-        step.times(estimate_range(profile)) if profile.is_estimate else step
-        for step, profile in zip(steps, profiles, strict=True)
-    ]
+    steps = [step.times(_estimate_range(profile)) if profile.is_estimate else step
+             for step, profile in zip(steps, profiles, strict=True)]  # fmt: skip
     if min(each.p05 for each in steps) < _LEAST_S or max(each.p95 for each in steps) > _MOST_S:
         raise InvalidInput(
             f"by the model, a step on {gpu.key} takes no time or years. Fit it again: `advisor "
@@ -253,7 +243,7 @@ def _on_gpu(
 
 
 def _around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
-    """Interval around `step_s` of a job alone; the model adds no doubt of its own."""
+    """Return the interval of a job alone around `step_s`; the model adds no doubt of its own."""
     doubt = model.alone
     scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
     low, high = doubt.log_bounds([profile], scale)
@@ -261,13 +251,9 @@ def _around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
 
 
 def alone_s(
-    profile: Profile,
-    sharing: Concurrent,
-    gpu: Gpu,
-    model: Model,
-    play: ReplayFunction = replay_mix,
+    profile: Profile, sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
 ) -> float:
-    """Return seconds of a step of a job alone: as measured, or under a limit as replayed.
+    """Return seconds of a step of a job alone: measured, or replayed under a limit.
 
     Without a trace a limit is taken not to slow it.
     """
@@ -280,7 +266,7 @@ def alone_s(
 def _by_capacity(
     profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model
 ) -> list[Interval]:
-    """Steps by the utilisation model, for jobs of which one has no trace."""
+    """Predict steps by the utilisation model, for jobs of which one has no trace."""
     bare = [seen_by_driver(each) for each in profiles]
     if any(each.gpu_s is None for each in bare):
         answers = [_by_capacity(each, sharing, gpu, model) for each in any_busy(bare)]
@@ -310,7 +296,7 @@ def _bounded_by_limits(
     gpu: Gpu,
     model: Model,
 ) -> list[Interval]:
-    """Steps under limits, at the upper end of which they are those without limits.
+    """Return steps under limits, nearer to those without limits for higher limits.
 
     None is shorter than the job's alone under its limit, because the model of nvidia-smi's numbers
     is not fitted to that. Where limits leave a third of an H200 idle, it is 31 % off without this,
@@ -336,11 +322,15 @@ class Predictor:
     Attributes:
         model: The fitted model, learnt on this GPU or on others.
         play: Replays mixes.
+        calibration: Speed of the host of all jobs; None: that of their profiles. A profile that
+            recorded the speed of its host is converted, with as many cores busy as jobs run at
+            once. The slowdown of a job is relative to the job alone on this host.
     """
 
     gpu: Gpu
     model: Model
     play: ReplayFunction = replay_mix
+    calibration: Calibration | None = None
 
     def on_known_cores(self) -> "Predictor":
         """Return the predictor of profiles converted to this host: its intervals are narrower."""
@@ -357,6 +347,7 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
+        profiles = self._on_this_host(profiles, 1 if sharing.mode == "serial" else len(profiles))
         sharing = placed(sharing, self.gpu)
         alone = one_at_a_time(sharing, len(profiles))
         learnt_as: Arrangement = Serial() if alone else sharing
@@ -373,24 +364,28 @@ class Predictor:
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Return the surrogate for searching; None without a fitted one, traces or counters."""
-        return surrogate_predictor(profiles, self.gpu, self.model)
+        here = self._on_this_host(profiles, len(profiles))
+        return surrogate_predictor(here, self.gpu, self.model)
+
+    def _on_this_host(self, profiles: Sequence[Profile], busy: int) -> Sequence[Profile]:
+        if self.calibration is None:
+            return profiles
+        return profiles_on_calibrated(profiles, self.calibration, busy)
 
     def _as_if_learnt_here(
         self, profiles: Sequence[Profile], placed_as: Arrangement, *, confirmed: bool
     ) -> MixPrediction:
-        """The prediction by all that the model learnt, on any GPU; in `placed_as`."""
+        """Predict by all that the model learnt, on any GPU."""
         own = self.model.of(self.gpu)
         sharing = without_idle_limits(as_whole_gpu(placed_as, self.gpu))
-        steps: Sequence[Interval] = step_intervals(
-            profiles, sharing, self.gpu, self.model, self.play
-        )
+        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
         if instance_sets(sharing):  # they share the whole GPU's power limit
             steps = throttled(profiles, steps, self.gpu, own.power)
+        in_turn = sharing.mode == "serial"
         # Jobs in turn have the law of a job alone.
-        law = own.power.law(
-            sharing.mode, 1 if sharing.mode == "serial" else len(profiles), sharing.keeps_sms_apart
-        )
-        if sharing.mode == "serial":
+        at_once = 1 if in_turn else len(profiles)
+        law = own.power.law(sharing.mode, at_once, sharing.keeps_sms_apart)
+        if in_turn:
             drawn = power_in_turn(profiles, steps, self.gpu, own.power)
         else:
             drawn = power_together(profiles, steps, self.gpu, own.power, law)
@@ -398,9 +393,7 @@ class Predictor:
         wanted = needs(profiles, sharing, own.context, self.gpu)
         memories = pools(self.gpu, placed_as, len(profiles), own.mps_server_mib)
         risks, pool_risks = self._risks(wanted, memories)
-        plain = map(self._job, profiles, steps, wanted, risks)
-        jobs = tuple(map(with_energy, plain, profiles, drawn.energy_step_j))
-        in_turn = sharing.mode == "serial"
+        jobs = tuple(map(self._job, profiles, steps, wanted, risks, drawn.energy_step_j))
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
         if sets := instance_sets(sharing):
@@ -423,7 +416,7 @@ class Predictor:
     def _by_runs_elsewhere(
         self, profiles: Sequence[Profile], sharing: Arrangement, mix: MixPrediction
     ) -> MixPrediction:
-        """`mix` with the GPUs whose runs stand in for those of this one, and wider intervals."""
+        """Name in `mix` the GPUs whose runs stand in for those of this one, and widen intervals."""
         taught: tuple[str, ...] = (*self.model.data,)
         if sharing.mode in SHARED_MODES:
             taught = self.model.learnt_on(sharing.mode)
@@ -438,7 +431,7 @@ class Predictor:
     def _risks(
         self, wanted: Sequence[Need], memories: Sequence[Pool]
     ) -> tuple[list[float], list[float]]:
-        """Chance that each job is refused memory, and that each pool runs out of it."""
+        """Return chances that each job is refused memory, and that each pool runs out of it."""
         edges, sigma = self.model.of(self.gpu).memory_edges, self.model.memory_sigma
         of_jobs, of_pools = [0.0] * len(wanted), []
         for pool in memories:
@@ -451,9 +444,14 @@ class Predictor:
         return of_jobs, of_pools
 
     def _job(
-        self, profile: Profile, step_s: Interval, need_mib: Need, risk: float
+        self,
+        profile: Profile,
+        step_s: Interval,
+        need_mib: Need,
+        risk: float,
+        energy: Interval | None,
     ) -> JobPrediction:
-        steps = profile.workload.steps_per_epoch
+        steps, batch = profile.workload.steps_per_epoch, profile.workload.batch
         return JobPrediction(
             job=profile.name,
             step_s=step_s,
@@ -463,51 +461,26 @@ class Predictor:
             memory_min_mib=need_mib.least_mib,
             memory_interval_mib=need_mib.interval_mib(self.model.memory_sigma),
             oom_probability=risk,
+            energy_step_j=energy,
+            energy_epoch_j=None if steps is None or energy is None else energy.scaled(steps),
+            energy_example_j=energy and energy.scaled(1 / batch),
         )
 
     def _no_faster_than_alone(self, profile: Profile, job: JobPrediction) -> JobPrediction:
-        """`job` whose range is cut where others would speed up a job of bare numbers.
-
-        The range of such a job is so wide that it would reach below.
-        """
+        """Cut the range of a job of bare numbers, so wide that others might speed it up."""
         if profile.trace is not None:
             return job
-        alone_s = _around_alone(profile, profile.step_s, self.model).times(estimate_range(profile))
+        alone_s = _around_alone(profile, profile.step_s, self.model).times(_estimate_range(profile))
         return job.no_faster_than(alone_s.p05)
 
 
-@dataclass(frozen=True, slots=True)
-class CalibratedPredictor:
-    """Predictor for the host on which `calibration` was made.
-
-    A profile that recorded the speed of its host is converted to this host, with as many cores busy
-    as jobs run at once. The slowdown of a job is relative to the job alone on this host.
-    """
-
-    predictor: Predictor
-    calibration: Calibration
-
-    def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
-        """Predict as `Predictor.predict` does."""
-        busy = 1 if sharing.mode == "serial" else len(profiles)
-        here = profiles_on_calibrated(profiles, self.calibration, busy)
-        return self.predictor.predict(here, sharing)
-
-    def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
-        """Return the surrogate of `Predictor.surrogate`, with all of the jobs at work."""
-        here = profiles_on_calibrated(profiles, self.calibration, len(profiles))
-        return self.predictor.surrogate(here)
-
-
-def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> CalibratedPredictor:
+def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Predictor:
     """Return `predictor` with the measured host speed and GPU constants instead of fitted ones."""
-    here = predictor.on_known_cores()
-    gpu, model = here.gpu, here.model
+    gpu, model = predictor.gpu, predictor.model.on_known_cores()
     own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
     if calibration.contexts is not None:
         gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
-    here = replace(here, gpu=gpu, model=model.with_own(gpu, own))
-    return CalibratedPredictor(here, calibration)
+    return replace(predictor, gpu=gpu, model=model.with_own(gpu, own), calibration=calibration)
 
 
 # Smaller factors on host work are within a host's own fluctuation.
@@ -519,9 +492,6 @@ class SharedCores:
     """Predictor for a host with `cores` cores for all jobs.
 
     Contention for the host's caches and memory bandwidth is not modelled.
-
-    Raises:
-        InvalidInput: The number of cores is below 1 or implausibly high.
     """
 
     predictor: Predicts
