@@ -24,9 +24,17 @@ from typing import Literal, TypeGuard
 from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores
-from advisor.launch.plan_file import PreparedRun, RunTerms, SavedPlan, step_range
+from advisor.launch.launch_plan import LaunchPlan
+from advisor.launch.plan_file import (
+    SavedPlan,
+    plan_text,
+    refuse_unfit,
+    script_text,
+    secret_variables,
+    step_range,
+)
 from advisor.launch.shell import undo_script
-from advisor.measure.device import Device, Meter, Origin, find_device, refuse_busy
+from advisor.measure.device import Meter, Origin, find_device, refuse_busy
 from advisor.measure.hook import hook_variables
 from advisor.measure.process import (
     left_in,
@@ -88,22 +96,35 @@ def expected_by(saved: SavedPlan, advisor: Advisor) -> Expected:
     return expected
 
 
-def rehearse(prepared: PreparedRun, terms: RunTerms) -> str:
+def rehearse(
+    plan: LaunchPlan, *, device: str = "0", cores: str | None = None, steps: int | None = None
+) -> str:
     """Return the script that `start` would start; secrets are hidden.
 
     Raises:
         InvalidInput: The device here is another than the plan's, or has too few cores.
     """
     try:
-        device = find_device(terms.device, on_mig=prepared.plan.on_mig)
+        target = find_device(device, on_mig=plan.on_mig)
     except GpuUnavailable:  # the plan may be for another machine
-        return prepared.script("cuda", terms.steps, masked=True)
-    prepared.refuse_unfit(device.kind, device.key, allowed_cores(terms.cores))
-    return prepared.script(device.kind, terms.steps, masked=True)
+        return script_text(plan, "cuda", steps, masked=True)
+    refuse_unfit(plan, target.kind, target.key, allowed_cores(cores))
+    return script_text(plan, target.kind, steps, masked=True)
 
 
-def start(prepared: PreparedRun, terms: RunTerms) -> Path:
+def start(
+    plan: LaunchPlan, *, device: str = "0", cores: str | None = None, steps: int | None = None,
+    replace_instances: bool = False, grace_s: float = 30.0,
+) -> Path:  # fmt: skip
     """Start the script of a plan in a session of its own, and return the folder of the run.
+
+    Args:
+        plan: The plan.
+        device: GPU index or UUID, or ``"cpu"`` to try out.
+        cores: Host cores that jobs may have, as a user writes them; None: all.
+        steps: Most steps of each job of the zoo; None: as planned.
+        replace_instances: Remove idle MIG instances that are in the way until the end.
+        grace_s: Between asking a job to end and killing it.
 
     Raises:
         GpuUnavailable: No GPU, no permission, or somebody else uses it.
@@ -111,36 +132,39 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
         AdvisorError: The folder cannot be written.
     """
     sweep()
-    device = find_device(terms.device, on_mig=prepared.plan.on_mig)
-    prepared.refuse_unfit(device.kind, device.key, allowed_cores(terms.cores))
-    script = prepared.script(device.kind, terms.steps)
-    environment = prepared.secrets()
-    _undo_before(device.uuid or "cpu")
+    target = find_device(device, on_mig=plan.on_mig)
+    name = target.uuid or "cpu"
+    refuse_unfit(plan, target.kind, target.key, allowed_cores(cores))
+    script = script_text(plan, target.kind, steps)
+    environment = secret_variables(plan)
+    _undo_before(name)
     folder = runs_folder() / f"{datetime.now(UTC):%Y%m%dT%H%M%S-%f}"
     lock = None
-    if device.uuid is not None:
-        path, descriptor = lock_gpu(device.uuid, _COMMAND)
+    if target.uuid is not None:
+        path, descriptor = lock_gpu(target.uuid, _COMMAND)
         lock = fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20)  # the script uses those below
         os.close(descriptor)
     try:
-        if device.uuid is not None:
-            refuse_busy(device.uuid)
-        _make_folder(folder, prepared, terms, device, script)
+        if target.uuid is not None:
+            refuse_busy(target.uuid)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        about = RunFile(1, plan.gpu.key, name, since, steps, cores, grace_s)
+        _make_folder(folder, plan, about, script)
         environment |= {name: value for name, value in os.environ.items() if name not in _OWN}
         environment |= hook_variables(
             folder / "hook", {"count": True}, os.environ.get("PYTHONPATH")
         )
         environment |= {
-            "GPU": device.uuid or "cpu",
+            "GPU": name,
             "ADVISOR_RUN": str(folder),
             "ADVISOR_HOOK_PATH": str(folder / "hook"),
-            "ADVISOR_GRACE_S": str(ceil(terms.grace_s)),
+            "ADVISOR_GRACE_S": str(ceil(grace_s)),
             "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
-            **({"ADVISOR_REPLACE": "1"} if terms.replace_instances else {}),
+            **({"ADVISOR_REPLACE": "1"} if replace_instances else {}),
         }
         pinned = []
-        if terms.cores is not None:
-            pinned = ["taskset", "-c", ",".join(map(str, allowed_cores(terms.cores)))]
+        if cores is not None:
+            pinned = ["taskset", "-c", ",".join(map(str, allowed_cores(cores)))]
         with (folder / "script.log").open("ab") as log:
             process = subprocess.Popen(
                 [*pinned, "bash", str(folder / "script.sh")], env=environment, stdout=log,
@@ -159,18 +183,13 @@ def start(prepared: PreparedRun, terms: RunTerms) -> Path:
     return folder
 
 
-def _make_folder(
-    folder: Path, prepared: PreparedRun, terms: RunTerms, device: Device, script: str
-) -> None:
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    about = RunFile(1, prepared.plan.gpu.key, device.uuid or "cpu", since, terms.steps,
-                    terms.cores, terms.grace_s)  # fmt: skip
+def _make_folder(folder: Path, plan: LaunchPlan, about: RunFile, script: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True)
-        write_whole(folder / "plan.json", prepared.document)
+        write_whole(folder / "plan.json", plan_text(plan, with_steps=True))
         write_whole(folder / "script.sh", script)
         write_whole(folder / "run.json", json.dumps(asdict(about), indent=1) + "\n")
-        for start in prepared.plan.starts:
+        for start in plan.starts:
             create_progress(folder / f"job-{start.number}.progress")
     except OSError as error:
         raise AdvisorError(

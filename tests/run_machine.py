@@ -1,16 +1,14 @@
 """Plans of small scripts, and a machine for them: nvidia-smi and MPS as stand-ins."""
 
-import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
 from advisor import run as runner
 from advisor.launch.launch_plan import launch_plan
-from advisor.launch.plan_file import PreparedRun, RunTerms, plan_document
 from advisor.measure.device import Device
 from advisor.measure.process import left_states, processes_of
 from advisor.workload.job import Job
@@ -36,9 +34,7 @@ def job(code, name="job", **more):
 def prepared(sharing, *jobs, cap_w=None):
     """The plan of those jobs, or of bash programs, as `advisor.run.prepare` makes it."""
     every = [each if isinstance(each, Job) else job(each) for each in jobs]
-    mix = predicted(sharing, every, cap_w=cap_w)
-    plan = launch_plan(every, H200, mix)
-    return PreparedRun(plan, mix, json.dumps(asdict(plan_document(plan))))
+    return launch_plan(every, H200, predicted(sharing, every, cap_w=cap_w))
 
 
 class Watcher:
@@ -57,7 +53,7 @@ class Watcher:
 
 
 def started(plan, device="cpu", **terms):
-    return runner.start(plan, RunTerms(device=device, grace_s=3, **terms))
+    return runner.start(plan, device=device, grace_s=3, **terms)
 
 
 def up(*numbers):

@@ -10,7 +10,6 @@ import pytest
 
 from advisor import run as runner
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.launch.plan_file import RunTerms
 from advisor.measure import process as scratch_folders
 from advisor.measure.doctor import leftover_findings
 from advisor.measure.script import read_progress
@@ -267,7 +266,7 @@ def test_secrets_and_the_callers_variables_are_written_nowhere(monkeypatch):
             assert b"own-word" not in file.read_bytes().replace(code.encode(), b"")
             assert b"other-word" not in file.read_bytes().replace(code.encode(), b"")
     option = job(["true", "--token", "third-word"])
-    assert "third-word" not in rehearse(prepared("naive", option), RunTerms(device="cpu"))
+    assert "third-word" not in rehearse(prepared("naive", option), device="cpu")
 
 
 def test_a_job_has_its_cores_and_no_mps_settings_of_the_caller(monkeypatch):

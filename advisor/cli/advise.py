@@ -250,13 +250,13 @@ def export(
         members, prediction = _plan_to_export(advisor, members, objective, rank)
     else:
         prediction = advisor.predict(members, sharing).prediction
-    file = exported(members, advisor.card, prediction, form)
+    text, notes = exported(members, advisor.card, prediction, form)
     as_json = form == "json"
     refused = _refused_by_run(members) if as_json else ()
     # The other formats leave variables to whoever runs them.
-    secrets = secrets_held(members, variables=as_json, text=file.text)
-    warn([*file.notes, *secrets, *refused])
-    _write(file.text, out, "" if refused or not as_json else f"advisor run {out}")
+    secrets = secrets_held(members, variables=as_json, text=text)
+    warn([*notes, *secrets, *refused])
+    _write(text, out, "" if refused or not as_json else f"advisor run {out}")
 
 
 def _write(text: str, file: Path | None, run: str) -> None:
@@ -287,12 +287,16 @@ def _export_of_all(
 ) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
     from advisor.launch.commands import fleet_launch_plans
-    from advisor.launch.exports import WHOLE, json_texts, refuse_format
+    from advisor.launch.exports import WHOLE
     from advisor.launch.launch_plan import NOT_RUN
+    from advisor.launch.plan_file import plan_text
     from advisor.plan.objectives import FleetTerms
     from advisor.workload.job import secrets_held
 
-    refuse_format(form)
+    if form not in (*WHOLE, "json"):
+        raise InvalidInput(
+            f"--format {form} is for one GPU: for several use {', '.join(WHOLE)} or json."
+        )
     as_json = form == "json"
     if as_json and out is None:
         raise InvalidInput(
@@ -300,17 +304,17 @@ def _export_of_all(
         )
     terms = FleetTerms(objective=objective, gpus=gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
-    texts = json_texts(plans) if as_json else {0: WHOLE[form](plans)}
+    texts = [plan_text(plan) for plan in plans] if as_json else [WHOLE[form](plans)]
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
     refused = _refused_by_run(jobs) if as_json else ()
-    warn([*secrets_held(jobs, variables=as_json, text="".join(texts.values())), *refused])
+    warn([*secrets_held(jobs, variables=as_json, text="".join(texts)), *refused])
     if not (as_json and out):
         _write(texts[0], out, "")
         return
-    for plan, (device, text) in zip(plans, texts.items(), strict=True):
-        file = out.with_stem(f"{out.stem}-gpu{device}")
+    for plan, text in zip(plans, texts, strict=True):
+        file = out.with_stem(f"{out.stem}-gpu{plan.device}")
         refused = _refused_by_run(start.job for start in plan.starts)
-        _write(text, file, "" if refused else f"advisor run {file} --device {device}")
+        _write(text, file, "" if refused else f"advisor run {file} --device {plan.device}")
 
 
 def _plan_to_export(

@@ -185,7 +185,7 @@ def run(
     `run` starts the script that `export` writes. Ctrl-C ends the jobs. They go on if this command
     is killed or its terminal closes. `fit` uses the measured steps.
     """
-    from advisor.launch.plan_file import RunTerms, prepare, saved_plan
+    from advisor.launch.plan_file import prepare, saved_plan
     from advisor.run import expected_by, find_run, rehearse, run_lines, start, watch
 
     if list_runs:
@@ -202,16 +202,15 @@ def run(
         )
         prediction = advisor.predict(saved.jobs, saved.sharing).prediction
         prepared = prepare(saved, advisor.card, prediction)
-        terms = RunTerms(
-            device=device, cores=cores, steps=steps, replace_instances=replace_instances,
-            grace_s=grace,
-        )  # fmt: skip
         if not apply:
-            show_text(rehearse(prepared, terms), end="")
+            show_text(rehearse(prepared, device=device, cores=cores, steps=steps), end="")
             aside("no job was started. Add --apply to start.")
             return
         expected = expected_by(saved, advisor)
-        folder = start(prepared, terms)
+        folder = start(
+            prepared, device=device, cores=cores, steps=steps,
+            replace_instances=replace_instances, grace_s=grace,
+        )  # fmt: skip
         aside(f"run {folder.name}, in {folder}")
     with live() as show:
         code = watch(

@@ -1,7 +1,7 @@
-"""A plan as it is applied: what starts when, where, and on which cores."""
+"""A plan ready to be applied: what starts when, where, and on which cores."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from advisor.errors import NothingFits
@@ -10,26 +10,25 @@ from advisor.hardware.partition import compute_profiles
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.mig_instances import placed
-from advisor.prediction.prediction import JobPrediction, MixPrediction
+from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
 
-# What every file says that cuts up a GPU.
 NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
+"""A note in every file that cuts up a GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """How one job is started.
+    """The start of one job.
 
     Attributes:
         number: Number of the job, from 1, in the order of the user's jobs.
-        cores: First and last host core of its own: as many as its profile was measured on; None
-            where the profile does not say.
+        cores: First and last host core of its own; None: its profile has no number of cores.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
-        most_s: Upper end of the predicted time of all its steps; None: their number is not known.
+        step_s: Predicted step.
     """
 
     number: int
@@ -37,12 +36,16 @@ class Start:
     cores: tuple[int, int] | None
     limit: float | None
     memory_cap_mib: int | None
-    most_s: float | None
+    step_s: Interval
 
     @property
     def core_count(self) -> int | None:
-        """How many host cores are its own; None where its profile does not say."""
         return None if self.cores is None else self.cores[1] - self.cores[0] + 1
+
+    @property
+    def most_s(self) -> float | None:
+        """Upper end of the predicted time of all its steps; None: their number is not known."""
+        return None if self.job.work_steps is None else self.job.work_steps * self.step_s.p95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +77,9 @@ class LaunchPartition:
             return "the whole GPU"
         return str(self.instance) if self.slices is None else f"{self.slices}c in {self.instance}"
 
-
-def _in_order(partitions: Sequence[LaunchPartition]) -> tuple[Start, ...]:
-    every = (start for part in partitions for start in part.starts)
-    return tuple(sorted(every, key=lambda start: start.number))
+    def with_starts(self, change: Callable[[Start], Start]) -> "LaunchPartition":
+        """Return the partition with every start changed."""
+        return replace(self, starts=tuple(map(change, self.starts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +93,14 @@ class Stage:
         return self.partitions[0].instance is not None
 
     @property
-    def device(self) -> int:
-        """Index of the GPU, of several that a plan is for."""
-        return self.partitions[0].device
+    def one_by_one(self) -> bool:
+        return self.partitions[0].sharing.mode == "serial"
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Of all partitions, in the jobs' order."""
-        return _in_order(self.partitions)
+        """Starts of all partitions, in the jobs' order."""
+        starts = (start for part in self.partitions for start in part.starts)
+        return tuple(sorted(starts, key=lambda start: start.number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +122,36 @@ class LaunchPlan:
     @property
     def device(self) -> int:
         """Index of the GPU, of several that a plan is for."""
-        return self.stages[0].device
+        return self.partitions[0].device
 
     @property
     def partitions(self) -> tuple[LaunchPartition, ...]:
-        """Of all stages."""
         return tuple(part for stage in self.stages for part in stage.partitions)
 
     @property
     def starts(self) -> tuple[Start, ...]:
-        """Of all stages, in the jobs' order."""
-        return _in_order(self.partitions)
+        """Starts of all stages, in the jobs' order."""
+        return Stage(self.partitions).starts
 
     @property
     def on_mig(self) -> bool:
-        """Whether any of it is."""
+        """Whether any stage is on MIG."""
         return any(stage.on_mig for stage in self.stages)
+
+    @property
+    def switches_mode(self) -> bool:
+        """Whether some stages are on MIG and others are not."""
+        return len({stage.on_mig for stage in self.stages}) > 1
+
+    @property
+    def under_mps(self) -> bool:
+        """Whether any partition is under MPS."""
+        return any(part.under_mps for part in self.partitions)
+
+    def with_partitions(self, change: Callable[[LaunchPartition], LaunchPartition]) -> "LaunchPlan":
+        """Return the plan with every partition changed."""
+        stages = (Stage(tuple(map(change, stage.partitions))) for stage in self.stages)
+        return replace(self, stages=tuple(stages))
 
 
 def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
@@ -144,10 +160,26 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     Raises:
         NothingFits: `gpu` cannot be cut up like that.
     """
+    caps = memory_caps(gpu, prediction)
     stages: list[Stage] = []
+    partitions = 0
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
-        partitions = sum(len(stage.partitions) for stage in stages)
-        stages.append(_stage(group, jobs, gpu, prediction, partitions + 1))
+        cores = _cores(group, jobs)
+        parts = []
+        for part in group.partitions:
+            partitions += 1
+            starts = tuple(
+                Start(
+                    number=number, job=jobs[number - 1], cores=cores[number], limit=limit,
+                    memory_cap_mib=caps.get(number), step_s=prediction.jobs[number - 1].step_s,
+                )
+                for number, limit in zip_longest(part.jobs, part.sharing.limits)
+            )  # fmt: skip
+            parts.append(LaunchPartition(
+                number=partitions, sharing=part.sharing, instance=part.instance,
+                slices=part.slices, profile=_profile(part, gpu), starts=starts,
+            ))  # fmt: skip
+        stages.append(Stage(tuple(parts)))
     return LaunchPlan(
         gpu, prediction.sharing, tuple(stages), prediction.power_cap_w, prediction.estimated_from
     )
@@ -167,35 +199,16 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
             )
 
 
-def _stage(
-    group: Group | Hybrid, jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, first: int
-) -> Stage:
-    """The stage that `group` becomes; `first` is the number of its first partition."""
+def _cores(group: Group | Hybrid, jobs: Sequence[Job]) -> dict[int, tuple[int, int] | None]:
+    """Cores of each job, next to each other from core 0; jobs one by one all begin there."""
     one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
-    cores = _cores(group.jobs, jobs, one_by_one=one_by_one)
-    caps = memory_caps(gpu, prediction)
-
-    def starts(part: SharedPartition) -> Iterator[Start]:
-        for number, limit in zip_longest(part.jobs, part.sharing.limits):
-            yield Start(
-                number=number, job=jobs[number - 1], cores=cores[number],
-                limit=limit, memory_cap_mib=caps.get(number),
-                most_s=_most_s(jobs[number - 1], prediction.jobs[number - 1]),
-            )  # fmt: skip
-
-    partitions = (
-        LaunchPartition(
-            number=number, sharing=part.sharing, instance=part.instance, slices=part.slices,
-            profile=_profile(part, gpu), starts=tuple(starts(part)),
-        )
-        for number, part in enumerate(group.partitions, start=first)
-    )  # fmt: skip
-    return Stage(tuple(partitions))
-
-
-def _most_s(job: Job, predicted: JobPrediction) -> float | None:
-    """Seconds of `job` if every step takes what is predicted at most."""
-    return None if job.work_steps is None else job.work_steps * predicted.step_s.p95
+    cores: dict[int, tuple[int, int] | None] = {}
+    first = 0
+    for number in sorted(group.jobs):
+        used = len(jobs[number - 1].profile.cores)
+        cores[number] = (first, first + used - 1) if used else None
+        first = 0 if one_by_one else first + used
+    return cores
 
 
 def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
@@ -206,16 +219,3 @@ def _profile(part: SharedPartition, gpu: Gpu) -> str | None:
         return part.instance.profile
     offered = compute_profiles(gpu, part.instance.profile)
     return next(row.name for row in offered if row.compute_slices == part.slices)
-
-
-def _cores(
-    numbers: Sequence[int], jobs: Sequence[Job], *, one_by_one: bool
-) -> dict[int, tuple[int, int] | None]:
-    """Cores of each job, next to each other from core 0; jobs one by one all begin there."""
-    cores: dict[int, tuple[int, int] | None] = {}
-    first = 0
-    for number in sorted(numbers):
-        used = len(jobs[number - 1].profile.cores)
-        cores[number] = (first, first + used - 1) if used else None
-        first = 0 if one_by_one else first + used
-    return cores

@@ -9,15 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
 from advisor.hardware.machine import cores_of_each
 from advisor.launch.commands import commands_text
-from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, check_memory, launch_plan
-from advisor.launch.shell import switches_mode
+from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
 from advisor.measure.run_list import is_advice
 from advisor.prediction.find_profile import profile_finder
 from advisor.prediction.mig_instances import placed
@@ -59,15 +57,14 @@ class SavedPlan:
     power_cap_w: float | None
 
 
-def plan_text(plan: LaunchPlan) -> str:
+def plan_text(plan: LaunchPlan, *, with_steps: bool = False) -> str:
     """Return `plan` as JSON; cores, limits and memory caps of jobs are for other readers."""
-    return json.dumps(asdict(plan_document(plan)), indent=1, allow_nan=False) + "\n"
+    document = asdict(plan_document(plan, with_steps=with_steps))
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
-def plan_document(
-    plan: LaunchPlan, predicted: Mapping[int, StepRange] = MappingProxyType({})
-) -> PlanDocument:
-    """Return the content of a plan file; `predicted` holds predicted steps by job number."""
+def plan_document(plan: LaunchPlan, *, with_steps: bool = False) -> PlanDocument:
+    """Return the content of a plan file, with predicted steps for who watches the jobs, or not."""
     return PlanDocument(
         schema=1,
         gpu=plan.gpu.key,
@@ -86,7 +83,7 @@ def plan_document(
                         cores=start.cores,
                         mps_limit_percent=start.limit,
                         memory_cap_mib=start.memory_cap_mib,
-                        step_s=predicted.get(start.number),
+                        step_s=step_range(start.step_s) if with_steps else None,
                         **job_fields(start.job),
                     )
                     for start in plan.starts
@@ -94,6 +91,11 @@ def plan_document(
             ),
         ),
     )
+
+
+def step_range(step_s: Interval) -> StepRange:
+    """Convert a predicted step for a plan file."""
+    return StepRange(step_s.p05, step_s.p50, step_s.p95)
 
 
 def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
@@ -109,15 +111,13 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
             f"{path}: it is advice of several plans. Write one of them: `advisor export "
             f"--format json --rank RANK`. Or run one: `advisor run {path} --rank RANK`."
         )
-    document = read_plan_document(path)
+    document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)
     if lacking := [job.job for job in plan.jobs if job.job not in document.workloads]:
         raise InvalidInput(f"{path}: workloads lacks {lacking[0]!r}. {_REMEDY}")
     with located(path):
-        jobs = tuple(
-            planned_job(planned_profile(planned.job, load), planned) for planned in plan.jobs
-        )
+        jobs = tuple(_planned_job(_profile(planned.job, load), planned) for planned in plan.jobs)
         for job, planned in zip(jobs, plan.jobs, strict=True):
             workload = document.workloads[planned.job]
             if job.profile.workload != replace(
@@ -131,13 +131,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
     return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
 
 
-def read_plan_document(path: Path) -> PlanDocument:
-    """Read the content of a plan file, without its profiles."""
-    return parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
-
-
-def planned_profile(name: str, load: FindsProfiles) -> Profile:
-    """Return the profile of a job that a plan names, found by `load`."""
+def _profile(name: str, load: FindsProfiles) -> Profile:
     try:
         return load(name)
     except UnknownName as error:
@@ -190,12 +184,10 @@ def _shared_fields(job: Job | DocumentedJob) -> dict[str, Any]:
     return {name: getattr(job, name) for name in _SHARED_FIELDS}
 
 
-def planned_job(profile: Profile, planned: DocumentedJob) -> Job:
-    """Return the planned job of `profile`; its script and its epoch are as in the file."""
+def _planned_job(profile: Profile, planned: DocumentedJob) -> Job:
+    """The planned job of `profile`; its script and its epoch are as in the file."""
     workload = replace(
-        profile.workload,
-        examples_per_epoch=planned.examples_per_epoch,
-        script=planned.script,
+        profile.workload, examples_per_epoch=planned.examples_per_epoch, script=planned.script
     )
     return Job(replace(profile, workload=workload), **_shared_fields(planned))
 
@@ -245,7 +237,7 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     load = profile_finder(gpu(str(document["gpu"])), profiles)
     epochs: Sequence[Any] = document.get("epochs") or [1.0] * len(plan["jobs"])
     jobs = tuple(
-        _saved_plan_job(job, float(count), load)
+        _advised_job(job, float(count), load)
         for job, count in zip(plan["jobs"], epochs, strict=True)
     )
     sharing = parse_sharing(str(plan["sharing"]))
@@ -253,111 +245,20 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     return SavedPlan(str(document["gpu"]), sharing, jobs, plan.get("power_cap_w"))
 
 
-def _saved_plan_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
+def _advised_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
     """Return the job that advice names; old advice has only its name and its `epochs`."""
     name = str(advised["job"])
-    profile = planned_profile(name, load)
+    profile = _profile(name, load)
     if "script" not in advised:
         return Job(profile, epochs)
     keys = {field.name for field in fields(DocumentedJob)} & advised.keys()
     entry = dict.fromkeys(_OF_EXPORT) | {key: advised[key] for key in keys}
     planned = check_record(DocumentedJob, entry, name, _SAVED_PLAN_REMEDY)
     with located(name, _SAVED_PLAN_REMEDY):
-        return planned_job(profile, planned)
+        return _planned_job(profile, planned)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTerms:
-    """How a plan is run.
-
-    Attributes:
-        device: GPU index or UUID, or ``"cpu"`` to try out.
-        cores: Host cores that jobs may have, as a user writes them; None: all.
-        steps: Most steps of each job of the zoo; None: as planned.
-        replace_instances: Remove idle MIG instances that are in the way until the end.
-        grace_s: Between asking a job to end and killing it.
-    """
-
-    device: str = "0"
-    cores: str | None = None
-    steps: int | None = None
-    replace_instances: bool = False
-    grace_s: float = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedRun:
-    """A plan with all that its script and its watcher need.
-
-    Attributes:
-        plan: As predicted, for the jobs of the plan.
-        prediction: Of all jobs.
-        document: The plan as a file, with the predicted steps.
-    """
-
-    plan: LaunchPlan
-    prediction: MixPrediction
-    document: str
-
-    def script(self, device_kind: str, steps: int | None, *, masked: bool = False) -> str:
-        """Return the script as `export` writes it; jobs of the zoo train themselves.
-
-        Args:
-            device_kind: ``"cuda"`` or ``"cpu"``.
-            steps: Most steps of each job of the zoo; None: as planned.
-            masked: Hide values of options that are secret by their names.
-
-        Raises:
-            InvalidInput: A job has no command.
-        """
-        jobs = []
-        for start, planned in zip(
-            self.plan.starts, plan_document(self.plan).plans[0].jobs, strict=True
-        ):
-            most = planned_steps(planned, start.job.profile.workload, steps)
-            jobs.append(_startable(start.job, device_kind, most, masked=masked))
-        return commands_text(launch_plan(jobs, self.plan.gpu, self.prediction))
-
-    def refuse_unfit(self, kind: str, key: str, allowed: Sequence[int]) -> None:
-        """Check that the plan is for a device.
-
-        Args:
-            kind: ``"cuda"`` or ``"cpu"``.
-            key: Catalogue key of the device.
-            allowed: Host cores that jobs may have.
-
-        Raises:
-            InvalidInput: It is not, or there are too few cores.
-        """
-        plan = self.plan
-        if kind == "cpu":
-            if plan.on_mig or any(part.under_mps for part in plan.partitions):
-                raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
-        elif plan.gpu.key != key:
-            raise InvalidInput(
-                f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on the GPU "
-                f"that it was made for, or ask again: `advisor recommend`."
-            )
-        for stage in plan.stages:
-            wanted = [start.core_count or 1 for start in stage.starts]
-            one_by_one = stage.partitions[0].sharing.mode == "serial"
-            cores_of_each([max(wanted)] if one_by_one else wanted, allowed, share=kind == "cpu")
-
-    def secrets(self) -> dict[str, str]:
-        """Return the variables that the script reads from its caller's environment."""
-        values: dict[str, str] = {}
-        for start in self.plan.starts:
-            script = start.job.profile.workload.script
-            for name, value in (script.environment if script else {}).items():
-                if is_secret(name) and values.setdefault(name, value) != value:
-                    raise InvalidInput(
-                        f"{name} differs between jobs. Leave it out of the job file, and set it in "
-                        f"each job's own script."
-                    )
-        return values
-
-
-def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> PreparedRun:
+def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan:
     """Place the parts of `saved`, for which `prediction` was made.
 
     Raises:
@@ -365,33 +266,90 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> PreparedRu
         InvalidInput: MIG mode would be switched.
     """
     plan = launch_plan(saved.jobs, gpu, prediction)
-    if switches_mode(plan):
+    if plan.switches_mode:
         raise InvalidInput(
             f"{plan.sharing}: some groups are on MIG and others are not. `advisor run` never "
             f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
         )
     check_memory(plan, prediction)
-    plan = replace(plan, sharing=placed(prediction.sharing, gpu))
-    steps = {number: step_range(job.step_s) for number, job in enumerate(prediction.jobs, start=1)}
-    document = json.dumps(asdict(plan_document(plan, steps)), indent=1, allow_nan=False) + "\n"
-    return PreparedRun(plan, prediction, document)
+    return replace(plan, sharing=placed(prediction.sharing, gpu))
 
 
-def step_range(step_s: Interval) -> StepRange:
-    """Convert a predicted step for a plan file."""
-    return StepRange(step_s.p05, step_s.p50, step_s.p95)
+def script_text(
+    plan: LaunchPlan, device_kind: str, steps: int | None, *, masked: bool = False
+) -> str:
+    """Return the script of `plan` as `export` writes it; jobs of the zoo train themselves.
+
+    Args:
+        plan: The plan.
+        device_kind: ``"cuda"`` or ``"cpu"``.
+        steps: Most steps of each job of the zoo; None: as planned.
+        masked: Hide values of options that are secret by their names.
+
+    Raises:
+        InvalidInput: A job has no command.
+    """
+    documented = plan_document(plan).plans[0].jobs
+
+    def startable(start: Start) -> Start:
+        workload = start.job.profile.workload
+        script = workload.script
+        if script is None:
+            workload.check_startable()
+            fields = {name: value for name, value in asdict(workload).items() if value is not None}
+            words = [sys.executable, "-m", "advisor.zoo", json.dumps(fields, separators=(",", ":"))]
+            most = planned_steps(documented[start.number - 1], workload, steps)
+            words += ["--device", device_kind, *([] if most is None else ["--steps", str(most)])]
+            variables = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+            script = Script(
+                command=tuple(words), folder=str(present_folder()), environment=variables
+            )
+        elif masked:
+            script = script.with_words(command=tuple(masked_words(script.command)))
+        profile = replace(start.job.profile, workload=replace(workload, script=script))
+        return replace(start, job=replace(start.job, profile=profile))
+
+    return commands_text(plan.with_partitions(lambda part: part.with_starts(startable)))
 
 
-def _startable(job: Job, device_kind: str, steps: int | None, *, masked: bool) -> Job:
-    workload = job.profile.workload
-    script = workload.script
-    if script is None:
-        workload.check_startable()
-        fields = {name: value for name, value in asdict(workload).items() if value is not None}
-        words = [sys.executable, "-m", "advisor.zoo", json.dumps(fields, separators=(",", ":"))]
-        words += ["--device", device_kind, *([] if steps is None else ["--steps", str(steps)])]
-        one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        script = Script(command=tuple(words), folder=str(present_folder()), environment=one_thread)
-    elif masked:
-        script = script.with_words(command=tuple(masked_words(script.command)))
-    return replace(job, profile=replace(job.profile, workload=replace(workload, script=script)))
+def refuse_unfit(plan: LaunchPlan, kind: str, key: str, allowed: Sequence[int]) -> None:
+    """Check that `plan` is for a device.
+
+    Args:
+        plan: The plan.
+        kind: ``"cuda"`` or ``"cpu"``.
+        key: Catalogue key of the device.
+        allowed: Host cores that jobs may have.
+
+    Raises:
+        InvalidInput: It is not, or there are too few cores.
+    """
+    if kind == "cpu":
+        if plan.on_mig or plan.under_mps:
+            raise InvalidInput(f"{plan.sharing}: a CPU has neither MPS nor MIG instances")
+    elif plan.gpu.key != key:
+        raise InvalidInput(
+            f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on the GPU "
+            f"that it was made for, or ask again: `advisor recommend`."
+        )
+    for stage in plan.stages:
+        wanted = [start.core_count or 1 for start in stage.starts]
+        cores_of_each([max(wanted)] if stage.one_by_one else wanted, allowed, share=kind == "cpu")
+
+
+def secret_variables(plan: LaunchPlan) -> dict[str, str]:
+    """Return the variables that the script of `plan` reads from its caller's environment.
+
+    Raises:
+        InvalidInput: A variable differs between jobs.
+    """
+    values: dict[str, str] = {}
+    for start in plan.starts:
+        script = start.job.profile.workload.script
+        for name, value in (script.environment if script else {}).items():
+            if is_secret(name) and values.setdefault(name, value) != value:
+                raise InvalidInput(
+                    f"{name} differs between jobs. Leave it out of the job file, and set it in "
+                    f"each job's own script."
+                )
+    return values

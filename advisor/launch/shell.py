@@ -6,43 +6,28 @@ answers, CUDA silently runs without MPS: so the script checks each daemon before
 """
 
 import shlex
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start
-from advisor.launch.shell_state import lock_words, start_words, state_words
+from advisor.launch.shell_state import START_WORDS, lock_words, state_words
 from advisor.sharing import Instance
 from advisor.workload.job import is_secret
 
-_WHOLE = r"""
+WHOLE_WANTED = r"""
 mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :
 [ "$mode" != Enabled ] || {
   echo "GPU $GPU is in MIG mode: jobs planned for all of it would share its first instance. While" \
     "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
   exit 1
 }
-"""
+""".strip().splitlines()
+"""Lines that stop a script for a whole GPU if that is in MIG mode."""
 
-
-def which_gpu(device: int | str | None) -> Iterator[str]:
-    """Lines that set ``GPU``, and have CUDA count GPUs by their places on the bus, as nvidia-smi.
-
-    Args:
-        device: Index or UUID; None: the caller's variable ``GPU``, else the first.
-    """
-    own = "${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them"
-    yield f"GPU={own if device is None else device}"
-    yield "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-
-
-def whole_wanted() -> list[str]:
-    """Return lines that stop a script for a whole GPU if that is in MIG mode."""
-    return _WHOLE.strip().splitlines()
-
-
-_WORDS = r"""
+MIG_WORDS = r"""
 mig() { as_root nvidia-smi mig -i "$GPU" "$@"; }
 mig_is() {  # whether MIG mode is $1, now and after a reset
   local mode
@@ -133,26 +118,19 @@ mig_again() {  # makes the GPU instance PROFILE:START again, with compute instan
 }
 mig_switch() { mig_is "$@" 2> /dev/null || as_root nvidia-smi -i "$GPU" -mig "$2" && mig_is "$@"; }
 mig_back() { case $1 in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 0 ;; esac; }
-"""
+""".strip().splitlines()
+"""Lines that define the functions for MIG instances, and for `undo`."""
 
 
-def mig_words() -> list[str]:
-    """Return lines that define the functions for MIG instances, and for `undo`."""
-    return _WORDS.strip().splitlines()
+def which_gpu(device: int | str | None) -> Iterator[str]:
+    """Yield lines that set ``GPU``, and have CUDA count GPUs as nvidia-smi does, by their buses.
 
-
-def note_mig_mode(plan: LaunchPlan) -> Iterator[str]:
-    """Yield lines that note the MIG mode if `plan` switches it."""
-    if switches_mode(plan):
-        query = "--query-gpu=mig.mode.current --format=csv,noheader"
-        yield f'mode=$(nvidia-smi -i "$GPU" {query}) || exit'
-        yield 'note "mode $mode"'
-
-
-def mig_mode_line(plan: LaunchPlan, *, on: bool) -> str:
-    """Return a line that checks MIG mode, or switches it if `plan` needs it both on and off."""
-    words = ("Disabled 0", "Enabled 1")[on]
-    return f"mig_{'switch' if switches_mode(plan) else 'is'} {words} || exit"
+    Args:
+        device: Index or UUID; None: the caller's variable ``GPU``, else the first.
+    """
+    own = "${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them"
+    yield f"GPU={own if device is None else device}"
+    yield "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 
 
 def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
@@ -173,13 +151,12 @@ def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
     for place, names in divided.items():
         yield f"mig_make '' {place} || exit"
         yield f"mig_split {place} {','.join(names)} || exit"
-    seen: dict[tuple[str, str | None], int] = {}
-    for part in stage.partitions:
-        name = part.profile if part.slices is not None else None
-        key = (_place(part.instance, gpu), name)
-        seen[key] = seen.get(key, 0) + 1
-        which = f" {name} {seen[key]}" if name else ""
-        yield f"MIG_{part.number}=$(mig_uuid {key[0]}{which}) || exit"
+    counts = Counter[tuple[str, str]]()
+    for part, instance in [(part, part.instance) for part in stage.partitions if part.instance]:
+        place, name = _place(instance, gpu), "" if part.slices is None else str(part.profile)
+        counts[place, name] += 1
+        words = [place, *([name, str(counts[place, name])] if name else [])]
+        yield f"MIG_{part.number}=$(mig_uuid {' '.join(words)}) || exit"
 
 
 def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:
@@ -188,31 +165,25 @@ def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str
     Returns:
         Those with one compute instance, and the names of the compute instances of each other.
     """
-    parts: dict[Instance, list[LaunchPartition]] = {}
+    parts: dict[Instance, list[LaunchPartition]] = defaultdict(list)
     for part in stage.partitions:
         if part.instance:
-            parts.setdefault(part.instance, []).append(part)
-    largest_first = sorted(
-        parts, key=lambda each: (-profile_of(gpu, each.profile).memory_slices, each.start)
-    )
-    whole = [_place(each, gpu) for each in largest_first if parts[each][0].slices is None]
+            parts[part.instance].append(part)
+    whole: list[str] = []
     divided: dict[str, list[str]] = {}
-    for instance in largest_first:
-        if parts[instance][0].slices:
+    for instance in sorted(
+        parts, key=lambda each: (-profile_of(gpu, each.profile).memory_slices, each.start)
+    ):
+        if parts[instance][0].slices is None:
+            whole.append(_place(instance, gpu))
+        else:
             own = sorted(parts[instance], key=lambda part: -(part.slices or 0))
             divided[_place(instance, gpu)] = [str(part.profile) for part in own]
     return whole, divided
 
 
-def _place(instance: Instance | None, gpu: Gpu) -> str:
-    if instance is None:
-        raise ValueError("a partition of the whole GPU has no place")
+def _place(instance: Instance, gpu: Gpu) -> str:
     return f"{profile_of(gpu, instance.profile).profile_id}:{instance.start}"
-
-
-def switches_mode(plan: LaunchPlan) -> bool:
-    """Whether some groups of `plan` are on MIG and others are not."""
-    return len({stage.on_mig for stage in plan.stages}) > 1
 
 
 _HOOK_PATH = {"PYTHONPATH": '"${ADVISOR_HOOK_PATH:+$ADVISOR_HOOK_PATH:}"'}
@@ -256,38 +227,52 @@ def core_words(partitions: Sequence[LaunchPartition], *, by_scheduler: bool) -> 
 
 
 def guard(
-    partitions: Sequence[LaunchPartition],
-    first: Iterable[str] = (),
-    *,
-    cap: bool = False,
-    mig: Iterable[str] = (),
-    by_scheduler: bool = False,
-) -> Iterator[str]:
+    partitions: Sequence[LaunchPartition], first: Iterable[str] = (), *,
+    cap: bool = False, mig: bool = False, by_scheduler: bool = False,
+) -> Iterator[str]:  # fmt: skip
     """Yield lines before those that start anything: the traps that end and undo all of it.
 
     Args:
         partitions: Partitions whose daemons and jobs are started.
         first: Lines that say which GPU it is.
         cap: Whether a power cap is set.
-        mig: Lines that define how MIG instances are made and removed, if any are.
+        mig: Whether MIG instances are made.
         by_scheduler: Whether a scheduler assigns GPUs and cores.
     """
-    served = any(part.under_mps for part in partitions)
-    mig = list(mig)
     yield "set -euo pipefail"
     yield NOBODYS_MPS
     yield from secrets(start for part in partitions for start in part.starts)
     yield from core_words(partitions, by_scheduler=by_scheduler)
     yield from first
-    yield from state_words(mps=served, cap=cap, mig=bool(mig))
-    yield from mig
-    yield from start_words()
+    yield from state_words(mps=any(part.under_mps for part in partitions), cap=cap, mig=mig)
+    yield from MIG_WORDS if mig else ()
+    yield from START_WORDS
     yield from lock_words(by_scheduler=by_scheduler)
     yield from () if all(part.under_mps for part in partitions) else _NO_MPS
 
 
 STATUS = 'exit "$failed"'
 """The last line after those of `guard`: its status is that of a job that failed."""
+
+
+def folder(part: LaunchPartition) -> str:
+    """Return the variable with the folder of the partition's MPS daemon."""
+    return f"MPS_{part.number}"
+
+
+def daemon(part: LaunchPartition, verb: str) -> str:
+    """Return a line that does something with the partition's MPS daemon.
+
+    Args:
+        part: The partition.
+        verb: ``"start"``, which fails if the daemon does not answer, ``"answers"`` or ``"stop"``.
+    """
+    log = f' CUDA_MPS_LOG_DIRECTORY="${folder(part)}"' if verb == "start" else ""
+    return f"{_pipes(part)}{log} mps_{verb}"
+
+
+def _pipes(part: LaunchPartition) -> str:
+    return f'CUDA_MPS_PIPE_DIRECTORY="${folder(part)}"'
 
 
 def device(part: LaunchPartition) -> str:
@@ -299,40 +284,26 @@ def device(part: LaunchPartition) -> str:
     return f'CUDA_VISIBLE_DEVICES="${name}"'
 
 
-def device_of_job(part: LaunchPartition) -> str:
-    """Return `device` for a job: clients of an MPS daemon that sees one GPU see it as device 0."""
-    return "CUDA_VISIBLE_DEVICES=0" if renumbered(part) else device(part)
+def settings(part: LaunchPartition, start: Start, *, by_scheduler: bool = False) -> list[str]:
+    """Return the environment of a job: its number, its device, its limits as an MPS client.
+
+    A client of an MPS daemon that sees one GPU sees it as device 0. Other devices are left out if a
+    scheduler assigns them.
+    """
+    words = [_numbered(start)]
+    if part.under_mps and part.instance is None:
+        words.append("CUDA_VISIBLE_DEVICES=0")
+    elif not by_scheduler:
+        words.append(device(part))
+    if part.under_mps:
+        variables = client_variables(start.limit, start.memory_cap_mib)
+        words += [_pipes(part), *(f"{name}={value}" for name, value in variables.items())]
+    return words
 
 
-def renumbered(part: LaunchPartition) -> bool:
-    """Return whether jobs see another GPU number than their shell, as MPS clients do."""
-    return part.under_mps and part.instance is None
-
-
-def folder(part: LaunchPartition) -> str:
-    """Return the variable with the folder of the partition's MPS daemon."""
-    return f"MPS_{part.number}"
-
-
-def daemon_started(part: LaunchPartition) -> str:
-    """Return a line that starts the MPS daemon of a partition, and fails if it does not answer."""
-    return f'{_pipes(part)} CUDA_MPS_LOG_DIRECTORY="${folder(part)}" mps_start'
-
-
-def daemon_answers(part: LaunchPartition) -> str:
-    return f"{_pipes(part)} mps_answers"
-
-
-def daemon_stopped(part: LaunchPartition) -> str:
-    return f"{_pipes(part)} mps_stop"
-
-
-def client(part: LaunchPartition, start: Start) -> list[str]:
-    """Return settings of a job as an MPS client; none if its partition is not under MPS."""
-    if not part.under_mps:
-        return []
-    own = client_variables(start.limit, start.memory_cap_mib)
-    return [_pipes(part), *(f"{name}={value}" for name, value in own.items())]
+def _numbered(start: Start) -> str:
+    """The setting with a job's number, by which equal jobs differ."""
+    return f"ADVISOR_JOB={start.number}"
 
 
 def pinned(start: Start) -> list[str]:
@@ -341,11 +312,6 @@ def pinned(start: Start) -> list[str]:
         return []
     first, last = start.cores
     return ["taskset", "-c", f'"$(cores {first} {last})"']
-
-
-def numbered(start: Start) -> str:
-    """Return the setting with a job's number, by which equal jobs differ."""
-    return f"ADVISOR_JOB={start.number}"
 
 
 def command(start: Start) -> str:
@@ -365,7 +331,7 @@ def command(start: Start) -> str:
 
 def without_mps(start: Start) -> str:
     """Return a line of plain sh that runs a job without any MPS daemon, even the machine's own."""
-    settings = f'CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" {numbered(start)}'
+    settings = f'CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" {_numbered(start)}'
     return (
         f"NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && {settings} {command(start)}; failed=$?; "
         f'rm -rf "$NO_MPS"; exit "$failed"'
@@ -387,10 +353,6 @@ def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
 
 def _required(name: str) -> str:
     return f'"${{{name}:?set {name}}}"'
-
-
-def _pipes(part: LaunchPartition) -> str:
-    return f'CUDA_MPS_PIPE_DIRECTORY="${folder(part)}"'
 
 
 _VERBS = r"""
@@ -416,4 +378,4 @@ esac
 def undo_script() -> str:
     """Return a bash script with the words STATE stop JOB, or STATE undo; STATE is a state file."""
     words = state_words(mps=True, cap=True, mig=True)
-    return "\n".join(["set -uo pipefail", *words, *mig_words(), *_VERBS.strip().splitlines()])
+    return "\n".join(["set -uo pipefail", *words, *MIG_WORDS, *_VERBS.strip().splitlines()])

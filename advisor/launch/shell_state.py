@@ -24,7 +24,12 @@ from collections.abc import Iterator
 
 from advisor.hardware.machine import CONTROL
 
-_JOBS = r"""
+
+def _lines(text: str) -> list[str]:
+    return text.strip().replace("CONTROL", CONTROL).splitlines()
+
+
+_JOBS = _lines(r"""
 note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that tells how to undo it
 event() {  # for whoever watches: what happened, and the seconds since the machine started
   [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
@@ -82,9 +87,10 @@ end_jobs() {  # asks what is marked $1 to end; after $2 seconds kills what is le
   echo "These processes do not end, see dmesg:" $now >&2
   return 1
 }
-"""
+""")
 
-_START = r"""
+START_WORDS = _lines(r"""
+jobs='' failed=0 mark=$(< /proc/sys/kernel/random/uuid)
 job() {  # starts a job in a session of its own; all of its processes end with it
   (
     if [ -n "${ADVISOR_RUN-}" ]; then
@@ -113,9 +119,15 @@ stop() {  # also when interrupted, and whatever fails
   event "over $status"
   exit "$status"
 }
-"""
+""")
+"""Lines that define `job`, `ended` and `stop`."""
 
-_LOCK = r"""
+_LOCK = _lines(r"""
+gpu_id() {
+  local id
+  id=$(nvidia-smi -i "$GPU" --query-gpu=uuid --format=csv,noheader 2> /dev/null) || id=
+  echo "${id:-$GPU}"
+}
 state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$(gpu_id)
 mkdir -p "${state%/*}"
 exec 9>> "$state"  # locked while this shell lives; its jobs do not hold it
@@ -137,110 +149,98 @@ note "gpu $GPU"
 note "script $BASHPID"
 [ -z "${ADVISOR_RUN-}" ] || note "run $ADVISOR_RUN"
 event "state $state"
-"""
+""")
 
-MPS_WORDS = (
-    f"mps_answers() {{ echo get_server_list | timeout 10 {CONTROL} > /dev/null 2>&1; }}",
-    "mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS",
-    f"  {CONTROL} -d 9>&- && for _ in $(seq 50); do",
-    "    mps_answers && return",
-    "    sleep 0.1",
-    "  done",
-    '  echo "MPS does not start. The end of its log:" >&2',
-    '  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :',
-    "  return 1",
-    "}",
-    "mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU",
-    "  local said pid servers='' silent=0 until=$((SECONDS + 30))",
-    "  for _ in $(seq 100); do",
-    '    [ "$SECONDS" -lt "$until" ] || break',
-    f"    if said=$(echo get_server_list | timeout 10 {CONTROL} 2> /dev/null); then",
-    "      servers=${said:-$servers} silent=0",
-    f"      echo quit | timeout 10 {CONTROL} > /dev/null 2>&1 || :",
-    "    else",
-    "      # shellcheck disable=SC2086",
-    "      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0",
-    "    fi",
-    "    sleep 0.1",
-    "  done",
-    "  # A server whose clients were killed may answer nothing: it and its daemon are killed, too.",
-    '  for pid in $(grep -lszxF "CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY" \\',
-    "    /proc/[0-9]*/environ | cut -d / -f 3); do",
-    '    case $(cat "/proc/$pid/comm") in nvidia-cuda-mps*) kill -s KILL "$pid" || : ;; esac',
-    "  done 2> /dev/null",
-    "  sleep 1",
-    "  mps_answers || return 0",
-    '  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2',
-    "  return 1",
-    "}",
-)
+MPS_WORDS = _lines(r"""
+mps_answers() { echo get_server_list | timeout 10 CONTROL > /dev/null 2>&1; }
+mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
+  CONTROL -d 9>&- && for _ in $(seq 50); do
+    mps_answers && return
+    sleep 0.1
+  done
+  echo "MPS does not start. The end of its log:" >&2
+  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :
+  return 1
+}
+mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
+  local said pid servers='' silent=0 until=$((SECONDS + 30))
+  for _ in $(seq 100); do
+    [ "$SECONDS" -lt "$until" ] || break
+    if said=$(echo get_server_list | timeout 10 CONTROL 2> /dev/null); then
+      servers=${said:-$servers} silent=0
+      echo quit | timeout 10 CONTROL > /dev/null 2>&1 || :
+    else
+      # shellcheck disable=SC2086
+      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0
+    fi
+    sleep 0.1
+  done
+  # A server whose clients were killed may answer nothing: it and its daemon are killed, too.
+  for pid in $(grep -lszxF "CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY" \
+    /proc/[0-9]*/environ | cut -d / -f 3); do
+    case $(cat "/proc/$pid/comm") in nvidia-cuda-mps*) kill -s KILL "$pid" || : ;; esac
+  done 2> /dev/null
+  sleep 1
+  mps_answers || return 0
+  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
+  return 1
+}
+""")
 """Lines that define how a script starts, asks and stops the daemon of its folder of pipes."""
 
 # A client that is killed in the middle of its work can take the others with it (NVIDIA's MPS
 # documentation, terminate_client).
-_RELEASE = rf"""
-mps_release() {{  # has the MPS servers let go of these processes before they are killed
+_RELEASE = _lines(r"""
+mps_release() {  # has the MPS servers let go of these processes before they are killed
   local word pipes server each
   while read -r word pipes; do
     [ "$word" = mps ] || continue
-    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 {CONTROL})
+    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 CONTROL)
     do
       for each in "$@"; do
-        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 {CONTROL}
+        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 CONTROL
       done
     done > /dev/null 2>&1
   done < <(left) 2> /dev/null
-}}
-"""
+}
+""")
 
-AS_ROOT = """
-as_root() { if [ "$EUID" = 0 ]; then "$@"; else sudo "$@"; fi; }
+_UNDO = r"""
+undo() {  # undoes the lines of the state file of these kinds, or all, the last first
+  local line rest bad=0 kinds=" $* "
+  while IFS= read -r line <&8; do
+    [ "$kinds" = "  " ] || [[ $kinds == *" ${line%% *} "* ]] || continue
+    rest=${line#* }
+    case ${line%% *} in
+    boot | gpu | script | run | job) continue ;;
+    ACTS
+    *) false ;;
+    esac && note "undone $line" || {
+      echo "not undone: $line, in $state. Try again: advisor doctor --undo" >&2
+      bad=1
+    }
+  done 8< <(left)
+  return $bad
+}
 """
-
 _ALWAYS = {
     "jobs": 'end_jobs "$rest-" "${ADVISOR_GRACE_S:-30}"',
     "folder": 'case $rest in *advisor-*) rm -rf "$rest" ;; esac',
 }
-_MPS = {
-    "mps": 'CUDA_MPS_PIPE_DIRECTORY=$rest mps_stop && case $rest in *advisor-*) rm -rf "$rest" ;; '
-    "esac"
-}
+_MPS = {"mps": f"CUDA_MPS_PIPE_DIRECTORY=$rest mps_stop && {_ALWAYS['folder']}"}
 _CAP = {"cap": 'as_root nvidia-smi -i "$GPU" --power-limit="$rest"'}
 _MIG = {"made": 'mig_remove "$rest"', "took": "mig_again $rest", "mode": "mig_back $rest"}
 
 
 def state_words(*, mps: bool, cap: bool = False, mig: bool = False) -> Iterator[str]:
-    """Yield lines that define how jobs end, and `undo` of changes; `mig` needs `mig_words`."""
-    yield from _JOBS.strip().splitlines()
-    if mps:
-        yield from MPS_WORDS
-        yield from _RELEASE.strip().splitlines()
+    """Yield lines that define how jobs end, and `undo` of changes; `mig` needs `MIG_WORDS`."""
+    yield from _JOBS
+    yield from (*MPS_WORDS, *_RELEASE) if mps else ()
     if cap or mig:
-        yield AS_ROOT.strip()
+        yield 'as_root() { if [ "$EUID" = 0 ]; then "$@"; else sudo "$@"; fi; }'
     acts = _ALWAYS | (_MPS if mps else {}) | (_CAP if cap else {}) | (_MIG if mig else {})
-    yield "undo() {  # undoes the lines of the state file of these kinds, or all, the last first"
-    yield '  local line rest bad=0 kinds=" $* "'
-    yield "  while IFS= read -r line <&8; do"
-    yield '    [ "$kinds" = "  " ] || [[ $kinds == *" ${line%% *} "* ]] || continue'
-    yield "    rest=${line#* }"
-    yield "    case ${line%% *} in"
-    yield "    boot | gpu | script | run | job) continue ;;"
-    for kind, act in acts.items():
-        yield f"    {kind}) {act} ;;"
-    yield "    *) false ;;"
-    yield '    esac && note "undone $line" || {'
-    yield '      echo "not undone: $line, in $state. Try again: advisor doctor --undo" >&2'
-    yield "      bad=1"
-    yield "    }"
-    yield "  done 8< <(left)"
-    yield "  return $bad"
-    yield "}"
-
-
-def start_words() -> Iterator[str]:
-    """Yield lines that define `job`, `ended` and `stop`."""
-    yield "jobs='' failed=0 mark=$(< /proc/sys/kernel/random/uuid)"
-    yield from _START.strip().splitlines()
+    cases = "\n    ".join(f"{kind}) {act} ;;" for kind, act in acts.items())
+    yield from _lines(_UNDO.replace("ACTS", cases))
 
 
 def lock_words(*, by_scheduler: bool) -> Iterator[str]:
@@ -253,13 +253,7 @@ def lock_words(*, by_scheduler: bool) -> Iterator[str]:
         yield "state=$scratch/state"
         yield ': > "$state"'
     else:
-        yield "gpu_id() {"
-        yield "  local id"
-        query = "--query-gpu=uuid --format=csv,noheader"
-        yield f'  id=$(nvidia-smi -i "$GPU" {query} 2> /dev/null) || id='
-        yield '  echo "${id:-$GPU}"'
-        yield "}"
-        yield from _LOCK.strip().splitlines()
+        yield from _LOCK
     yield "trap stop EXIT"
     yield "trap 'exit 130' INT"
     yield "trap 'exit 143' HUP TERM"

@@ -244,12 +244,12 @@ def _slowdowns(_advised: Recommendation, plan: Plan) -> None:
 
 def _export(advised: Recommendation, plan: Plan) -> None:
     form = st.selectbox("As", list(EXPORTS), at_first(list(EXPORTS), linked().form), key="format")
-    file = exported(advised.jobs, advised.gpu, plan.prediction, form)
-    for note in file.notes:
+    text, notes = exported(advised.jobs, advised.gpu, plan.prediction, form)
+    for note in notes:
         st.warning(note)
     language = "bash" if SUFFIXES[form].endswith("sh") else None
-    st.code(file.text, language=language, wrap_lines=True)
-    st.download_button("Download", file.text, f"plan.{SUFFIXES[form]}", "text/plain")
+    st.code(text, language=language, wrap_lines=True)
+    st.download_button("Download", text, f"plan.{SUFFIXES[form]}", "text/plain")
 
 
 def _two_plans(advised: Recommendation, plan: Plan) -> None:

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from advisor.errors import InvalidInput, counted
-from advisor.launch.commands import commands, commands_at_once, commands_on, fleet_launch_plans
+from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet import FleetPlan, GpuPlan
 from advisor.plan.group_pool import MOST_TOGETHER
@@ -239,7 +239,7 @@ def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str
 def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
     if len(launches) > 1:
         return list(commands_at_once(launches))
-    return list(commands(launches[0]) if device is None else commands_on(launches[0], device))
+    return list(commands(launches[0], device))
 
 
 @dataclass(frozen=True, slots=True)

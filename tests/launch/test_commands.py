@@ -9,7 +9,7 @@ import pytest
 from advisor.errors import NothingFits
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.mig import layouts, profile_of
-from advisor.launch.commands import commands, commands_on, side_by_side
+from advisor.launch.commands import commands, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.launch.launch_plan import launch_plan
 from advisor.sharing import Mig
@@ -217,7 +217,7 @@ def beside():
 
 
 def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
-    text = "\n".join(commands_on(handed("mps"), "2"))
+    text = "\n".join(commands(handed("mps"), "2"))
     _, lines = shell(text, GPU="1")
     assert after_the_look_at_mig_mode(lines)[0].startswith("nvidia-cuda-mps-control -d device=2 ")
     assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
