@@ -135,7 +135,7 @@ def recommend(
     """
     from advisor.launch.commands import with_commands
     from advisor.plan.objectives import FleetTerms
-    from advisor.plan.rules import EXACT_JOBS, MOST_HURT, Conditions
+    from advisor.plan.rules import EXACT_JOBS, MOST_SLOWING, Conditions
 
     log = mlflow_log(mlflow)
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
@@ -151,7 +151,7 @@ def recommend(
         job = copied.removesuffix(_COPIES)
         answer = _copies_answer(advisor.recommend_copies(job, conditions, level), details)
     else:
-        share = MOST_HURT if hurt is None else hurt
+        share = MOST_SLOWING if hurt is None else hurt
         members = _protected(chosen_jobs(advisor, jobs, job_file, gpus), protect or [], share)
         at_work = None
         if now or running is not None:
@@ -160,7 +160,7 @@ def recommend(
             _check_additions(passed, objective, power_cap, "now" if now else "running")
             from advisor.plan.admission import AdmissionLimits
 
-            limits = AdmissionLimits(most_hurt=share, conditions=conditions)
+            limits = AdmissionLimits(most_slowing=share, conditions=conditions)
             answer = _additions_answer(advisor.admit(at_work, members, limits), top)
         elif gpus > 1 or len(members) > EXACT_JOBS:
             terms = FleetTerms(

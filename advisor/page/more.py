@@ -25,7 +25,7 @@ from advisor.plan.copies import slice_speeds
 from advisor.plan.fleet import FleetPlan
 from advisor.plan.forecast import OverTime
 from advisor.plan.objectives import FleetTerms
-from advisor.plan.rules import MOST_HURT
+from advisor.plan.rules import MOST_SLOWING
 from advisor.plan.values import Recommendation
 from advisor.report import charts, copies, fleet
 from advisor.report.drawings import row_name
@@ -165,7 +165,7 @@ def _may_be_added(
 ) -> Additions:  # fmt: skip
     """Which `_jobs` may be added to `running`, the jobs at places `taken`."""
     offered = [job for at, job in enumerate(_jobs) if at not in taken]
-    limits = admission.AdmissionLimits(most_hurt=hurt, conditions=question.conditions)
+    limits = admission.AdmissionLimits(most_slowing=hurt, conditions=question.conditions)
     return advisor_of(question.gpu, question.cap_w).admit(running, offered, limits)
 
 
@@ -180,7 +180,7 @@ def _additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
     link = linked()
     hurt_percent = st.number_input(
         "May get slower by, %", format="%g", key="hurt",
-        value=100 * (MOST_HURT if link.hurt is None else link.hurt),
+        value=100 * (MOST_SLOWING if link.hurt is None else link.hurt),
         help="The most by which a step of a running job may take longer.",
     )  # fmt: skip
     if not taken and how not in live:
@@ -234,7 +234,7 @@ def _show_additions(additions: Additions) -> None:
     names = [row["add"] for row in rows]
     index = at_first(names, linked().added)
     chosen = names.index(st.selectbox("Slowdowns with", names, index, key="added"))
-    stacked_table(copies.joined_rows(additions, additions.found[chosen]), "jobs with those added")
+    stacked_table(copies.joined_rows(additions, additions.sets[chosen]), "jobs with those added")
     for note in copies.notes_on_additions(additions):
         st.caption(note)
 

@@ -27,7 +27,7 @@ from advisor.page.link import (
 from advisor.plan import ObjectiveName
 from advisor.plan.candidates import why_no_caps
 from advisor.plan.objectives import OBJECTIVES
-from advisor.plan.rules import MOST_HURT, Conditions
+from advisor.plan.rules import MOST_SLOWING, Conditions
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.find_profile import names_of_jobs, profile_of_file
 from advisor.prediction.power import CAP_NOTE
@@ -55,7 +55,7 @@ def keep_address(
         policy=policy if policy in get_args(Policy) else None,
         view=shown("view"), beside=other and other.partition("  ")[2], form=shown("format"),
         running=shown("running jobs", ()), running_sharing=shown("running sharing"),
-        hurt=None if hurt in (None, 100 * MOST_HURT) else hurt / 100, added=shown("added"),
+        hurt=None if hurt in (None, 100 * MOST_SLOWING) else hurt / 100, added=shown("added"),
         sharing=shown("fleet sharing"), at_once=shown("at once"), price=shown("price"),
     )  # fmt: skip
     st.query_params.from_dict(parameters(now))

@@ -16,7 +16,7 @@ from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.rules import (
-    MOST_HURT,
+    MOST_SLOWING,
     UNCONDITIONAL,
     Conditions,
     FitsMemory,
@@ -40,7 +40,7 @@ class Running:
 
     Attributes:
         sharing: Naive, MPS with or without limits, or MIG instances.
-        free_mib: Free memory of the GPU now; None: not known.
+        free_mib: Free memory of the GPU now; None: the driver did not report what runs.
 
     Raises:
         InvalidInput: These jobs cannot share like this.
@@ -61,23 +61,20 @@ class Running:
 
 
 # Share by which a process may differ in memory from a profile that it is compared to.
-_ALIKE = 0.03
+_SIMILAR = 0.03
 _NEAREST = 3
 
 
 def running_now(
     live: LiveGpu, named: Sequence[Job], held_mib: Mapping[str, float]
 ) -> Running | None:
-    """Return the jobs that run on `live`, which the user names; None where nothing runs.
+    """Return the jobs that run on `live`, as `named`: a driver reports processes, not jobs.
 
-    Args:
-        live: The GPU as it is now.
-        named: The user's names for its processes: a driver reports processes, not jobs.
-        held_mib: Memory of one process of each profile, by name, to suggest names.
+    None where nothing runs. `held_mib`, the memory of one process of each profile by name, suggests
+    names.
 
     Raises:
-        InvalidInput: The user names more or fewer jobs than there are processes, or the GPU is cut
-            into MIG instances.
+        InvalidInput: `named` are more or fewer than the processes, or the GPU has MIG instances.
     """
     processes = tenants(live)
     if live.mig_enabled:
@@ -115,7 +112,7 @@ def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
     held_mib = held_alone_mib(job.profile for job in jobs)
     positions: list[int] = []
     for process in tenants(live):
-        names = alike_in_memory(process, held_mib)
+        names = similar_in_memory(process, held_mib)
         left = [at for at, job in enumerate(jobs) if [job.name] == names and at not in positions]
         positions += left[:1]
     return tuple(sorted(positions))
@@ -126,20 +123,20 @@ def held_alone_mib(profiles: Iterable[Profile]) -> dict[str, float]:
     return {each.name: each.memory.device_mib for each in profiles if each.memory.device_mib}
 
 
-def alike_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[str]:
+def similar_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> list[str]:
     """Name the jobs whose `held_mib` is like the memory of `process`, nearest first."""
     if not process.memory_mib:
         return []
     off = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
-    return sorted((name for name in off if off[name] <= _ALIKE), key=off.__getitem__)
+    return sorted((name for name in off if off[name] <= _SIMILAR), key=off.__getitem__)
 
 
 def _description(process: GpuProcess, held_mib: Mapping[str, float]) -> str:
     if process.memory_mib is None:
         return f"pid {process.pid}"
     memory = f"pid {process.pid} with {process.memory_mib:,.0f} MiB"
-    alike = alike_in_memory(process, held_mib)[:_NEAREST]
-    return f"{memory}, as much as {' or '.join(alike)}" if alike else memory
+    similar = similar_in_memory(process, held_mib)[:_NEAREST]
+    return f"{memory}, as much as {' or '.join(similar)}" if similar else memory
 
 
 # Limits that are tried for jobs added under MPS, in per cent, besides no limit.
@@ -187,8 +184,8 @@ class Addition:
 
     Attributes:
         prediction: Prediction for all jobs together, the running ones first.
-        hurt: Largest slowdown of a running job: the share by which its median step gets longer.
-        hurt_job: Name of the job that has this slowdown.
+        slowing: Largest share by which the median step of a running job gets longer.
+        slowed_job: Name of the running job that is slowed most.
         added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
             any job were done yet; None: a job has a deadline, and the length of a job is not known.
@@ -196,8 +193,8 @@ class Addition:
 
     jobs: tuple[Job, ...]
     prediction: MixPrediction
-    hurt: float
-    hurt_job: str
+    slowing: float
+    slowed_job: str
     added: float
     late: tuple[str, ...] | None = ()
 
@@ -208,15 +205,15 @@ class Additions:
 
     Attributes:
         before: Prediction for the running jobs alone.
-        most_hurt: Largest share by which the step of a running job may get longer.
+        most_slowing: Largest share by which the step of a running job may get longer.
         left_out: Jobs that may not be added, not even alone, and why.
     """
 
     gpu: Gpu
     running: Running
     before: MixPrediction
-    most_hurt: float
-    found: tuple[Addition, ...]
+    most_slowing: float
+    sets: tuple[Addition, ...]
     left_out: tuple[LeftOut, ...]
     standing: Standing = field(default_factory=Standing)
 
@@ -230,9 +227,6 @@ def additions(
 ) -> Additions:
     """Find every set of the jobs `offered` that may be added to those that run on `gpu`.
 
-    A set is tried only if all its subsets of one job less may be added: another job never speeds up
-    those that run.
-
     Raises:
         InvalidInput: A share is wrong, or one of `offered` is protected.
         NothingFits: `running` does not fit, or none of `offered` may be added.
@@ -244,10 +238,10 @@ def additions(
         reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
         remedies = _remedies(table, offered, left_out)
         raise NothingFits(f"none of the jobs may be added: {reasons}. {remedies}")
-    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.hurt))
+    allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowing))
     return Additions(
-        gpu=gpu, running=running, before=table.before, most_hurt=limits.most_hurt,
-        found=tuple(allowed), left_out=tuple(left_out),
+        gpu=gpu, running=running, before=table.before, sets=tuple(allowed),
+        most_slowing=limits.most_slowing, left_out=tuple(left_out),
     )  # fmt: skip
 
 
@@ -279,21 +273,25 @@ class AdmissionLimits:
     """The conditions for a set of added jobs.
 
     Attributes:
-        most_hurt: Largest share by which the step of a running job may get longer, at least 0.
+        most_slowing: Largest share by which the step of a running job may get longer, at least 0.
     """
 
-    most_hurt: float = MOST_HURT
+    most_slowing: float = MOST_SLOWING
     conditions: Conditions = UNCONDITIONAL
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.most_hurt) and self.most_hurt >= 0):
+        if not (isfinite(self.most_slowing) and self.most_slowing >= 0):
             raise InvalidInput(
-                f"--hurt is a share of at least 0, as 0.05 for 5 %, got {self.most_hurt:g}"
+                f"--hurt is a share of at least 0, as 0.05 for 5 %, got {self.most_slowing:g}"
             )
 
 
 def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
-    """All sets that may be added, built up one job at a time; and the jobs that fit in none."""
+    """All sets that may be added, built up one job at a time; and the jobs that fit in none.
+
+    A set is tried only if all its subsets of one job less may be added: another job never speeds up
+    those that run.
+    """
     counts = Counter(offered.index(job) for job in offered)
     additions: list[Addition] = []
     left_out: list[LeftOut] = []
@@ -363,13 +361,13 @@ class _Joined:
         if free_mib is not None and held_mib > free_mib:
             return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
         pairs = zip(after.jobs, self.before.jobs, strict=False)
-        hurt, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
-        if hurt > self._limits.most_hurt:
-            return f"slows {job} by {hurt:.0%} under {after.sharing}"
+        slowing, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
+        if slowing > self._limits.most_slowing:
+            return f"slows {job} by {slowing:.0%} under {after.sharing}"
         late: tuple[str, ...] | None = ()
         if any(each.deadline_s is not None for each in jobs):
             plan = forecast(Mixes(jobs, self._predictor), sharing)
             late = tuple(jobs[at].name for at in sorted(plan.late("p50")))
             late = None if plan.ends_s is None else late
         work = sum(1 / each.slowdown for each in new)
-        return Addition(tuple(jobs[-added:]), after, hurt, job, work, late)
+        return Addition(tuple(jobs[-added:]), after, slowing, job, work, late)

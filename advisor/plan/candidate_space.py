@@ -1,28 +1,24 @@
 """Plans for some jobs on one GPU, in the order of cost if partitions are independent."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, islice
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.plan.job_sets import (
     WHOLE_GPU,
     Option,
     Outcomes,
     PartitionKind,
-    PredictorSource,
     Sets,
-    Source,
-    SurrogateSource,
+    estimated_answers,
     options,
     outcomes,
-    sets_of,
+    predicted_answers,
 )
-from advisor.plan.objectives import OBJECTIVES, GroupScores, Turn
+from advisor.plan.objectives import OBJECTIVES, PhaseGroup, Turn
 from advisor.plan.partitions import (
     Assignment,
     AssignmentSearch,
@@ -33,11 +29,11 @@ from advisor.plan.partitions import (
     SetScores,
     cuts,
 )
-from advisor.plan.rules import FitsMemory, rules
+from advisor.plan.rules import rules
 from advisor.plan.values import Question
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place
-from advisor.simulation.events import MIG_MODE_S, repartition_s
+from advisor.simulation.events import MIG_MODE_S, Bools, repartition_s
 from advisor.workload.job import Job
 
 MOST_EXACT = 3
@@ -47,45 +43,47 @@ MOST_EXACT = 3
 class Space:
     """The outcome of every set of `jobs` in every partition of a GPU, each computed once.
 
-    With `ask`, and where that is affordable, the predictor itself says so, else its surrogate
-    model.
-
     Attributes:
-        exact: Whether costs are exact as far as partitions do not slow each other, since the
-            predictor itself was asked; else they are estimates of its surrogate model.
+        exact: Whether costs are exact as far as partitions do not slow each other, because the
+            predictor itself predicts every set: with `ask`, where that is affordable, or without a
+            surrogate model. Else they are estimates of its surrogate model.
+        awake_w: Power of a GPU that is awake, before what its jobs add.
     """
 
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
-        self.sets: Sets = sets_of(jobs)
-        self.question = question
+        self.sets, self.question = Sets(jobs), question
         self.objective = OBJECTIVES[question.objective]
         self.rules = rules(question.gpu, question.conditions)
         profiles = [job.profile for job in self.sets.jobs]
-        margin = question.conditions.memory_margin
         few = ask and len(jobs) <= MOST_EXACT and len(self.sets.counts) <= 2**MOST_EXACT
         surrogate = None if few else question.predictor.surrogate(profiles)
+        self._estimates = surrogate
         self.exact = surrogate is None
-        if surrogate is not None:
-            self.source: Source = SurrogateSource(surrogate, margin)
+        if self._estimates is None:
+            self.awake_w = idle_power_w(profiles) or 0.0
         else:
-            fits, awake_w = FitsMemory(question.gpu, margin), idle_power_w(profiles) or 0.0
-            self.source = PredictorSource(question.predictor, fits, question.level, awake_w)
-        self._state_sizes = np.zeros(self.sets.states, dtype=np.intp)
-        self._state_sizes[self.sets.state] = self.sets.sizes
+            self.awake_w = self._estimates.model.of(self._estimates.gpu).power.awake_w
         self._outcomes: dict[Option, Outcomes] = {}
         self._scores: dict[Option, SetScores] = {}
         self._hybrids: dict[int, AssignmentSearch] = {}
 
-    def jobs_in(self, state: int) -> int:
-        """Return the number of jobs in `state`."""
-        return int(self._state_sizes[state])
+    def jobs_in(self, chosen: int) -> int:
+        """Return the number of jobs in the set `chosen`."""
+        return int(self.sets.sizes[chosen])
 
     def outcome(self, option: Option) -> Outcomes:
         """Return the outcome of every set of jobs under `option`."""
         if option not in self._outcomes:
             partitions = [WHOLE_GPU] if option.partition == WHOLE_GPU else self._partitions
             together = [each for partition in partitions for each in options(partition)]
-            self._outcomes |= outcomes(together, self.sets, self.source, self.rules)
+            if self._estimates is None:
+                answers = [predicted_answers(each, self.sets, self.question, self.awake_w)
+                           for each in together]  # fmt: skip
+            else:
+                margin = self.question.conditions.memory_margin
+                answers = estimated_answers(together, self.sets, self._estimates, margin)
+            for each, own in zip(together, answers, strict=True):
+                self._outcomes[each] = outcomes(each, own, self.sets, self.rules)
         return self._outcomes[option]
 
     def scores(self, option: Option) -> SetScores:
@@ -98,25 +96,24 @@ class Space:
 
     def price(self, jobs: int) -> Price:
         """Return what turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
-        return lambda most, total: self.objective.price(most, total, self.source.awake_w, jobs)
+        return lambda most, total: self.objective.price(most, total, self.awake_w, jobs)
 
     def one_job_each(self) -> Iterator[Assignment]:
         """Yield plans for all jobs in which each has its own MIG instance, cheapest first."""
-        state = self.sets.states - 1
-        search, crowded = self.hybrids(self.jobs_in(state)), self.sets.sizes > 1
+        everything, crowded = self.sets.everything, self.sets.sizes > 1
+        search = self.hybrids(self.jobs_in(everything))
         whole = [cut for cut in search.bounds.cuts if not any(cut.parts)]
         scores = {
             partition: [(option, own.without(crowded)) for option, own in ways[:1]]
             for partition, ways in search.bounds.scores.items()
         }
         bounds = Bounds(self.sets, whole, scores)
-        return AssignmentSearch(bounds, search.price, search.allowed_states).in_order(state)
+        return AssignmentSearch(bounds, search.price, search.allowed).in_order(everything)
 
     def hybrids(self, jobs: int) -> AssignmentSearch:
         """Return the search for plans on MIG instances, where `jobs` jobs run at once."""
         if jobs not in self._hybrids:
-            price, allowed = self.price(jobs), self._allowed_states
-            self._hybrids[jobs] = AssignmentSearch(self._bounds, price, allowed)
+            self._hybrids[jobs] = AssignmentSearch(self._bounds, self.price(jobs), self._allowed)
         return self._hybrids[jobs]
 
     @cached_property
@@ -141,49 +138,31 @@ class Space:
         return list(dict.fromkeys(partition for cut in self._cuts for partition in cut.partitions))
 
     @cached_property
-    def _allowed_states(self) -> dict[str, NDArray[np.bool_]]:
-        """For each MIG profile: the states that fit in its memory and keep isolated jobs alone."""
-        allowed = {}
-        for profile in {each.profile for cut in self._cuts for each in cut.instances}:
-            allowed[profile] = np.zeros(self.sets.states, dtype=bool)
-            for option in options(PartitionKind(profile)):
-                fits = self.outcome(option).allowed
-                np.logical_or.at(allowed[profile], self.sets.state, fits)
-        return allowed
+    def _allowed(self) -> dict[str, Bools]:
+        """For each MIG profile: the sets that fit in its memory and keep isolated jobs alone."""
+        profiles = {each.profile for cut in self._cuts for each in cut.instances}
+        return {
+            profile: np.logical_or.reduce(
+                [self.outcome(option).allowed for option in options(PartitionKind(profile))]
+            )
+            for profile in profiles
+        }
 
 
 def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
     """Return the sharing of `assignment`; `jobs` maps each of its sets in turn to job numbers."""
     cut = assignment.cut
     parts: dict[int, list[Part]] = {}
-    partitions = zip(cut.partitions, cut.instance_at, assignment.partitions, strict=True)
-    for partition, at, choice in partitions:
+    for at, choice in zip(cut.instance_at, assignment.partitions, strict=True):
         if choice.chosen:
             own = jobs(choice.chosen)
-            part = Part(own, choice.option.of(len(own)), partition.slices)
+            part = Part(own, choice.option.of(len(own)), choice.option.partition.slices)
             parts.setdefault(at, []).append(part)
     return Hybrid(tuple(Place(cut.instances[at], tuple(own)) for at, own in parts.items()))
 
 
-# Most labels kept for each state, of those that no other beats in every respect.
+# Most labels kept for each set of jobs, of those that no other beats in every respect.
 _MOST_KEPT = 12
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseGroup:
-    """Jobs that share the GPU until the last of them ends.
-
-    Attributes:
-        state: The set of jobs, as a state of `Sets`.
-        placement: A set of jobs on the whole GPU, or an assignment to MIG instances.
-        setup: Number of the set-up of the GPU that the group needs.
-    """
-
-    state: int
-    placement: Choice | Assignment
-    on_instances: bool
-    setup: int
-    scores: GroupScores
 
 
 def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]]:
@@ -202,12 +181,12 @@ def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]
     nearly the same, the search may therefore miss the one with the cheaper change of instances. The
     loss is at most the seconds that making and destroying instances take.
     """
-    jobs, of_phases = space.jobs_in(space.sets.states - 1), space.objective.of_phases
+    jobs, of_phases = space.jobs_in(space.sets.everything), space.objective.of_phases
     plans = [(of_phases(each.cost, each.worst, jobs), each.groups) for each in _reached(space)]
     plans.sort(key=lambda each: each[0])
     whole = (each for each in plans if not any(group.on_instances for group in each[1]))
-    sure = next(whole, None)
-    return [each for at, each in enumerate(plans) if at < most or each is sure]
+    best_whole = next(whole, None)
+    return [each for at, each in enumerate(plans) if at < most or each is best_whole]
 
 
 class _Label(NamedTuple):
@@ -219,41 +198,36 @@ class _Label(NamedTuple):
 
 
 _Labels = dict[tuple[int, bool], list[_Label]]
-"""Of one state: by the set-up that they leave, and by whether the GPU was ever cut up."""
+"""Of one set: by the set-up that they leave, and by whether the GPU was ever cut up."""
 
 
 def _reached(space: Space) -> list[_Label]:
-    """The labels of the state in which all jobs are done, in two or more groups."""
-    table, sets = _GroupTable(space), space.sets
-    states, last = dict.fromkeys(sets.state.tolist()), sets.states - 1
-    groups = {state: list(table.groups(state)) for state in states if 0 < state < last}
+    """The labels of the set of all jobs, in two or more groups."""
+    table, everything = _GroupTable(space), space.sets.everything
+    groups = {chosen: list(table.groups(chosen)) for chosen in range(1, everything)}
     reached: dict[int, _Labels] = {0: {(_NOT_SET_UP, False): [_Label(0.0, 0.0, ())]}}
-    for done in sorted(states, key=space.jobs_in):
-        if done in reached and done != last:
-            inside, _ = sets.inside(last - done)
-            left = dict.fromkeys(sets.state[inside].tolist())
-            ahead = [group for state in left if state in groups for group in groups[state]]
-            _go_on(table, done, ahead, reached)
-    return [each for labels in reached.get(last, {}).values() for each in labels]
+    for done in sorted(range(everything), key=space.jobs_in):
+        if done in reached:
+            inside = space.sets.inside(everything - done).tolist()
+            coming = [group for chosen in inside for group in groups.get(chosen, ())]
+            _append(table, done, coming, reached)
+    return [each for labels in reached.get(everything, {}).values() for each in labels]
 
 
-def _go_on(
-    table: "_GroupTable", done: int, ahead: Sequence[PhaseGroup], reached: dict[int, _Labels]
+def _append(
+    table: "_GroupTable", done: int, coming: Sequence[PhaseGroup], reached: dict[int, _Labels]
 ) -> None:
-    """Append each group `ahead`, of jobs that are left, to each label that ends in `done`."""
-    jobs_in, add_up = table.space.jobs_in, table.objective.after
-    left = jobs_in(table.space.sets.states - 1) - jobs_in(done)
-    nexts = [(each, each.setup, each.on_instances, reached.setdefault(done + each.state, {}))
-             for each in ahead]  # fmt: skip
-    setups = {each.setup for each in ahead}
-    for (setup, cut), labels in reached[done].items():
-        turns = {each: Turn(table.pause_s(setup, each), left, table.idle_w) for each in setups}
-        for group, own, cut_up, after in nexts:
-            key = own, cut or cut_up
-            if (kept := after.get(key)) is None:
-                kept = after[key] = []
+    """Append each group of `coming`, of jobs that are left, to each label that ends in `done`."""
+    space, after = table.space, table.space.objective.after
+    left = space.jobs_in(space.sets.everything) - space.jobs_in(done)
+    setups = {group.setup for group in coming}
+    for (setup, was_cut), labels in reached[done].items():
+        turns = {new: Turn(table.pause_s(setup, new), left, table.idle_w) for new in setups}
+        for group in coming:
+            key = group.setup, was_cut or group.on_instances
+            kept = reached.setdefault(done + group.chosen, {}).setdefault(key, [])
             for label in labels:
-                cost, worst = add_up((label.cost, label.worst), group.scores, turns[own])
+                cost, worst = after((label.cost, label.worst), group, turns[group.setup])
                 _keep(kept, cost, worst, label, group)
 
 
@@ -274,40 +248,37 @@ _NOT_SET_UP = -1
 
 
 class _GroupTable:
-    """The groups that the jobs of a state can form, and the pauses between two groups."""
+    """The groups that the jobs of a set can form, and the pauses between two groups."""
 
     def __init__(self, space: Space) -> None:
-        self.space, self.objective = space, space.objective
+        self.space = space
         self.idle_w = idle_power_w([job.profile for job in space.sets.jobs]) or 0.0
         self._setups: list[Group | Hybrid] = []
         self._numbers: dict[object, int] = {}
         self._pauses_s: dict[tuple[int, int], float] = {}
 
-    def groups(self, state: int) -> Iterator[PhaseGroup]:
-        """Ways for the jobs of `state` to share the GPU, without those beaten in every respect."""
+    def groups(self, chosen: int) -> Iterator[PhaseGroup]:
+        """Ways for the set `chosen` to share the GPU, without those beaten in every respect."""
+        space, jobs = self.space, self.space.jobs_in(chosen)
         ways: dict[bool, list[PhaseGroup]] = {}
-        jobs = self.space.jobs_in(state)
-        tried = options(WHOLE_GPU)[: None if jobs > 1 else 1]
-        for chosen in np.flatnonzero(self.space.sets.state == state).tolist():
-            for option in tried:
-                group = self._group(state, Choice(option, chosen))
-                same = ways.setdefault(option.sharing == Naive(), [])
-                beaten = any(each.scores.beats(group.scores) for each in same)
-                if np.isfinite(group.scores.cost) and not beaten:
-                    same[:] = [each for each in same if not group.scores.beats(each.scores)]
-                    same.append(group)
+        for option in options(WHOLE_GPU)[: None if jobs > 1 else 1]:
+            group = self._group(chosen, Choice(option, chosen))
+            same = ways.setdefault(option.sharing == Naive(), [])
+            if np.isfinite(group.cost) and not any(each.beats(group) for each in same):
+                same[:] = [each for each in same if not group.beats(each)]
+                same.append(group)
         kept = [group for same in ways.values() for group in same]
         yield from kept
         # The best way on MIG instances, if its bound is below every way on the whole GPU, where
         # MIG mode is entered and left for this group alone.
         turn, least = Turn(2 * MIG_MODE_S, jobs, self.idle_w), np.inf
         for group in kept:
-            cost, worst = self.objective.after((0.0, 0.0), group.scores, turn)
-            least = min(least, self.objective.of_phases(cost, worst, jobs))
-        hybrids = self.space.hybrids(jobs)
-        if hybrids.least(state) < least:
-            for assignment in islice(hybrids.in_order(state), 1):
-                yield self._group(state, assignment)
+            cost, worst = space.objective.after((0.0, 0.0), group, turn)
+            least = min(least, space.objective.of_phases(cost, worst, jobs))
+        hybrids = space.hybrids(jobs)
+        if hybrids.least(chosen) < least:
+            for assignment in islice(hybrids.in_order(chosen), 1):
+                yield self._group(chosen, assignment)
 
     def pause_s(self, before: int, after: int) -> float:
         """Seconds between a group of the set-up `before` and one of the set-up `after`."""
@@ -318,22 +289,23 @@ class _GroupTable:
             self._pauses_s[before, after] = pause_s
         return self._pauses_s[before, after]
 
-    def _group(self, state: int, placement: Choice | Assignment) -> PhaseGroup:
-        space, jobs = self.space, self.space.jobs_in(state)
+    def _group(self, chosen: int, placement: Choice | Assignment) -> PhaseGroup:
+        space, jobs = self.space, self.space.jobs_in(chosen)
         parts = [placement] if isinstance(placement, Choice) else [
             each for each in placement.partitions if each.chosen
         ]  # fmt: skip
         scores = [(space.scores(each.option), each.chosen) for each in parts]
-        most = max(float(own.most[chosen]) for own, chosen in scores)
-        total = sum(float(own.total[chosen]) for own, chosen in scores)
-        cost, worst = self.objective.of_group(most, total, space.source.awake_w, jobs)
-        time_s, due = self._timed(parts) if self.objective.uses_deadlines else (most, ())
-        group_scores = GroupScores(jobs, time_s, cost, worst, due)
-        on_instances = isinstance(placement, Assignment)
-        return PhaseGroup(state, placement, on_instances, self._setup(placement), group_scores)
+        most = max(float(own.most[part]) for own, part in scores)
+        total = sum(float(own.total[part]) for own, part in scores)
+        cost, worst = space.objective.of_group(most, total, space.awake_w, jobs)
+        time_s, due = self._timed(parts) if space.objective.uses_deadlines else (most, ())
+        return PhaseGroup(
+            chosen=chosen, placement=placement, setup=self._setup(placement), jobs=jobs,
+            time_s=time_s, cost=cost, worst=worst, due=due,
+        )  # fmt: skip
 
     def _timed(self, parts: Sequence[Choice]) -> tuple[float, tuple[tuple[float, float], ...]]:
-        """Seconds until the last job ends, and `GroupScores.due`."""
+        """Seconds until the last job ends, and `PhaseGroup.due`."""
         sets, last_s = self.space.sets, 0.0
         due: dict[int, tuple[float, float]] = {}
         for part in parts:

@@ -12,7 +12,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Space, hybrid, phased
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast, serial_s
-from advisor.plan.job_sets import WHOLE_GPU, options
+from advisor.plan.job_sets import WHOLE_GPU, Members, options
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
@@ -141,12 +141,8 @@ def _power_w(mix: MixPrediction) -> float:
     return mix.power_w.p50
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A candidate of all jobs, with its estimated cost if MIG instances do not slow each other."""
-
-    candidate: Candidate
-    cost: float
+Proposal = tuple[float, Candidate]
+"""A candidate of all jobs, after its estimated cost if MIG instances do not slow each other."""
 
 
 class Solver:
@@ -155,25 +151,21 @@ class Solver:
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.jobs = tuple(jobs)
         self.space = Space(jobs, question, ask=ask)
-        self._all = self.space.sets.states - 1
 
     def whole(self) -> list[Proposal]:
         """Propose naive, MPS, and MPS with equal limits, best first."""
         proposals = []
-        sets = np.flatnonzero(self.space.sets.state == self._all)
-        price = self.space.price(len(self.jobs))
+        everything, price = self.space.sets.everything, self.space.price(len(self.jobs))
         for option in options(WHOLE_GPU):
             own = self.space.scores(option)
-            costs, _ = price(own.most[sets], own.total[sets])
-            best = int(np.argmin(costs))
-            if np.isfinite(costs[best]):
-                choice = Choice(option, int(sets[best]))
-                proposals.append(self._proposal(float(costs[best]), [choice]))
-        return sorted(proposals, key=lambda each: each.cost)
+            costs, _ = price(own.most[[everything]], own.total[[everything]])
+            if np.isfinite(costs[0]):
+                proposals.append(self._proposal(float(costs[0]), [Choice(option, everything)]))
+        return sorted(proposals, key=lambda each: each[0])
 
     def on_instances(self) -> Iterator[Proposal]:
         """Propose all plans on MIG instances, cheapest first."""
-        plans = self.space.hybrids(len(self.jobs)).in_order(self._all)
+        plans = self.space.hybrids(len(self.jobs)).in_order(self.space.sets.everything)
         return (self._proposal(each.cost, [each]) for each in plans)
 
     def one_job_each(self) -> Iterator[Proposal]:
@@ -186,7 +178,7 @@ class Solver:
             self._proposal(cost, [group.placement for group in groups])
             for cost, groups in phased(self.space, most)
         ]
-        return [each for each in proposals if each.candidate.sharing != Serial()]
+        return [each for each in proposals if each[1].sharing != Serial()]
 
     def _proposal(self, cost: float, placements: Sequence[Choice | Assignment]) -> Proposal:
         """A plan of groups in turn; of equal jobs, the first one is in the first group."""
@@ -202,12 +194,11 @@ class Solver:
                 groups.append(hybrid(placement, numbers))
             else:
                 own = numbers(placement.chosen)
-                groups.append(
-                    Group(own, placement.option.of(len(own)) if len(own) > 1 else Serial())
-                )
+                sharing = placement.option.of(len(own)) if len(own) > 1 else Serial()
+                groups.append(Group(own, sharing))
         first, *others = groups
         plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
-        return Proposal(candidate_of_all(len(self.jobs), plain), cost)
+        return cost, candidate_of_all(len(self.jobs), plain)
 
 
 # The most sets of jobs that are searched: those of 8 jobs.
@@ -239,12 +230,12 @@ def proposed(
     plans += [*apart, *islice(filter(_cut_up, solver.on_instances()), most)]
     plans += filter(_cut_up, solver.in_phases(FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
-    return [each.candidate for each in plans], left_out, exact
+    return [candidate for _, candidate in plans], left_out, exact
 
 
 def _cut_up(plan: Proposal) -> bool:
     """Whether jobs use more than one partition at once; all in one is just a smaller GPU."""
-    cut = instance_sets(plan.candidate.sharing)
+    cut = instance_sets(plan[1].sharing)
     return not cut or any(len(each.partitions) > 1 for each in cut)
 
 
@@ -268,29 +259,26 @@ class OneGpuSolver:
     """Finds the best plan for any of `jobs` on one GPU; equal sets of jobs are solved once."""
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
-        self.jobs = tuple(jobs)
-        self.question = question
-        self._kinds = [self.jobs.index(job) for job in self.jobs]
-        self._solved: dict[tuple[int, ...], Forecast | None] = {}
+        self._jobs, self._question = tuple(jobs), question
+        self._solved: dict[Members, Forecast | None] = {}
 
-    def best(self, chosen: Sequence[int]) -> Forecast | None:
-        """Return the best plan for the jobs at the positions `chosen`, increasing, from 0.
+    def best(self, members: Members) -> Forecast | None:
+        """Return the best plan for the jobs at the positions `members`; copies repeat theirs.
 
         None where a job is too big, or where no allowed plan has a known cost.
         """
-        kinds = tuple(self._kinds[at] for at in chosen)
-        if kinds not in self._solved:
-            self._solved[kinds] = self._solve([self.jobs[at] for at in chosen])
-        return self._solved[kinds]
+        if members not in self._solved:
+            self._solved[members] = self._solve([self._jobs[at] for at in members])
+        return self._solved[members]
 
     def _solve(self, jobs: Sequence[Job]) -> Forecast | None:
         """Forecast proposals, cheapest first, until none can be better than the best so far."""
-        forecaster = Forecaster(jobs, self.question)
+        forecaster = Forecaster(jobs, self._question)
         serial = candidate_of_all(len(jobs), Serial())
-        best, least = _priced(serial, forecaster, self.question)
+        best, least = _priced(serial, forecaster, self._question)
         if len(jobs) == 1:
             return best
-        solver = Solver(jobs, self.question)
+        solver = Solver(jobs, self._question)
         exact = solver.space.exact  # then the costs of proposals are lower bounds
         most = MOST_FORECAST if exact else ESTIMATED_FORECAST
         for propose in (
@@ -298,10 +286,10 @@ class OneGpuSolver:
             lambda: islice(solver.on_instances(), most),
             lambda: solver.in_phases(most),
         ):
-            for proposal in propose():
-                if exact and proposal.cost >= least:
+            for lowest, candidate in propose():
+                if exact and lowest >= least:
                     break
-                plan, price = _priced(proposal.candidate, forecaster, self.question)
+                plan, price = _priced(candidate, forecaster, self._question)
                 if price < least:
                     best, least = plan, price
         return best
@@ -313,8 +301,8 @@ class WholeGpuSolver:
     def __init__(self, jobs: Sequence[Job], question: Question, sharing: Concurrent) -> None:
         self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
 
-    def best(self, chosen: Sequence[int]) -> Forecast | None:
-        jobs = [self._jobs[at] for at in chosen]
+    def best(self, members: Members) -> Forecast | None:
+        jobs = [self._jobs[at] for at in members]
         plan = candidate_of_all(len(jobs), self._sharing if len(jobs) > 1 else Serial())
         return _priced(plan, Forecaster(jobs, self._question), self._question)[0]
 

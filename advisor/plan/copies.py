@@ -1,6 +1,6 @@
 """How many copies of a job a GPU holds, how many pay, and the largest batch on each slice."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, isfinite
 
@@ -92,8 +92,7 @@ def copies_that_pay(
 ) -> Copies:
     """Count the copies of `job` that fit on `gpu` at once, and those that are worthwhile.
 
-    `level` is the point of a step's interval by which copies are judged: ``"p50"``, the median, or
-    ``"p95"``, the upper end.
+    Copies are judged by the point `level` of a step's interval.
 
     Raises:
         NothingFits: Not even one copy fits.
@@ -122,23 +121,23 @@ def copies_that_pay(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class _CopiesTable:
     """Predicts numbers of copies of `job` under each way to share."""
 
-    job: Job
-    gpu: Gpu
-    predictor: Predicts
-    conditions: Conditions
-    level: Level
+    def __init__(
+        self, job: Job, gpu: Gpu, predictor: Predicts, conditions: Conditions, level: Level
+    ) -> None:
+        self._job, self._predictor, self._level = job, predictor, level
+        self._rules, self._margin = rules(gpu, conditions), conditions.memory_margin
+        self._fits_memory = FitsMemory(gpu, self._margin)
 
     def most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""
         why = self._problem(MAX_JOBS)
         if why is None:  # extrapolate the memory of the most copies that are predicted
-            mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
+            mix = self._predictor.predict([self._job.profile] * MAX_JOBS, Naive())
             each_mib = mix.jobs[0].memory_interval_mib.p95
-            room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
+            room_mib = mix.memory_capacity_mib * (1 - self._margin)
             fits = max(MAX_JOBS, int(room_mib // each_mib))
             return fits, (
                 f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
@@ -163,21 +162,19 @@ class _CopiesTable:
         answers = [self._predicted(copies, sharing) for sharing in ways]
         mixes = [each for each in answers if isinstance(each, MixPrediction)]
         problems = [each for each in answers if isinstance(each, str)]
-        return max(mixes, key=lambda mix: throughput(mix, self.level)) if mixes else problems[0]
+        return max(mixes, key=lambda mix: throughput(mix, self._level)) if mixes else problems[0]
 
     def _problem(self, copies: int) -> str | None:
         """Why `copies` copies cannot run at once, limits aside; None where they can."""
-        naive = self._predicted(copies, Naive())
-        if not isinstance(naive, str) or not isinstance(self._predicted(copies, Mps()), str):
-            return None
-        return naive
+        naive, mps = (self._predicted(copies, sharing) for sharing in (Naive(), Mps()))
+        return naive if isinstance(naive, str) and isinstance(mps, str) else None
 
     def _predicted(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
-        jobs = [self.job] * copies
-        if problem := first_broken(rules(self.gpu, self.conditions), jobs, sharing):
+        jobs = [self._job] * copies
+        if problem := first_broken(self._rules, jobs, sharing):
             return problem
-        mix = self.predictor.predict([each.profile for each in jobs], sharing)
-        return FitsMemory(self.gpu, self.conditions.memory_margin).broken(mix) or mix
+        mix = self._predictor.predict([each.profile for each in jobs], sharing)
+        return self._fits_memory.broken(mix) or mix
 
 
 MAX_TRIALS = 100_000
@@ -201,10 +198,9 @@ class Study:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trials:
-    """Number of trials to run at once, and how.
+    """Number of equal trials to run at once, and how.
 
-    All trials are assumed to be equal: each is the same number of steps of the same job, whatever
-    it tries out.
+    Each is the same number of steps of the same job, whatever it tries out.
 
     Attributes:
         copies: The performance of 1, 2, ... trials at once.
@@ -359,8 +355,8 @@ def slices_for_job(
     """Return the largest batch of one workload on slices of `gpu`.
 
     Args:
-        profiles: Its profile at each batch size measured, at least one.
-        gpu: The GPU that all of them are of.
+        profiles: Its profile at each batch size measured on that GPU, at least one.
+        gpu: The GPU.
         predictor: Predicts it.
         on: Names of MIG profiles, or `WHOLE`; none: all of the GPU's, and the whole GPU.
 
@@ -393,13 +389,10 @@ def mig_kinds(gpu: Gpu, names: Sequence[str] = ()) -> list[MigProfile]:
 
 
 def _on_slice(
-    profiles: Sequence[Profile],
-    measured: Sequence[int],
-    gpu: Gpu,
-    predictor: Predicts,
+    profiles: Sequence[Profile], measured: Sequence[int], gpu: Gpu, predictor: Predicts,
     kind: MigProfile | None,
-) -> SliceBatch:
-    sharing = Serial() if kind is None else Mig((Instance(kind.name, None),))
+) -> SliceBatch:  # fmt: skip
+    sharing = Serial() if kind is None else Mig((Instance(kind.name),))
     fits_memory = FitsMemory(gpu)
 
     def mix(batch: int) -> MixPrediction:
@@ -459,18 +452,16 @@ def slice_speeds(
     """
     if not gpu.mig:
         raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time slices or MPS.")
-    return tuple(each for profile in profiles for each in _speeds(profile, gpu, predictor))
-
-
-def _speeds(profile: Profile, gpu: Gpu, predictor: Predicts) -> Iterator[SliceSpeed]:
-    fits = FitsMemory(gpu)
-    whole = predictor.predict([profile], Serial())
-    if fits.broken(whole) is not None:
-        raise NothingFits(f"{profile.name} does not fit on {gpu.key}, not even alone.")
-    full_s = whole.jobs[0].step_s
+    fits, speeds = FitsMemory(gpu), []
     most = max(each.compute_slices for each in gpu.mig)
-    for kind in mig_kinds(gpu):
-        part = predictor.predict([profile], Mig((Instance(kind.name, None),)))
-        speed = None if fits.broken(part) else _rate(full_s.p50, part.jobs[0].step_s)
-        yield SliceSpeed(profile.name, kind.name, kind.compute_slices / most, speed)
-    yield SliceSpeed(profile.name, WHOLE, 1.0, _rate(full_s.p50, full_s))
+    for profile in profiles:
+        whole = predictor.predict([profile], Serial())
+        if fits.broken(whole) is not None:
+            raise NothingFits(f"{profile.name} does not fit on {gpu.key}, not even alone.")
+        full_s = whole.jobs[0].step_s
+        for kind in mig_kinds(gpu):
+            part = predictor.predict([profile], Mig((Instance(kind.name),)))
+            speed = None if fits.broken(part) else _rate(full_s.p50, part.jobs[0].step_s)
+            speeds.append(SliceSpeed(profile.name, kind.name, kind.compute_slices / most, speed))
+        speeds.append(SliceSpeed(profile.name, WHOLE, 1.0, _rate(full_s.p50, full_s)))
+    return tuple(speeds)

@@ -7,29 +7,34 @@ predicted before the plan counts, so that what is optimised is what is reported.
 same whatever time there is, and time only ends them: more of it never makes a plan worse.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapreplace
+from itertools import islice
+from math import inf
 from statistics import fmean
 from time import monotonic
 
-from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Candidate, Forecaster, candidate_of_all, cap_choices
-from advisor.plan.fleet_groups import Improver, Incumbent, greedy_groups, soonest_first
+from advisor.plan.fleet_groups import MOST_TOGETHER, GroupPool, Improver, Incumbent
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
-from advisor.plan.group_pool import MOST_TOGETHER, GroupPool
-from advisor.plan.job_sets import Kinds, Members, kinds
+from advisor.plan.job_sets import Kinds, Members, with_one
 from advisor.plan.objectives import OBJECTIVES, FleetTerms, Objective, rankable_by
 from advisor.plan.placement import (
-    CoverBounds,
     FleetGroup,
-    Packing,
     PlacedGroup,
+    Placement,
     Problem,
     arranged,
+    cover_bound,
+    job_ends_s,
+    makespan_s,
     packed,
+    queued,
+    queues_of,
     quick_plans,
     roughly_arranged,
 )
@@ -57,6 +62,70 @@ Clock = Callable[[], float]
 """Seconds from any moment on."""
 
 
+# Numbers of jobs in a batch.
+SIZES = (2, 3, 4, 5, 6, 8)
+# Largest sum of the jobs' busy shares of a GPU, each measured alone, in best fit.
+_BUSY = (1.0, 1.5, 2.0)
+
+MayShare = Callable[[Members], bool]
+
+
+def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> list[list[Members]]:
+    """Group all jobs, in batches of several sizes and by best fit, each in several orders.
+
+    `may` checks whether the jobs of a group may share a GPU, and fit on it.
+    """
+    jobs = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
+    longest_first = sorted(jobs, key=lambda kind: -problem.alone_s[kind])
+    orders = [longest_first]
+    if problem.objective.order_matters:
+        orders.append(longest_first[::-1])
+    if problem.objective.uses_deadlines:
+        due_s = [inf if each is None else each for each in problem.deadlines_s]
+        orders.append(sorted(jobs, key=lambda kind: due_s[kind]))
+    distinct: dict[tuple[Members, ...], list[Members]] = {}
+    for order in orders:
+        filled = [batches(order, size, may) for size in SIZES]
+        filled += [best_fit(order, busy, kinds, may) for busy in _BUSY]
+        for member_sets in filled:
+            distinct.setdefault(tuple(sorted(member_sets)), member_sets)
+    return list(distinct.values())
+
+
+def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
+    """Fill batches of `size` jobs: each job joins the first with a place and memory for it."""
+    filled: list[Members] = []
+    open_from = 0
+    for kind in order:
+        for at in range(open_from, len(filled)):
+            larger = with_one(filled[at], kind)
+            if len(larger) <= size and may(larger):
+                filled[at] = larger
+                break
+        else:
+            filled.append((kind,))
+        while open_from < len(filled) and len(filled[open_from]) == size:
+            open_from += 1
+    return filled
+
+
+def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare) -> list[Members]:
+    """Let each job join the group that it fills best without exceeding `most_busy` of a GPU."""
+    busy = [job.profile.busy_share or 1.0 for job in kinds.jobs]
+    filled: list[Members] = []
+    for kind in order:
+        totals = [(sum(busy[other] for other in members) + busy[kind], at)
+                  for at, members in enumerate(filled) if len(members) < max(SIZES)]  # fmt: skip
+        for total, at in sorted(totals, reverse=True):
+            larger = with_one(filled[at], kind)
+            if total <= most_busy and may(larger):
+                filled[at] = larger
+                break
+        else:
+            filled.append((kind,))
+    return filled
+
+
 @dataclass(frozen=True, slots=True)
 class FleetSearchResult:
     """The plan of a search, all of its groups predicted, and a bound on better ones.
@@ -72,7 +141,7 @@ class FleetSearchResult:
         in_time: Whether the search ended before its time was up.
     """
 
-    plan: tuple[PlacedGroup, ...]
+    plan: Placement
     cost: float
     bound: float | None
     complete: bool
@@ -90,28 +159,16 @@ class FleetSearchResult:
 
 
 class FleetSolver:
-    """Improves a plan step by step while there is time.
-
-    Raises:
-        NothingFits: A job fits on no GPU, not even alone.
-    """
+    """Improves a plan step by step while there is time; every job fits on a GPU alone."""
 
     def __init__(
-        self, kinds: Kinds, problem: Problem, question: Question, limit_s: float,
-        clock: Clock = monotonic,
-    ) -> None:  # fmt: skip
+        self, kinds: Kinds, problem: Problem, question: Question, limit_s: float, clock: Clock
+    ) -> None:
         self._kinds, self._problem = kinds, problem
         self._clock, self._began_s, self._limit_s = clock, clock(), limit_s
         self._pool = GroupPool(kinds, problem, question, self._in_time)
-        alone = []
-        for kind, job in enumerate(kinds.jobs):
-            group = self._pool.alone(kind)
-            if group is None:
-                raise NothingFits(
-                    f"{job.name} does not fit on a GPU even alone. Use a smaller batch, or a GPU "
-                    f"with more memory."
-                )
-            alone += [group] * problem.counts[kind]
+        alone = [group for kind, count in enumerate(problem.counts)
+                 for group in [self._pool.alone(kind)] * count]  # fmt: skip
         self._incumbent = Incumbent(problem, arranged(alone, problem))
         self._improver = Improver(self._pool, problem, self._incumbent)
         self._known_bound: float | None = None
@@ -160,7 +217,8 @@ class FleetSolver:
         if self._looked_at_all():
             yield
             yield from self._share_better(self._most_promising())
-        self._incumbent.offer(self._packed().plan)
+        plan, _, _ = packed(self._known(), self._problem, self._left_s(), self._incumbent.plan)
+        self._incumbent.offer(plan)
         yield
         yield from self._share_better()
 
@@ -184,21 +242,16 @@ class FleetSolver:
         groups = [*self._pool.groups, *(each.group for each in self._incumbent.plan)]
         return list({id(each): each for each in groups}.values())
 
-    def _packed(self) -> Packing:
-        """The best plan of all predicted groups, order and time included."""
-        return packed(self._known(), self._problem, self._left_s(), self._incumbent.plan)
-
     def _looked_at_all(self) -> bool:
         """Predict every group where there are few, so that a bound on all plans is known."""
         if not self._pool.predict_all(_EVERY_MEMBER_SET):
             return False
         groups = self._pool.groups
-        packing = packed(groups, self._problem, self._left_s(), self._incumbent.plan)
-        self._incumbent.offer(packing.plan)
-        self._known_bound = packing.bound
-        if not packing.in_time and self._in_time():
-            covers = CoverBounds(groups, self._problem, self._left_s())
-            self._known_bound = max(packing.bound, covers.cost())
+        plan, bound, in_time = packed(groups, self._problem, self._left_s(), self._incumbent.plan)
+        self._incumbent.offer(plan)
+        if not in_time and self._in_time():
+            bound = max(bound, cover_bound(groups, self._problem, self._left_s()))
+        self._known_bound = bound
         return True
 
     def _most_promising(self) -> list[Members]:
@@ -236,6 +289,69 @@ class FleetSolver:
             longest_s = max(longest_s, self._clock() - began_s)
             yield
         return True
+
+
+# Less is rounding, as a share of the time of a GPU.
+_DUST = 1e-9
+# Other groups are formed where that spares so much of the jobs' ends, as a share: a choice.
+_WORTH = 0.01
+# How many ways to group the jobs of a GPU are looked at.
+_GROUPINGS = 200
+
+
+def soonest_first(
+    plan: Sequence[PlacedGroup], problem: Problem, usable: Sequence[FleetGroup] = ()
+) -> Placement:
+    """Regroup and order the jobs of each GPU of `plan` so that one ends soonest on average.
+
+    No GPU ends later, and all of it costs no more: where it would, groups and order stay, as they
+    do where the order counts for the cost, or times are no seconds. Groups `usable` may be formed.
+    """
+    if problem.objective.order_matters or not problem.objective.in_seconds:
+        return tuple(plan)
+    queues = [_soonest_first(queue) for queue in queues_of(plan, problem.gpus)]
+    for gpu, queue in enumerate(queues):
+        other = [*queues[:gpu], _regrouped(queue, usable), *queues[gpu + 1 :]]
+        if problem.cost(queued(other)) <= (1 + _DUST) * problem.cost(queued(queues)):
+            queues = other
+    return queued(queues)
+
+
+def _soonest_first(queue: Sequence[FleetGroup]) -> list[FleetGroup]:
+    """By Smith's rule: those first that take least time for each job that then need not wait."""
+    sooner = sorted(queue, key=lambda each: each.runs_s / len(each.members))
+    return sooner if _end_s(sooner) <= (1 + _DUST) * _end_s(queue) else list(queue)
+
+
+def _regrouped(queue: list[FleetGroup], usable: Sequence[FleetGroup]) -> list[FleetGroup]:
+    """The jobs of `queue` in those of the groups `usable` in which they end soonest on average."""
+    jobs = Counter(kind for group in queue for kind in group.members)
+    groupings = islice(_groupings(jobs, usable), _GROUPINGS)
+    latest_s = (1 + _DUST) * _end_s(queue)
+    punctual = [each for each in map(_soonest_first, groupings) if _end_s(each) <= latest_s]
+    best = min(punctual, key=_sum_of_ends_s, default=queue)
+    return best if _sum_of_ends_s(best) < (1 - _WORTH) * _sum_of_ends_s(queue) else queue
+
+
+def _groupings(jobs: Counter[int], offered: Sequence[FleetGroup]) -> Iterator[list[FleetGroup]]:
+    """Every way to group `jobs`, counted by kind, into groups of `offered`."""
+    usable = [each for each in offered if Counter(each.members) <= jobs]
+    if not jobs:
+        yield []
+        return
+    first = min(jobs)
+    for group in usable:
+        if first in group.members:
+            left = jobs - Counter(group.members)
+            yield from ([group, *others] for others in _groupings(left, usable))
+
+
+def _sum_of_ends_s(queue: Sequence[FleetGroup]) -> float:
+    return sum(end_s for _, end_s in job_ends_s(queued([queue])))
+
+
+def _end_s(queue: Sequence[FleetGroup]) -> float:
+    return makespan_s(queued([queue])) if queue else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +457,7 @@ def plan_fleet(
     check_each_fits(serial.prediction, gpu, terms.conditions)
     ranked_by, note = rankable_by([serial], terms.objective)
     objective = OBJECTIVES[ranked_by]
-    distinct = kinds(jobs)
+    distinct = Kinds(jobs)
     problem = _problem(distinct, objective, terms.gpus, caching)
     question = Question(
         gpu=gpu, predictor=caching, objective=objective.within_group or objective.name,
@@ -421,7 +537,7 @@ def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predic
         alone_s = tuple(n * job.profile.step_s for n, job in zip(steps, jobs, strict=True))
         least_s = tuple(n * step_s.p50 for n, step_s in zip(steps, predicted, strict=True))
     return Problem(
-        objective=objective, gpus=gpus, counts=distinct.counts, alone_s=alone_s, least_s=least_s,
+        objective=objective, gpus=gpus, counts=distinct.copies, alone_s=alone_s, least_s=least_s,
         deadlines_s=tuple(job.deadline_s for job in jobs),
         idle_power_w=idle_power_w([job.profile for job in jobs]),
     )  # fmt: skip

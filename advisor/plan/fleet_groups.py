@@ -1,86 +1,299 @@
-"""Groups for a plan on several GPUs: greedy ones, and local search from one plan to better ones."""
+"""Groups of jobs for a plan on several GPUs, and local search from one plan to better ones."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import combinations, islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, combinations_with_replacement, groupby
 from math import inf
 from random import Random
 from typing import NamedTuple
 
-from advisor.plan.group_pool import MOST_TOGETHER, GroupPool
-from advisor.plan.job_sets import Kinds, Members
+import numpy as np
+
+from advisor.hardware.partition import whole_gpu
+from advisor.plan.candidates import OneGpuSolver, WholeGpuSolver
+from advisor.plan.job_sets import Kinds, Members, with_one, without
+from advisor.plan.objectives import Objective, throughput
 from advisor.plan.placement import (
     FleetGroup,
     PlacedGroup,
+    Placement,
     Problem,
     arranged,
-    job_ends_s,
     levelled,
-    makespan_s,
-    queued,
     replaced,
 )
+from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
+from advisor.plan.values import Question
+from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
+from advisor.prediction.surrogate import MixBatch
+from advisor.prediction.trace import Floats
+from advisor.sharing import Concurrent, Mode, Mps, Naive
+from advisor.simulation.events import Bools, Indices, array_stretches
 
-# Numbers of jobs in a batch.
-SIZES = (2, 3, 4, 5, 6, 8)
-# Largest sum of the jobs' busy shares of a GPU, each measured alone, in best fit.
-_BUSY = (1.0, 1.5, 2.0)
-
-MayShare = Callable[[Members], bool]
-"""Whether the jobs of a group may share a GPU, and fit on it."""
-
-
-def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> list[list[Members]]:
-    """Group all jobs, in batches of several sizes and by best fit, each in several orders."""
-    jobs = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
-    longest_first = sorted(jobs, key=lambda kind: -problem.alone_s[kind])
-    orders = [longest_first]
-    if problem.objective.order_matters:
-        orders.append(longest_first[::-1])
-    if problem.objective.uses_deadlines:
-        due_s = [inf if each is None else each for each in problem.deadlines_s]
-        orders.append(sorted(jobs, key=lambda kind: due_s[kind]))
-    distinct: dict[tuple[Members, ...], list[Members]] = {}
-    for order in orders:
-        filled = [batches(order, size, may) for size in SIZES]
-        filled += [best_fit(order, busy, kinds, may) for busy in _BUSY]
-        for member_sets in filled:
-            distinct.setdefault(tuple(sorted(member_sets)), member_sets)
-    return list(distinct.values())
+WAYS: dict[str, Concurrent] = {"mps": Mps(), "naive": Naive()}
+"""To share a whole GPU without limits."""
 
 
-def batches(order: Sequence[int], size: int, may: MayShare) -> list[Members]:
-    """Fill batches of `size` jobs: each job joins the first with a place and memory for it."""
-    filled: list[Members] = []
-    open_from = 0
-    for kind in order:
-        for at in range(open_from, len(filled)):
-            larger = tuple(sorted((*filled[at], kind)))
-            if len(larger) <= size and may(larger):
-                filled[at] = larger
-                break
+class EstimatedGroups:
+    """Estimates groups by time slicing and MPS with the surrogate model; medians, for screening.
+
+    Arrays of members hold groups of one size, shape (groups, jobs).
+    """
+
+    def __init__(
+        self, kinds: Kinds, surrogate: SurrogatePredictor, question: Question, objective: Objective
+    ) -> None:
+        self._kinds, self._surrogate, self._gpu = kinds, surrogate, question.gpu
+        self._rules = rules(question.gpu, question.conditions)
+        self._margin, self._objective = question.conditions.memory_margin, objective
+        sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
+        self._sorts = [sorts.index(each) for each in sorts]
+        self._obeys: dict[tuple[str, tuple[int, ...]], bool] = {}
+        work = [job.work_steps or 0.0 for job in kinds.jobs]
+        self._work = np.array(work) if objective.in_seconds else 1 / surrogate.jobs.step_s
+
+    def groups(self, member_sets: Sequence[Members]) -> Iterator[FleetGroup]:
+        """Yield the best group of each of `member_sets`, of two and more, small ones first."""
+        for _, same in groupby(sorted(member_sets, key=len), len):
+            yield from self._best(np.array(list(same)))
+
+    def may(self, members: Members, mode: Mode) -> bool:
+        """Check whether `members` may share in this way, and fit in memory."""
+        if not self._allowed(members, mode):
+            return False
+        profiles = tuple(job.profile for job in self._kinds.of(members))
+        answers = replace(self._surrogate, profiles=profiles)
+        ones = np.ones((1, len(members)), dtype=np.intp)
+        return bool(self._fit(answers, ones, mode)[0])
+
+    def _allowed(self, members: Members, mode: Mode) -> bool:
+        """Whether no rule forbids it; jobs that rules cannot tell apart are checked once."""
+        key = mode, tuple(sorted(self._sorts[kind] for kind in members))
+        if key not in self._obeys:
+            broken = first_broken(self._rules, self._kinds.of(members), WAYS[mode])
+            self._obeys[key] = broken is None
+        return self._obeys[key]
+
+    def _fit(self, answers: SurrogatePredictor, counts: Indices, mode: Mode) -> Bools:
+        return answers.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
+
+    def _best(self, member_sets: Indices) -> Iterator[FleetGroup]:
+        counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
+        modes = [mode for mode in WAYS if mode in self._surrogate.distilled.surrogates]
+        fits = {mode: self._fit(self._surrogate, counts, mode) for mode in modes}
+        outcomes = {mode: self._outcomes(member_sets, mode) for mode in modes}
+        for row, kinds in enumerate(member_sets):
+            members = tuple(map(int, kinds))
+            allowed = [mode for mode in modes if fits[mode][row] and self._allowed(members, mode)]
+            if allowed:
+                mode = min(allowed, key=lambda each: float(outcomes[each][0][row].max()))
+                ends_s, energy_j = (each[row] for each in outcomes[mode])
+                yield FleetGroup(
+                    members=members, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)),
+                    energy_j=None if np.isnan(energy_j) else float(energy_j), predicted=False,
+                    in_seconds=self._objective.in_seconds,
+                )  # fmt: skip
+
+    def _outcomes(self, member_sets: Indices, mode: Mode) -> tuple[Floats, Floats]:
+        """Ends of the jobs of each group that starts at once, and joules until the last one.
+
+        Shapes (groups, jobs) and (groups,); joules are NaN where the objective does not need them.
+        """
+        ends_s, energy_j = np.zeros(member_sets.shape), np.full(len(member_sets), np.nan)
+        if not self._objective.in_seconds:
+            alone_s = self._surrogate.jobs.step_s[member_sets]
+            speeds = alone_s / self._steps_s(member_sets, mode)
+            return ends_s + (member_sets.shape[1] / speeds.sum(axis=1))[:, None], energy_j
+        if self._objective.saves_energy:
+            energy_j[:] = 0.0
+        for at, running, seconds in array_stretches(
+            self._work[member_sets],
+            lambda at, running: self._steps_s(np.where(running, member_sets[at], -1), mode),
+        ):
+            ends_s[at] += np.where(running, seconds[:, None], 0.0)
+            if self._objective.saves_energy:
+                left = np.where(running, member_sets[at], -1)
+                energy_j[at] += seconds * self._power_w(left, mode)
+        return ends_s, energy_j
+
+    def _power_w(self, member_sets: Indices, mode: Mode) -> Floats:
+        """Power of the GPU while a group runs, shape (groups,); NaN: unknown. -1: a job ended."""
+        answers, rows = self._surrogate, len(member_sets)
+        steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended
+        np.put_along_axis(steps_s, member_sets, self._steps_s(member_sets, mode), axis=1)
+        added_w = np.zeros(steps_s.shape)
+        added_w[:, :-1] = answers.added_w(self._tenancy(mode), steps_s[:, :-1])
+        own_w = np.take_along_axis(added_w, member_sets, axis=1).sum(axis=1)
+        limit_w = self._gpu.power_limit_w or np.inf
+        return np.asarray(np.minimum(answers.model.of(answers.gpu).power.awake_w + own_w, limit_w))
+
+    def _tenancy(self, mode: Mode) -> Tenancy:
+        return Tenancy(whole_gpu(self._gpu), WAYS[mode])
+
+    def _steps_s(self, member_sets: Indices, mode: Mode) -> Floats:
+        batch = MixBatch(member_sets, np.full(member_sets.shape, 100.0))
+        return self._surrogate.distilled.steps(self._surrogate.jobs, batch, mode)
+
+
+# Jobs in a group at most: what was ever measured together.
+MOST_TOGETHER = 8
+
+
+class GroupPool:
+    """Groups predicted so far, and estimates for screening.
+
+    Nothing more is predicted once `in_time` returns False, because no time is left.
+    """
+
+    def __init__(
+        self, kinds: Kinds, problem: Problem, question: Question, in_time: Callable[[], bool]
+    ) -> None:
+        self._kinds, self._problem, self.in_time = kinds, problem, in_time
+        surrogate = question.predictor.surrogate([job.profile for job in kinds.jobs])
+        self._estimates = None
+        if surrogate is not None:
+            self._estimates = EstimatedGroups(kinds, surrogate, question, problem.objective)
+        self._level = question.level
+        self._solvers = {
+            way: WholeGpuSolver(kinds.jobs, question, sharing) for way, sharing in WAYS.items()
+        }
+        self._thorough = OneGpuSolver(kinds.jobs, question)
+        self._estimated: dict[Members, FleetGroup | None] = {}
+        self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
+        self._best: dict[Members, FleetGroup] = {}
+
+    def solve(self, members: Members, way: str | None = None) -> FleetGroup | None:
+        """Predict the best group of `members` that shares in a way, else in the best way.
+
+        None where none is allowed and fits. For throughput, all jobs are taken to be equally long
+        alone.
+        """
+        in_seconds, level = self._problem.objective.in_seconds, self._level
+        plan = (self._solvers[way] if way else self._thorough).best(members)
+        if plan is None:
+            return None
+        if not in_seconds or plan.ends_s is None:
+            ends_s = (len(members) / throughput(plan.prediction, level),) * len(members)
         else:
-            filled.append((kind,))
-        while open_from < len(filled) and len(filled[open_from]) == size:
-            open_from += 1
-    return filled
+            ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
+        return FleetGroup(
+            members=members, sharing=plan.sharing, ends_s=ends_s, predicted=True,
+            in_seconds=in_seconds,
+            energy_j=None if plan.energy_j is None else plan.energy_j.at(level),
+        )  # fmt: skip
 
+    @property
+    def predicted(self) -> set[Members]:
+        """The sets of jobs that were predicted."""
+        return {members for members, _ in self._ways}
 
-def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare) -> list[Members]:
-    """Let each job join the group that it fills best without exceeding `most_busy` of a GPU."""
-    busy = [job.profile.busy_share or 1.0 for job in kinds.jobs]
-    filled: list[Members] = []
-    for kind in order:
-        totals = [(sum(busy[other] for other in members) + busy[kind], at)
-                  for at, members in enumerate(filled) if len(members) < max(SIZES)]  # fmt: skip
-        for total, at in sorted(totals, reverse=True):
-            larger = _with(filled[at], kind)
-            if total <= most_busy and may(larger):
-                filled[at] = larger
-                break
-        else:
-            filled.append((kind,))
-    return filled
+    @property
+    def member_sets(self) -> set[Members]:
+        """The sets of jobs that were predicted or estimated."""
+        return self.predicted | set(self._estimated)
+
+    @property
+    def groups(self) -> list[FleetGroup]:
+        """All predicted groups."""
+        return [group for group in self._ways.values() if group is not None]
+
+    @property
+    def has_estimates(self) -> bool:
+        """Whether a surrogate model can estimate thousands of sets of jobs."""
+        return self._estimates is not None
+
+    def best(self, members: Members) -> FleetGroup | None:
+        """Return the lightest predicted group of `members`; None: not predicted."""
+        return self._best.get(members)
+
+    def under(self, members: Members, way: str) -> FleetGroup | None:
+        """Return the predicted group of `members` that shares in the way `way`; None: none."""
+        return self._ways.get((members, way))
+
+    def estimates(self, member_sets: Iterable[Members]) -> dict[Members, FleetGroup]:
+        """Return the best group so far of each of `member_sets` that fits, estimating new ones.
+
+        Without a surrogate model all are predicted, while there is time.
+        """
+        wanted = list(dict.fromkeys(member_sets))
+        if self._estimates is None:
+            return {members: group for members in wanted if (group := self.predict(members))}
+        new = [members for members in wanted if len(members) > 1
+               and members not in self._best and members not in self._estimated]  # fmt: skip
+        self._estimated |= dict.fromkeys(new)
+        self._estimated |= {group.members: group for group in self._estimates.groups(new)}
+        best = {members: self._best.get(members) or self._estimated.get(members)
+                for members in wanted}  # fmt: skip
+        return {members: group for members, group in best.items() if group is not None}
+
+    def estimated(self, member_sets: Sequence[Members]) -> list[FleetGroup]:
+        """Return the best groups of `member_sets`; those that do not fit run one by one."""
+        groups = self.estimates(member_sets)
+        parts = (
+            [members] if members in groups else [(kind,) for kind in members]
+            for members in member_sets
+        )
+        return [groups.get(part) or self._best[part] for some in parts for part in some]
+
+    def alone(self, kind: int) -> FleetGroup:
+        """Predict a job alone, even if no time is left."""
+        group = self.solve((kind,), "mps")
+        assert group is not None, "`check_each_fits` checks each job"
+        self.offer(group)
+        return group
+
+    def predict(self, members: Members, ways: Sequence[str] = ()) -> FleetGroup | None:
+        """Predict the lightest group of `members`; None where none fits, or time is up.
+
+        The ways to share in `ways` are tried; without any, those that seem best.
+        """
+        if not ways:
+            estimate = self._estimated.get(members)
+            ways = [name for name, way in WAYS.items() if not estimate or way == estimate.sharing]
+        for way in ways:
+            if len(members) > 1 and (members, way) not in self._ways and self.in_time():
+                self._ways[members, way] = None
+                if group := self.solve(members, way):
+                    self.offer(group)
+        if members not in self._best:
+            self._estimated[members] = None
+        return self._best.get(members)
+
+    def offer(self, group: FleetGroup) -> None:
+        """Add a predicted group; the lightest of each set of members counts as its best."""
+        self._ways[group.members, str(group.sharing)] = group
+        best = self._best.setdefault(group.members, group)
+        if self._problem.weight(group) < self._problem.weight(best):
+            self._best[group.members] = group
+
+    def may(self, members: Members) -> bool:
+        """Check whether `members` may share a GPU under MPS, and fit in memory."""
+        if self._estimates is not None:
+            return self._estimates.may(members, "mps")
+        return self.predict(members, ["mps"]) is not None
+
+    def predict_all(self, most: int) -> bool:
+        """Predict all sets of jobs that fit on a GPU; False: they exceed `most`, or time is up.
+
+        More jobs never take less memory, so supersets of a set that does not fit are skipped.
+        """
+        left, kinds = most, range(len(self._kinds.jobs))
+        smaller: set[Members] = {(kind,) for kind in kinds}
+        for size in range(2, min(MOST_TOGETHER, sum(self._problem.counts)) + 1):
+            larger = []
+            for members in combinations_with_replacement(kinds, size):
+                rest = (without(members, kind) for kind in members)
+                if self._kinds.allows(members) and smaller.issuperset(rest):
+                    larger.append(members)
+                    if len(larger) > left:
+                        return False
+            for members in larger:
+                self.predict(members, list(WAYS))
+            if not self.in_time():
+                return False
+            smaller = {members for members in larger if members in self._best}
+            left -= len(smaller)
+        return True
 
 
 # Most changes looked at in a round over all blocks, least of each block, and number of rounds.
@@ -103,26 +316,17 @@ def changes(member_sets: Sequence[Members]) -> Iterator[Change]:
         if len(own) > 1 or len(its) > 1:
             for leaves in set(own) - set(its):
                 for comes in set(its) - set(own):
-                    pair = _with(_without(own, leaves), comes), _with(_without(its, comes), leaves)
-                    yield Change((one, other), pair)
+                    new = with_one(without(own, leaves), comes)
+                    yield Change((one, other), (new, with_one(without(its, comes), leaves)))
         for source, target in ((one, other), (other, one)):
             rest, goal = member_sets[source], member_sets[target]
             if len(goal) < MOST_TOGETHER and (len(rest) > 1 or source < target):
                 for kind in set(rest):
-                    left, joined = _without(rest, kind), _with(goal, kind)
+                    left, joined = without(rest, kind), with_one(goal, kind)
                     yield Change((source, target), (left, joined) if left else (joined,))
     for at, members in enumerate(member_sets):
         for kind in set(members) if len(members) > 1 else ():
-            yield Change((at,), (_without(members, kind), (kind,)))
-
-
-def _without(members: Members, kind: int) -> Members:
-    at = members.index(kind)
-    return (*members[:at], *members[at + 1 :])
-
-
-def _with(members: Members, kind: int) -> Members:
-    return tuple(sorted((*members, kind)))
+            yield Change((at,), (without(members, kind), (kind,)))
 
 
 def some_of(changes: Iterator[Change], most: int, draw: Random) -> list[Change]:
@@ -178,8 +382,8 @@ def _changed(
     return [members for at, members in enumerate(member_sets) if at not in touched] + added
 
 
-# Weight of the plan's groups beside its cost in the score, each as a share of the best plan's: the
-# search continues from the plan of lowest score, since cheaper plans come from lighter groups.
+# Weight of the plan's groups next to its cost in the score, each as a share of the best plan's: the
+# search continues from the plan of lowest score, because cheaper plans come from lighter groups.
 _WEIGHT = 0.5
 
 
@@ -224,9 +428,7 @@ class Incumbent:
         plan = replaced(self.current, old, new, self._problem.gpus)
         return inf if plan is None else self.score(plan)
 
-    def _changed(
-        self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]
-    ) -> tuple[PlacedGroup, ...] | None:
+    def _changed(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> Placement | None:
         """The plan with `new` groups in place of `old` ones, or with all groups arranged again."""
         plan = replaced(self.current, old, new, self._problem.gpus)
         if plan is None:
@@ -350,69 +552,3 @@ class Improver:
             ):
                 return False
         return self._incumbent.offer_change(old, self._pool.estimated(new))
-
-
-# Less is rounding, as a share of the time of a GPU.
-_ORDER_DUST = 1e-9
-# Other groups are formed where that spares so much of the jobs' ends, as a share: a choice.
-_WORTH = 0.01
-# How many ways to group the jobs of a GPU are looked at.
-_GROUPINGS = 200
-
-
-def soonest_first(
-    plan: Sequence[PlacedGroup], problem: Problem, usable: Sequence[FleetGroup] = ()
-) -> tuple[PlacedGroup, ...]:
-    """Regroup and order the jobs of each GPU of `plan` so that one ends soonest on average.
-
-    No GPU ends later, and all of it costs no more: where it would, groups and order stay, as they
-    do where the order counts for the cost, or times are no seconds. Groups `usable` may be formed.
-    """
-    if problem.objective.order_matters or not problem.objective.in_seconds:
-        return tuple(plan)
-    queues: list[list[FleetGroup]] = [[] for _ in range(problem.gpus)]
-    for placed in sorted(plan, key=lambda each: each.start_s):
-        queues[placed.gpu].append(placed.group)
-    queues = [_soonest_first(queue) for queue in queues]
-    for gpu, queue in enumerate(queues):
-        other = [*queues[:gpu], _regrouped(queue, usable), *queues[gpu + 1 :]]
-        if problem.cost(queued(other)) <= (1 + _ORDER_DUST) * problem.cost(queued(queues)):
-            queues = other
-    return queued(queues)
-
-
-def _soonest_first(queue: Sequence[FleetGroup]) -> list[FleetGroup]:
-    """By Smith's rule: those first that take least time for each job that then need not wait."""
-    sooner = sorted(queue, key=lambda each: each.runs_s / len(each.members))
-    return sooner if _end_s(sooner) <= (1 + _ORDER_DUST) * _end_s(queue) else list(queue)
-
-
-def _regrouped(queue: list[FleetGroup], usable: Sequence[FleetGroup]) -> list[FleetGroup]:
-    """The jobs of `queue` in those of the groups `usable` in which they end soonest on average."""
-    jobs = Counter(kind for group in queue for kind in group.members)
-    groupings = islice(_groupings(jobs, usable), _GROUPINGS)
-    latest_s = (1 + _ORDER_DUST) * _end_s(queue)
-    punctual = [each for each in map(_soonest_first, groupings) if _end_s(each) <= latest_s]
-    best = min(punctual, key=_sum_of_ends_s, default=queue)
-    return best if _sum_of_ends_s(best) < (1 - _WORTH) * _sum_of_ends_s(queue) else queue
-
-
-def _groupings(jobs: Counter[int], offered: Sequence[FleetGroup]) -> Iterator[list[FleetGroup]]:
-    """Every way to group `jobs`, counted by kind, into groups of `offered`."""
-    usable = [each for each in offered if Counter(each.members) <= jobs]
-    if not jobs:
-        yield []
-        return
-    first = min(jobs)
-    for group in usable:
-        if first in group.members:
-            left = jobs - Counter(group.members)
-            yield from ([group, *others] for others in _groupings(left, usable))
-
-
-def _sum_of_ends_s(queue: Sequence[FleetGroup]) -> float:
-    return sum(end_s for _, end_s in job_ends_s(queued([queue])))
-
-
-def _end_s(queue: Sequence[FleetGroup]) -> float:
-    return makespan_s(queued([queue])) if queue else 0.0

@@ -1,45 +1,57 @@
-"""Sets of some jobs, as rows of arrays, and what each does in each partition of a GPU.
+"""Sets of some jobs, as rows of arrays, and the outcome of each in each partition of a GPU.
 
-The predictor says so, or its surrogate model. Copies of a job are one kind with a count.
+The predictor gives the outcome, or its surrogate model. Copies of a job are one kind with a count.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from math import prod
+from itertools import product, zip_longest
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.hardware.partition import partition_of
 from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
-from advisor.prediction.mix_steps import Predicts, SurrogatePredictor, Tenancy
+from advisor.plan.values import Question
+from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
-from advisor.simulation.events import array_stretches
+from advisor.simulation.events import Bools, Indices, array_stretches
 from advisor.workload.job import Job
-
-Indices = NDArray[np.intp]
-ConstraintKey = tuple[tuple[str, bool, bool], ...]
 
 Members = tuple[int, ...]
 """Numbers of the kinds of jobs that share a GPU, increasing; copies repeat theirs."""
 
 
-@dataclass(frozen=True, slots=True)
+def without(members: Members, kind: int) -> Members:
+    """Return `members` without one job of `kind`."""
+    at = members.index(kind)
+    return (*members[:at], *members[at + 1 :])
+
+
+def with_one(members: Members, kind: int) -> Members:
+    """Return `members` with one more job of `kind`."""
+    return tuple(sorted((*members, kind)))
+
+
 class Kinds:
-    """Jobs grouped into kinds of equal ones: one job of each, and the positions of all of it."""
+    """Jobs grouped into kinds of equal ones, in the order of the first of each.
 
-    jobs: tuple[Job, ...]
-    positions: tuple[tuple[int, ...], ...]
+    Attributes:
+        jobs: One job of each kind, shape (kinds,).
+        positions: Positions of the jobs of each kind among all, from 0, shape (kinds,).
+        copies: Number of jobs of each kind, shape (kinds,).
+    """
 
-    @property
-    def counts(self) -> tuple[int, ...]:
-        return tuple(map(len, self.positions))
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        first = [jobs.index(job) for job in jobs]  # a profile is long: comparing beats hashing
+        places = {at: tuple(i for i, other in enumerate(first) if other == at) for at in first}
+        self.jobs = tuple(jobs[at] for at in places)
+        self.positions = tuple(places.values())
+        self.copies = tuple(map(len, self.positions))
 
     def of(self, members: Members) -> tuple[Job, ...]:
         """Return the jobs of `members`, in the same order."""
@@ -47,135 +59,70 @@ class Kinds:
 
     def allows(self, members: Members) -> bool:
         """Check that there are enough jobs of each kind for `members`."""
-        return all(count <= len(self.positions[kind]) for kind, count in Counter(members).items())
+        return all(count <= self.copies[kind] for kind, count in Counter(members).items())
 
 
-def kinds(jobs: Sequence[Job]) -> Kinds:
-    """Group `jobs` into kinds, in the order of the first of each."""
-    first = [jobs.index(job) for job in jobs]  # a profile is long: comparing is less than hashing
-    places = {at: tuple(i for i, other in enumerate(first) if other == at) for at in first}
-    return Kinds(tuple(jobs[at] for at in places), tuple(places.values()))
+class Sets(Kinds):
+    """All sets of some jobs, by number: 0 is the empty one, the last one contains all jobs.
 
-
-@dataclass(frozen=True)
-class Sets:
-    """Sets of jobs.
-
-    A *state* is the number of a set: of jobs that are still to be placed, for example.
+    The number of a set minus that of a smaller one within it is the number of what is left.
 
     Attributes:
-        jobs: One job of each kind, shape (kinds,).
-        positions: Positions of the jobs of each kind among all, from 0, shape (kinds,).
-        counts: Number of jobs of each kind in each set, shape (sets, kinds); the first set is
-            empty.
+        counts: Number of jobs of each kind in each set, shape (sets, kinds).
+        sizes: Number of jobs in each set, shape (sets,).
+        tenants: Kinds of the jobs in each set, in order, once for each copy.
     """
 
-    jobs: tuple[Job, ...]
-    positions: tuple[tuple[int, ...], ...]
-    counts: Indices
-
-    @cached_property
-    def totals(self) -> Indices:
-        """Number of jobs of each kind, shape (kinds,)."""
-        return np.array([len(each) for each in self.positions])
-
-    @cached_property
-    def _weights(self) -> Indices:
-        """The number that one job of each kind adds to that of a state, shape (kinds,)."""
-        return np.concatenate([[1], np.cumprod(self.totals + 1)[:-1]]).astype(np.intp)
-
-    @cached_property
-    def state(self) -> Indices:
-        """The state of each set, as a number, shape (sets,)."""
-        return np.asarray(self.counts @ self._weights)
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        super().__init__(jobs)
+        self._shape = tuple(copies + 1 for copies in self.copies)
+        self.counts: Indices = np.array(list(product(*map(range, self._shape))), dtype=np.intp)
+        self.sizes: Indices = self.counts.sum(axis=1)
+        self.tenants = [np.repeat(np.arange(len(own)), own).tolist() for own in self.counts]
 
     @property
-    def states(self) -> int:
-        """Number of states; the last state is all jobs."""
-        return int(prod(map(int, self.totals + 1)))
+    def everything(self) -> int:
+        """Number of the set of all jobs."""
+        return len(self.counts) - 1
 
-    @cached_property
-    def sizes(self) -> Indices:
-        """Number of jobs in each set, shape (sets,)."""
-        return np.asarray(self.counts.sum(axis=1))
+    def inside(self, whole: int) -> Indices:
+        """Return the sets within the set `whole`, increasing."""
+        return np.flatnonzero((self.counts <= self.counts[whole]).all(axis=1))
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices, Indices]:
-        """Every set within every state: state, set, and the state that is left, each (pairs,)."""
-        kinds = np.arange(self.states)[:, None] // self._weights % (self.totals + 1)
-        state, chosen = np.nonzero((self.counts[None] <= kinds[:, None]).all(axis=2))
-        return state, chosen, state - self.state[chosen]
+        """Every set within every set, and what it leaves, each (pairs,).
 
-    @cached_property
-    def first_pairs(self) -> Indices:
-        """Index of the first of the `pairs` of each state, shape (states,)."""
-        return np.searchsorted(self.pairs[0], np.arange(self.states))
-
-    @cached_property
-    def _ends(self) -> list[int]:
-        """Bounds of the `pairs` of each state, shape (states + 1,)."""
-        return [*self.first_pairs.tolist(), len(self.pairs[0])]
-
-    def inside(self, state: int) -> tuple[Indices, Indices]:
-        """Return the sets within `state`, and the states that they leave."""
-        own = slice(*self._ends[state : state + 2])
-        return self.pairs[1][own], self.pairs[2][own]
-
-    def parts(self, chosen: Indices, kept: NDArray[np.bool_]) -> Indices:
-        """Return the sets that remain of `chosen`, shape (chosen,), if only kinds `kept` are left.
-
-        `kept` has the shape (chosen, kinds).
+        The third value is the index of the first pair of each outer set, shape (sets,).
         """
-        return np.asarray(self._set_of[(self.counts[chosen] * kept) @ self._weights])
+        outer, inner = np.nonzero((self.counts[None] <= self.counts[:, None]).all(axis=2))
+        return inner, outer - inner, np.searchsorted(outer, np.arange(len(self.counts)))
 
-    @cached_property
-    def _set_of(self) -> Indices:
-        """The set of each state, shape (states,)."""
-        return np.argsort(self.state)
+    def parts(self, whole: Indices, kept: Bools) -> Indices:
+        """Return the sets that remain of each set if only the kinds `kept`, (sets, kinds), do."""
+        return np.asarray(np.ravel_multi_index((self.counts[whole] * kept).T, self._shape))
 
     @cached_property
     def places(self) -> Indices:
         """Kind of the job in each place of each set, shape (sets, most jobs); -1: empty."""
-        rows = np.full((len(self.counts), max(1, int(self.sizes.max()))), -1, dtype=np.intp)
-        for own, tenants in zip(rows, self.tenants, strict=True):
-            own[: len(tenants)] = tenants
-        return rows
-
-    @cached_property
-    def constraint_keys(self) -> list[ConstraintKey]:
-        """For each set a key of all that rules look at: sets with equal keys obey equal rules."""
-        seen = [(job.user or "", job.isolated, job.data_parallel) for job in self.jobs]
-        return [tuple(sorted(seen[each] for each in tenants)) for tenants in self.tenants]
+        columns = list(zip_longest(*self.tenants, fillvalue=-1))
+        return np.ascontiguousarray(np.array(columns, dtype=np.intp).T)
 
     def largest(self, values: Floats) -> Floats:
         """Return the largest of the `values` of the kinds that each set has, shape (sets,)."""
         return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
-    @cached_property
-    def tenants(self) -> list[list[int]]:
-        """Kinds of the jobs in each set, in order, once for each copy."""
-        return [np.repeat(np.arange(len(self.jobs)), own).tolist() for own in self.counts]
 
-
-def sets_of(jobs: Sequence[Job]) -> Sets:
-    """Return all subsets of `jobs`, the empty one first."""
-    distinct = kinds(jobs)
-    rows = list(product(*(range(copies + 1) for copies in distinct.counts)))
-    counts = np.array(rows, dtype=np.intp)
-    return Sets(jobs=distinct.jobs, positions=distinct.positions, counts=counts)
-
-
-# Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7. Those that
-# leave SMs unused are skipped.
+# Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7.
 EQUAL_GRID = (14, 28, 43, 57, 71, 86)
 
 # Limits with a smaller sum, in per cent, leave SMs unused.
 _LEAST_SUM = 90
 
 
-def worth_trying(limit: float, jobs: int) -> bool:
-    """Check whether `jobs` jobs with one `limit`, in per cent, may use all SMs or nearly all."""
-    return limit * jobs >= _LEAST_SUM
+def equal_limits(jobs: int) -> list[int]:
+    """Return the limits of `EQUAL_GRID` with which `jobs` jobs may use all SMs or nearly all."""
+    return [limit for limit in EQUAL_GRID if limit * jobs >= _LEAST_SUM]
 
 
 class PartitionKind(NamedTuple):
@@ -183,14 +130,6 @@ class PartitionKind(NamedTuple):
 
     profile: str | None = None
     slices: int | None = None
-
-    def shared(self, jobs: int, sharing: Concurrent) -> Arrangement:
-        """Return the sharing of `jobs` jobs on it by `sharing`, with nothing else on the GPU."""
-        if self.profile is None:
-            return sharing
-        numbers = tuple(range(1, jobs + 1))
-        instance = Instance(self.profile)
-        return Hybrid((Place(instance, (Part(numbers, sharing, self.slices),)),))
 
 
 WHOLE_GPU = PartitionKind()
@@ -204,8 +143,16 @@ class Option(NamedTuple):
     limit: float | None = None
 
     def of(self, jobs: int) -> Concurrent:
-        """Return how `jobs` jobs share it."""
+        """Return how `jobs` jobs share the partition."""
         return self.sharing if self.limit is None else Mps((self.limit,) * jobs)
+
+    def on_gpu(self, jobs: int) -> Arrangement:
+        """Return how `jobs` jobs share a GPU on which only this partition is used."""
+        profile, slices = self.partition
+        if profile is None:
+            return self.of(jobs)
+        part = Part(tuple(range(1, jobs + 1)), self.of(jobs), slices)
+        return Hybrid((Place(Instance(profile), (part,)),))
 
 
 def options(partition: PartitionKind) -> list[Option]:
@@ -215,110 +162,82 @@ def options(partition: PartitionKind) -> list[Option]:
     return [Option(partition, Naive()), Option(partition, Mps()), *limited]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Answers:
-    """Steps, memory and power of some sets of jobs under one option.
+    """Steps, memory and power of all sets of jobs under one option.
 
     Attributes:
         steps_s: Seconds of a step of a job of each kind, shape (sets, kinds); 1: the set has none.
-        fits: Whether memory suffices, shape (sets,).
+        fits: Whether memory suffices, shape (sets,); the empty set fits.
         added_w: Watts that each such job adds to the power of a GPU that is awake, shape (sets,
             kinds); NaN: not known.
     """
 
     steps_s: Floats
-    fits: NDArray[np.bool_]
+    fits: Bools
     added_w: Floats
 
 
-@dataclass(frozen=True, slots=True)
-class PredictorSource:
-    """Asks the predictor about each set: exact, but slow where it replays traces.
+def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: float) -> Answers:
+    """Ask the predictor about each set: exact, but slow where it replays traces.
 
-    Attributes:
-        awake_w: Power of a GPU that is awake, before what its jobs add.
+    `awake_w` is the power of a GPU that is awake, before what its jobs add.
     """
+    level, fits_memory = question.level, FitsMemory(question.gpu, question.conditions.memory_margin)
+    steps_s, added_w = np.ones(sets.counts.shape), np.zeros(sets.counts.shape)
+    fits = np.ones(len(sets.counts), dtype=bool)
+    part, most = option.partition.slices is not None, int(sets.sizes.max())
+    if option.limit is not None and option.limit not in equal_limits(most):
+        fits[1:] = False
+        return Answers(steps_s, fits, added_w)
+    for chosen, tenants in enumerate(sets.tenants[1:], start=1):
+        if part and len(tenants) == most > 1:  # they would leave the rest of the instance idle
+            fits[chosen] = False
+            continue
+        profiles = [sets.jobs[kind].profile for kind in tenants]
+        mix = question.predictor.predict(profiles, option.on_gpu(len(tenants)))
+        fits[chosen] = fits_memory.broken(mix) is None
+        steps_s[chosen, tenants] = [job.step_s.at(level) for job in mix.jobs]
+        own_awake_w = awake_w / len(mix.jobs)
+        added_w[chosen, tenants] = [_own_w(job, mix, level) - own_awake_w for job in mix.jobs]
+    return Answers(steps_s, fits, added_w)
 
-    predictor: Predicts
-    fits: FitsMemory
-    level: Level
-    awake_w: float
 
-    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """Answer under each of `options` for every set of `sets`; the empty set fits."""
-        return [self._answers(each, sets) for each in options]
+def _own_w(job: JobPrediction, mix: MixPrediction, level: Level) -> float:
+    """Power of a job by its share of the energy; if unknown, equal for all jobs."""
+    if mix.power_w is None:
+        return float("nan")
+    if job.energy_step_j is None:
+        return mix.power_w.at(level) / len(mix.jobs)
+    return job.energy_step_j.p50 / job.step_s.p50 * mix.power_w.at(level) / mix.power_w.p50
 
-    def _answers(self, option: Option, sets: Sets) -> Answers:
-        steps_s = np.ones(sets.counts.shape)
-        added_w = np.zeros(sets.counts.shape)
-        fits = np.ones(len(sets.counts), dtype=bool)
-        part, most = option.partition.slices is not None, int(sets.sizes.max())
-        if option.limit is not None and not worth_trying(option.limit, most):
-            fits[1:] = False
-            return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
-        for chosen, tenants in enumerate(sets.tenants[1:], start=1):
-            if part and len(tenants) == most > 1:  # they would leave the rest of it idle
-                fits[chosen] = False
-                continue
-            sharing = option.partition.shared(len(tenants), option.of(len(tenants)))
-            profiles = [sets.jobs[each].profile for each in tenants]
-            mix = self.predictor.predict(profiles, sharing)
-            fits[chosen] = self.fits.broken(mix) is None
-            steps_s[chosen, tenants] = [job.step_s.at(self.level) for job in mix.jobs]
-            awake_w = self.awake_w / len(mix.jobs)
-            added_w[chosen, tenants] = [self._own_w(job, mix) - awake_w for job in mix.jobs]
-        return Answers(steps_s=steps_s, fits=fits, added_w=added_w)
 
-    def _own_w(self, job: JobPrediction, mix: MixPrediction) -> float:
-        """Power of a job by its share of the energy; if unknown, equal for all jobs."""
-        if mix.power_w is None:
-            return float("nan")
-        if job.energy_step_j is None:
-            return mix.power_w.at(self.level) / len(mix.jobs)
-        own_w = job.energy_step_j.p50 / job.step_s.p50
-        return own_w * mix.power_w.at(self.level) / mix.power_w.p50
+def estimated_answers(
+    options: Sequence[Option], sets: Sets, surrogate: SurrogatePredictor, margin: float
+) -> list[Answers]:
+    """Ask the surrogate model about each set: medians only, and fast.
+
+    All options are answered at once, because sets may be few. `margin` is the share of each memory
+    that jobs must leave free.
+    """
+    tenancies = [Tenancy(partition_of(surrogate.gpu, *each.partition), each.sharing, each.limit)
+                 for each in options]  # fmt: skip
+    fits = [surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, margin) for each in tenancies]
+    for fit in fits:
+        fit[0] = True  # the empty set
+    # If a set fits, so does each of its subsets.
+    crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
+    answers = []
+    for tenancy, fit, own_s in zip(tenancies, fits, surrogate.steps(crowds), strict=True):
+        steps_s, places = np.ones(sets.counts.shape), sets.places[fit]
+        rows, columns = np.nonzero(places >= 0)
+        steps_s[np.flatnonzero(fit)[rows], places[rows, columns]] = own_s[rows, columns]
+        added_w = np.where(sets.counts > 0, surrogate.added_w(tenancy, steps_s), 0.0)
+        answers.append(Answers(steps_s, fit, added_w))
+    return answers
 
 
 @dataclass(frozen=True, slots=True)
-class SurrogateSource:
-    """Asks the surrogate model about each set: medians only, and fast.
-
-    Attributes:
-        margin: Share of each memory that jobs must leave free.
-    """
-
-    surrogate: SurrogatePredictor
-    margin: float
-
-    @property
-    def awake_w(self) -> float:
-        return self.surrogate.model.of(self.surrogate.gpu).power.awake_w
-
-    def answers(self, options: Sequence[Option], sets: Sets) -> list[Answers]:
-        """Answer as `PredictorSource.answers`, all options at once, since sets may be few."""
-        gpu = self.surrogate.gpu
-        tenancies = [Tenancy(partition_of(gpu, *each.partition), each.sharing, each.limit)
-                     for each in options]  # fmt: skip
-        fits = [self.surrogate.fits(each, sets.counts, MAX_OOM_PROBABILITY, self.margin)
-                for each in tenancies]  # fmt: skip
-        for fit in fits:
-            fit[0] = True  # the empty set
-        # If a set fits, so does each of its subsets.
-        crowds = list(zip(tenancies, (sets.places[each] for each in fits), strict=True))
-        answers = []
-        for tenancy, fit, own_s in zip(tenancies, fits, self.surrogate.steps(crowds), strict=True):
-            steps_s, places = np.ones(sets.counts.shape), sets.places[fit]
-            rows, columns = np.nonzero(places >= 0)
-            steps_s[np.flatnonzero(fit)[rows], places[rows, columns]] = own_s[rows, columns]
-            added_w = np.where(sets.counts > 0, self.surrogate.added_w(tenancy, steps_s), 0.0)
-            answers.append(Answers(steps_s=steps_s, fits=fit, added_w=added_w))
-        return answers
-
-
-Source = PredictorSource | SurrogateSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
     """The outcome of every set under one option, if its jobs start at once.
 
@@ -329,7 +248,7 @@ class Outcomes:
         added_j: Joules beyond those of an awake GPU until the last job ends, shape (sets,).
     """
 
-    allowed: NDArray[np.bool_]
+    allowed: Bools
     slowdowns: Floats
     ends_s: Floats
     added_j: Floats
@@ -343,24 +262,10 @@ class Outcomes:
         return np.asarray((sets.counts * self.ends_s).sum(axis=1))
 
 
-def outcomes(
-    options: Sequence[Option], sets: Sets, source: Source, forbidding: Sequence[Rule]
-) -> dict[Option, Outcomes]:
-    """Compute the outcome of every set of `sets` under each of `options`."""
-    alone_s = np.array([job.profile.step_s for job in sets.jobs])
-    result = {}
-    for option, answers in zip(options, source.answers(options, sets), strict=True):
-        ends_s, added_j = _until_the_end(answers, sets)
-        result[option] = Outcomes(
-            allowed=answers.fits & _allowed(option, sets, forbidding), ends_s=ends_s,
-            slowdowns=np.where(sets.counts > 0, answers.steps_s / alone_s, 1.0), added_j=added_j,
-        )  # fmt: skip
-    return result
-
-
-def _until_the_end(answers: Answers, sets: Sets) -> tuple[Floats, Floats]:
-    """When each job ends, the rest speeding up as others end; and joules added until then."""
+def outcomes(option: Option, answers: Answers, sets: Sets, forbidding: Sequence[Rule]) -> Outcomes:
+    """Compute the outcome of every set of `sets` under `option`; jobs speed up as others end."""
     work = np.array([job.work_steps or np.nan for job in sets.jobs])
+    alone_s = np.array([job.profile.step_s for job in sets.jobs])
     present = sets.counts > 0
     unknown = (present & np.isnan(work)).any(axis=1)
     ends_s = np.where(present & unknown[:, None], np.nan, 0.0)
@@ -372,21 +277,24 @@ def _until_the_end(answers: Answers, sets: Sets) -> tuple[Floats, Floats]:
     ):
         ends_s[at] += np.where(running, seconds[:, None], 0.0)
         added_j[at] += seconds * power_w[sets.parts(at, running)]
-    return ends_s, added_j
+    slowdowns = np.where(present, answers.steps_s / alone_s, 1.0)
+    allowed = answers.fits & _allowed(option, sets, forbidding)
+    return Outcomes(allowed, slowdowns, ends_s, added_j)
 
 
-def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> NDArray[np.bool_]:
+def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> Bools:
     """Whether the rules allow each set; a set may do whatever a larger one may."""
 
     def allows(tenants: Sequence[int]) -> bool:
-        jobs = [sets.jobs[each] for each in tenants]
-        sharing = option.partition.shared(len(jobs), option.of(len(jobs)))
-        return first_broken(forbidding, jobs, sharing) is None
+        jobs = [sets.jobs[kind] for kind in tenants]
+        return first_broken(forbidding, jobs, option.on_gpu(len(jobs))) is None
 
     if allows(sets.tenants[-1]):
         return np.ones(len(sets.counts), dtype=bool)
-    allowed: dict[ConstraintKey, bool] = {(): True}
-    for key, tenants in zip(sets.constraint_keys, sets.tenants, strict=True):
+    seen = [(job.user or "", job.isolated, job.data_parallel) for job in sets.jobs]  # by rules
+    keys = [tuple(sorted(seen[kind] for kind in tenants)) for tenants in sets.tenants]
+    allowed: dict[tuple[tuple[str, bool, bool], ...], bool] = {(): True}
+    for key, tenants in zip(keys, sets.tenants, strict=True):
         if key not in allowed:
             allowed[key] = allows(tenants)
-    return np.array([allowed[key] for key in sets.constraint_keys])
+    return np.array([allowed[key] for key in keys])

@@ -11,27 +11,25 @@ few are tried.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
 from math import comb, prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import MOST_EXACT
 from advisor.plan.forecast import Mixes
-from advisor.plan.job_sets import EQUAL_GRID, worth_trying
-from advisor.plan.objectives import OBJECTIVES, Objective
+from advisor.plan.job_sets import equal_limits
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.mix_steps import SurrogatePredictor
 from advisor.prediction.prediction import Level
 from advisor.prediction.surrogate import LIMIT_GRID
 from advisor.prediction.trace import Floats
 from advisor.sharing import Mps
-from advisor.simulation.events import Indices, array_ends_s
+from advisor.simulation.events import Bools, Indices, array_ends_s
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -62,11 +60,9 @@ _MOST_REPLAYS = 21
 # to the last.
 _PROMISING, _TRIED, _OF_FEW = 500, 10, 5
 
-
 # Sums, in per cent, of unequal limits in proportion to the SMs that each job uses alone.
 PROPORTIONAL_SUMS = (100, 150, 200)
 _SMALLEST, _LARGEST = 5, 100
-
 
 # Limits of all other jobs where some are protected, in per cent.
 _LIMITS_OF_OTHERS = (57.0, 43.0, 28.0, 14.0)
@@ -75,21 +71,15 @@ _LIMITS_OF_OTHERS = (57.0, 43.0, 28.0, 14.0)
 def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
     """Return MPS with the limits that are always tried for these jobs."""
     degree = len(profiles)
-    equal = {round(100 / degree), *(each for each in EQUAL_GRID if worth_trying(each, degree))}
+    equal = {round(100 / degree), *equal_limits(degree)}
     vectors = [(float(each),) * degree for each in sorted(equal)]
-    demands = [_demand(profile) for profile in profiles]
+    # The mean share of the SMs that each job uses alone; its busy share without that counter.
+    demands = [(each.counters and each.counters.sm_active) or each.busy_share or 1.0
+               for each in profiles]  # fmt: skip
     for total in PROPORTIONAL_SUMS:
         shares = [round(total * demand / sum(demands)) for demand in demands]
         vectors.append(tuple(float(min(_LARGEST, max(_SMALLEST, share))) for share in shares))
     return [Mps(vector) for vector in dict.fromkeys(vectors)]
-
-
-def _demand(profile: Profile) -> float:
-    """Mean share of the SMs that a job uses alone; its busy share without that counter."""
-    counters = profile.counters
-    if counters is not None and counters.sm_active:
-        return counters.sm_active
-    return profile.busy_share or 1.0
 
 
 def protecting_limits(jobs: Sequence[Job]) -> list[Mps]:
@@ -153,7 +143,7 @@ def different(sharings: Sequence[Mps], gpu: Gpu) -> list[Mps]:
     return [each for shares, each in first.items() if min(shares) < 1]
 
 
-def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def distinct(vectors: Floats) -> tuple[Indices, Indices]:
     """Index the first of each group of equal vectors, and the group of each vector."""
     rows = np.ascontiguousarray(vectors.astype(np.uint8))  # limits are whole per cents
     _, kept, which = np.unique(
@@ -165,18 +155,13 @@ def distinct(vectors: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
     """Return vectors for copies of one job, of at most two different limits of `grid`.
 
-    Which copy has which limit does not matter, and more different limits are of no use.
+    It does not matter which copy has which limit, and more different limits are of no use.
     """
     return [(each,) * copies for each in grid] + [
         (low,) * few + (high,) * (copies - few)
         for low, high in combinations(grid, 2)
         for few in range(1, copies)
     ]
-
-
-def count(places: Sequence[Sequence[int]], grid: Sequence[int]) -> int:
-    """Count the vectors that `of_copies` makes of `grid`."""
-    return prod(len(grid) + (len(each) - 1) * comb(len(grid), 2) for each in places)
 
 
 def best_limits(
@@ -187,7 +172,7 @@ def best_limits(
     The second value is the number of vectors that were compared.
     """
     usual = limit_vectors([job.profile for job in mixes.jobs])
-    search = _search(mixes, objective, usual)
+    search = _limit_search(mixes, objective, usual)
     if search is None:
         return usual, len(usual)
     if len(mixes.jobs) <= MOST_EXACT:
@@ -195,43 +180,30 @@ def best_limits(
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
-    gpu = search.surrogate.gpu
-    sharings = different([*usual, *map(_mps, best)], gpu)
-    costs = search.costs(
-        np.array([each.limits for each in sharings]), search.surrogate.replayed(sharings)
-    )
+    sharings = different([*usual, *map(_mps, best)], search.gpu)
+    limits = np.array([each.limits for each in sharings])
+    costs = search.costs(limits, search.surrogate.replayed(sharings))
     ordered = [sharings[at] for at in np.argsort(costs, kind="stable")]
     names = [job.name for job in mixes.jobs]
     # The rough answer's as well: a short replay may pass over it, and nothing worse may follow it.
-    limits = different([*kept(ordered, names, most), search.estimated()], gpu)
-    return limits, len(vectors) + len(usual)
+    chosen = different([*affordable(ordered, names, most), search.estimated], search.gpu)
+    return chosen, len(vectors) + len(usual)
 
 
 def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> tuple[list[Mps], int]:
     """Choose limits as `best_limits`, by the surrogate model alone: one vector at most."""
-    search = _search(mixes, objective, limit_vectors([job.profile for job in mixes.jobs]))
+    usual = limit_vectors([job.profile for job in mixes.jobs])
+    search = _limit_search(mixes, objective, usual)
     if search is None:
         return [], 0
-    return different([search.estimated()], search.surrogate.gpu), len(search.combined())
+    return different([search.estimated], search.gpu), len(search.coarse)
 
 
-def _search(mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]) -> "_LimitSearch | None":
-    """The search; None where there is nothing to estimate by, or the `usual` limits do not fit."""
-    surrogate = mixes.surrogate()
-    if (
-        surrogate is None
-        or not surrogate.knows("mps-limits")
-        or not surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
-    ):
-        return None
-    return _LimitSearch(mixes, surrogate, OBJECTIVES[objective])
+def affordable(ordered: Sequence[Mps], names: Sequence[str], most: int) -> list[Mps]:
+    """Return the first of `ordered`, and others that can be predicted in the time that there is.
 
-
-def kept(ordered: Sequence[Mps], names: Sequence[str], most: int = _FORECAST) -> list[Mps]:
-    """Keep the first of `ordered`, and others that can be predicted in the time that there is.
-
-    The best that is the same for all comes next, since a short replay tells equal limits apart
-    better than it tells them from unequal ones.
+    The best that is the same for all comes next, because a short replay compares equal limits with
+    each other better than with unequal ones.
     """
     same = [each for each in ordered if len(set(each.limits)) == 1]
     chosen: list[Mps] = []
@@ -249,39 +221,42 @@ def _mps(row: Floats) -> Mps:
     return Mps(tuple(map(float, row)))
 
 
-@dataclass(frozen=True, slots=True)
 class _LimitSearch:
-    """The search for limits of the jobs of `mixes`."""
+    """The search for limits of the jobs of `mixes`.
 
-    mixes: Mixes
-    surrogate: SurrogatePredictor
-    objective: Objective
+    Attributes:
+        coarse: All vectors of the finest grid with few enough of them, shape (vectors, jobs).
+        coarse_costs: Their costs by the surrogate model alone, shape (vectors,).
+        estimated: The best of these vectors.
+    """
 
-    @property
-    def most(self) -> int:
-        """The most vectors that may be combined."""
-        return min(MOST_COMBINED, _MOST_PACES // len(self.mixes.jobs))
+    def __init__(
+        self, mixes: Mixes, surrogate: SurrogatePredictor, objective: ObjectiveName
+    ) -> None:
+        self.mixes, self.surrogate, self.gpu = mixes, surrogate, surrogate.gpu
+        self._objective = OBJECTIVES[objective]
+        self._most = min(MOST_COMBINED, _MOST_PACES // len(mixes.jobs))
+        self.coarse = self._combined()
+        self.coarse_costs = self.costs(self.coarse)
+        self.estimated = _mps(self.coarse[np.argmin(self.coarse_costs)])
 
-    def combined(self) -> Floats:
-        """All vectors of the finest grid with few enough of them, shape (vectors, jobs)."""
+    def _combined(self) -> Floats:
         places = self.mixes.copies()
-        grid = next((each for each in GRIDS if count(places, each) <= self.most), (100,))
-        kinds = [of_copies(grid, len(each)) for each in places]
-        order = np.argsort(np.concatenate(places))
-        rows = [sum(each, ()) for each in product(*kinds)]
-        return np.array(rows, dtype=np.float64)[:, order]
 
-    def estimated(self) -> Mps:
-        """The best of `combined` by the surrogate model alone."""
-        vectors = self.combined()
-        return _mps(vectors[np.argmin(self.costs(vectors))])
+        def few(grid: Sequence[int]) -> bool:
+            """Whether `of_copies` makes few enough vectors of `grid`."""
+            of_two = comb(len(grid), 2)
+            return prod(len(grid) + (len(own) - 1) * of_two for own in places) <= self._most
+
+        grid = next(filter(few, GRIDS), (100,))
+        rows = [sum(each, ()) for each in product(*(of_copies(grid, len(own)) for own in places))]
+        return np.array(rows, dtype=np.float64)[:, np.argsort(np.concatenate(places))]
 
     def tuned(self, usual: Sequence[Mps], level: Level) -> tuple[list[Mps], int]:
         """The best vectors, and the number compared; the most promising are predicted in turn."""
         jobs = len(self.mixes.jobs)
-        same = [(float(each),) * jobs for each in EQUAL_GRID if worth_trying(each, jobs)]
-        coarse = self.combined()
-        best = coarse[np.argsort(self.costs(coarse), kind="stable")[:_PROMISING]]
+        same = [(float(each),) * jobs for each in equal_limits(jobs)]
+        best = self.coarse[np.argsort(self.coarse_costs, kind="stable")[:_PROMISING]]
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
         sharings = list(map(_mps, vectors))
@@ -295,26 +270,26 @@ class _LimitSearch:
 
         tries = range(len(same)), _TRIED
         ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
-        unlike = different([sharings[at] for at in ordered], self.surrogate.gpu)
-        return unlike[:_OF_FEW], len(coarse) + len(same) + len(usual)
+        unequal = different([sharings[at] for at in ordered], self.gpu)
+        return unequal[:_OF_FEW], len(self.coarse) + len(same) + len(usual)
 
     def compared(self) -> tuple[Floats, Floats]:
         """The vectors to compare, shape (vectors, jobs), and the cost of each.
 
-        To those of `combined` come the best few, each limit in turn at every value of `LIMIT_GRID`.
+        To the coarse ones come the best few of them, each limit in turn at every value of
+        `LIMIT_GRID`.
         """
-        coarse = self.combined()
-        costs = self.costs(coarse)
+        coarse, costs = self.coarse, self.coarse_costs
         if len(self.mixes.copies()) == 1:
             return coarse, costs
         ordered = coarse[np.argsort(costs, kind="stable")]
         jobs, grid = ordered.shape[1], np.array(LIMIT_GRID, dtype=np.float64)
-        best = ordered[: min(_REFINED, 1 + self.most // (jobs * len(grid)))]
+        best = ordered[: min(_REFINED, 1 + self._most // (jobs * len(grid)))]
         varied = np.broadcast_to(best[:, None, None, :], (len(best), jobs, len(grid), jobs)).copy()
         for job in range(jobs):
             varied[:, job, :, job] = grid
         fine = varied.reshape(-1, jobs)
-        for copies in self.mixes.copies():  # which of them has which limit says nothing
+        for copies in self.mixes.copies():  # it does not matter which of them has which limit
             fine[:, copies] = np.sort(fine[:, copies], axis=1)
         kept, _ = distinct(np.concatenate([coarse, fine]))
         fine = fine[kept[kept >= len(coarse)] - len(coarse)]
@@ -331,7 +306,7 @@ class _LimitSearch:
         estimated_s = self.surrogate.limited(vectors) if estimated_s is None else estimated_s
         steps_s = estimated_s if together_s is None else together_s
         deadlines_s = np.array([job.deadline_s or np.inf for job in self.mixes.jobs])
-        return self.objective.of_limits(
+        return self._objective.of_limits(
             steps_s / self.surrogate.jobs.step_s,
             lambda: self._ends_s(vectors, estimated_s, steps_s),
             deadlines_s,
@@ -346,7 +321,7 @@ class _LimitSearch:
         work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
         longer = together_s / estimated_s
 
-        def steps_s(at: Indices, running: NDArray[np.bool_]) -> Floats:
+        def steps_s(at: Indices, running: Bools) -> Floats:
             if running.all():
                 return together_s[at]
             rows = np.where(running, vectors[at], 0.0)
@@ -355,3 +330,14 @@ class _LimitSearch:
             return left_s[which] * longer[at]
 
         return array_ends_s(np.broadcast_to(work, vectors.shape), steps_s)
+
+
+def _limit_search(
+    mixes: Mixes, objective: ObjectiveName, usual: Sequence[Mps]
+) -> _LimitSearch | None:
+    """The search; None where there is nothing to estimate by, or the `usual` limits do not fit."""
+    surrogate = mixes.surrogate()
+    if surrogate is None or not surrogate.knows("mps-limits"):
+        return None
+    fits = surrogate.fit(usual[0].limits[0], MAX_OOM_PROBABILITY)
+    return _LimitSearch(mixes, surrogate, objective) if fits else None

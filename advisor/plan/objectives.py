@@ -12,6 +12,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.job_sets import Outcomes, Sets
+from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
@@ -26,24 +27,35 @@ LENGTHS_MISSING = "needs every job's length: examples_per_epoch"
 POWER_MISSING = "needs the power of every job, which was not measured"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupScores:
-    """The scores of one group of a plan in phases, whose jobs share the GPU until the last ends.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseGroup:
+    """A group of a plan in phases, whose jobs share the GPU until the last of them ends.
 
     Attributes:
+        chosen: The set of its jobs, by number in `Sets`.
+        placement: A set of jobs on the whole GPU, or an assignment to MIG instances.
+        setup: Number of the set-up of the GPU that the group needs.
+        jobs: Number of its jobs.
         time_s: Seconds until the last job ends.
         cost: The number of `Objective.of_group` that is summed.
         worst: The number of `Objective.of_group` of which the largest counts.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
 
+    chosen: int
+    placement: Choice | Assignment
+    setup: int
     jobs: int
     time_s: float
     cost: float
     worst: float
     due: tuple[tuple[float, float], ...]
 
-    def beats(self, other: "GroupScores") -> bool:
+    @property
+    def on_instances(self) -> bool:
+        return isinstance(self.placement, Assignment)
+
+    def beats(self, other: "PhaseGroup") -> bool:
         """Check that it is nowhere worse than `other`, a group of the same jobs."""
         return (
             self.time_s <= other.time_s
@@ -147,7 +159,7 @@ class Objective(ABC):
         """Compute a group's part in the cost of phases: a number to sum, and one for a maximum."""
         return total, 0.0
 
-    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         """Compute the two numbers of `of_group` for the groups `before`, followed by `group`."""
         return before[0] + group.cost, max(before[1], group.worst)
 
@@ -170,7 +182,7 @@ class Makespan(Objective):
     def headline(self, cost: Interval, shown: str, gain: str) -> str:
         return f"all done in {shown}, {gain} as fast as one after another"
 
-    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         return before[0] + turn.pause_s + group.time_s, 0.0
 
 
@@ -201,7 +213,7 @@ class MeanCompletion(Objective):
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
         return total / jobs, most
 
-    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         waits_s = turn.pause_s * turn.left + group.time_s * (turn.left - group.jobs)
         return before[0] + group.cost + waits_s, 0.0
 
@@ -252,7 +264,7 @@ class Deadlines(Objective):
         deadlines_s = np.array([job.deadline_s or np.inf for job in sets.jobs])
         return sets.largest(outcomes.ends_s / deadlines_s), outcomes.summed_ends_s(sets)
 
-    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         start_s = before[0] + turn.pause_s
         late = max(((start_s + end) / due for end, due in group.due), default=0.0)
         return start_s + group.time_s, max(before[1], late)
@@ -340,7 +352,7 @@ class Energy(Objective):
     def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
         return awake_w * most + total, 0.0
 
-    def after(self, before: Sums, group: GroupScores, turn: Turn) -> Sums:
+    def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
 
 

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from heapq import heapify, heappop, heappush
-from itertools import count, product
+from itertools import count, islice, product
 from math import isfinite
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import layouts, profile_of
 from advisor.hardware.partition import compute_sets
-from advisor.plan.job_sets import Indices, Option, PartitionKind, Sets
+from advisor.plan.job_sets import Option, PartitionKind, Sets
 from advisor.prediction.trace import Floats
 from advisor.sharing import Instance
+from advisor.simulation.events import Bools, Indices
 
 _Parts = tuple[int, ...]
 
@@ -56,11 +56,9 @@ class Cut:
 def cuts(gpu: Gpu) -> tuple[Cut, ...]:
     """Return the cuts of `gpu` that leave no room for an instance; of symmetric ones, one."""
     names = dict.fromkeys(each.profile for layout in layouts(gpu) for each in layout)
-    offered = []
-    for name in names:
-        divisions = [each for each in compute_sets(gpu, name) if len(each) > 1]
-        offered.append((name, profile_of(gpu, name).compute_slices, ((), *divisions)))
-    return _cuts(layouts(gpu), tuple(offered))
+    divisions = (tuple(each for each in compute_sets(gpu, name) if len(each) > 1) for name in names)
+    slices = (profile_of(gpu, name).compute_slices for name in names)
+    return _cuts(layouts(gpu), tuple(zip(names, slices, divisions, strict=True)))
 
 
 @cache
@@ -68,19 +66,18 @@ def _cuts(
     maximal: Sequence[Sequence[Instance]], offered: Sequence[tuple[str, int, Sequence[_Parts]]]
 ) -> tuple[Cut, ...]:
     slices = {name: own for name, own, _ in offered}
-    divisions = {name: each for name, _, each in offered}
-    distinct: dict[tuple[tuple[str, _Parts], ...], Cut] = {}
+    divisions = {name: ((), *parts) for name, _, parts in offered}
 
     def place(pair: tuple[Instance, _Parts]) -> tuple[int, str, _Parts, int]:
         instance, parts = pair
         return -slices[instance.profile], instance.profile, parts, instance.start or 0
 
+    distinct: dict[tuple[tuple[str, _Parts], ...], Cut] = {}
     for layout in maximal:
-        for parts in product(*(divisions[each.profile] for each in layout)):
-            pairs = sorted(zip(layout, parts, strict=True), key=place)
-            kind = tuple((instance.profile, own) for instance, own in pairs)
+        for chosen in product(*(divisions[each.profile] for each in layout)):
+            pairs = sorted(zip(layout, chosen, strict=True), key=place)
             cut = Cut(tuple(each for each, _ in pairs), tuple(own for _, own in pairs))
-            distinct.setdefault(kind, cut)
+            distinct.setdefault(tuple((each.profile, own) for each, own in pairs), cut)
     return tuple(distinct.values())
 
 
@@ -98,7 +95,7 @@ class SetScores:
     most: Floats
     total: Floats
 
-    def without(self, these: NDArray[np.bool_]) -> "SetScores":
+    def without(self, these: Bools) -> "SetScores":
         """Make the scores infinite for the sets where `these`, shape (sets,), is true."""
         return SetScores(*(np.where(these, np.inf, each) for each in (self.most, self.total)))
 
@@ -117,39 +114,39 @@ class Bounds:
 
     @cached_property
     def of_cuts(self) -> tuple[Floats, Floats]:
-        """Least largest and least summed score of each state in each cut, each (cuts, states)."""
+        """Least largest and least summed score of each set in each cut, each (cuts, sets)."""
         if not self.cuts:
-            nothing = np.full((0, self.sets.states), np.inf)
+            nothing = np.full((0, len(self.sets.counts)), np.inf)
             return nothing, nothing
         bounds = [self.least(cut.partitions) for cut in self.cuts]
         most, total = (np.stack(each) for each in zip(*bounds, strict=True))
         return most, total
 
     def least(self, partitions: tuple[PartitionKind, ...]) -> tuple[Floats, Floats]:
-        """Compute the least largest and summed score of each state in `partitions`, (states,)."""
+        """Compute the least largest and summed score of each set in `partitions`, (sets,)."""
         if partitions not in self._least:
             if partitions:
                 most, total = self.least(partitions[1:])
                 own_most, own_total = self._best[partitions[0]]
-                left, starts = self.sets.pairs[2], self.sets.first_pairs
+                _, left, starts = self.sets.pairs
                 self._least[partitions] = (
                     np.minimum.reduceat(np.maximum(own_most, most[left]), starts),
                     np.minimum.reduceat(own_total + total[left], starts),
                 )
             else:
-                empty = np.full(self.sets.states, np.inf)
-                empty[0] = 0.0
-                self._least[partitions] = empty, empty
+                only_empty = np.full(len(self.sets.counts), np.inf)
+                only_empty[0] = 0.0
+                self._least[partitions] = only_empty, only_empty
         return self._least[partitions]
 
     @cached_property
     def _best(self) -> dict[PartitionKind, tuple[Floats, Floats]]:
         """Least of each score over the options of each kind of partition, each (pairs,)."""
-        _, chosen, _ = self.sets.pairs
+        inner = self.sets.pairs[0]
         return {
             partition: (
-                np.minimum.reduce([own.most for _, own in ways])[chosen],
-                np.minimum.reduce([own.total for _, own in ways])[chosen],
+                np.minimum.reduce([own.most for _, own in ways])[inner],
+                np.minimum.reduce([own.total for _, own in ways])[inner],
             )
             for partition, ways in self.scores.items()
         }
@@ -179,10 +176,10 @@ class Assignment:
     def mark(self) -> tuple[object, ...]:
         """A key that is equal where only the places or the order of equal instances differ."""
         held: dict[int, list[tuple[object, ...]]] = {}
-        pairs = zip(self.cut.partitions, self.cut.instance_at, self.partitions, strict=True)
-        for partition, at, choice in pairs:
+        for at, choice in zip(self.cut.instance_at, self.partitions, strict=True):
             if choice.chosen:
-                own = (partition.slices or 0, str(choice.option.sharing), choice.chosen)
+                slices = choice.option.partition.slices or 0
+                own = (slices, str(choice.option.sharing), choice.chosen)
                 held.setdefault(at, []).append(own)
         instances = self.cut.instances
         return tuple(sorted((instances[at].profile, *sorted(own)) for at, own in held.items()))
@@ -190,29 +187,23 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A partial assignment: a cut, of which some partitions have their sets."""
+    """A partial assignment: a cut, of which the first partitions have their sets.
+
+    Attributes:
+        left: The set of jobs that are still to be placed.
+        most: Largest score of the partitions so far.
+        total: Summed score of the partitions so far.
+    """
 
     cut: Cut
-    state: int
+    left: int
     most: float = 0.0
     total: float = 0.0
     taken: tuple[Choice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Siblings:
-    """The choices for the next partition of `parent`, best first."""
-
-    parent: _Open
-    options: Sequence[int]
-    chosen: Indices
-    rest: Indices
-    scores: tuple[Floats, Floats]
-    bounds: tuple[Floats, Floats]
-
-
-_Entry = tuple[float, float, int, _Siblings | _Open, int]
-"""A cost, what decides between equal ones, a ticket that tells all apart, and what is open."""
+_Bounded = tuple[float, float, _Open]
+"""A lower bound of the cost, what decides between equal ones, and the partial assignment."""
 
 
 @dataclass(frozen=True)
@@ -224,97 +215,80 @@ class AssignmentSearch:
     the first is the best.
 
     Attributes:
-        allowed_states: For each MIG profile: the states that may be on one instance at once, shape
-            (states,).
+        allowed: For each MIG profile: the sets that may be on one instance at once, shape (sets,).
     """
 
     bounds: Bounds
     price: Price
-    allowed_states: dict[str, NDArray[np.bool_]]
+    allowed: dict[str, Bools]
 
-    def in_order(self, state: int) -> Iterator[Assignment]:
-        """Yield assignments of the jobs of `state`, cheapest first; of equal ones the first."""
-        ticket, seen_marks = count(), set()
-        first, second = (each[:, state].tolist() for each in self._roots)
-        heap: list[_Entry] = [
-            (cost, then, next(ticket), _Open(cut, state), 0)
+    def in_order(self, whole: int) -> Iterator[Assignment]:
+        """Yield assignments of the jobs of the set `whole`, cheapest first; of equal ones one."""
+        ticket, seen_marks = count(), set()  # tickets tell equal bounds apart
+        first, second = (each[:, whole].tolist() for each in self._roots)
+        heap: list[tuple[float, float, int, _Open, Iterator[_Bounded]]] = [
+            (cost, then, next(ticket), _Open(cut, whole), iter(()))
             for cost, then, cut in zip(first, second, self.bounds.cuts, strict=True)
             if isfinite(cost)
         ]
         heapify(heap)
 
-        def push(siblings: _Siblings, at: int) -> None:
-            if at < len(siblings.chosen):
-                costs = float(siblings.bounds[0][at]), float(siblings.bounds[1][at])
-                heappush(heap, (*costs, next(ticket), siblings, at))
+        def push_next(siblings: Iterator[_Bounded]) -> None:
+            for cost, then, partial in islice(siblings, 1):
+                heappush(heap, (cost, then, next(ticket), partial, siblings))
 
         while heap:
-            cost, _, _, entry, at = heappop(heap)
-            if isinstance(entry, _Siblings):
-                push(entry, at + 1)
-                partial = self._after(entry, at)
-            else:
-                partial = entry
-            if len(partial.taken) == len(partial.cut.partitions):
-                plan = Assignment(cost, partial.cut, partial.taken)
-                if plan.mark not in seen_marks:
-                    seen_marks.add(plan.mark)
-                    yield plan
-            else:
-                push(self._next(partial), 0)
+            cost, _, _, partial, siblings = heappop(heap)
+            push_next(siblings)
+            if len(partial.taken) < len(partial.cut.partitions):
+                push_next(self._extended(partial))
+                continue
+            plan = Assignment(cost, partial.cut, partial.taken)
+            if plan.mark not in seen_marks:
+                seen_marks.add(plan.mark)
+                yield plan
 
-    def least(self, state: int) -> float:
-        """Return the least cost of the jobs of `state`; infinite: instances cannot hold them."""
-        return float(self._roots[0][:, state].min(initial=np.inf))
+    def least(self, whole: int) -> float:
+        """Return the least cost of the set `whole`; infinite: instances cannot hold it."""
+        return float(self._roots[0][:, whole].min(initial=np.inf))
 
     @cached_property
     def _roots(self) -> tuple[Floats, Floats]:
-        """Least cost and tie-breaker of each state in each cut, each shape (cuts, states)."""
+        """Least cost and tie-breaker of each set in each cut, each shape (cuts, sets)."""
         return self.price(*self.bounds.of_cuts)
 
-    def _after(self, siblings: _Siblings, at: int) -> _Open:
-        parent = siblings.parent
-        partition = parent.cut.partitions[len(parent.taken)]
-        option = self.bounds.scores[partition][siblings.options[at]][0]
-        most, total = (float(each[at]) for each in siblings.scores)
-        taken = (*parent.taken, Choice(option, int(siblings.chosen[at])))
-        return _Open(parent.cut, int(siblings.rest[at]), most, total, taken)
-
-    def _next(self, parent: _Open) -> _Siblings:
-        number = len(parent.taken)
-        partitions = parent.cut.partitions
-        inside, left = self.bounds.sets.inside(parent.state)
-        keep = self._may(parent, inside)
-        inside, left = inside[keep], left[keep]
+    def _extended(self, parent: _Open) -> Iterator[_Bounded]:
+        """`parent` with each set in its next partition under each option, the best first."""
+        number, partitions = len(parent.taken), parent.cut.partitions
+        inside = self.bounds.sets.inside(parent.left)
+        inside = inside[self._may_be_next(parent, inside)]
+        left = parent.left - inside
         least = self.bounds.least(partitions[number + 1 :])
-        columns = []
-        for option, (_, own) in enumerate(self.bounds.scores[partitions[number]]):
+        ways, columns = self.bounds.scores[partitions[number]], []
+        for _, own in ways:
             most = np.maximum(parent.most, own.most[inside])
             total = parent.total + own.total[inside]
             bound = self.price(np.maximum(most, least[0][left]), total + least[1][left])
-            columns.append((np.full(len(inside), option), inside, left, most, total, *bound))
-        options, chosen, rest, most, total, *bounds = map(
-            np.concatenate, zip(*columns, strict=True)
-        )
-        possible = np.flatnonzero(np.isfinite(bounds[0]) & ((chosen > 0) | (options == 0)))
-        order = possible[np.lexsort((bounds[1][possible], bounds[0][possible]))]
-        return _Siblings(
-            parent, options[order].tolist(), chosen[order], rest[order],
-            (most[order], total[order]), (bounds[0][order], bounds[1][order]),
-        )  # fmt: skip
+            columns.append((inside, left, most, total, *bound))
+        chosen, left, most, total, cost, then = map(np.concatenate, zip(*columns, strict=True))
+        way_of = np.repeat(np.arange(len(ways)), len(inside))
+        possible = np.flatnonzero(np.isfinite(cost) & ((chosen > 0) | (way_of == 0)))
+        for at in possible[np.lexsort((then[possible], cost[possible]))].tolist():
+            taken = (*parent.taken, Choice(ways[way_of[at]][0], int(chosen[at])))
+            after = _Open(parent.cut, int(left[at]), float(most[at]), float(total[at]), taken)
+            yield float(cost[at]), float(then[at]), after
 
-    def _may(self, parent: _Open, inside: Indices) -> NDArray[np.bool_]:
+    def _may_be_next(self, parent: _Open, inside: Indices) -> Bools:
         """Sets allowed next: they fit on the instance; equal partitions take theirs in order."""
         number, cut = len(parent.taken), parent.cut
         instance_at, partitions = cut.instance_at, cut.partitions
-        in_part = bool(cut.parts[instance_at[number]])
+        in_part = partitions[number].slices is not None
         may = np.ones(len(inside), dtype=bool)
         equal = number and partitions[number] == partitions[number - 1]
         if equal and (instance_at[number] == instance_at[number - 1] or not in_part):
             may = inside <= parent.taken[-1].chosen
         if in_part:
-            own = [each.chosen for each, index in zip(parent.taken, instance_at, strict=False)
-                   if index == instance_at[number]]  # fmt: skip
-            held = self.bounds.sets.state[inside] + int(self.bounds.sets.state[own].sum())
-            may &= self.allowed_states[str(partitions[number].profile)][held]
+            held = sum(each.chosen for each, at in zip(parent.taken, instance_at, strict=False)
+                       if at == instance_at[number])  # fmt: skip
+            may &= self.allowed[str(partitions[number].profile)][inside + held]
         return np.asarray(may)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from heapq import heapreplace
 from itertools import pairwise
 from math import floor, fsum, inf
@@ -11,14 +11,13 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.plan.job_sets import Members
 from advisor.plan.objectives import Objective
 from advisor.prediction.trace import Floats
 from advisor.sharing import Sharing
 from advisor.sharing.groups import groups
-from advisor.simulation.events import repartition_s
+from advisor.simulation.events import Indices, repartition_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,6 @@ class FleetGroup:
     """A group of jobs that share one GPU, and how long they take.
 
     Attributes:
-        members: The kinds of its jobs.
         sharing: How they share; job numbers and limits refer to positions in `members`, from 1.
         ends_s: Seconds from their common start until each job ends, in the order of `members`,
             shape (jobs,); for throughput, in units of each job's time alone.
@@ -81,27 +79,39 @@ def job_ends_s(plan: Sequence[PlacedGroup]) -> Iterator[tuple[int, float]]:
             yield kind, placed.start_s + end_s
 
 
-def dealt(groups: Sequence[FleetGroup], gpus: int) -> tuple[PlacedGroup, ...]:
+Placement = tuple[PlacedGroup, ...]
+"""A plan: each group on its GPU."""
+
+
+def dealt(groups: Sequence[FleetGroup], gpus: int) -> Placement:
     """Place each of `groups`, in this order, on the GPU that is free first."""
     return _placed([(None, group) for group in groups], gpus)
 
 
-def queued(queues: Sequence[Sequence[FleetGroup]]) -> tuple[PlacedGroup, ...]:
+def queued(queues: Sequence[Sequence[FleetGroup]]) -> Placement:
     """Place each of `queues` on a GPU of its own, one group after another."""
     pairs = [(gpu, group) for gpu, queue in enumerate(queues) for group in queue]
     return _placed(pairs, len(queues))
 
 
-def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> tuple[PlacedGroup, ...]:
+def _placed(pairs: Sequence[tuple[int | None, FleetGroup]], gpus: int) -> Placement:
     """Each group on its GPU, or on the first free one; no pause before the first on a GPU."""
     free_s, plan = [0.0] * gpus, []
     last: dict[int, FleetGroup] = {}
-    for named, group in pairs:
-        gpu = free_s.index(min(free_s)) if named is None else named
+    for fixed, group in pairs:
+        gpu = free_s.index(min(free_s)) if fixed is None else fixed
         start_s = free_s[gpu] + (group.after_s(last[gpu]) if gpu in last else 0.0)
         plan.append(PlacedGroup(group, gpu, start_s))
         last[gpu], free_s[gpu] = group, start_s + group.runs_s
     return tuple(plan)
+
+
+def queues_of(plan: Sequence[PlacedGroup], gpus: int) -> list[list[FleetGroup]]:
+    """Return the groups of each GPU in the order in which they run."""
+    queues: list[list[FleetGroup]] = [[] for _ in range(gpus)]
+    for placed in sorted(plan, key=lambda each: each.start_s):
+        queues[placed.gpu].append(placed.group)
+    return queues
 
 
 # Share of a GPU's jobs that wait while a group runs: half, on average.
@@ -189,7 +199,7 @@ class Problem:
 _DUST = 1e-9
 
 
-def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+def arranged(groups: Sequence[FleetGroup], problem: Problem) -> Placement:
     """Arrange `groups` in the best plan that takes little time to find."""
     best = roughly_arranged(groups, problem)
     if problem.objective.order_matters:
@@ -197,18 +207,19 @@ def arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGrou
     return min(best, levelled(best, problem), key=problem.rank)
 
 
-def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> Placement:
     """Deal `groups` out in a few orders, and return the best plan: faster than `arranged`."""
 
     def due_s(group: FleetGroup) -> float:
         return min(problem.deadlines_s[kind] or inf for kind in group.members)
 
+    def shortest_alone_s(group: FleetGroup) -> float:
+        return min(problem.alone_s[kind] for kind in group.members)
+
     orders = [sorted(groups, key=lambda each: -each.runs_s)]
     if problem.objective.order_matters:
         orders.append(sorted(groups, key=lambda each: each.runs_s / len(each.members)))
-        orders.append(
-            sorted(groups, key=lambda each: min(problem.alone_s[kind] for kind in each.members))
-        )
+        orders.append(sorted(groups, key=shortest_alone_s))
         if problem.objective.uses_deadlines:
             orders.append(sorted(groups, key=lambda each: (due_s(each), each.runs_s)))
     return min((dealt(order, problem.gpus) for order in orders), key=problem.rank)
@@ -216,7 +227,7 @@ def roughly_arranged(groups: Sequence[FleetGroup], problem: Problem) -> tuple[Pl
 
 def replaced(
     plan: Sequence[PlacedGroup], old: Sequence[FleetGroup], new: Sequence[FleetGroup], gpus: int
-) -> tuple[PlacedGroup, ...] | None:
+) -> Placement | None:
     """Replace the `old` groups of `plan` by `new` ones, longest for longest.
 
     Groups in excess go to the GPU that has least to do. None where `plan` lacks an old group.
@@ -231,15 +242,13 @@ def replaced(
     coming = sorted(new, key=lambda each: -each.runs_s)
     left += [PlacedGroup(group, each.gpu, each.start_s)
              for group, each in zip(coming, places, strict=False)]  # fmt: skip
-    queues: list[list[FleetGroup]] = [[] for _ in range(gpus)]
-    for placed in sorted(left, key=lambda each: each.start_s):
-        queues[placed.gpu].append(placed.group)
+    queues = queues_of(left, gpus)
     for group in coming[len(places) :]:
         min(queues, key=lambda queue: sum(each.runs_s for each in queue)).append(group)
     return queued(queues)
 
 
-def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup, ...]:
+def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> Placement:
     """Move or swap groups of `plan` from the GPU that ends last, while that helps."""
     groups = [each.group for each in plan]
     runs_s = np.array([each.runs_s for each in groups])
@@ -252,7 +261,7 @@ def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> tuple[PlacedGroup
     ])  # fmt: skip
 
 
-def _less_long(runs_s: Floats, where: NDArray[np.intp], gpus: int) -> bool:
+def _less_long(runs_s: Floats, where: Indices, gpus: int) -> bool:
     """Improve `where` by the move or swap that helps the longest GPU most; whether one does."""
     takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
     longest = int(takes_s.argmax())
@@ -294,7 +303,6 @@ class _Piece(NamedTuple):
     start: Any
 
 
-@dataclass(frozen=True)
 class PackingModel:
     """A CP-SAT model of plans of `groups` for `problem`.
 
@@ -303,40 +311,51 @@ class PackingModel:
     between groups: setting up a GPU takes time, and no plan costs less for it.
     """
 
-    model: Any
-    groups: Sequence[FleetGroup]
-    problem: Problem
+    def __init__(self, groups: Sequence[FleetGroup], problem: Problem) -> None:
+        from ortools.sat.python import cp_model
 
-    def ask(self, hint: Sequence[PlacedGroup]) -> None:
-        """Add the constraints, what is minimised, and the `hint` to start from."""
-        for kind, count in enumerate(self.problem.counts):
-            runs = [
-                piece.group.members.count(kind) * piece.used
-                for piece in self._pieces
-                if kind in piece.group.members
-            ]
+        self.model, self._problem = cp_model.CpModel(), problem
+        # Seconds of a unit of time, such that `_LATEST` bounds each plan without idle gaps.
+        kinds = enumerate(problem.counts)
+        latest_s = sum(n * max(each.runs_s for each in groups if kind in each.members)
+                       for kind, n in kinds)  # fmt: skip
+        self._unit_s = latest_s / _LATEST
+        self._idle_w = max(_LEAST_IDLE_W, problem.idle_power_w or 0.0)
+        self._part_j = self._idle_w * self._unit_s / _IDLE_PARTS  # joules of a unit of `_joules`
+        self._pieces = [piece for group in groups for piece in self._copies(group)]
+        for kind, count in enumerate(problem.counts):
+            runs = [piece.group.members.count(kind) * piece.used for piece in self._pieces
+                    if kind in piece.group.members]  # fmt: skip
             self.model.add(sum(runs) == count)
-        intervals = []
-        for group, used, start in self._pieces:
-            size = self._units(group.runs_s)
-            intervals.append(self.model.new_optional_fixed_size_interval_var(start, size, used, ""))
-        self.model.add_cumulative(intervals, [1] * len(intervals), self.problem.gpus)
-        match self.problem.objective.name:
+        intervals = [
+            self.model.new_optional_fixed_size_interval_var(
+                start, self._units(group.runs_s), used, ""
+            )
+            for group, used, start in self._pieces
+        ]
+        self.model.add_cumulative(intervals, [1] * len(intervals), problem.gpus)
+        match problem.objective.name:
             case "mean-completion":
-                self.model.minimize(self._sum_of_ends())
+                self.model.minimize(sum(
+                    len(group.members) * start + sum(map(self._units, group.ends_s)) * used
+                    for group, used, start in self._pieces
+                ))  # fmt: skip
             case "deadlines":
                 self.model.minimize((_LATEST + 1) * self._late_jobs() + self._end())
             case "energy":
                 self.model.minimize(self._joules())
             case _:
                 self.model.minimize(self._end())
-        planned = list(hint)
+
+    def hint(self, plan: Sequence[PlacedGroup]) -> None:
+        """Let the solver start from `plan`."""
+        left = list(plan)
         for group, used, start in self._pieces:
-            hinted = next((each for each in planned if each.group is group), None)
-            if hinted is not None:
-                planned.remove(hinted)
-            self.model.add_hint(used, hinted is not None)
-            self.model.add_hint(start, 0 if hinted is None else self._units(hinted.start_s))
+            placed = next((each for each in left if each.group is group), None)
+            if placed is not None:
+                left.remove(placed)
+            self.model.add_hint(used, placed is not None)
+            self.model.add_hint(start, 0 if placed is None else self._units(placed.start_s))
 
     def taken(self, value: Callable[[Any], int]) -> list[FleetGroup]:
         """Return the groups of the solver's plan, in the order of their starts."""
@@ -345,9 +364,9 @@ class PackingModel:
 
     def cost_of(self, minimum: float) -> float:
         """Return the cost of a plan, from a value of what is minimised."""
-        match self.problem.objective.name:
+        match self._problem.objective.name:
             case "mean-completion":
-                return minimum * self._unit_s / sum(self.problem.counts)
+                return minimum * self._unit_s / sum(self._problem.counts)
             case "deadlines":
                 return minimum // (_LATEST + 1)
             case "energy":
@@ -355,44 +374,21 @@ class PackingModel:
             case _:
                 return minimum * self._unit_s
 
-    @cached_property
-    def _unit_s(self) -> float:
-        """Seconds of a unit of time, such that `_LATEST` bounds pairs plan without idle gaps."""
-        longest_s = [0.0] * len(self.problem.counts)
-        for group in self.groups:
-            for kind in group.members:
-                longest_s[kind] = max(longest_s[kind], group.runs_s)
-        pairs = zip(longest_s, self.problem.counts, strict=True)
-        return sum(s * count for s, count in pairs) / _LATEST
-
-    @property
-    def _idle_w(self) -> float:
-        return max(_LEAST_IDLE_W, self.problem.idle_power_w or 0.0)
-
-    @property
-    def _part_j(self) -> float:
-        """Joules of a unit of `_joules`."""
-        return self._idle_w * self._unit_s / _IDLE_PARTS
-
     def _units(self, seconds: float) -> int:
         return floor(seconds / self._unit_s)
 
-    @cached_property
-    def _pieces(self) -> list[_Piece]:
-        """Every group as often as its jobs allow; of copies, each starts after the one before."""
-        pieces = []
-        for group in self.groups:
-            needed = Counter(group.members).items()
-            copies = []
-            for _ in range(min(self.problem.counts[kind] // count for kind, count in needed)):
-                used = self.model.new_bool_var("")
-                start = self.model.new_int_var(0, _LATEST, "")
-                self.model.add(start <= _LATEST * used)
-                copies.append(_Piece(group, used, start))
-            for one, other in pairwise(copies):
-                self.model.add_implication(other.used, one.used)
-                self.model.add(one.start <= other.start).only_enforce_if(other.used)
-            pieces += copies
+    def _copies(self, group: FleetGroup) -> list[_Piece]:
+        """`group` as often as its jobs allow; each copy starts after the one before."""
+        counts, pieces = self._problem.counts, []
+        needed = Counter(group.members).items()
+        for _ in range(min(counts[kind] // count for kind, count in needed)):
+            used = self.model.new_bool_var("")
+            start = self.model.new_int_var(0, _LATEST, "")
+            self.model.add(start <= _LATEST * used)
+            pieces.append(_Piece(group, used, start))
+        for one, other in pairwise(pieces):
+            self.model.add_implication(other.used, one.used)
+            self.model.add(one.start <= other.start).only_enforce_if(other.used)
         return pieces
 
     def _end(self) -> Any:
@@ -403,22 +399,15 @@ class PackingModel:
             takes = self._units(group.runs_s)
             self.model.add(start + takes * used <= end)
             runs.append(takes * used)
-        self.model.add(sum(runs) <= self.problem.gpus * end)  # follows; the solver sees it late
+        self.model.add(sum(runs) <= self._problem.gpus * end)  # follows; the solver sees it late
         return end
 
-    def _sum_of_ends(self) -> Any:
-        """Sum the ends of all jobs."""
-        return sum(
-            len(group.members) * start + sum(map(self._units, group.ends_s)) * used
-            for group, used, start in self._pieces
-        )
-
     def _late_jobs(self) -> Any:
-        """Count the jobs that miss their deadlines."""
+        """Number of jobs that miss their deadlines."""
         late = []
         for group, used, start in self._pieces:
             for kind, end_s in zip(group.members, group.ends_s, strict=True):
-                deadline_s = self.problem.deadlines_s[kind]
+                deadline_s = self._problem.deadlines_s[kind]
                 if deadline_s is not None:
                     late.append(missed := self.model.new_bool_var(""))
                     due = min(_LATEST, self._units(deadline_s) + 1)
@@ -427,12 +416,12 @@ class PackingModel:
         return sum(late)
 
     def _joules(self) -> Any:
-        """Compute the energy of all GPUs until the last job ends, in units of `_part_j`."""
+        """Energy of all GPUs until the last job ends, in units of `_part_j`."""
         beyond_idle = [
             floor(((group.energy_j or 0.0) - self._idle_w * group.runs_s) / self._part_j) * used
             for group, used, _ in self._pieces
         ]
-        return sum(beyond_idle) + _IDLE_PARTS * self.problem.gpus * self._end()
+        return sum(beyond_idle) + _IDLE_PARTS * self._problem.gpus * self._end()
 
 
 # With more than one worker the plan found would depend on the number of cores.
@@ -442,42 +431,30 @@ _WORKERS, _SEED = 1, 1
 _EFFORT, _COVER_EFFORT = 1.0, 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Packing:
-    """The best plan of some groups that the search reached.
-
-    Attributes:
-        bound: Lower bound of the cost of all plans of these groups.
-        in_time: Whether the search ended before its time was up; then the cost of `plan` is
-            `bound`, up to rounding.
-    """
-
-    plan: tuple[PlacedGroup, ...]
-    bound: float
-    in_time: bool
-
-
 def packed(
     groups: Sequence[FleetGroup], problem: Problem, limit_s: float, hint: Sequence[PlacedGroup]
-) -> Packing:
+) -> tuple[Placement, float, bool]:
     """Search the best plan of `groups` that runs each job once, from the plan `hint`.
 
     A plan may take a group as often as there are jobs for it.
+
+    Returns:
+        The plan, a lower bound of the cost of all plans of these groups, and whether the search
+        ended before its time was up; then the plan costs as much as the bound, up to rounding.
     """
     from ortools.sat.python import cp_model
 
     began_s = monotonic()
-    starts = [tuple(hint), *quick_plans(groups, problem, limit_s)]
-    best = min(starts, key=problem.rank)
-    search = PackingModel(cp_model.CpModel(), groups, problem)
-    search.ask(best)
+    best = min([tuple(hint), *quick_plans(groups, problem, limit_s)], key=problem.rank)
+    search = PackingModel(groups, problem)
+    search.hint(best)
     solver = _solver(max(0.0, began_s + limit_s - monotonic()), _EFFORT)
     status = solver.solve(search.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         plan = dealt(search.taken(solver.value), problem.gpus)
         best = min(plan, best, key=problem.rank)
     bound = min(problem.cost(best), max(0.0, search.cost_of(solver.best_objective_bound)))
-    return Packing(best, bound, status == cp_model.OPTIMAL)
+    return best, bound, status == cp_model.OPTIMAL
 
 
 def _solver(limit_s: float, effort: float) -> Any:
@@ -527,7 +504,7 @@ def cover(
 
 def quick_plans(
     groups: Sequence[FleetGroup], problem: Problem, limit_s: float
-) -> Iterator[tuple[PlacedGroup, ...]]:
+) -> Iterator[Placement]:
     """Yield promising plans, of groups of little weight."""
     for share in _WAITING if problem.objective.order_matters else (0.0,):
         weights = [problem.weight(each, share) for each in groups]
@@ -535,58 +512,49 @@ def quick_plans(
             yield arranged(covered[0], problem)
 
 
-@dataclass(frozen=True, slots=True)
-class CoverBounds:
-    """Lower bounds of plans of some groups, from the lightest covers of all jobs; 0: unknown."""
-
-    groups: Sequence[FleetGroup]
-    problem: Problem
-    limit_s: float
-
-    def cost(self) -> float:
-        """Bound from below the cost of plans."""
-        match self.problem.objective.name:
-            case "mean-completion":
-                return self._mean_completion_s()
-            case "deadlines":
-                return 0.0
-            case "energy":
-                return self._least_sum([each.energy_j or 0.0 for each in self.groups])
-            case _:
-                return self._least_sum([each.runs_s for each in self.groups]) / self.problem.gpus
-
-    def _least_sum(self, weights: Sequence[float]) -> float:
-        """Lower bound of the summed `weights` of groups that make up all jobs."""
-        covered = cover(self.groups, weights, self.problem, self.limit_s)
-        return 0.0 if covered is None else max(0.0, covered[1])
-
-    def _mean_completion_s(self) -> float:
-        """Lower bound of the mean end of a job.
-
-        Each job is given a share of the time that its group holds a GPU, equal in all groups, such
-        that the shares of no group exceed its time. Jobs in later groups wait for the shares of
-        those before. Two jobs on one GPU wait for at least the smaller share, unless they are in
-        one group. Shortest first makes the sum of these waits least.
-        """
-        from scipy.optimize import linprog
-
-        counts = self.problem.counts
-        members = np.array(
-            [[each.members.count(kind) for kind in range(len(counts))] for each in self.groups]
-        )
-        takes_s = np.array([each.runs_s for each in self.groups])
-        solution = linprog(-np.array(counts), A_ub=members, b_ub=takes_s, bounds=(0, None))
-        if not solution.success:
+def cover_bound(groups: Sequence[FleetGroup], problem: Problem, limit_s: float) -> float:
+    """Bound from below the cost of plans of `groups` by the lightest covers; 0: not known."""
+    match problem.objective.name:
+        case "mean-completion":
+            return _mean_completion_bound_s(groups, problem, limit_s)
+        case "deadlines":
             return 0.0
-        shares_s = [float(each) for each in solution.x]
-        weights = []
-        for group in self.groups:
-            ordered = sorted(shares_s[kind] for kind in group.members)
-            within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
-            weights.append(sum(group.ends_s) - within_s)
-        covered = cover(self.groups, weights, self.problem, self.limit_s)
-        if covered is None:
-            return 0.0
-        every_s = self.problem.of_every_job(shares_s)
-        waits_s = soonest_s(every_s, self.problem.gpus) - sum(every_s)
-        return (waits_s + covered[1]) / sum(counts)
+        case "energy":
+            covered = cover(groups, [each.energy_j or 0.0 for each in groups], problem, limit_s)
+            return max(0.0, covered[1]) if covered else 0.0
+        case _:
+            covered = cover(groups, [each.runs_s for each in groups], problem, limit_s)
+            return max(0.0, covered[1]) / problem.gpus if covered else 0.0
+
+
+def _mean_completion_bound_s(
+    groups: Sequence[FleetGroup], problem: Problem, limit_s: float
+) -> float:
+    """Lower bound of the mean end of a job.
+
+    Each job is given a share of the time that its group holds a GPU, equal in all groups, such that
+    the shares of no group exceed its time. Jobs in later groups wait for the shares of those
+    before. Two jobs on one GPU wait for at least the smaller share, unless they are in one group.
+    Shortest first makes the sum of these waits least.
+    """
+    from scipy.optimize import linprog
+
+    counts = problem.counts
+    members = np.array([[each.members.count(kind) for kind in range(len(counts))]
+                        for each in groups])  # fmt: skip
+    takes_s = np.array([each.runs_s for each in groups])
+    solution = linprog(-np.array(counts), A_ub=members, b_ub=takes_s, bounds=(0, None))
+    if not solution.success:
+        return 0.0
+    shares_s = [float(each) for each in solution.x]
+    weights = []
+    for group in groups:
+        ordered = sorted(shares_s[kind] for kind in group.members)
+        within_s = sum(share * (len(ordered) - 1 - at) for at, share in enumerate(ordered))
+        weights.append(sum(group.ends_s) - within_s)
+    covered = cover(groups, weights, problem, limit_s)
+    if covered is None:
+        return 0.0
+    every_s = problem.of_every_job(shares_s)
+    waits_s = soonest_s(every_s, problem.gpus) - sum(every_s)
+    return (waits_s + covered[1]) / sum(counts)

@@ -20,7 +20,7 @@ from advisor.plan.reasons import (
     Binding,
     HostBound,
     binding,
-    gap_in_words,
+    compared,
     host_bound,
     searched,
     why,
@@ -367,7 +367,12 @@ def _plans(
     for rank, (entry, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
         plan, price, rule = entry.forecast, entry.price, entry.precedes_by
         late, slow = sorted(plan.late(level)), starved(plan, level)
-        gap = gap_in_words(price, best, None if after is None else after.price, level)
+        if rank > 1:
+            gap = compared(price, best, "the best", level)
+        elif after:
+            gap = compared(price, after.price, "the next", level)
+        else:
+            gap = "nothing else is possible"
         plain = rule == "cost" and not (after and rank == 1 and tied(price, after.price))
         if after and rule and not plain:
             gap += f"; before {rank + 1} {rule_in_words(rule, level)}"
@@ -387,21 +392,6 @@ def _plans(
 Answer = Literal["nothing-to-share", "share", "dont-share", "fix-host-first", "equal"]
 
 
-@dataclass(frozen=True, slots=True)
-class Rival:
-    """The next best plan, compared with the best.
-
-    Attributes:
-        behind: Share by which its cost exceeds that of the best; negative where it is cheaper and
-            the best precedes it by another rule.
-        within_error: Whether both costs are equal within our error.
-    """
-
-    plan: Plan
-    behind: float
-    within_error: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The conclusion of a recommendation.
@@ -411,34 +401,32 @@ class Verdict:
             hold back every job of the best plan, some of them far. ``"equal"``: another plan equals
             the best within our error.
         binding: The resources that limit the jobs under the best plan.
-        runner_up: The next plan; None: there is no other.
+        next_behind: Share by which the next plan costs more than the best; negative where it costs
+            less, and another rule puts the best before it. None: there is no other plan.
         host_bound: Jobs whose host path should be shortened, even where something else limits the
             plan.
     """
 
     answers: tuple[Answer, ...]
     binding: Binding
-    runner_up: Rival | None
+    next_behind: float | None
     host_bound: tuple[HostBound, ...]
 
 
 def verdict(advised: Recommendation) -> Verdict:
     """Draw the conclusion of the recommendation `advised`."""
-    best = advised.best
-    bound = binding(advised.jobs, advised.gpu, best.prediction)
+    bound = binding(advised.jobs, advised.gpu, advised.best.prediction)
     slow = host_bound(advised.jobs, bound, advised.variants)
-    least, others = known_cost(best, advised.ranked_by), []
-    for plan in advised.plans[1:]:
-        price = known_cost(plan, advised.ranked_by)
-        behind = price.at(advised.level) / least.at(advised.level) - 1
-        others.append(Rival(plan, behind, tied(price, least)))
     answers: list[Answer] = ["fix-host-first"] if slow and bound.limit == "host path" else []
     if len(advised.jobs) == 1:
         answers.append("nothing-to-share")
     else:
-        answers.append("dont-share" if one_by_one(best.sharing) else "share")
-    if any(each.within_error for each in others):
+        answers.append("dont-share" if one_by_one(advised.best.sharing) else "share")
+    if any(plan.ties_best for plan in advised.plans[1:]):
         answers.append("equal")
+    first, *others = (known_cost(plan, advised.ranked_by).at(advised.level)
+                      for plan in advised.plans[:2])  # fmt: skip
     return Verdict(
-        answers=tuple(answers), binding=bound, runner_up=next(iter(others), None), host_bound=slow
-    )
+        answers=tuple(answers), binding=bound, host_bound=slow,
+        next_behind=others[0] / first - 1 if others else None,
+    )  # fmt: skip

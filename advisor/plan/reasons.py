@@ -16,7 +16,6 @@ from advisor.plan.values import Forecast, LeftOut
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
-from advisor.sharing import Sharing
 from advisor.sharing.groups import one_by_one, partitions, running_together
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -34,19 +33,6 @@ FULL: dict[Resource, float] = {
 HOST_BOUND = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """The share of a resource that the jobs use together."""
-
-    resource: Resource
-    share: float
-
-    @property
-    def fullness(self) -> float:
-        """The share in use, over the share from which the resource counts as full."""
-        return self.share / FULL[self.resource]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
     """The resources that limit the jobs of one plan.
@@ -56,7 +42,7 @@ class Binding:
             (jobs,); None where the host path was not measured.
         gpu_shares: Share of each job's predicted step in which the GPU works for it, likewise.
         alone: Positions of the jobs that have the GPU to themselves while they run.
-        uses: Use of each of the GPU's measured resources, the fullest first.
+        uses: Share in use of each of the GPU's measured resources, the fullest first.
         memory: Share of the GPU's memory that the jobs hold.
         cut: What gives the jobs SMs of their own: MIG instances, or MPS limits; None: nothing.
     """
@@ -64,7 +50,7 @@ class Binding:
     host_shares: tuple[float | None, ...]
     gpu_shares: tuple[float | None, ...]
     alone: frozenset[int]
-    uses: tuple[Use, ...]
+    uses: Mapping[Resource, float]
     memory: float
     cut: Literal["own instances", "MPS limits"] | None
 
@@ -84,7 +70,7 @@ class Binding:
         """The resource that limits the jobs not bound by their hosts; None: none is full."""
         if self.cut == "own instances":
             return self.cut
-        full = [use.resource for use in self.uses if use.fullness >= 1]
+        full = [each for each, share in self.uses.items() if _fullness(each, share) >= 1]
         return full[0] if full else self.cut
 
     def limit_of(self, job: int) -> Limit | None:
@@ -102,12 +88,22 @@ class Binding:
             return self.host_shares[job]
         if job in self.alone:
             return self.gpu_shares[job]
-        return next((use.share for use in self.uses if use.resource == limit), None)
+        return next((share for each, share in self.uses.items() if each == limit), None)
+
+
+def _fullness(resource: Resource, share: float) -> float:
+    """The share in use, over the share from which the resource counts as full."""
+    return share / FULL[resource]
 
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     """Find the resources that limit `jobs` on `gpu`; `mix` is their prediction."""
-    cut = _cut(mix.sharing, len(jobs))
+    parts = partitions(mix.sharing, len(jobs))
+    cut: Literal["own instances", "MPS limits"] | None = None
+    if mix.sharing.instances:
+        cut = "own instances"
+    elif any(limit < 100 for part in parts for limit in part.sharing.limits):
+        cut = "MPS limits"
     runs = [] if cut == "own instances" else running_together(mix.sharing, len(jobs))
     profiles = [job.profile for job in jobs]
 
@@ -130,8 +126,8 @@ def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
     )  # fmt: skip
 
 
-def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
-    """Use of each resource: jobs that take turns fill GPU time, jobs side by side fill SMs."""
+def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> dict[Resource, float]:
+    """Use of each resource: jobs that take turns fill GPU time, co-located jobs fill SMs."""
     turns = all(
         part.instance is None and part.sharing.mode in ("serial", "naive")
         for part in partitions(mix.sharing, len(jobs))
@@ -143,8 +139,8 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> tuple[Use, ...]:
         "DRAM bandwidth": _dram(jobs, mix),
         "power": mix.power_w.p50 / watts if mix.power_w and watts else None,
     }
-    uses = [Use(each, min(1.0, share)) for each, share in shares.items() if share is not None]
-    return tuple(sorted(uses, key=lambda use: -use.fullness))
+    uses = [(each, min(1.0, share)) for each, share in shares.items() if share is not None]
+    return dict(sorted(uses, key=lambda use: -_fullness(*use)))
 
 
 def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
@@ -160,18 +156,10 @@ def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
     return total
 
 
-def _cut(sharing: Sharing, jobs: int) -> Literal["own instances", "MPS limits"] | None:
-    if sharing.instances:
-        return "own instances"
-    limits = [limit for part in partitions(sharing, jobs) for limit in part.sharing.limits]
-    return "MPS limits" if min(limits, default=100) < 100 else None
-
-
 _WAYS = re.compile(r"(?:-(?:compiled|graph))?(?:-loader\d+)?$")
-# A job whose GPU works for less than this share of its step could run far faster: a choice.
-_FAR = 2 / 3
-# A variant whose step takes less than this share of the job's is shown: a choice.
-_FASTER = 0.95
+# A job whose GPU works for less than this share of its step could run far faster; a variant whose
+# step takes less than this share of the job's is shown: choices.
+_FAR, _FASTER = 2 / 3, 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +169,7 @@ class HostBound:
     Attributes:
         host_share: Share of its predicted step that its host path takes, 0..1.
         gpu_share: Share of its step alone in which the GPU works for it, 0..1.
-        variant: Name of the fastest profile of the same work; None where none is faster.
+        variant: The fastest profile of the same work; None where none is faster.
     """
 
     job: str
@@ -221,10 +209,8 @@ def variants_of(
 ) -> tuple[tuple[Profile, ...], tuple[str, ...]]:
     """Load profiles of the same work as one of `jobs`, with another loader or execution.
 
-    Their names end in ``-compiled``, ``-graph`` or ``-loaderN``.
-
-    Returns:
-        The profiles, and why files of such a name hold none.
+    Their names end in ``-compiled``, ``-graph`` or ``-loaderN``. The second value is why files of
+    such a name hold none.
     """
     names = {job.name for job in jobs}
     stems = {_WAYS.sub("", name) for name in names}
@@ -258,17 +244,17 @@ class Difference:
     """One number under two plans.
 
     Attributes:
-        alike: Whether both have the same error but for what one alone has, as a power cap.
+        same_error: Whether both have the same error, except for that of a power cap of one.
     """
 
     first: Interval
     second: Interval
-    alike: bool = False
+    same_error: bool = False
 
     @property
     def within_error(self) -> bool:
         """Whether both are equal within our error."""
-        if not self.alike or min(self.first.p05, self.second.p05) <= 0:
+        if not self.same_error or min(self.first.p05, self.second.p05) <= 0:
             return tied(self.first, self.second)
         ratio = self.second.over_alike(self.first)
         either_way = ratio.p05 < 1 - _ROUNDED and ratio.p95 > 1 + _ROUNDED
@@ -295,9 +281,7 @@ class JobChange:
         number: From 1, in the order in which the jobs were asked for.
         step_s: Step while all jobs of its group run.
         ends_s: Seconds until the job ends, waiting included; None: a length is unknown.
-        energy_step_j: The job's share of the GPU's energy for a step, split as in
-            `advisor.prediction.power`; None: power was not measured.
-        oom_probability: Chance that it runs out of memory, 0..1.
+        energy_step_j: The job's share of the GPU's energy for a step; None: not measured.
         limits: The resource that limits the job; None: no resource is full.
     """
 
@@ -317,20 +301,17 @@ class Comparison:
     """Two plans for the same jobs on one GPU; each pair holds the first plan, then the second.
 
     Attributes:
-        objective: The objective compared by: another than asked for if that cannot be computed;
-            then `note` gives the reason.
-        alike: Whether both plans have the same error, because they differ in a power cap alone.
+        objective: The objective compared by; if another than asked for, `note` gives the reason.
+        same_error: Whether both plans have the same error, because they differ in a power cap.
         cost: Value of the objective, the lower the better.
-        power_w: Power of the whole GPU; None where it was not measured.
-        bindings: The resources that limit the jobs.
         forbidden: Why the plan is not allowed; None where it is.
-        serial: All jobs one after another; None where one of the plans is that, or it is not known.
+        serial: All jobs one after another; None where one of the plans is that, or not known.
     """
 
     gpu: Gpu
     objective: ObjectiveName
     note: str | None
-    alike: bool
+    same_error: bool
     plans: tuple[Forecast, Forecast]
     cost: Difference
     jobs: tuple[JobChange, ...]
@@ -347,18 +328,15 @@ def compare(
     objective: ObjectiveName = "makespan",
     serial: Forecast | None = None,
 ) -> Comparison:
-    """Compare the second of `plans` for `jobs` on `gpu` with the first.
-
-    `serial` is one after another, which both are compared with too; None: they are not.
-    """
+    """Compare the second of `plans` for `jobs` on `gpu` with the first, and both with `serial`."""
     in_turn = any(one_by_one(each.sharing) for each in plans) or len(jobs) == 1
     compared_by, note = rankable_by(plans, objective)
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
-    alike = first.sharing == second.sharing
+    same_error = first.sharing == second.sharing
 
     def difference(one: Interval | None, other: Interval | None) -> Difference | None:
-        return None if one is None or other is None else Difference(one, other, alike)
+        return None if one is None or other is None else Difference(one, other, same_error)
 
     def forbidden(plan: Forecast) -> str | None:
         broken = first_broken(rules(gpu, UNCONDITIONAL), jobs, plan.sharing)
@@ -369,8 +347,8 @@ def compare(
         ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
         changes.append(JobChange(
             number=at + 1, job=one.job, ends_s=difference(ends, later),
-            step_s=Difference(one.step_s, other.step_s, alike),
-            memory_mib=Difference(one.memory_interval_mib, other.memory_interval_mib, alike),
+            step_s=Difference(one.step_s, other.step_s, same_error),
+            memory_mib=Difference(one.memory_interval_mib, other.memory_interval_mib, same_error),
             energy_step_j=difference(one.energy_step_j, other.energy_step_j),
             slowdown=(one.slowdown, other.slowdown),
             oom_probability=(one.oom_probability, other.oom_probability),
@@ -378,8 +356,8 @@ def compare(
         ))  # fmt: skip
     costs = [known_cost(each, compared_by) for each in plans]
     return Comparison(
-        gpu=gpu, objective=compared_by, note=note, alike=alike, plans=plans,
-        cost=Difference(costs[0], costs[1], alike), jobs=tuple(changes),
+        gpu=gpu, objective=compared_by, note=note, same_error=same_error, plans=plans,
+        cost=Difference(costs[0], costs[1], same_error), jobs=tuple(changes),
         power_w=difference(first.power_w, second.power_w), bindings=bindings,
         forbidden=(forbidden(plans[0]), forbidden(plans[1])), serial=None if in_turn else serial,
     )  # fmt: skip
@@ -413,25 +391,9 @@ def why(
     return "; ".join(parts)
 
 
-def gap_in_words(
-    cost: Interval, best: Interval, runner_up: Interval | None, level: Level = "p50"
-) -> str:
-    """Compare `cost` with that of the best; or, where it is itself `best`, with the runner-up's.
-
-    `runner_up` is None where there is no other plan.
-    """
-    if cost is not best:
-        return compared(cost, best, "the best", level)
-    if runner_up is None:
-        return "nothing else is possible"
-    return compared(cost, runner_up, "the next", level)
-
-
 def slowed(starved: Sequence[tuple[str, float]]) -> str:
     """Name the jobs that are slowed, e.g. ``"bert is slowed 20x"``; of copies the worst."""
-    most: Mapping[str, float] = {
-        name: max(times for other, times in starved if other == name) for name, _ in starved
-    }
+    most = {name: max(times for other, times in starved if other == name) for name, _ in starved}
     return ", ".join(f"{name} is slowed {times:.3g}x" for name, times in most.items())
 
 
@@ -447,10 +409,8 @@ def searched(jobs: int, passed_over: int, *, exact: bool | None) -> str | None:
     elif exact is not None:
         parts.append("the surrogate model chose the few phases and MIG layouts that were predicted")
     if passed_over:
-        parts.append(
-            f"{passed_over:,} limits were compared by the surrogate model, and the best of them "
-            "predicted"
-        )
+        parts.append(f"{passed_over:,} limits were compared by the surrogate model, and the best "
+                     "of them predicted")  # fmt: skip
     return "; ".join(parts) or None if jobs > 1 else None
 
 
@@ -479,8 +439,8 @@ def named(jobs: Sequence[str]) -> str:
 
 def _limit(mix: MixPrediction, bound: Binding) -> str:
     uses = ", ".join(
-        f"{'GPU busy' if use.resource == 'GPU time' else use.resource} {use.share:.0%}"
-        for use in bound.uses
+        f"{'GPU busy' if resource == 'GPU time' else resource} {share:.0%}"
+        for resource, share in bound.uses.items()
     )
     measured = uses or "GPU activity not measured"
     match bound.limit:

@@ -17,7 +17,7 @@ from advisor.sharing import Sharing
 from advisor.sharing.groups import memories, mps_servers, partitions
 from advisor.workload.job import Job
 
-MOST_HURT = 0.05
+MOST_SLOWING = 0.05
 """Share by which steps of a job that is protected, or runs already, may take longer: default."""
 
 TOO_SLOW = "slowing a protected job more than it may be; see --hurt"

@@ -224,12 +224,12 @@ def trials_document(trials: Trials) -> dict[str, Any]:
 
 def additions_report(additions: Additions, top: int) -> RenderableType:
     """Return the best set of jobs to add, then a table of the best `top` sets."""
-    sets, due = additions.found, _any_due(additions)
+    sets, due = additions.sets, _any_due(additions)
     headings = ("add", "then all share", "work added", "slows most", "memory")
     table = plain_table("", *headings, *(["late"] if due else []))
     table.abreast, table.columns[5].no_wrap = 2, True
     for rank, added in enumerate(sets[:top], start=1):
-        mix, slows = added.prediction, f"{added.hurt_job} by {_slowing(added)}"
+        mix, slows = added.prediction, f"{added.slowed_job} by {_slowing(added)}"
         table.add_row(
             str(rank), _names(added.jobs), str(mix.sharing), f"{added.added:.2f}", slows,
             units.held(mix), *([_late(added)] if due else []),
@@ -241,7 +241,7 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
 
 def additions_advice(additions: Additions) -> str:
     """Return which jobs to add, and whether deadlines are kept then, if there are any."""
-    best = additions.found[0]
+    best = additions.sets[0]
     text = (
         f"Add {_names(best.jobs)} to {_names(additions.running.jobs)}, under "
         f"{best.prediction.sharing}: no running job slows by more than {_slowing(best)}"
@@ -266,7 +266,7 @@ def addition_rows(additions: Additions) -> list[dict[str, str]]:
             "deadlines": _late(added) if _any_due(additions) else "none",
             "memory": units.held(added.prediction),
         }
-        for added in additions.found
+        for added in additions.sets
     ]
 
 
@@ -290,7 +290,7 @@ def joined_rows(additions: Additions, added: Addition) -> list[dict[str, str]]:
 
 
 def _any_due(additions: Additions) -> bool:
-    jobs = [*additions.running.jobs, *(job for each in additions.found for job in each.jobs)]
+    jobs = [*additions.running.jobs, *(job for each in additions.sets for job in each.jobs)]
     return any(job.deadline_s is not None for job in jobs)
 
 
@@ -301,7 +301,7 @@ def _late(added: Addition) -> str:
 
 
 def _slowing(added: Addition) -> str:
-    return f"{max(0.0, added.hurt):.1%}"
+    return f"{max(0.0, added.slowing):.1%}"
 
 
 def _names(jobs: Sequence[Job]) -> str:
@@ -317,8 +317,8 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
     yield "Slowing is of median steps; running jobs keep limits and instances."
     if _any_due(additions):
         yield "Deadlines are judged as if every job had yet to run all of its epochs."
-    if not additions.found[0].prediction.confirmed_on_hardware:
-        yield f"This is {estimated(additions.found[0].prediction)}."
+    if not additions.sets[0].prediction.confirmed_on_hardware:
+        yield f"This is {estimated(additions.sets[0].prediction)}."
     yield from basis_notes(additions.standing)
 
 
@@ -333,20 +333,20 @@ def additions_document(additions: Additions, top: int) -> dict[str, Any]:
             "sharing": str(additions.before.sharing),
             "free_mib": additions.running.free_mib,
         },
-        "most_hurt": additions.most_hurt,
+        "most_hurt": additions.most_slowing,
         "plans": [
             {
                 "rank": rank,
                 "added": [job.name for job in added.jobs],
                 "sharing": str(added.prediction.sharing),
                 "work_added": added.added,
-                "hurt": added.hurt,
-                "hurt_job": added.hurt_job,
+                "hurt": added.slowing,
+                "hurt_job": added.slowed_job,
                 "late": None if added.late is None else list(added.late),
                 "jobs": [asdict(job) for job in added.prediction.jobs],
                 **memory_document(added.prediction),
             }
-            for rank, added in enumerate(additions.found[:top], start=1)
+            for rank, added in enumerate(additions.sets[:top], start=1)
         ],
         "left_out": [asdict(each) for each in additions.left_out],
     }

@@ -13,7 +13,7 @@ from advisor.errors import InvalidInput, counted
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet import FleetPlan, GpuPlan
-from advisor.plan.group_pool import MOST_TOGETHER
+from advisor.plan.fleet_groups import MOST_TOGETHER
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import format as units
 from advisor.report.drawings import Timeline, in_rows

@@ -413,7 +413,7 @@ def binding_document(bound: Binding) -> dict[str, Any]:
         "limit": bound.limit,
         "of_each_job": [bound.limit_of(job) for job in range(len(bound.host_shares))],
         "host_shares": list(bound.host_shares),
-        "uses": {use.resource: use.share for use in bound.uses},
+        "uses": dict(bound.uses),
         "memory": bound.memory,
     }
 

@@ -15,7 +15,7 @@ from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, known_gpus
 from advisor.hardware.machine import BrokenGpu, LiveGpu
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
-from advisor.plan.admission import alike_in_memory, held_alone_mib, tenants
+from advisor.plan.admission import held_alone_mib, similar_in_memory, tenants
 from advisor.prediction.find_profile import most_alike
 from advisor.report.forecast import SCHEMA
 from advisor.report.format import NOT_MEASURED, number, plain_table, share
@@ -168,7 +168,7 @@ def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
         {
             "process": str(each.pid),
             "holds": _known(each.memory_mib, "MiB"),
-            "as much as": ", ".join(alike_in_memory(each, held_mib)) or "none of the jobs"
+            "as much as": ", ".join(similar_in_memory(each, held_mib)) or "none of the jobs"
             if each in clients
             else "the MPS server",
         }

@@ -248,7 +248,7 @@ def comparison_text(comparison: Comparison) -> str:
         text = f"{better} and {worse} come out the same {numbers}."
     elif cost.within_error:
         text = f"{better} looks {ahead}, within our error: they are statistically tied {numbers}."
-    elif comparison.alike:
+    elif comparison.same_error:
         text = f"{better} is {ahead}, because both have the same error {numbers}."
     else:
         text = f"{better} is {ahead}, more than our error {numbers}."
@@ -423,7 +423,7 @@ def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
         )
         for job, both in zip(comparison.jobs, mixes, strict=True)
     ]
-    (first, second), row = comparison.plans, partial(_row, alike=comparison.alike)
+    (first, second), row = comparison.plans, partial(_row, same_error=comparison.same_error)
     mixes_held = units.held(first.prediction), units.held(second.prediction)
     rows = [
         row("total time", units.seconds, first.makespan_interval_s, second.makespan_interval_s),
@@ -447,7 +447,7 @@ def _page_rows(
     comparison: Comparison, job: JobChange, both: tuple[JobPrediction, JobPrediction]
 ) -> Iterator[Cells]:
     first, second = (Interval(*map(each.slowdown_at, LEVELS)) for each in both)
-    slowdown = Difference(first, second, comparison.alike)
+    slowdown = Difference(first, second, comparison.same_error)
     yield _cells("times as long as alone", units.times, slowdown)
     if job.ends_s is not None:
         yield _cells("ends after", units.seconds, job.ends_s)
@@ -460,8 +460,8 @@ def _row(
     first: Interval | None,
     second: Interval | None,
     *,
-    alike: bool,
+    same_error: bool,
 ) -> Cells:
     if first is None or second is None:
         return name, shown(first), shown(second), ""
-    return _cells(name, shown, Difference(first, second, alike))
+    return _cells(name, shown, Difference(first, second, same_error))

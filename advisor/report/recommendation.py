@@ -189,13 +189,14 @@ def _alternatives(advised: Recommendation, summary: Verdict, *, hints: bool) -> 
     """The plans that tie with the best; else how far behind the next one is."""
     ties = [plan for plan in advised.plans[1:] if plan.ties_best]
     if not ties:
-        if (rival := summary.runner_up) is None:
+        if (gap := summary.next_behind) is None:
             return []
+        runner_up = advised.plans[1]
         name = "Sharing at its best" if "dont-share" in summary.answers else "The next"
-        behind = f"{abs(rival.behind):.0%} {'ahead' if rival.behind < 0 else 'behind'}"
+        behind = f"{abs(gap):.0%} {'ahead' if gap < 0 else 'behind'}"
         by = "" if advised.best.precedes_by == "cost" else _deciding_rule(advised)
-        kind = plan_kind(advised, rival.plan)
-        return [f"{name}, {rival.plan.rank} ({kind}), is {behind}, more than our error{by}."]
+        kind = plan_kind(advised, runner_up)
+        return [f"{name}, {runner_up.rank} ({kind}), is {behind}, more than our error{by}."]
     confirmed = next((plan for plan in ties if plan.prediction.confirmed_on_hardware), None)
     shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, confirmed)]
     text = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
@@ -317,7 +318,7 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         top: Most plans to include; None: all.
     """
     summary = verdict(advised)
-    rival = summary.runner_up
+    runner_up = advised.plans[1] if len(advised.plans) > 1 else None
     return {
         "schema": SCHEMA,
         "gpu": advised.gpu.key,
@@ -329,11 +330,11 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
             "answers": list(summary.answers),
             "text": answer(advised),
             "binding": binding_document(summary.binding),
-            "runner_up": None if rival is None else {
-                "rank": rival.plan.rank,
-                "sharing": str(rival.plan.sharing),
-                "behind": rival.behind,
-                "within_error": rival.within_error,
+            "runner_up": None if runner_up is None else {
+                "rank": runner_up.rank,
+                "sharing": str(runner_up.sharing),
+                "behind": summary.next_behind,
+                "within_error": runner_up.ties_best,
             },
             "host_bound": [asdict(each) for each in summary.host_bound],
         },

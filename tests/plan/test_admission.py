@@ -33,16 +33,16 @@ class OnInstances(StandIn):
 
 def added(running, offered, sharing="naive", hurt=0.05, free_mib=None):
     there = Running(jobs=tuple(running), sharing=parse_sharing(sharing), free_mib=free_mib)
-    return additions(there, offered, H200, OnInstances(), AdmissionLimits(most_hurt=hurt))
+    return additions(there, offered, H200, OnInstances(), AdmissionLimits(most_slowing=hurt))
 
 
 def test_jobs_are_added_until_those_that_run_would_feel_it():
     found = added([HOST_BOUND], [HOST_BOUND] * 6)
     # 7 ms of host work hide 2 ms of the GPU's: three fit into a step, the fourth makes it 8 ms.
-    assert max(len(each.jobs) for each in found.found) == 2
-    assert found.found[0].hurt == 0
+    assert max(len(each.jobs) for each in found.sets) == 2
+    assert found.sets[0].slowing == 0
     assert (
-        max(len(each.jobs) for each in added([HOST_BOUND], [HOST_BOUND] * 6, hurt=0.15).found) == 3
+        max(len(each.jobs) for each in added([HOST_BOUND], [HOST_BOUND] * 6, hurt=0.15).sets) == 3
     )
 
 
@@ -59,20 +59,20 @@ def test_nobody_is_hurt_by_more_than_allowed_and_nobody_is_added_who_was_not_off
         found = added(running, offered, sharing, hurt)
     except NothingFits:
         return
-    for each in found.found:
-        assert each.hurt <= hurt
+    for each in found.sets:
+        assert each.slowing <= hurt
         assert all(each.jobs.count(job) <= offered.count(job) for job in each.jobs)
         before = [job.step_s.p50 for job in found.before.jobs]
         after = [job.step_s.p50 for job in each.prediction.jobs[: len(running)]]
         assert all(new <= (1 + hurt) * old for new, old in zip(after, before, strict=True))
-    assert [each.added for each in found.found] == sorted(
-        (each.added for each in found.found), reverse=True
+    assert [each.added for each in found.sets] == sorted(
+        (each.added for each in found.sets), reverse=True
     )
 
 
 def test_limits_of_those_that_run_are_kept_and_who_joins_may_have_its_own():
     found = added([HOST_BOUND, GPU_BOUND], [HOST_BOUND], "mps=30,70", hurt=0.2)
-    limits = found.found[0].prediction.sharing.limits
+    limits = found.sets[0].prediction.sharing.limits
     assert limits[:2] == (30, 70)
     assert len(limits) == 3
 
@@ -90,21 +90,21 @@ class LimitsGuard(OnInstances):
 def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
     there = Running(jobs=(HOST_BOUND,), sharing=Mps())
     found = additions(there, [HOST_BOUND], H200, LimitsGuard(), AdmissionLimits())
-    assert found.found[0].prediction.sharing.limits[0] == 100
-    assert found.found[0].prediction.sharing.limits[1] < 100
+    assert found.sets[0].prediction.sharing.limits[0] == 100
+    assert found.sets[0].prediction.sharing.limits[1] < 100
 
 
 def test_on_mig_whoever_joins_takes_what_is_free_and_hurts_nobody():
     found = added([GPU_BOUND], [HOST_BOUND, HOST_BOUND], "mig=4g.71gb@0", hurt=0.0)
-    sharing = found.found[0].prediction.sharing
+    sharing = found.sets[0].prediction.sharing
     assert sharing.instances[0].profile == "4g.71gb"
-    assert len(found.found[0].jobs) == 2
+    assert len(found.sets[0].jobs) == 2
     with pytest.raises(NothingFits, match="no room left"):
         added([GPU_BOUND], [HOST_BOUND], "mig=7g.141gb@0")
 
 
 def test_memory_that_others_hold_now_is_not_given_out_again():
-    assert added([HOST_BOUND], [LARGE]).found
+    assert added([HOST_BOUND], [LARGE]).sets
     with pytest.raises(NothingFits, match="50,000 MiB are free now"):
         added([HOST_BOUND], [LARGE], free_mib=50_000)
 
@@ -113,9 +113,9 @@ def test_what_keeps_all_deadlines_goes_before_what_adds_more_work():
     late = replace(HOST_BOUND, deadline_s=1.0)
     slower = Job(replace(HOST_BOUND.profile, gpu_s=0.001))
     found = added([HOST_BOUND], [late, slower], hurt=1.0)
-    assert [each.late for each in found.found] == [(), (late.name,), (late.name,)]
-    assert found.found[0].jobs == (slower,)
-    assert found.found[0].added < found.found[1].added
+    assert [each.late for each in found.sets] == [(), (late.name,), (late.name,)]
+    assert found.sets[0].jobs == (slower,)
+    assert found.sets[0].added < found.sets[1].added
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_what_was_not_measured_binds_nobody_and_is_said_to_be_unknown():
     dark = Job(replace(GPU_BOUND.profile, host_s=None, power_w=None, counters=counters))
     mix = predicted([dark], "mps", smact=None, gract=None, power_w=None)
     found = binding([dark], H200, mix)
-    assert (found.uses, found.host_shares, found.limit) == ((), (None,), None)
+    assert (found.uses, found.host_shares, found.limit) == ({}, (None,), None)
     assert limit_in_words(mix, found) == "GPU activity not measured"
 
 
@@ -99,7 +99,7 @@ def compared(first, second, jobs=JOBS, objective="makespan", wide=0.1):
 def swapped(value):
     """A difference, or a pair, the other way round."""
     if isinstance(value, Difference):
-        return Difference(value.second, value.first, value.alike)
+        return Difference(value.second, value.first, value.same_error)
     return value[::-1] if isinstance(value, tuple) else value
 
 
@@ -206,7 +206,7 @@ def advised(jobs, predictor=None, variants=()):
 def test_dont_share_says_by_how_much():
     found = advised([GPU_BOUND] * 3, Hurting(wide=0.01))
     assert verdict(found).answers == ("dont-share",)
-    assert verdict(found).runner_up.behind == pytest.approx(0.2, abs=0.01)
+    assert verdict(found).next_behind == pytest.approx(0.2, abs=0.01)
     assert answer(found).startswith("Don't share, one after another on an h200-141gb: ")
     assert "Sharing at its best, 2 (phases), is 20% behind, more than our error." in answer(found)
 
@@ -214,7 +214,7 @@ def test_dont_share_says_by_how_much():
 def test_plans_that_the_error_does_not_tell_apart_are_equal():
     found = advised([GPU_BOUND] * 2, StandIn(wide=0.5))
     assert verdict(found).answers == ("share", "equal")
-    assert verdict(found).runner_up.within_error
+    assert found.plans[1].ties_best
     assert "Statistically tied: 2 (" in answer(found)
     assert "(serial)" in answer(found)  # named, however many there are
 

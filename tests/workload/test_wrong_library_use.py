@@ -20,7 +20,7 @@ def test_a_name_is_a_job_in_every_question():
     pair = ("naive", "mps")
     assert one.compare(pair, [f"{RESNET}:2@2"]).cost == one.compare(pair, [job, job]).cost
     running = one.running([RESNET], "mps")
-    assert one.admit(running, [RESNET], AdmissionLimits()).found
+    assert one.admit(running, [RESNET], AdmissionLimits()).sets
 
 
 @pytest.mark.parametrize(
