@@ -146,10 +146,8 @@ def test_driver_server_and_contexts_of_this_machine_replace_those_of_the_model(p
     whole_mib = gpu("h200-141gb").memory_mib
     assert there.predict(pair, Naive()).memory_capacity_mib == whole_mib - 700
     assert there.predict(pair, Mps()).memory_capacity_mib == whole_mib - 700 - 100
-    assert there.predictor.model.of(there.predictor.gpu).context.usual_mib == 742
-    assert there.predictor.model.of(there.predictor.gpu).context.per_sm_mib == pytest.approx(
-        4.4, abs=0.01
-    )
+    context = there.model.of(there.gpu).context
+    assert (context.usual_mib, context.per_sm_mib) == (742, pytest.approx(4.4, abs=0.01))
 
 
 QUICK = synthetic.profile("resnet26-cifar10-bs128", host_s=0.01, gpu_s=0.001)
