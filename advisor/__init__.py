@@ -22,40 +22,19 @@ if TYPE_CHECKING:
     from advisor.workload.store import load_profile
 
 __all__ = [
-    "Advisor",
-    "AdvisorError",
-    "Forecast",
-    "Interval",
-    "Job",
-    "JobPrediction",
-    "MinimalProfile",
-    "MixPrediction",
-    "Plan",
-    "Profile",
-    "Recommendation",
-    "load_profile",
-    "predict",
-    "read_jobs",
-    "recommend",
-    "step",
-]
+    "Advisor", "AdvisorError", "Forecast", "Interval", "Job", "JobPrediction", "MinimalProfile",
+    "MixPrediction", "Plan", "Profile", "Recommendation", "load_profile", "predict", "read_jobs",
+    "recommend", "step",
+]  # fmt: skip
 
-_HOME = {
-    "Advisor": "advisor.api",
-    "AdvisorError": "advisor.errors",
-    "Forecast": "advisor.plan.values",
-    "Interval": "advisor.prediction.prediction",
-    "Job": "advisor.workload.job",
-    "JobPrediction": "advisor.prediction.prediction",
-    "MinimalProfile": "advisor.workload.profile",
-    "MixPrediction": "advisor.prediction.prediction",
-    "Plan": "advisor.plan.values",
-    "Profile": "advisor.workload.profile",
-    "Recommendation": "advisor.plan.values",
-    "load_profile": "advisor.workload.store",
-    "predict": "advisor.api",
-    "read_jobs": "advisor.workload.job",
-    "recommend": "advisor.api",
+_HOMES = {
+    "advisor.api": ("Advisor", "predict", "recommend"),
+    "advisor.errors": ("AdvisorError",),
+    "advisor.plan.values": ("Forecast", "Plan", "Recommendation"),
+    "advisor.prediction.prediction": ("Interval", "JobPrediction", "MixPrediction"),
+    "advisor.workload.job": ("Job", "read_jobs"),
+    "advisor.workload.profile": ("MinimalProfile", "Profile"),
+    "advisor.workload.store": ("load_profile",),
 }
 
 
@@ -67,9 +46,10 @@ def step() -> None:
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

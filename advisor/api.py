@@ -10,16 +10,17 @@ from advisor.hardware.gpus import gpu_meant
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast, Recommendation
+from advisor.prediction.prediction import LEVELS
 from advisor.sharing import Sharing
 from advisor.sources import (
     JobLike,
     JobsLike,
     Sources,
-    check_level,
     check_number,
     listed,
     of_kind,
     read_sharing,
+    shown,
 )
 from advisor.workload.job import Job
 
@@ -36,33 +37,26 @@ if TYPE_CHECKING:
     from advisor.simulation.simulate import Fleet, Simulation
     from advisor.workload.job import Arrival
 
-    pass
-
 
 @dataclass(frozen=True)
 class Advisor(Sources):
     """Answers questions about jobs on one model of GPU, from the data that `Sources` names."""
 
     def recommend(
-        self,
-        jobs: JobsLike,
-        objective: ObjectiveName = "makespan",
-        *,
-        conditions: Conditions = UNCONDITIONAL,
-        level: "Level" = "p50",
-    ) -> Recommendation:
+        self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
+        conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50",
+    ) -> Recommendation:  # fmt: skip
         """Rank the ways in which `jobs` can share the GPU, best first.
 
         Args:
-            jobs: As `JobsLike` says.
-            objective: What the best plan is best at.
+            jobs: Names, profiles or jobs.
+            objective: The quantity that plans are ranked by.
             conditions: Limits of machine and user in addition to those of the jobs.
-            level: Which point of a cost's interval plans are ranked by: ``"p50"``, the median, or
+            level: Point of a cost's interval that plans are ranked by: ``"p50"``, the median, or
                 ``"p95"``, the upper end.
 
         Raises:
-            InvalidInput: A name, count or file is wrong, the GPU cannot be set to that cap, or a
-                cap is given and left to the plans too.
+            InvalidInput: A name, count, file or power cap is wrong.
             NothingFits: A job is too big for the GPU.
         """
         from advisor.launch.commands import with_commands
@@ -74,29 +68,19 @@ class Advisor(Sources):
         return replace(advised, variants=variants, refused_variants=refused)
 
     def recommend_roughly(
-        self,
-        jobs: JobsLike,
-        objective: ObjectiveName = "makespan",
-        *,
-        conditions: Conditions = UNCONDITIONAL,
-        level: "Level" = "p50",
-    ) -> Recommendation:
-        """Rank as `recommend` does, by a search that stops early, as of `Question.rough`.
+        self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
+        conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50",
+    ) -> Recommendation:  # fmt: skip
+        """Rank as `recommend` does, by a search that stops early; without commands and variants.
 
-        To look at while the whole search goes on, which needs the same predictions: without
-        commands and variants.
+        It is shown while the whole search goes on, which needs the same predictions.
         """
         return self._ranked(self.jobs(jobs), objective, conditions, level, rough=True)
 
     def _ranked(
-        self,
-        jobs: tuple[Job, ...],
-        objective: ObjectiveName,
-        conditions: Conditions,
-        level: "Level",
-        *,
-        rough: bool,
-    ) -> Recommendation:
+        self, jobs: tuple[Job, ...], objective: ObjectiveName, conditions: Conditions,
+        level: "Level", *, rough: bool,
+    ) -> Recommendation:  # fmt: skip
         from advisor.plan.ranking import ranked
 
         check_objective(objective)
@@ -111,7 +95,7 @@ class Advisor(Sources):
 
         Raises:
             InvalidInput: A job is wrong, or protected.
-            NothingFits: A job is too big for a GPU, even alone.
+            NothingFits: A job is too big for a GPU.
         """
         from advisor.plan.fleet import plan_fleet
         from advisor.plan.objectives import FleetTerms
@@ -133,15 +117,9 @@ class Advisor(Sources):
         return replace(copies, standing=self.standing([one]))
 
     def trials(
-        self,
-        job: JobLike,
-        *,
-        steps: float | None = None,
-        count: int | None = None,
-        start_s: float = 0.0,
-        conditions: Conditions = UNCONDITIONAL,
-        level: "Level" = "p50",
-    ) -> "Trials":
+        self, job: JobLike, *, steps: float | None = None, count: int | None = None,
+        start_s: float = 0.0, conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50",
+    ) -> "Trials":  # fmt: skip
         """Count the trials of a hyper-parameter search to run at once; see `trials_that_pay`.
 
         Raises:
@@ -159,8 +137,7 @@ class Advisor(Sources):
         """Return the largest batch of one job on slices of the GPU; see `slices_for_job`.
 
         Args:
-            names: The job's name, with or without a batch size; or names or files of its profiles,
-                one for each size.
+            names: Names as for `at_measured_batches`.
             on: MIG profiles, or ``"whole"``; none: all.
 
         Raises:
@@ -201,12 +178,8 @@ class Advisor(Sources):
     ) -> "Comparison":
         """Compare the first of `plans` with the second for `jobs`: what changes, and why.
 
-        Args:
-            plans: Ways of sharing as `predict` takes them, or plans read from files. The power cap
-                applies to plans without one of their own; where both plans are equal, only to the
-                second, so that they differ by the cap.
-            jobs: The jobs of the plans; for a plan from a file, its own.
-            objective: The objective to compare by.
+        The power cap applies to plans without one of their own; if both plans are equal, only to
+        the second, so that they differ by the cap.
 
         Raises:
             InvalidInput: A way of sharing is none, or one for other jobs, or there are not two.
@@ -231,23 +204,18 @@ class Advisor(Sources):
         return compare(members, self.card, forecasts, objective, serial)
 
     def simulate(
-        self,
-        arrivals: "Sequence[Arrival]",
-        sharing: str | Sharing,
-        fleet: "Fleet",
-        *,
+        self, arrivals: "Sequence[Arrival]", sharing: str | Sharing, fleet: "Fleet", *,
         at_once: int | None = None,
-    ) -> "OverTime":
+    ) -> "OverTime":  # fmt: skip
         """Simulate `arrivals` on the GPUs of `fleet`, each shared by `sharing`.
-
-        The first job of `sharing` is the one in the first place of a GPU, and so on.
 
         Args:
             arrivals: At least one, of jobs that were measured on these GPUs.
-            sharing: How each GPU is shared; phases need all jobs at the start, and one GPU.
+            sharing: How each GPU is shared; its first job is the one in the first place, and so on.
+                Phases need all jobs at the start, and one GPU.
             fleet: The GPUs, and the policy of the queue.
-            at_once: Most jobs at once on a GPU, where `sharing` fixes no number; None: as many as
-                fit in memory.
+            at_once: Most jobs at once on a GPU, if `sharing` fixes no number; None: as many as fit
+                in memory.
 
         Raises:
             InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
@@ -269,8 +237,7 @@ class Advisor(Sources):
         """Replay the kernels that the first jobs of a simulation run.
 
         Raises:
-            InvalidInput: The jobs share neither by time slices nor by MPS, or a profile has no
-                kernel trace.
+            InvalidInput: They share neither by time slices nor by MPS, or lack a kernel trace.
         """
         from advisor.prediction.replay import recorded
 
@@ -287,18 +254,14 @@ class Advisor(Sources):
 
 def _check_ranking(conditions: object, level: object) -> None:
     of_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
-    check_level(level)
+    if level not in LEVELS:
+        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {shown(level)}")
 
 
 def recommend(
-    jobs: JobsLike,
-    gpu: str = DEFAULT_GPU,
-    objective: ObjectiveName = "makespan",
-    *,
-    conditions: Conditions = UNCONDITIONAL,
-    level: "Level" = "p50",
-    **sources: Any,
-) -> Recommendation:
+    jobs: JobsLike, gpu: str = DEFAULT_GPU, objective: ObjectiveName = "makespan", *,
+    conditions: Conditions = UNCONDITIONAL, level: "Level" = "p50", **sources: Any,
+) -> Recommendation:  # fmt: skip
     """Answer one question; an `Advisor` that is kept answers further ones sooner."""
     return Advisor(gpu, **sources).recommend(jobs, objective, conditions=conditions, level=level)
 

@@ -3,11 +3,11 @@
 * AdvisorError             exit 1   something failed
   + InvalidInput           exit 2   wrong use, or a file or number that is not valid
     - UnknownName          exit 2   no such GPU, workload or profile; lists the near ones
-  + NothingFits            exit 3   no plan fits, or the one asked for does not fit on that GPU
-  + GpuUnavailable         exit 4   no driver, no permission, or somebody else holds the GPU
-  + OutsideInterval        exit 5   measured, and not where the prediction said
+  + NothingFits            exit 3   no plan fits, or the chosen one does not fit on that GPU
+  + GpuUnavailable         exit 4   no driver, no permission, or the GPU is in use
+  + OutsideInterval        exit 5   measured outside the predicted interval
 
-A message says what, where, and what to do next. Library code raises; `main` alone prints.
+A message has what failed, where, and how to fix it. Library code raises; `main` alone prints.
 """
 
 import re
@@ -34,10 +34,10 @@ class UnknownName(InvalidInput):
     """A name that is not known.
 
     Args:
-        kind: What the name should have named, e.g. ``"GPU"``.
-        name: The name as given.
-        known: Every name that would have done.
-        remedy: What to do where none of the near names is meant.
+        kind: Kind of the thing, e.g. ``"GPU"``.
+        name: The wrong name.
+        known: All right names.
+        remedy: Remedy if none of the near names is meant.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], remedy: str) -> None:
@@ -64,35 +64,27 @@ class OutsideInterval(AdvisorError):
     exit_code = 5
 
 
-_SIBILANTS = ("s", "x", "sh")
-_VOWELS = "aeiou"
-# Letters whose names begin with a vowel: an A100, an H200, an NVIDIA H200, an RTX
-# 4090; but a B200, a GH200, a Tesla V100.
+# Letters whose names begin with a vowel: an A100, an H200, an RTX 4090; but a B200, a GH200.
 _SPOKEN_WITH_VOWEL = "aefhilmnorsx"
 
 
 def counted(number: float, noun: str) -> str:
-    """So many of `noun`, e.g. ``"1 job"``, ``"1,200 memory slices"``, ``"0.5 epochs"``.
-
-    Args:
-        number: How many.
-        noun: In the singular; of several words the last is counted.
-    """
+    """Return so many of `noun`, e.g. ``"1 job"``, ``"1,200 memory slices"``, ``"0.5 epochs"``."""
     amount = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     if number == 1:
         return f"{amount} {noun}"
-    if noun.endswith("y") and noun[-2] not in _VOWELS:
+    if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{amount} {noun[:-1]}ies"
-    return f"{amount} {noun}{'es' if noun.endswith(_SIBILANTS) else 's'}"
+    return f"{amount} {noun}{'es' if noun.endswith(('s', 'x', 'sh')) else 's'}"
 
 
 def is_or_are(number: int) -> str:
-    """The verb for so many."""
+    """Return the verb for so many."""
     return "is" if number == 1 else "are"
 
 
 def with_article(gpu: str) -> str:
-    """`gpu`, a name that is read out letter by letter, after its article: ``"an h200-141gb"``."""
+    """Return `gpu`, which is read out letter by letter, after its article: ``"an h200-141gb"``."""
     return f"{'an' if gpu[:1].lower() in _SPOKEN_WITH_VOWEL else 'a'} {gpu}"
 
 
@@ -105,11 +97,9 @@ _OBEYED = re.compile(
 
 
 def clean(text: str, *, keep: str = "") -> str:
-    r"""`text` with an escape such as ``\x1b`` in place of each character that is not text.
+    r"""Replace each character of `text` that is not text by an escape such as ``\x1b``.
 
-    Args:
-        text: From anywhere: a file, a folder's name, a driver.
-        keep: Characters that stay all the same, e.g. line ends in a text of several lines.
+    Characters in `keep` stay, e.g. line ends in a text of several lines.
     """
 
     def escaped(match: re.Match[str]) -> str:

@@ -12,7 +12,6 @@ from advisor.errors import InvalidInput, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.prediction.mix_steps import PacedPredictor, Predicts
-from advisor.prediction.prediction import LEVELS
 from advisor.sharing import Sharing, parse_sharing
 from advisor.workload.calibration import Present
 from advisor.workload.job import Arrival, Job, job_set, parse_jobs
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from advisor.plan.values import Standing
     from advisor.prediction.model import Model, OwnPace
     from advisor.prediction.predictor import Predictor
-
-    pass
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Sources:
             for it, and profiles stay as on the hosts on which they were measured.
 
     Raises:
-        InvalidInput: There is no such GPU, the name may mean several, or a number or path is none.
+        InvalidInput: No or several GPUs have that name, or a number or path is wrong.
     """
 
     gpu: str = DEFAULT_GPU
@@ -73,7 +70,7 @@ class Sources:
             if isinstance(path, str):
                 object.__setattr__(self, name, Path(path))
             elif path is not None and not isinstance(path, Path):
-                raise InvalidInput(f"{name} is a path, e.g. 'mine'; got {_shown(path)}")
+                raise InvalidInput(f"{name} is a path, e.g. 'mine'; got {shown(path)}")
 
     @property
     def card(self) -> Gpu:
@@ -81,33 +78,21 @@ class Sources:
 
     @cached_property
     def model(self) -> "Model":
-        """The model fitted to runs on this GPU and on others.
-
-        Raises:
-            InvalidInput: The file is malformed, or the folder given has none.
-        """
+        """The model fitted to runs on this GPU and on others."""
         from advisor.prediction.model import load_model
 
         return load_model(model_path(self.models))
 
     @cached_property
     def machine(self) -> "Machine":
-        """The machine that advice is for.
-
-        Raises:
-            InvalidInput: The calibration is malformed or of another GPU.
-        """
+        """The machine that advice is for."""
         from advisor.plan.forecast import machine
 
         return machine(self.card.key, self.calibration, self.present, self.check_host)
 
     @cached_property
     def find_profile(self) -> FindsProfiles:
-        """Finds profiles by name; those not measured on this GPU are estimated from other GPUs.
-
-        Raises:
-            InvalidInput: When called: there is none of that name, or its file is malformed.
-        """
+        """Finds profiles by name; those not measured on this GPU are estimated from other GPUs."""
         from advisor.prediction.find_profile import profile_finder
 
         finder = profile_finder(self.card, self.profiles, self.calibration)
@@ -129,13 +114,7 @@ class Sources:
 
     @cached_property
     def predictor(self) -> Predicts:
-        """Predictor for this machine under the power cap; each mix is predicted once.
-
-        So questions that differ little share most of their work.
-
-        Raises:
-            InvalidInput: The model is malformed, or the GPU cannot be set to that cap.
-        """
+        """Predictor for this machine under the power cap, which predicts each mix once."""
         return self.predictor_under(self.power_cap_w)
 
     def predictor_under(self, cap_w: float | None) -> Predicts:
@@ -174,11 +153,7 @@ class Sources:
         return replace(self.machine.standing(jobs), own_paces=paced, power_cap_w=self.power_cap_w)
 
     def under(self, cap_w: float) -> Self:
-        """Return the same sources under another power cap; both share what was read and predicted.
-
-        Raises:
-            InvalidInput: A file is malformed.
-        """
+        """Return the same under another power cap; both share what was read and predicted."""
         capped = replace(self, power_cap_w=cap_w)
         shared = ("model", "machine", "find_profile", "_uncapped")
         vars(capped).update({name: getattr(self, name) for name in shared})
@@ -221,12 +196,12 @@ class Sources:
     def running_now(
         self, names: Sequence[str], live: "LiveGpu"
     ) -> "tuple[Running | None, tuple[str, ...]]":
-        """Return the running jobs called `names`, which share a GPU as its driver reports.
+        """Return the running jobs called `names`, one for each process that runs on a GPU.
 
-        `names` has a job for each process that runs there.
+        They share it as its driver reports.
 
         Returns:
-            None where nothing runs; and for each file that holds no profile the reason.
+            None if nothing runs; and the reason for each file that holds no profile.
 
         Raises:
             InvalidInput: The GPU is of another model, or the names do not match what runs there.
@@ -264,8 +239,7 @@ class Sources:
         """Return the jobs that `jobs` stand for, on `gpus` equal GPUs; a profile is one epoch.
 
         Raises:
-            InvalidInput: They are no list, or one is no job; a name, count or file is wrong; or a
-                profile is of another GPU.
+            InvalidInput: A job, name, count or file is wrong, or a profile is of another GPU.
         """
         load, key = cache(self.find_profile), self.card.key
         members: list[Job] = []
@@ -278,7 +252,7 @@ class Sources:
                 case str():
                     members += parse_jobs([each], load, gpus)
                 case _:
-                    raise InvalidInput(f"a job is a name, a Profile or a Job; got {_shown(each)}")
+                    raise InvalidInput(f"a job is a name, a Profile or a Job; got {shown(each)}")
         if strangers := {job.profile.gpu for job in members} - {key}:
             raise InvalidInput(
                 f"profiles of {', '.join(sorted(strangers))} cannot be used on {key}. Name the "
@@ -302,11 +276,7 @@ JobsLike = Iterable[JobLike]
 
 
 def read_sharing(value: str | Sharing) -> Sharing:
-    """Return the sharing that `value` is, or is the notation of.
-
-    Raises:
-        InvalidInput: It is neither.
-    """
+    """Return the sharing that `value` is, or is the notation of."""
     if isinstance(value, str):
         return parse_sharing(value)
     of_kind("a way to share", value, Sharing, "'mps=50,50'")
@@ -317,47 +287,29 @@ def listed(what: str, values: Any, of: str) -> list[Any]:
     """Return `values` as a list; messages call it `what`, and its members `of`.
 
     Raises:
-        InvalidInput: It is no list, or a word that would be taken letter by letter.
+        InvalidInput: It is not a list, or is a word, which would be read letter by letter.
     """
     if isinstance(values, str | Profile | Job | Arrival) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} are a list of {of}, as [{_shown(values)}]")
+        raise InvalidInput(f"{what} are a list of {of}, as [{shown(values)}]")
     return list(values)
 
 
 def of_kind(what: str, value: object, kind: Any, example: str) -> None:
-    """Check that `value` is of that `kind`; messages call it `what`, and show the `example`.
-
-    Raises:
-        InvalidInput: It is of another kind.
-    """
+    """Check that `value` is of that `kind`; messages call it `what`, and show the `example`."""
     if not isinstance(value, kind):
-        raise InvalidInput(f"{what} is written as {example}; got {_shown(value)}")
+        raise InvalidInput(f"{what} is written as {example}; got {shown(value)}")
 
 
 def check_number(what: str, value: object, *, counts: bool = False) -> None:
-    """Check that `value` is a number or None; if it `counts`, a whole number of at least 1.
-
-    Raises:
-        InvalidInput: It is something else.
-    """
+    """Check that `value` is a number or None; if it `counts`, a whole number of at least 1."""
     if value is None or (isinstance(value, int) and value >= 1):
         return
     if counts or not isinstance(value, Real):
         kind = "whole number of at least 1" if counts else "number"
-        raise InvalidInput(f"{what} is a {kind}; got {_shown(value)}")
+        raise InvalidInput(f"{what} is a {kind}; got {shown(value)}")
 
 
-def check_level(level: object) -> None:
-    """Check that `level` is a point of an interval.
-
-    Raises:
-        InvalidInput: It is none.
-    """
-    if level not in LEVELS:
-        raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {_shown(level)}")
-
-
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Return `value` for a message: a job by its name, and nothing at length."""
     if isinstance(value, Profile | Job):
         return value.name
