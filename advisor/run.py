@@ -346,7 +346,7 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
 
 
 def _is_of(state: Path | None, folder: Path) -> TypeGuard[Path]:
-    """Whether the state file is still about the run in `folder`, not about a later one."""
+    """Check that the state file is still about the run in `folder`, not about a later one."""
     return state is not None and left_in(state) != [] and f"run {folder}" in state_lines(state)
 
 

@@ -271,7 +271,7 @@ def operator_call(operator: Operator, device: str) -> Call:
 
 
 class _HostStopwatch:
-    """For a device whose calls return when the work is done."""
+    """The wall clock, for a device whose calls return when the work is done."""
 
     def ms(self, call: Call, count: int, *, hold: bool = False) -> float:  # noqa: ARG002
         began_s = perf_counter()

@@ -359,7 +359,7 @@ class ScriptHook:
             self._step_ended()
 
     def _not_for_us(self) -> bool:
-        """Whether the measurement has ended, or this is a fork of the process that is measured."""
+        """True after the measurement, and in a fork of the process that is measured."""
         return self._unattended or self._process not in (None, os.getpid())
 
     def phase_ended(self) -> None:

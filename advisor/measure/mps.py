@@ -155,7 +155,7 @@ class MpsSession:
         return tuple(map(TenantSetup, repeat(self.device.kind), cores, environments, scripts))
 
     def proved_clients(self, sharing: Concurrent, pids: Sequence[int]) -> int:
-        """How many tenants MPS serves: all of them, else an error, or none if it is off."""
+        """Return the number of tenants that MPS serves: all of them, or none if it is off."""
         if not sharing.under_mps:
             return 0
         listed = self._daemon.clients()

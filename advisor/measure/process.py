@@ -57,7 +57,7 @@ def error_line(text: str) -> str:
 
 
 def wait_until(true: Callable[[], object], seconds: float) -> bool:
-    """Whether `true()` holds within `seconds`."""
+    """Return whether `true()` holds within `seconds`."""
     until = monotonic() + seconds
     while not true():
         if monotonic() > until:

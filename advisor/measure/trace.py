@@ -88,7 +88,7 @@ def _launches(events: Sequence[Event]) -> dict[Any, Stretch]:
 
 
 def _is_wait(event: Event) -> bool:
-    """Whether a script's host waits for the GPU in this call, for example to read a loss."""
+    """A call in which a script's host waits for the GPU, for example to read a loss."""
     return event.get("cat") in LAUNCHES and str(event["name"]).endswith("Synchronize")
 
 
@@ -138,7 +138,7 @@ class Phase:
 
     @property
     def timed(self) -> bool:
-        """Whether the host can be timed from outside, since it never waited for the GPU."""
+        """True if the host can be timed from outside, because it never waited for the GPU."""
         return self.launches <= QUEUE_FREE_LAUNCHES and not self.waits_us
 
 
@@ -255,11 +255,11 @@ def _step(
     for number, (span, events) in enumerate(zip(spans, parts, strict=True)):
         launched = [(launch or Stretch(span.begin_us, 0.0), event) for event, launch in events]
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.begin_us)
-        its = [each.begin_us for each in waits if span.begin_us <= each.begin_us < span.end_us]
+        waited = [each.begin_us for each in waits if span.begin_us <= each.begin_us < span.end_us]
         host = _HostTime(span, launches, waits)
         for launch, event in launched:
             work.append(_work(event, number, host.until(launch.begin_us), limits))
-        phases.append(Phase(host.until(span.end_us), len(launches), tuple(map(host.until, its))))
+        phases.append(Phase(host.until(span.end_us), len(launches), tuple(map(host.until, waited))))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
 

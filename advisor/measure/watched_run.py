@@ -11,7 +11,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from signal import Signals
 from statistics import fmean
@@ -135,21 +136,18 @@ class WatchedJob:
         return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
 
     def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
-        """Steps between each two of the moments; empty if one has none or was not watched."""
-        if len(self._at_s) < 2 or bounds_s[0] < self._at_s[0] or bounds_s[-1] > self._at_s[-1]:
-            return ()
-        seconds, steps = np.diff(bounds_s), np.diff(np.interp(bounds_s, self._at_s, self._steps))
-        if not (steps > 0).all():
-            return ()
-        return tuple(map(Window, seconds.tolist(), steps.tolist()))
+        """Steps between each two moments of its span; empty if one has none."""
+        steps = np.diff(np.interp(bounds_s, self._at_s, self._steps))
+        seconds = np.diff(bounds_s)
+        return tuple(map(Window, seconds.tolist(), steps.tolist())) if (steps > 0).all() else ()
 
     @property
-    def span_s(self) -> tuple[float, float] | None:
-        """When it was first and last seen to count; None before it was twice."""
-        return (self._at_s[0], self._at_s[-1]) if len(self._at_s) > 1 else None
+    def span_s(self) -> tuple[float, float]:
+        """When it was first and last seen to count; an empty span before it was."""
+        return (self._at_s[0], self._at_s[-1]) if self._at_s else (inf, -inf)
 
     def silent_s(self, now_s: float, step_s: float | None) -> float | None:
-        """For how long it has done no step, if that is long; None while it goes on."""
+        """Seconds without a step, if they are many; None while it goes on."""
         if self.seen_at_s is None:
             return None
         silent_s = now_s - self.seen_at_s
@@ -355,11 +353,12 @@ class WatchedRun:
     def _view(self, job: WatchedJob, predicted: StepRange | None, now_s: float) -> JobView:
         since_s, (state, detail) = self.events.changed_s, self.state(job)
         done = None if job.last is None else job.last.steps
+        view = JobView(
+            number=job.number, name=job.workload.name, state=state, detail=detail, done=done,
+            steps=job.steps,
+        )  # fmt: skip
         if job.number not in self.events.running:
-            return JobView(
-                number=job.number, name=job.workload.name, state=state, detail=detail, done=done,
-                steps=job.steps,
-            )  # fmt: skip
+            return view
         step_s = job.step_s(max(now_s - _LATELY_S, since_s))
         settled = now_s - since_s > SETTLE_S + JUDGED_S
         steady_s = job.step_s(since_s + SETTLE_S) if settled else None
@@ -369,13 +368,8 @@ class WatchedRun:
         reserved_mib = None if job.last is None else job.last.reserved_mib
         expected_s = step_s or (predicted.p50 if predicted else None)
         left = None if job.steps is None else job.steps - (done or 0)
-        return JobView(
-            number=job.number,
-            name=job.workload.name,
-            state=state,
-            detail=detail,
-            done=done,
-            steps=job.steps,
+        return replace(
+            view,
             step_s=step_s,
             predicted=predicted,
             outside=outside,
@@ -421,8 +415,12 @@ class WatchedRun:
         """
         for at, group in enumerate(self._groups, start=1):
             jobs = [self.jobs[number - 1] for number in sorted(group)]
-            if (bounds_s := _common_windows_s(jobs)) is None:
+            spans = [job.span_s for job in jobs]
+            began_s = max(first for first, _ in spans) + SETTLE_S
+            ended_s = min(last for _, last in spans)
+            if ended_s - began_s < _WATCHED_RUN_SHORTEST_S:
                 continue
+            bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
             windows = [job.windows(bounds_s) for job in jobs]
             if not all(windows):
                 continue
@@ -434,29 +432,13 @@ class WatchedRun:
             versions = dict(next(filter(None, reported), ()))
             yield Run(
                 id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
-                gpu=origin.device.key,
-                sharing=name,
-                purpose="validation",
-                repeats=None,
-                tenants=tuple(_tenant(job, its, allowed)
-                              for job, its in zip(jobs, windows, strict=True)),
+                gpu=origin.device.key, sharing=name, purpose="validation", repeats=None,
+                tenants=tuple(_tenant(job, seen, allowed)
+                              for job, seen in zip(jobs, windows, strict=True)),
                 mps_clients=len(jobs) if name.startswith("mps") else 0,
-                power_w=fmean(power_w) if power_w else None,
-                counters=None,
+                power_w=fmean(power_w) if power_w else None, counters=None,
                 provenance=origin.provenance(versions, self._clocks_mhz),
             )  # fmt: skip
-
-
-def _common_windows_s(jobs: Sequence[WatchedJob]) -> list[float] | None:
-    """Bounds of windows while all `jobs` ran steadily; None if that was too short."""
-    spans = [job.span_s for job in jobs if job.span_s is not None]
-    if len(spans) < len(jobs):
-        return None
-    began_s, ended_s = max(first for first, _ in spans) + SETTLE_S, min(at for _, at in spans)
-    if ended_s - began_s < _WATCHED_RUN_SHORTEST_S:
-        return None
-    bounds_s: list[float] = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
-    return bounds_s
 
 
 def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
@@ -469,18 +451,14 @@ def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]
         first, final = job.planned.cores
         cores = {allowed[at % len(allowed)] for at in range(first, final + 1)}
     return Tenant(
-        workload=job.workload,
-        outcome="ok",
-        detail=None,
-        windows=windows,
-        memory=memory_record(reported, job.held_mib),
-        cores=tuple(sorted(cores)),
+        workload=job.workload, outcome="ok", detail=None, windows=windows,
+        memory=memory_record(reported, job.held_mib), cores=tuple(sorted(cores)),
         sms=None if last is None else last.sms,
-    )
+    )  # fmt: skip
 
 
 def script_lives(folder: Path) -> bool:
-    """Whether the script of a run has not ended."""
+    """Return whether the script of a run has not ended."""
     script = events_in(folder).script
     with suppress(OSError):
         variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
