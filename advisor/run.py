@@ -37,10 +37,10 @@ from advisor.launch.shell import undo_script
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
 from advisor.measure.hook import hook_variables
 from advisor.measure.process import (
+    jobs_left,
     left_in,
     left_states,
     lock_gpu,
-    processes_of,
     state_home,
     state_lines,
     sweep,
@@ -136,9 +136,9 @@ def start(
     name = target.uuid or "cpu"
     refuse_unfit(plan, target.kind, target.key, allowed_cores(cores))
     script = script_text(plan, target.kind, steps)
-    environment = secret_variables(plan)
+    secrets = secret_variables(plan)
     _undo_before(name)
-    folder = runs_folder() / f"{datetime.now(UTC):%Y%m%dT%H%M%S-%f}"
+    folder = state_home() / "runs" / f"{datetime.now(UTC):%Y%m%dT%H%M%S-%f}"
     lock = None
     if target.uuid is not None:
         path, descriptor = lock_gpu(target.uuid, _COMMAND)
@@ -150,11 +150,10 @@ def start(
         since = datetime.now(UTC).isoformat(timespec="seconds")
         about = RunFile(1, plan.gpu.key, name, since, steps, cores, grace_s)
         _make_folder(folder, plan, about, script)
-        environment |= {name: value for name, value in os.environ.items() if name not in _OWN}
-        environment |= hook_variables(
-            folder / "hook", {"count": True}, os.environ.get("PYTHONPATH")
-        )
-        environment |= {
+        environment = {
+            **secrets,
+            **{name: value for name, value in os.environ.items() if name not in _OWN},
+            **hook_variables(folder / "hook", {"count": True}, os.environ.get("PYTHONPATH")),
             "GPU": name,
             "ADVISOR_RUN": str(folder),
             "ADVISOR_HOOK_PATH": str(folder / "hook"),
@@ -361,8 +360,7 @@ def _undo_before(device: str) -> None:
     """Undo what a killed script left on the device, unless its jobs go on."""
     for path in left_states():
         if path.name.endswith(f"-{device}"):
-            marks = [line.partition(" ")[2] for line in left_in(path) if line.startswith("jobs ")]
-            if any(processes_of(f"ADVISOR_MARK={mark}-") for mark in marks):
+            if jobs_left(left_in(path)):
                 raise GpuUnavailable(
                     f"{path}: jobs of a script that was killed go on. Wait for them, or end them: "
                     f"`advisor doctor --undo`."
@@ -394,9 +392,9 @@ def _run_undo(state: Path, *words: str, grace_s: float = 30.0) -> None:
         raise AdvisorError(f"{state}: {done.stderr.strip()}")
 
 
-def runs_folder() -> Path:
-    """Return the folder of all runs of this user."""
-    return state_home() / "runs"
+def _run_folders() -> list[Path]:
+    """The folders of all runs of this user, the oldest first."""
+    return sorted(path.parent for path in (state_home() / "runs").glob("*/run.json"))
 
 
 def find_run(word: str | None) -> Path:
@@ -407,11 +405,10 @@ def find_run(word: str | None) -> Path:
     """
     if word is not None and (Path(word) / "run.json").is_file():
         return Path(word).resolve()
-    folders = sorted(path.parent for path in runs_folder().glob("*/run.json"))
     if word is None:
-        fitting = [each for each in folders if events_in(each).over is None]
+        fitting = [each for each in _run_folders() if events_in(each).over is None]
     else:
-        fitting = [each for each in folders if each.name.startswith(word)]
+        fitting = [each for each in _run_folders() if each.name.startswith(word)]
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
@@ -422,8 +419,7 @@ def find_run(word: str | None) -> Path:
 
 def run_lines() -> Iterator[str]:
     """Return each run of this user and the state of its jobs, the oldest first."""
-    for path in sorted(runs_folder().glob("*/run.json")):
-        folder = path.parent
+    for folder in _run_folders():
         try:
             about = _about(folder)
             run = WatchedRun(folder, about.steps)

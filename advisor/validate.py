@@ -405,9 +405,7 @@ class MeasuredRuns:
         return *self.shipped, *self.own
 
 
-def runs_of_jobs(
-    profiles: Sequence[Profile], predictor: Predictor, given: Path | None = None
-) -> MeasuredRuns:
+def runs_of_jobs(profiles: Sequence[Profile], predictor: Predictor) -> MeasuredRuns:
     """Find the runs in which some of the jobs of `profiles`, one each, and no others share the GPU.
 
     Each is predicted for the cores that it had, by `compared`.
@@ -428,11 +426,11 @@ def runs_of_jobs(
 
     shipped, own = (
         compared([run for run in runs if shared(run)], by_name, predictor, gpu)
-        for runs in runs_by_owner(gpu.key, given)
+        for runs in runs_by_owner(gpu.key)
     )
     copies = Counter(each.name for each in profiles)
     same = sum(tenants(each.run) == copies for each in (*shipped, *own))
-    path = shipped_folder("profiles", given) / gpu.key / "runs" / "noise.json"
+    path = shipped_folder("profiles") / gpu.key / "runs" / "noise.json"
     noise: dict[Mode, float] = {}
     try:
         if is_file(path):

@@ -31,12 +31,12 @@ from advisor.hardware.machine import (
 )
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import (
+    jobs_left,
     left_folders,
     left_in,
     left_locks,
     left_states,
     mps_within,
-    processes_of,
     scripts_within,
 )
 
@@ -466,8 +466,7 @@ def leftover_findings() -> Iterator[Finding]:
     """Find each state file, folder and lock without a living owner, and the remedy."""
     for path in left_states():
         left = left_in(path)
-        marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
-        pids = [pid for mark in marks for pid in processes_of(f"ADVISOR_MARK={mark}-")]
+        pids = jobs_left(left)
         changes = [line for line in left if not line.startswith(("jobs ", "folder "))]
         yield Finding(
             "spoils" if pids or changes else "note", "host",

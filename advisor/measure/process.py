@@ -349,6 +349,12 @@ def left_in(path: Path) -> list[str]:
     return list(left)
 
 
+def jobs_left(left: Sequence[str]) -> list[int]:
+    """The living processes of the jobs in `left`, from `left_in`."""
+    marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
+    return [pid for mark in marks for pid in processes_of(f"ADVISOR_MARK={mark}-")]
+
+
 def state_lines(path: Path) -> list[str]:
     """All lines of a state file; none if it is gone."""
     try:
