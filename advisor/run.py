@@ -50,10 +50,10 @@ from advisor.measure.process import (
 from advisor.measure.script import create_progress
 from advisor.measure.watched_run import Expected, RunView, WatchedRun, events_in, script_lives, tail
 from advisor.sharing.groups import restricted, running_together
-from advisor.workload.plan_document import StepRange
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
+from advisor.workload.spec import StepRange
 from advisor.workload.writing import append_run, writable, write_whole
 
 Say = Callable[[str], None]

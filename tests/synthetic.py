@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from advisor.workload.catalogue import workload
-from advisor.workload.kernel_trace import KernelTrace
 from advisor.workload.profile import (
     Counters,
+    KernelTrace,
     LimitedRun,
     Memory,
     MpsProbe,

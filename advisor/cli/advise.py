@@ -232,7 +232,7 @@ def export(
     """
     from advisor.launch.exports import exported
     from advisor.report.forecast import with_estimates_named
-    from advisor.workload.job import secrets_held
+    from advisor.workload.spec import secrets_held
 
     passed = passed_options(context)
     why = "--sharing names the plan, and --objective and --rank choose one."
@@ -254,7 +254,8 @@ def export(
     as_json = form == "json"
     refused = _refused_by_run(members) if as_json else ()
     # The other formats leave variables to whoever runs them.
-    secrets = secrets_held(members, variables=as_json, text=text)
+    workloads = [job.profile.workload for job in members]
+    secrets = secrets_held(workloads, variables=as_json, text=text)
     warn([*notes, *secrets, *refused])
     _write(text, out, "" if refused or not as_json else f"advisor run {out}")
 
@@ -291,7 +292,7 @@ def _export_of_all(
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.launch.plan_file import plan_text
     from advisor.plan.objectives import FleetTerms
-    from advisor.workload.job import secrets_held
+    from advisor.workload.spec import secrets_held
 
     if form not in (*WHOLE, "json"):
         raise InvalidInput(
@@ -307,7 +308,8 @@ def _export_of_all(
     texts = [plan_text(plan) for plan in plans] if as_json else [WHOLE[form](plans)]
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
     refused = _refused_by_run(jobs) if as_json else ()
-    warn([*secrets_held(jobs, variables=as_json, text="".join(texts)), *refused])
+    workloads = [job.profile.workload for job in jobs]
+    warn([*secrets_held(workloads, variables=as_json, text="".join(texts)), *refused])
     if not (as_json and out):
         _write(texts[0], out, "")
         return

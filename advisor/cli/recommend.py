@@ -262,12 +262,13 @@ def _running_jobs(
 
 
 def _print(answer: _Answer, commands: int | None, as_json: bool) -> None:
-    from advisor.workload.job import secrets_held
+    from advisor.workload.spec import secrets_held
 
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
     if as_json or commands is not None:  # commands leave variables to whoever runs them
-        warn(secrets_held(answer.jobs, variables=commands is None))
+        workloads = [job.profile.workload for job in answer.jobs]
+        warn(secrets_held(workloads, variables=commands is None))
     if commands is not None and answer.commands is not None:
         show_text(answer.commands(commands))
     elif as_json:

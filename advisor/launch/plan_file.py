@@ -22,19 +22,21 @@ from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count
-from advisor.workload.job import Job, is_secret, masked_words
-from advisor.workload.plan_document import (
-    DocumentedJob,
-    DocumentedPlan,
-    PlanDocument,
-    StepRange,
-    planned_steps,
-    workloads_by_name,
-)
+from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.reading import located, present_folder, read_bytes, read_json
 from advisor.workload.records import check_record, parse_record
-from advisor.workload.spec import Script
+from advisor.workload.spec import (
+    DocumentedJob,
+    DocumentedPlan,
+    PlanDocument,
+    Script,
+    StepRange,
+    is_secret,
+    masked_words,
+    planned_steps,
+    workloads_by_name,
+)
 
 _SHARED_FIELDS = (
     "epochs", "validation_s", "checkpoint_s", "user", "data_parallel", "isolated", "protect"

@@ -15,7 +15,7 @@ from advisor.hardware.mig import profile_of
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start
 from advisor.launch.shell_state import START_WORDS, lock_words, state_words
 from advisor.sharing import Instance
-from advisor.workload.job import is_secret
+from advisor.workload.spec import is_secret
 
 WHOLE_WANTED = r"""
 mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :

@@ -16,8 +16,7 @@ from advisor.measure.device import Device, Meter, memory_record
 from advisor.measure.process import say
 from advisor.measure.trace import GpuWork, Phase, TracedStep
 from advisor.measure.worker import LOAD_S, TenantHandle, living
-from advisor.workload.kernel_trace import HostSide, KernelTrace
-from advisor.workload.profile import Memory, PartSeconds, Window
+from advisor.workload.profile import HostSide, KernelTrace, Memory, PartSeconds, Window
 
 # With fewer steps of the slowest tenant, where a window cuts a step affects its figure.
 _FEWEST_STEPS = 6

@@ -35,7 +35,7 @@ from advisor.measure.worker import (
     synchronise,
     training_verbs,
 )
-from advisor.workload.kernel_trace import HOST_COPY
+from advisor.workload.profile import HOST_COPY
 
 # Prefix of the name of a phase's mark.
 MARK = "advisor:"

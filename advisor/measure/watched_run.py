@@ -28,16 +28,16 @@ from advisor.measure.script import ReportedProgress, read_progress
 from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
-from advisor.workload.plan_document import (
-    DocumentedJob,
-    PlanDocument,
-    StepRange,
-    planned_steps,
-)
 from advisor.workload.profile import Window
 from advisor.workload.reading import located, read_json
 from advisor.workload.run import Run, Tenant
-from advisor.workload.spec import Workload
+from advisor.workload.spec import (
+    DocumentedJob,
+    PlanDocument,
+    StepRange,
+    Workload,
+    planned_steps,
+)
 
 # Fewer steps, or less time, say little of a pace.
 _FEWEST_STEPS, _SHORTEST_S = 6, 2.0

@@ -35,7 +35,7 @@ from advisor.prediction.prediction import Level
 from advisor.report.forecast import plan_name
 from advisor.report.lists import gpu_choices
 from advisor.simulation import Policy
-from advisor.workload.job import HandedJobs, Job, handed_jobs
+from advisor.workload.job import Job, handed_jobs
 from advisor.workload.profile import Profile
 from advisor.workload.store import profiled_gpus
 
@@ -184,9 +184,9 @@ def _uploads(gpu: str) -> tuple[_Files, tuple[WantedJob, ...], dict[str, Job]]:
     for file in sorted(((each.name, each.getvalue()) for each in files), key=_is_jobs):
         try:
             if _is_jobs(file):
-                uploaded = _jobs(gpu, *file, used)
-                handed += uploaded_rows(uploaded.jobs, file[0])
-                st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in uploaded.left_out)]))
+                uploaded, left_out = _jobs(gpu, *file, used)
+                handed += uploaded_rows(uploaded, file[0])
+                st.caption(" ".join([_NOT_RUN, *(f"{each}." for each in left_out)]))
             else:
                 profile = _profile(gpu, *file)
                 own[profile.name] = Job(profile)
@@ -208,7 +208,9 @@ def _profile(gpu: str, file: str, content: bytes) -> Profile:
 
 
 @st.cache_resource(ttl=300, max_entries=50, show_spinner=False)
-def _jobs(gpu: str, file: str, content: bytes, others: _Files) -> HandedJobs:
+def _jobs(
+    gpu: str, file: str, content: bytes, others: _Files
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
     profiles = [_profile(gpu, *each) for each in others if not _is_jobs(each)]
     own = {each.name: each for each in profiles}
     find = advisor_of(gpu, None).find_profile

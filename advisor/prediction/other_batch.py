@@ -19,9 +19,10 @@ from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import on_host_checked, stretched
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
-from advisor.workload.kernel_trace import HostSide, KernelTrace
 from advisor.workload.profile import (
     Counters,
+    HostSide,
+    KernelTrace,
     LimitedRun,
     Memory,
     MpsProbe,

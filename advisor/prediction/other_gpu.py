@@ -25,8 +25,15 @@ from advisor.prediction.host import engine_growth, stretched
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
-from advisor.workload.profile import Counters, LimitedRun, Memory, MpsProbe, Profile
+from advisor.workload.profile import (
+    HOST_COPY,
+    Counters,
+    KernelTrace,
+    LimitedRun,
+    Memory,
+    MpsProbe,
+    Profile,
+)
 from advisor.workload.reading import LEAST_STEP_S
 from advisor.workload.spec import Precision
 

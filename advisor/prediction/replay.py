@@ -30,8 +30,7 @@ from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay
 from advisor.sharing import Arrangement, Concurrent
 from advisor.sharing.groups import together
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.kernel_trace import KernelTrace
-from advisor.workload.profile import Profile
+from advisor.workload.profile import KernelTrace, Profile
 from advisor.workload.reading import DAY_S, LEAST_STEP_S, check, check_number
 
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limit_shares
 from advisor.prediction.cache import once_a_profile
-from advisor.workload.kernel_trace import HOST_COPY, KernelTrace
-from advisor.workload.profile import Profile
+from advisor.workload.profile import HOST_COPY, KernelTrace, Profile
 
 WaitFloats = NDArray[np.float64]
 

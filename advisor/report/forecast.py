@@ -26,7 +26,7 @@ from advisor.sharing.groups import running_together
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
-from advisor.workload.plan_document import workloads_by_name
+from advisor.workload.spec import workloads_by_name
 
 SCHEMA = 1
 NOT_CONFIRMED = "estimated, not confirmed on hardware"

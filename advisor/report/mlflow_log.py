@@ -13,9 +13,9 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError
-from advisor.workload.job import masked_line, masked_words
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
+from advisor.workload.spec import masked_words
 
 EXPERIMENT = "advisor"
 
@@ -133,7 +133,7 @@ def _without_secrets(value: Any) -> Any:
 def _masked(command: Any) -> Any:
     """The words of a job's command, or the line of a provenance."""
     if isinstance(command, str):
-        return masked_line(command)
+        return " ".join(masked_words(command.split(" ")))
     return list(masked_words(command)) if command else command
 
 

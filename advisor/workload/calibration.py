@@ -19,7 +19,15 @@ from typing import Literal
 from advisor.errors import InvalidInput, counted
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import Profile, Provenance
-from advisor.workload.reading import DAY_S, MOST_CORES, MOST_COUNT, MOST_SMS, check, check_number
+from advisor.workload.reading import (
+    DAY_S,
+    MOST_CORES,
+    MOST_COUNT,
+    MOST_SMS,
+    check,
+    check_number,
+    check_schema,
+)
 
 What = Literal["driver", "torch", "host"]
 
@@ -436,8 +444,7 @@ class Calibration:
     schema: int = 1
 
     def __post_init__(self) -> None:
-        if self.schema != 1:
-            raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
+        check_schema(self.schema)
         cores = [each.cores for each in self.host]
         if not cores or cores[0] != 1 or any(b <= a for a, b in pairwise(cores)):
             raise InvalidInput(f"host checks begin with one core and add more, got {cores}")

@@ -5,12 +5,12 @@ Reads jobs from words of a command line, job files (TOML) and lists of arrivals 
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from io import StringIO
-from math import isfinite
+from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
 from types import NoneType
@@ -20,6 +20,7 @@ from advisor.errors import InvalidInput
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import (
     LEAST_EPOCHS,
+    LEAST_STEP_S,
     MOST_EPOCH_S,
     MOST_EPOCHS,
     MOST_WAIT_S,
@@ -48,11 +49,7 @@ _MOST_LONGER = 5.0
 
 
 def check_protection(what: str, share: float) -> None:
-    """Check the `share` by which a step may take longer; messages call it `what`.
-
-    Raises:
-        InvalidInput: It is below 0, no number, or so large that it was meant in per cent.
-    """
+    """Check the `share` by which a step may take longer; messages call it `what`."""
     if isfinite(share) and 0 <= share < _MOST_LONGER:
         return
     meant = f": {share:g} % is {share / 100:g}" if _MOST_LONGER <= share < float("inf") else ""
@@ -75,9 +72,6 @@ class Job:
         isolated: Whether no other job may share its memory and its faults.
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
-
-    Raises:
-        InvalidInput: The numbers are impossible.
     """
 
     profile: Profile
@@ -105,25 +99,16 @@ class Job:
         for field, kinds, words in _OTHER_KINDS:
             if not isinstance(value := getattr(self, field), kinds):
                 raise InvalidInput(f"{self.name}: {field} is {words}, got {value!r:.60}")
-        self._check_numbers()
-
-    def _check_numbers(self) -> None:
-        if not (isfinite(self.epochs) and self.epochs > 0):
-            raise InvalidInput(f"{self.name}: epochs must be above 0, got {self.epochs:g}")
         check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
-        for field in ("validation_s", "checkpoint_s"):
-            seconds = getattr(self, field)
-            if not (isfinite(seconds) and seconds >= 0):
-                raise InvalidInput(f"{self.name}: {field} must be at least 0, got {seconds:g}")
-            check_number(f"{self.name}: {field}", seconds, MOST_EPOCH_S)
+        check_number(f"{self.name}: validation_s", self.validation_s, MOST_EPOCH_S)
+        check_number(f"{self.name}: checkpoint_s", self.checkpoint_s, MOST_EPOCH_S)
         if self.user is not None and not _USER.fullmatch(self.user):
             raise InvalidInput(
                 f"{self.name}: a user has a name of letters, digits, spaces and .:_@+-, got "
                 f"{self.user!r}; leave it out if there is none"
             )
-        if self.deadline_s is not None and not (isfinite(self.deadline_s) and self.deadline_s > 0):
-            raise InvalidInput(f"{self.name}: deadline_s must be above 0, got {self.deadline_s:g}")
-        check_number(f"{self.name}: deadline_s", self.deadline_s or 0.0, MOST_WAIT_S)
+        if self.deadline_s is not None:
+            check_number(f"{self.name}: deadline_s", self.deadline_s, MOST_WAIT_S, LEAST_STEP_S)
         if self.protect is not None:
             check_protection(f"{self.name}: protect", self.protect)
 
@@ -156,11 +141,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job, and how many seconds after the start it arrives.
-
-    Raises:
-        InvalidInput: `arrival_s` is below 0, or no number.
-    """
+    """A job, and how many seconds after the start it arrives."""
 
     job: Job
     arrival_s: float = 0.0
@@ -171,10 +152,7 @@ class Arrival:
                 f"Arrival takes a Job and a number of seconds, got {type(self.job).__name__} and "
                 f"{self.arrival_s!r:.60}"
             )
-        if not (isfinite(self.arrival_s) and self.arrival_s >= 0):
-            raise InvalidInput(
-                f"{self.job.name}: arrival_s must be at least 0, got {self.arrival_s:g}"
-            )
+        check_number(f"{self.job.name}: arrival_s", self.arrival_s, inf)
         if self.arrival_s > MOST_WAIT_S:
             raise InvalidInput(
                 f"{self.job.name}: arrival_s counts seconds from the first job on, at most "
@@ -195,11 +173,7 @@ def most_jobs(gpus: int) -> int:
 
 
 def checked_copies(copies: int, where: str, gpus: int) -> int:
-    """`copies`, checked to be a possible number of jobs for so many GPUs.
-
-    Raises:
-        InvalidInput: It is not.
-    """
+    """Return `copies`, checked to be a possible number of jobs for so many GPUs."""
     allowed = f"Use 1 to {most_jobs(gpus)}."
     if copies < 0:
         raise InvalidInput(f"{where}: there cannot be {copies} copies of a job. {allowed}")
@@ -211,11 +185,7 @@ def checked_copies(copies: int, where: str, gpus: int) -> int:
 
 
 def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
-    """`jobs`, checked to be a possible number for `gpus` equal GPUs.
-
-    Raises:
-        InvalidInput: There is none, or there are too many.
-    """
+    """Return `jobs`, checked to be a possible number for `gpus` equal GPUs."""
     if not jobs:
         raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
     if len(jobs) > most_jobs(gpus):
@@ -228,11 +198,8 @@ def _too_many(gpus: int) -> str:
     most = most_jobs(gpus)
     where = "on one GPU" if gpus == 1 else f"on {gpus} GPUs"
     why = "MPS serves no more" if most == MAX_JOBS * gpus else "a search holds no more"
-    on_more = (
-        f"`advisor recommend --gpus N` plans {MAX_JOBS} for each GPU, {_MAX_SPREAD} at most; "
-        if most < _MAX_SPREAD
-        else ""
-    )
+    plans = f"plans {MAX_JOBS} for each GPU, {_MAX_SPREAD} at most"
+    on_more = f"`advisor recommend --gpus N` {plans}; " if most < _MAX_SPREAD else ""
     return (
         f"more than the {most} that are planned at once {where}: {why}. Use 1 to {most}; {on_more}"
         f"`advisor simulate --trace-in FILE` takes more, which wait for their turn."
@@ -255,28 +222,25 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
     """
     load = cache(load)
-    jobs = []
+    jobs: list[Job] = []
     for word in words:
-        rest, at, last = word.rpartition("@")
-        epochs = 1.0
-        if not at or word.endswith(".json"):
-            rest = word
-        elif not _NUMBER.fullmatch(last):
+        rest, epochs = _cut(word, "@")
+        if epochs is not None and not _NUMBER.fullmatch(epochs):
             raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
-        else:
-            epochs = float(last)
-        name, colon, count = rest.rpartition(":")
-        if word.startswith("@") or (colon and not name):
+        name, copies = _cut(rest, ":")
+        if word.startswith("@") or not name:
             raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
-        copies = 1
-        if not colon or rest.endswith(".json"):
-            name = rest
-        elif not _COUNT.fullmatch(count):
+        if copies is not None and not _COUNT.fullmatch(copies):
             raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
-        else:
-            copies = checked_copies(int(count), word, gpus)
-        jobs += [Job(load(name), epochs=epochs)] * copies
+        job = Job(load(name), epochs=float(epochs or 1))
+        jobs += [job] * checked_copies(int(copies or 1), word, gpus)
     return job_set(jobs, gpus)
+
+
+def _cut(word: str, mark: str) -> tuple[str, str | None]:
+    """`word` and what follows the last `mark`, if any; the path of a file has none."""
+    name, marked, rest = word.rpartition(mark)
+    return (name, rest) if marked and not word.endswith(".json") else (word, None)
 
 
 _REMEDY = "Correct the file."
@@ -325,23 +289,13 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
     return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
 
 
-@dataclass(frozen=True, slots=True)
-class HandedJobs:
-    """Jobs of a file that somebody handed in.
+def handed_jobs(
+    content: bytes, file: str, load: FindsProfiles
+) -> tuple[tuple[Job, ...], tuple[str, ...]]:
+    """Return the jobs in the `content` of a TOML `file` that a user uploaded, and what is left out.
 
-    Attributes:
-        left_out: What the file says and does not hold here, in words.
-    """
-
-    jobs: tuple[Job, ...]
-    left_out: tuple[str, ...]
-
-
-def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
-    """The jobs in the `content` of a TOML `file` that somebody handed in; errors as of `read_jobs`.
-
-    It names profiles and no files: those of whoever handed it in are not here, nor is a folder that
-    is relative to it.
+    It names profiles and no files: those of the user are not here, nor is a folder that is relative
+    to the file. Errors are those of `read_jobs`.
     """
 
     @cache
@@ -352,12 +306,11 @@ def handed_jobs(content: bytes, file: str, load: FindsProfiles) -> HandedJobs:
 
     entries = _entries(parse_toml(content, file), file)
     jobs = _jobs(entries, file, None, named, 1)
-    nowhere = [each.profile for each in entries if _runs_nowhere(each, named(each.profile))]
-    return HandedJobs(jobs, tuple(
-        f"{name}: its command is left out, since it does not say in which folder, /... , "
+    return jobs, tuple(
+        f"{entry.profile}: its command is left out, since it does not say in which folder, /... , "
         f"it runs"
-        for name in nowhere
-    ))  # fmt: skip
+        for entry in entries if _runs_nowhere(entry, named(entry.profile))
+    )  # fmt: skip
 
 
 def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
@@ -406,10 +359,9 @@ def _adapted(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
     workload = profile.workload
     if entry.examples_per_epoch is not None:
         workload = replace(workload, examples_per_epoch=entry.examples_per_epoch)
-    script = workload.script
     if folder is not None or not _runs_nowhere(entry, profile):
-        script = _script(script, entry, folder)
-    return replace(profile, workload=replace(workload, script=script))
+        workload = replace(workload, script=_script(workload.script, entry, folder))
+    return replace(profile, workload=workload)
 
 
 def _runs_nowhere(entry: _Entry, profile: Profile) -> bool:
@@ -509,59 +461,3 @@ def _number(column: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidInput(f"{column} is a number, got {text[:40]!r}") from None
-
-
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-# Whole words of an option: --max-tokens and --tokenizer are of every language model.
-_SECRET_OPTION = re.compile(
-    "--?([^=]*[-_])?(api)?(key|token|secret|passw[a-z]*|credentials?)(=.*)?", re.IGNORECASE
-)
-
-
-def is_secret(name: str) -> bool:
-    """Whether the name of a variable says that its value is secret."""
-    return _SECRET.search(name) is not None
-
-
-def secret_options(command: Sequence[str]) -> tuple[str, ...]:
-    """The options in `command` whose names say that their values are secret, without these."""
-    words = (word for word in command if _SECRET_OPTION.fullmatch(word))
-    return tuple(dict.fromkeys(word.partition("=")[0] for word in words))
-
-
-def masked_words(command: Sequence[str]) -> Iterator[str]:
-    """`command` for others to see: values of options that are secret by name are hidden."""
-    hides_next = False
-    for word in command:
-        secret = _SECRET_OPTION.fullmatch(word) is not None
-        if secret and "=" in word:
-            yield f"{word.partition('=')[0]}=***"
-        else:
-            yield "***" if hides_next and not word.startswith("-") else word
-        hides_next = secret and "=" not in word
-
-
-def masked_line(line: str) -> str:
-    """A command in one line for others to see, as `masked_words` has it."""
-    return " ".join(masked_words(line.split(" ")))
-
-
-def secrets_held(jobs: Iterable[Job], *, variables: bool, text: str | None = None) -> Iterator[str]:
-    """A line to warn with, where a plan of `jobs` holds secrets.
-
-    Args:
-        jobs: Jobs of the plan.
-        variables: Whether the plan holds them; else they are left to whoever runs it.
-        text: Of the plan, where not every form of it holds the jobs' commands.
-    """
-    names: list[str] = []
-    for script in filter(None, (job.profile.workload.script for job in jobs)):
-        options = secret_options(script.command)
-        names += [name for name in options if text is None or name in text]
-        names += filter(is_secret, script.environment) if variables else ()
-    if names:
-        yield (
-            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
-            f"or take them out of the job file and set variables where the plan is run; jobs "
-            f"inherit them."
-        )

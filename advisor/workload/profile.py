@@ -1,25 +1,33 @@
-"""The profile of a workload: what was measured of it alone on a whole GPU."""
+"""The profile of a workload: what was measured of it alone on a whole GPU.
+
+A number that is None was not measured.
+"""
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import expm1, isfinite, log
-from operator import le
+from operator import gt, le
 from statistics import median
 from typing import Literal, NamedTuple
 
 from advisor.errors import InvalidInput
-from advisor.workload.kernel_trace import HostSide, KernelTrace
 from advisor.workload.reading import (
     DAY_S,
     LEAST_STEP_S,
+    MOST_BLOCKS,
     MOST_CORES,
     MOST_EPOCH_S,
+    MOST_RESIDENT_BLOCKS,
     MOST_SMS,
+    MOST_STREAMS,
+    MOST_THREADS,
     check,
     check_number,
+    check_schema,
+    most_of,
 )
 from advisor.workload.spec import Workload
 
@@ -44,26 +52,23 @@ class Window:
         return self.seconds / self.steps
 
 
-def median_step_s(windows: tuple[Window, ...]) -> float:
+def median_step_s(windows: Sequence[Window]) -> float:
     """Seconds of a step at the median window's pace; robust to one stalled window."""
-    return median([window.seconds / window.steps for window in windows])
+    return median([window.step_s for window in windows])
 
 
 # Windows that disagree by this share show the host's minute and not the workload.
 _UNSTEADY = 0.15
 
 
-def pace_spread(windows: tuple[Window, ...]) -> float:
+def pace_spread(windows: Sequence[Window]) -> float:
     """Half the log distance between the slowest and the fastest window's pace; 0 for one window."""
-    paces = [window.seconds / window.steps for window in windows]
+    paces = [window.step_s for window in windows]
     return log(max(paces) / min(paces)) / 2
 
 
-def unsteady(windows: tuple[Window, ...]) -> float | None:
-    """By how much of the fastest window's pace the slowest was behind; None if below 0.15.
-
-    As `pace_spread`, which widens predictions, but as a share.
-    """
+def unsteady(windows: Sequence[Window]) -> float | None:
+    """By how much of the fastest window's pace the slowest was behind; None if below 0.15."""
     behind = expm1(2 * pace_spread(windows))
     return behind if behind >= _UNSTEADY else None
 
@@ -73,10 +78,9 @@ class Memory:
     """Device memory of one process, MiB.
 
     Attributes:
-        allocated_mib: Most that live tensors held at once; None if not measured.
-        reserved_mib: Most that torch's caching allocator held; None if not measured.
-        device_mib: What the process held on the device as the driver saw it, CUDA context
-            included; None if the driver would not say.
+        allocated_mib: Most that live tensors held at once.
+        reserved_mib: Most that torch's caching allocator held.
+        device_mib: As the driver saw it, CUDA context included.
     """
 
     allocated_mib: float | None
@@ -94,7 +98,7 @@ class Memory:
 
     @property
     def context_mib(self) -> float | None:
-        """Memory outside torch's allocator: CUDA context, modules, handles; None if unknown."""
+        """Memory outside torch's allocator: CUDA context, modules, handles."""
         if self.device_mib is None or self.reserved_mib is None:
             return None
         return self.device_mib - self.reserved_mib
@@ -108,14 +112,14 @@ class Counters:
         source: ``"gpm"`` (NVML, Hopper and later), ``"dcgm"`` (DCGM, data-centre GPUs before) or
             ``"nvml"`` (utilisation only).
         gract: Share of time in which the graphics or compute engine was active, 0..1 (GRACT).
-        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); None by NVML alone.
-        sm_occupancy: Mean share of warp slots in use, 0..1; None by NVML alone.
-        tensor_active: Share of cycles in which tensor cores worked, 0..1; None by NVML alone.
-        dram_active: Share of DRAM bandwidth in use, 0..1; None by NVML alone.
+        sm_active: Mean share of SMs with a warp on them, 0..1 (SMACT); NVML alone measures neither
+            this nor the next three.
+        sm_occupancy: Mean share of warp slots in use, 0..1.
+        tensor_active: Share of cycles in which tensor cores worked, 0..1.
+        dram_active: Share of DRAM bandwidth in use, 0..1.
         memory_utilization: Share of time in which memory was read or written, as nvidia-smi shows
-            it, 0..1; None if not measured.
-        pcie_rx_mib_s: Traffic into the GPU; None if not measured.
-        pcie_tx_mib_s: Traffic out of the GPU; None if not measured.
+            it, 0..1.
+        pcie_rx_mib_s: Traffic into the GPU; `pcie_tx_mib_s` is out of it.
     """
 
     source: Literal["gpm", "dcgm", "nvml"]
@@ -129,11 +133,8 @@ class Counters:
     pcie_tx_mib_s: float | None = None
 
     def __post_init__(self) -> None:
-        shares = ("sm_active", "sm_occupancy", "tensor_active", "dram_active", "memory_utilization")
-        for name in ("gract", *shares):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
-                raise InvalidInput(f"{name} is a share in 0..1, got {share}")
+        shares = ("gract", "sm_active", "sm_occupancy", "tensor_active", "dram_active")
+        check(self, (*shares, "memory_utilization"), 1.0)
         check(self, ("pcie_rx_mib_s", "pcie_tx_mib_s"))
 
 
@@ -142,8 +143,7 @@ class Provenance:
     """The machine, time and software with which a number was measured.
 
     Attributes:
-        device: The device's name as its driver gives it.
-        host_cpu: The host CPU's model name.
+        device: Its name as the driver gives it.
         host_cores: Cores that the measuring process could choose from.
         date: UTC, ISO 8601, to the second.
         command: The command line, without paths.
@@ -180,8 +180,7 @@ class OtherBatches:
 
     Attributes:
         batches: Increasing, at least two.
-        step_spread: Standard deviation of the log of the step.
-        memory_spread: Standard deviation of the log of its memory.
+        step_spread: Standard deviation of the log of the step; `memory_spread` of its memory.
     """
 
     batches: tuple[int, ...]
@@ -256,14 +255,10 @@ class PartSeconds:
             the host checks.
         meter_s: The part of `windows_s` in which the driver answered for counters, power and
             clocks.
-        host_path_s: The host path, phase by phase; None without a GPU.
-        trace_s: The kernel trace; None without a GPU.
-        mps_s: Alone under MPS without a limit, its daemon and process included; None if MPS was
-            not probed.
-        limits_s: Alone under every limit tried; None if MPS was not probed.
-
-    Raises:
-        InvalidInput: A part took less than no time.
+        host_path_s: The host path, phase by phase.
+        trace_s: The kernel trace.
+        mps_s: Alone under MPS without a limit, its daemon and process included.
+        limits_s: Alone under every limit tried.
     """
 
     start_s: float
@@ -278,11 +273,104 @@ class PartSeconds:
     def __post_init__(self) -> None:
         check(self, self.__slots__)
 
-    @property
-    def whole_s(self) -> float:
-        """All parts that were measured together."""
-        parts = (getattr(self, part) for part in self.__slots__ if part != "meter_s")
-        return sum(seconds or 0.0 for seconds in parts)
+
+HOST_COPY = "host copy"
+"""The class of copies between the host's memory and the GPU's, which need no SM."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTrace:
+    """The kernels and copies of one training step, in the order in which they ran.
+
+    The columns have shape (kernels,).
+
+    Attributes:
+        classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``;
+            profiles from before `HOST_COPY` have all copies as ``"copy"``.
+        class_of: Index in `classes`.
+        launch_us: When the host launched it, from the step's start, at the pace of an unprofiled
+            host; never decreasing.
+        duration_us: How long it ran alone.
+        blocks: Thread blocks of its grid; 0 for a copy or a memset, which needs no SM.
+        threads: Threads of a block; 0 for a copy.
+        resident_blocks: Blocks of it that fit on one SM at once, by registers, shared memory,
+            threads and block slots; 0 for a copy.
+        stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, too.
+        waits_us: When the host waits until the GPU has done all that was launched, as to read a
+            loss, on the clock of `launch_us`, shape (waits,); never decreasing.
+    """
+
+    classes: tuple[str, ...]
+    class_of: tuple[int, ...]
+    launch_us: tuple[float, ...]
+    duration_us: tuple[float, ...]
+    blocks: tuple[int, ...]
+    threads: tuple[int, ...]
+    resident_blocks: tuple[int, ...]
+    stream_of: tuple[int, ...] | None = None
+    waits_us: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        columns = {
+            name: len(column)
+            for name in self.__slots__
+            if name not in {"classes", "waits_us"} and (column := getattr(self, name)) is not None
+        }
+        if len(set(columns.values())) != 1 or not self.class_of:
+            raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
+        # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
+        if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
+            raise InvalidInput("a trace names a kernel class that it does not list")
+        times_us = self.launch_us + self.duration_us + (self.waits_us or ())
+        if not all(map(isfinite, times_us)) or min(times_us) < 0:
+            raise InvalidInput("a launch, a duration and a wait are finite and at least 0 us")
+        check_number("a launch, duration or wait in us", max(times_us), most_of("duration_us"))
+        if 1e-6 * sum(self.duration_us) < LEAST_STEP_S:
+            raise InvalidInput("the kernels of a trace take time together")
+        for column in (self.launch_us, self.waits_us or ()):
+            if any(map(gt, column, column[1:])):
+                raise InvalidInput("a trace's launch times and waits must not decrease")
+        if min(self.blocks + self.threads + self.resident_blocks + (self.stream_of or ())) < 0:
+            raise InvalidInput(
+                "a kernel's blocks, threads, resident blocks and stream are at least 0"
+            )
+        check_number("blocks of a kernel", max(self.blocks), MOST_BLOCKS)
+        check_number("threads of a block", max(self.threads), MOST_THREADS)
+        check_number("resident blocks of an SM", max(self.resident_blocks), MOST_RESIDENT_BLOCKS)
+        check_number("a stream's number", max(self.stream_of or (0,)), MOST_STREAMS)
+
+    def launched(self, slowdown: float) -> "KernelTrace":
+        """The same on a host that takes `slowdown` times as long."""
+        return replace(
+            self,
+            launch_us=tuple([us * slowdown for us in self.launch_us]),
+            waits_us=self.waits_us and tuple([us * slowdown for us in self.waits_us]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSide:
+    """Host work of a workload, measured alone on cores of its own.
+
+    Attributes:
+        main_s: Seconds of a step's host path in the process itself: Python and launches, its
+            loader left out.
+        loader_s: Seconds between two batches of its loader with nothing else to do.
+        loader_cpu_s: CPU seconds of the loader's workers for a batch: reading, decoding and
+            augmenting its examples.
+        wait_s: Seconds of a step in which the process took its batch, waits included, while
+            training.
+        read_mib: What the workers read from files and pipes for a step.
+    """
+
+    main_s: float | None = None
+    loader_s: float | None = None
+    loader_cpu_s: float | None = None
+    wait_s: float | None = None
+    read_mib: float | None = None
+
+    def __post_init__(self) -> None:
+        check(self, self.__slots__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,29 +380,23 @@ class Profile:
     Attributes:
         gpu: Catalogue key of the GPU it ran on, or ``"cpu"``.
         windows: Every window after steady state, shape (windows,).
-        host_s: Seconds of a step's host path: Python, launches, loader; None if not measured.
-        gpu_s: Seconds of a step in which a kernel or copy ran; None without a GPU.
+        host_s: Seconds of a step's host path: Python, launches, loader.
+        gpu_s: Seconds of a step in which a kernel or copy ran.
         host_cpu_share: CPU seconds of the process and its loaders over wall seconds times cores.
-        power_w: Mean power of the whole GPU, idle power included; None if not measured.
-        energy_j: Energy of one step, idle power included; None if not measured.
-        idle_power_w: Power of the GPU before anything ran on it; None if not measured.
+        power_w: Mean power of the whole GPU, idle power included.
+        energy_j: Energy of one step, idle power included.
+        idle_power_w: Power of the GPU before anything ran on it.
         cores: Host cores the process was pinned to.
-        mps: None if MPS was not probed.
-        trace: None if no kernel was traced.
         provenance: None if only numbers are known.
-        host_check_s: Seconds of `advisor.measure.worker` on its core, mean of before
-            and after the windows; None in profiles older than that check.
-        took: None in profiles from before it was recorded.
+        host_check_s: Seconds of the host check of `advisor.measure.worker` on its core, mean of
+            before and after the windows.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets
             expect of `gpu`; None: measured on `gpu`.
-        host: What the host does for a step, in parts; None in profiles from before it was recorded.
+        host: What the host does for a step, in parts.
         other_batches: From which batch sizes it is estimated; None: measured at its own.
         sm_exponent: How its kernels slow with the SMs that a limit takes, by its probe where it was
             measured: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
             of their pace. None: see `mps`.
-
-    Raises:
-        InvalidInput: The numbers are impossible.
     """
 
     workload: Workload
@@ -341,27 +423,23 @@ class Profile:
     schema: int = 1
 
     def __post_init__(self) -> None:
-        if self.schema != 1:
-            raise InvalidInput(f"{self.name}: its schema is {self.schema}, this advisor reads 1")
+        check_schema(self.schema)
         if not self.windows:
             raise InvalidInput(f"{self.name}: a profile has at least one window")
         try:  # quicker than `located`: searches make many profiles
-            self._check_numbers()
+            if self.host_s is not None:
+                check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
+            check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
+            check(self, ("sm_exponent",), 2.0)
+            check(self, ("power_w", "idle_power_w", "energy_j"))
+            if self.cores:
+                check_number("a core's number", min(self.cores), MOST_CORES)
+                check_number("a core's number", max(self.cores), MOST_CORES)
         except InvalidInput as error:
             raise InvalidInput(f"{self.name}: {error}") from None
-
-    def _check_numbers(self) -> None:
-        if self.host_s is not None:
-            check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
-        check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
-        check(self, ("sm_exponent",), 2.0)
-        check(self, ("power_w", "idle_power_w", "energy_j"))
-        if self.cores:
-            check_number("a core's number", min(self.cores), MOST_CORES)
-            check_number("a core's number", max(self.cores), MOST_CORES)
         if self.epoch_s is not None and self.epoch_s > MOST_EPOCH_S:
             raise InvalidInput(
-                f"an epoch would take {self.epoch_s / DAY_S:,.0f} days, and "
+                f"{self.name}: an epoch would take {self.epoch_s / DAY_S:,.0f} days, and "
                 f"{MOST_EPOCH_S / DAY_S:.0f} are the most: check examples_per_epoch, batch and "
                 f"windows"
             )
@@ -372,7 +450,7 @@ class Profile:
 
     @property
     def is_estimate(self) -> bool:
-        """Whether it was not measured on this GPU, or not at this batch size."""
+        """Return whether it was not measured on this GPU, or not at this batch size."""
         return self.estimated_from is not None or self.other_batches is not None
 
     @cached_property
@@ -392,7 +470,6 @@ class Profile:
 
     @property
     def unsteady(self) -> float | None:
-        """Return `unsteady` of its windows."""
         return unsteady(self.windows)
 
     @property
@@ -432,15 +509,10 @@ class MinimalProfile:
         batch_size: Examples a step.
         step_s: Seconds of a training step.
         memory_mib: What its process held of the GPU, as ``nvidia-smi`` lists it.
-        power_w: Mean power of the whole GPU; None if not known.
-        gpu_utilization: nvidia-smi's: share of time in which any kernel ran, 0..1; None if not
-            known.
-        memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1;
-            None if not known. Tells best what slices of an A100 or A30 cost.
-        examples_per_epoch: Examples of one pass; None if not known.
-
-    Raises:
-        InvalidInput: The numbers are impossible, or have another unit.
+        power_w: Mean power of the whole GPU.
+        gpu_utilization: nvidia-smi's: share of time in which any kernel ran, 0..1.
+        memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1.
+            Shows best what slices of an A100 or A30 cost.
     """
 
     schema: int
@@ -455,8 +527,7 @@ class MinimalProfile:
     examples_per_epoch: int | None = None
 
     def __post_init__(self) -> None:
-        if self.schema != 1:
-            raise InvalidInput(f"its schema is {self.schema}, this advisor reads 1")
+        check_schema(self.schema)
         check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
         if self.step_s > _MOST_STEP_S:
             raise InvalidInput(
@@ -493,22 +564,14 @@ class MinimalProfile:
                 name=self.workload, source="numbers", model=work, family=work,
                 batch=self.batch_size, examples_per_epoch=self.examples_per_epoch,
             ),
-            gpu=self.gpu,
-            windows=(Window(self.step_s, 1.0),),
-            host_s=None,
-            gpu_s=None if share is None else share * self.step_s,
-            host_cpu_share=None,
+            gpu=self.gpu, windows=(Window(self.step_s, 1.0),),
+            host_s=None, gpu_s=None if share is None else share * self.step_s, host_cpu_share=None,
             memory=Memory(allocated_mib=None, reserved_mib=None, device_mib=self.memory_mib),
             counters=None if share is None else Counters(
                 source="nvml", gract=share, memory_utilization=self.memory_utilization
             ),
-            power_w=self.power_w,
-            energy_j=None,
-            idle_power_w=None,
-            cores=(),
-            mps=None,
-            trace=None,
-            provenance=None,
+            power_w=self.power_w, energy_j=None, idle_power_w=None,
+            cores=(), mps=None, trace=None, provenance=None,
         )  # fmt: skip
 
 

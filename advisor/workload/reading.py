@@ -95,6 +95,12 @@ def check_number(what: str, value: float, most: float, least: float = 0.0) -> No
         raise InvalidInput(f"{what} must be at most {most:,.12g}, got {got}; check its unit")
 
 
+def check_schema(schema: int) -> None:
+    """Check that a file is of the version that this advisor reads."""
+    if schema != 1:
+        raise InvalidInput(f"its schema is {schema}, this advisor reads 1")
+
+
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
     """Check that the scales and numbers of a fit's columns are plausible.
 

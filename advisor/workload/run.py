@@ -7,7 +7,7 @@ from advisor.errors import InvalidInput
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import running_together
 from advisor.workload.profile import Counters, Memory, Provenance, Window, median_step_s
-from advisor.workload.reading import DAY_S, MOST_COUNT, MOST_SMS, check, check_number
+from advisor.workload.reading import DAY_S, MOST_COUNT, MOST_SMS, check, check_number, check_schema
 from advisor.workload.spec import Workload
 
 
@@ -139,8 +139,7 @@ class Run:
     schema: int = 1
 
     def __post_init__(self) -> None:
-        if self.schema != 1:
-            raise InvalidInput(f"run {self.id}: its schema is {self.schema}, this advisor reads 1")
+        check_schema(self.schema)
         if not self.tenants:
             raise InvalidInput(f"run {self.id}: a run has at least one tenant")
         if (self.purpose == "repeat") != (self.repeats is not None):

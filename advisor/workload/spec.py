@@ -1,8 +1,10 @@
-"""The description of a workload: what is trained, and how."""
+"""Descriptions of work: a workload, the script that starts it, and the jobs of an exported plan."""
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -228,3 +230,158 @@ class Workload:
     def cores(self) -> int:
         """Host cores a tenant is pinned to: one for the step, one for each loader worker."""
         return 1 + self.loader_workers
+
+
+_SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+# Whole words of an option: --max-tokens and --tokenizer are of every language model.
+_SECRET_OPTION = re.compile(
+    "--?([^=]*[-_])?(api)?(key|token|secret|passw[a-z]*|credentials?)(=.*)?", re.IGNORECASE
+)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether the name of a variable says that its value is secret."""
+    return _SECRET.search(name) is not None
+
+
+def secret_options(command: Sequence[str]) -> tuple[str, ...]:
+    """Return the options in `command` whose names say that their values are secret."""
+    words = (word for word in command if _SECRET_OPTION.fullmatch(word))
+    return tuple(dict.fromkeys(word.partition("=")[0] for word in words))
+
+
+def masked_words(command: Sequence[str]) -> Iterator[str]:
+    """Yield `command` for others to see: values of options that are secret by name are hidden."""
+    hides_next = False
+    for word in command:
+        secret = _SECRET_OPTION.fullmatch(word) is not None
+        if secret and "=" in word:
+            yield f"{word.partition('=')[0]}=***"
+        else:
+            yield "***" if hides_next and not word.startswith("-") else word
+        hides_next = secret and "=" not in word
+
+
+def secrets_held(
+    workloads: Iterable[Workload], *, variables: bool, text: str | None = None
+) -> Iterator[str]:
+    """Yield a line to warn with if a plan of `workloads` holds secrets.
+
+    Args:
+        workloads: Those of the jobs of the plan.
+        variables: Whether the plan holds variables; else they are left to whoever runs it.
+        text: Text of the plan if not every form of it holds the jobs' commands.
+    """
+    names: list[str] = []
+    for script in filter(None, (workload.script for workload in workloads)):
+        options = secret_options(script.command)
+        names += [name for name in options if text is None or name in text]
+        names += filter(is_secret, script.environment) if variables else ()
+    if names:
+        yield (
+            f"the plan holds the values of {', '.join(dict.fromkeys(names))}: keep it to yourself, "
+            f"or take them out of the job file and set variables where the plan is run; jobs "
+            f"inherit them."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """A predicted step in seconds: its median, and the ends of the interval around it.
+
+    Raises:
+        InvalidInput: The ends do not contain the median, or a step takes no time.
+    """
+
+    p05: float
+    p50: float
+    p95: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.p05 <= self.p50 <= self.p95 < float("inf"):
+            raise InvalidInput(f"a predicted step is 0 < p05 <= p50 <= p95 seconds, got {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedJob:
+    """One job of a plan; `cores` are the first and the last of those that it was exported with.
+
+    Attributes:
+        script: What starts it, instead of what its workload names; None: that.
+        step_s: Predicted together with its co-located jobs; None: the file does not say.
+    """
+
+    job: str
+    examples_per_epoch: int | None
+    epochs: float
+    validation_s: float
+    checkpoint_s: float
+    user: str | None
+    data_parallel: bool
+    isolated: bool
+    cores: tuple[int, int] | None
+    mps_limit_percent: float | None
+    memory_cap_mib: int | None
+    protect: float | None = None
+    script: Script | None = None
+    step_s: StepRange | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentedPlan:
+    """One plan: how the jobs share, in the notation of `advisor.sharing.parse_sharing`.
+
+    Attributes:
+        estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
+    """
+
+    rank: int
+    sharing: str
+    power_cap_w: float | None
+    note: str | None
+    jobs: tuple[DocumentedJob, ...]
+    estimated_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanDocument:
+    """A whole file; `workloads` has each job's name, as `workloads_by_name` has them."""
+
+    schema: Literal[1]
+    gpu: str
+    objective: None
+    workloads: dict[str, Workload]
+    plans: tuple[DocumentedPlan]
+
+
+def planned_steps(
+    planned: DocumentedJob, workload: Workload, most_steps: int | None = None
+) -> int | None:
+    """Training steps of a job of a plan; None if the job decides itself when it ends.
+
+    Args:
+        planned: The job.
+        workload: What it trains.
+        most_steps: Of a job of the zoo, at most; None: as planned.
+    """
+    script = planned.script or workload.script
+    steps = None
+    if planned.examples_per_epoch and (script is None or script.by_steps):
+        a_pass = min(-(-planned.examples_per_epoch // workload.batch), MOST_COUNT)
+        steps = max(1, ceil(planned.epochs * a_pass))
+    if most_steps is not None and script is None:
+        steps = min(most_steps, steps or most_steps)
+    return steps
+
+
+def workloads_by_name(workloads: Iterable[Workload]) -> dict[str, Workload]:
+    """Return the workload of each name, without a script where one of that name has none.
+
+    Jobs of one name may be started by different scripts, which each of them names: a job without
+    one must not be started by another's.
+    """
+    by_name: dict[str, Workload] = {}
+    for workload in workloads:
+        if workload.name not in by_name or workload.script is None:
+            by_name[workload.name] = workload
+    return by_name

@@ -12,7 +12,7 @@ from advisor.learn.observations import shared_runs
 from advisor.prediction.host import at_pace, core_seconds, on_host, on_like_core, stretch_on
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
-from advisor.workload.kernel_trace import HostSide
+from advisor.workload.profile import HostSide
 from tests import shelf, synthetic
 from tests.fitted import fit
 from tests.measure.calibrate.recorded import calibration

@@ -13,8 +13,7 @@ from advisor.prediction.mig_instances import longer_step
 from advisor.prediction.other_gpu import RatedGpu, scaled_us
 from advisor.prediction.trace import measured_exponent, replay_trace, slowdowns, sm_pace
 from advisor.workload.catalogue import workload
-from advisor.workload.kernel_trace import KernelTrace
-from advisor.workload.profile import Window
+from advisor.workload.profile import KernelTrace, Window
 from tests import synthetic
 
 H200 = gpu("h200-141gb")
