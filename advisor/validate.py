@@ -27,7 +27,7 @@ from advisor.hardware.machine import allowed_cores
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
 from advisor.measure.device import find_device
 from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
-from advisor.measure.run_list import PlannedRun, mixes_of
+from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import PlannedProcess, planned_processes
 from advisor.measure.worker import error_of
 from advisor.plan.rules import FitsMemory
@@ -161,7 +161,7 @@ def run_plans(gpu: str, plans: Sequence[PlannedRun], device: str, store: Path) -
         raise KeyboardInterrupt
     if code:
         raise error_of(code, "the plans did not run; the line before says why")
-    wanted = {mix.id for plan in plans for mix in mixes_of(plan)}
+    wanted = {run.id for plan in plans for run in single_runs(plan)}
     return tuple(run for run in read_runs(store) if run.id in wanted)
 
 

@@ -31,7 +31,7 @@ from advisor.measure.draw import Campaign, counts, draw_plans, idle_twin, read_c
 from advisor.measure.pace import Timing
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
-from advisor.measure.run_list import Measurable, PlannedMix, PlannedRun, mixes_of
+from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import FIRST_RUN_S, cores_of_tenants, records_in, run_summary
 from advisor.workload.profile import Profile, Window, median_step_s
 from advisor.workload.reading import profile_files, read_json, user_folder
@@ -414,37 +414,37 @@ def run_campaign(argv: Sequence[str]) -> int:
     say(counts(plans))
     steadiness = Steadiness([words.profiles, *map(Path, campaign.profile.known)])
     ledger = Ledger(words.out, campaign.name, words.profiles, steadiness)
-    unprofiled, mixes = _unmeasured(campaign, plans, ledger, steadiness)
-    run_s = sum(_RUN_S + _TENANT_S * len(mix.workloads) for mix in mixes)
+    unprofiled, runs = _unmeasured(campaign, plans, ledger, steadiness)
+    run_s = sum(_RUN_S + _TENANT_S * len(run.workloads) for run in runs)
     minutes = (len(unprofiled) * _PROFILE_S + run_s) / 60
     devices = 1 if words.ray else len(devices_in(words.devices or "0"))
-    todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(mixes), 'run')} to do"
+    todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(runs), 'run')} to do"
     say(f"{todo}: about {minutes / devices:.0f} min on {counted(devices, 'device')}")
     if words.dry_run:
         return 0
-    if not unprofiled and not mixes:
+    if not unprofiled and not runs:
         say(steadiness.summary())
         return 0
     command = command_line("campaign", argv)
     with _runners(words, campaign, command) as (runners, fewest):
         # Tasks that need more cores than there are are refused before anything is started.
-        for mix in mixes:
-            cores_of_tenants(mix, fewest, share=campaign.gpu == "cpu")
+        for run in runs:
+            cores_of_tenants(run, fewest, share=campaign.gpu == "cpu")
         for workload in unprofiled:
             cores_of_each([workload.cores], fewest, share=campaign.gpu == "cpu")
         start_all(runners)
-        return _measure(runners, (*unprofiled, *mixes), ledger, steadiness, words.deadline)
+        return _measure(runners, (*unprofiled, *runs), ledger, steadiness, words.deadline)
 
 
 def _unmeasured(
     campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger, steadiness: Steadiness
-) -> tuple[list[Workload], list[Measurable]]:
-    """Workloads to profile and mixes to run that are not measured yet."""
-    planned = [mix for plan in plans for mix in mixes_of(plan)]
-    mixes = [mix for mix in planned if mix.id not in ledger.done]
-    if done := len(planned) - len(mixes):
+) -> tuple[list[Workload], list[PlannedRun]]:
+    """The workloads and runs that are not measured yet."""
+    planned = [run for plan in plans for run in single_runs(plan)]
+    runs = [run for run in planned if run.id not in ledger.done]
+    if done := len(planned) - len(runs):
         say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
-    used = [workload for mix in planned for workload in mix.workloads]
+    used = [workload for run in planned for workload in run.workloads]
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
     names = {workload.name for workload in listed}
     for name, why in sorted(steadiness.refused.items()):
@@ -452,7 +452,7 @@ def _unmeasured(
             raise InvalidInput(why)
         say(f"warning: {why}")
     unprofiled = [workload for workload in listed if workload.name not in steadiness.alone_s]
-    return unprofiled if campaign.profile.missing else [], mixes
+    return unprofiled if campaign.profile.missing else [], runs
 
 
 @contextmanager
@@ -495,7 +495,7 @@ def _measure(
     steadiness: Steadiness,
     deadline_s: float | None,
 ) -> int:
-    controls = [task for task in todo if isinstance(task, PlannedMix) and task.purpose == "control"]
+    controls = [task for task in todo if isinstance(task, PlannedRun) and task.purpose == "control"]
     if len(runners) == 1 and controls:
         say(f"{counted(len(controls), 'control run')} left out: these need two devices or more")
         todo = [task for task in todo if task not in controls]

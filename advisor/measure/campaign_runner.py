@@ -24,18 +24,17 @@ from advisor.measure.pace import Timing
 from advisor.measure.process import INTERRUPTED, start_inner, sweep
 from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.profile_command import idle_power_w
-from advisor.measure.run_list import Measurable, PlannedMix
+from advisor.measure.run_list import PlannedRun
 from advisor.measure.shared_run import bench_on
 from advisor.measure.worker import error_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
 
-Task = Measurable | Workload
-"""A mix or whole jobs to run, or a workload to profile."""
+Task = PlannedRun | Workload
+"""A run, one of `single_runs`, or a workload to profile."""
 
 Record = Run | Profile
-Answer = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,7 @@ def _serve(connection: Connection, settings: RunnerSettings) -> None:
         )  # fmt: skip
 
         def record_of(task: Task) -> Record:
-            if isinstance(task, Measurable):
+            if isinstance(task, PlannedRun):
                 return bench.measure(task)
             return profile_alone(task, alone)
 
@@ -96,7 +95,7 @@ def _serve(connection: Connection, settings: RunnerSettings) -> None:
             connection.send(_attempt(partial(record_of, task)))
 
 
-def _attempt(work: Callable[[], object]) -> Answer:
+def _attempt(work: Callable[[], object]) -> tuple[Any, ...]:
     try:
         return ("done", work())
     except AdvisorError as error:
@@ -137,14 +136,11 @@ class Runner(Protocol):
         """
 
     def stop(self) -> None:
-        """End it and all that it started; may be called at any time."""
+        """End it and all that it started, at any time."""
 
 
 class LocalRunner:
-    """A runner in a process of its own, on this host.
-
-    It and all that it started die when this process does.
-    """
+    """A runner in a process on this host; it and all that it started die when this process does."""
 
     def __init__(self, name: str, settings: RunnerSettings) -> None:
         self.name = name
@@ -154,31 +150,26 @@ class LocalRunner:
         self._lifeline = -1
 
     def start(self) -> None:
-        _result_of(self.first_answer())
-
-    def first_answer(self) -> Answer:
-        """Start the process; return its first answer."""
-        ours, its = Pipe()
+        self._connection, its = Pipe()
         self._process, self._lifeline = start_inner(
             "advisor.measure.campaign_runner:serve", [str(its.fileno())], keep=[its.fileno()]
         )
         its.close()  # or its death would not close the pipe
-        self._connection = ours
-        return self.answer(self._settings, _START_S)
+        self._answer(self._settings, _START_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = _result_of(self.answer(task))
+        record: Record = self._answer(task, _LONGEST_TASK_S)
         return record
 
-    def answer(self, task: Task | RunnerSettings, timeout_s: float = _LONGEST_TASK_S) -> Answer:
-        """The answer of the process to `task`; ``"failed"`` if there is none."""
+    def _answer(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
+        """The result of the process; raises the error that it had."""
         if self._connection is None:
-            return ("failed", AdvisorError.exit_code, "it was ended")
+            raise AdvisorError("it was ended")
+        answer = None
         try:
-            self._connection.send(task)
-            if not self._connection.poll(timeout_s):
-                return ("failed", AdvisorError.exit_code, f"no answer within {timeout_s:.0f} s")
-            answer: Answer = self._connection.recv()
+            self._connection.send(message)
+            if self._connection.poll(timeout_s):
+                answer = self._connection.recv()
         except (EOFError, OSError):
             reason = "it closed its connection"
             with suppress(subprocess.TimeoutExpired):
@@ -186,8 +177,12 @@ class LocalRunner:
                 reason = f"it ended with exit status {code}"
                 if code < 0:
                     reason = f"it was killed by {signal.Signals(-code).name}"
-            return ("failed", AdvisorError.exit_code, reason)
-        return answer
+            raise AdvisorError(reason) from None
+        if answer is None:
+            raise AdvisorError(f"no answer within {timeout_s:.0f} s")
+        if answer[0] != "done":
+            raise error_of(*answer[1:])
+        return answer[1]
 
     def stop(self) -> None:
         """Interrupt the process, and kill it if that fails."""
@@ -203,13 +198,6 @@ class LocalRunner:
         if self._connection is not None:
             self._connection.close()
         sweep()  # if it was killed, its folder and its MPS daemon are left
-
-
-def _result_of(answer: Answer) -> Any:
-    """The result in a runner's answer; raises the error in it."""
-    if answer[0] == "done":
-        return answer[1]
-    raise error_of(*answer[1:])
 
 
 def start_all(runners: Sequence[Runner]) -> None:
@@ -240,22 +228,22 @@ class TaskQueue:
             that did its busy twin, if it is still there.
         homes: The runners that did busy twins before, by the id in `idle_controls`.
         runners: The names of all runners.
+
+    Attributes:
+        over: Whether it was closed.
     """
 
     def __init__(
-        self,
-        tasks: Sequence[Task],
-        idle_controls: Sequence[PlannedMix],
-        homes: Mapping[str, str],
+        self, tasks: Sequence[Task], idle_controls: Sequence[PlannedRun], homes: Mapping[str, str],
         runners: Collection[str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._waiting = list(tasks)
         self._idle_controls = list(idle_controls)
         self._homes = dict(homes)
         self._runners = set(runners)
         self._under_way = 0
-        self._over = False
         self._changed = Condition()
+        self.over = False
 
     def take(self, runner: str) -> list[Task]:
         """The next tasks of `runner`; waits while others may give some back; empty at the end.
@@ -263,7 +251,7 @@ class TaskQueue:
         The caller must report each task as `done` or give it `back`.
         """
         with self._changed:
-            while not self._over:
+            while not self.over:
                 if block := self._block() or self._alone(runner):
                     self._under_way += len(block)
                     return block
@@ -289,18 +277,18 @@ class TaskQueue:
         """An idle control of this runner's, if no task is under way."""
         if self._under_way:
             return []
-        for mix in self._idle_controls:
-            home = self._homes.get(mix.id)
+        for run in self._idle_controls:
+            home = self._homes.get(run.id)
             if home == runner or home not in self._runners:
-                self._idle_controls.remove(mix)
-                return [mix]
+                self._idle_controls.remove(run)
+                return [run]
         return []
 
     def done(self, task: Task, runner: str) -> None:
         """Note that `runner` is done with `task`, with or without a record."""
         with self._changed:
             self._under_way -= 1
-            if isinstance(task, PlannedMix) and task.purpose == "control":
+            if isinstance(task, PlannedRun) and task.purpose == "control":
                 self._homes[idle_twin(task.id)] = runner
             self._changed.notify_all()
 
@@ -320,13 +308,8 @@ class TaskQueue:
     def close(self) -> None:
         """Give out no further task."""
         with self._changed:
-            self._over = True
+            self.over = True
             self._changed.notify_all()
-
-    @property
-    def over(self) -> bool:
-        """Whether it was closed."""
-        return self._over
 
     @property
     def left(self) -> int:
@@ -337,7 +320,7 @@ class TaskQueue:
 
 def _needs_mps(task: Task) -> bool:
     """Whether it begins with an MPS daemon running."""
-    return isinstance(task, Measurable) and task.groups[0][1].sharing.under_mps
+    return isinstance(task, PlannedRun) and task.groups[0][1].under_mps
 
 
 # A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
@@ -373,18 +356,18 @@ class Actor:
             )
         return node, device, allowed_cores()
 
-    def start(self, settings: RunnerSettings) -> Answer:
-        """Start a runner; return its first answer."""
+    def start(self, settings: RunnerSettings) -> None:
+        """Start a runner."""
         self.stop()
         sweep()  # removes what killed runs left on this node
         self._runner = LocalRunner(settings.device, settings)
-        return self._runner.first_answer()
+        self._runner.start()
 
-    def answer(self, task: Task) -> Answer:
-        """Return the runner's answer to `task`."""
+    def measured(self, task: Task) -> Record:
+        """Measure `task` on the runner."""
         if self._runner is None:
-            return ("failed", AdvisorError.exit_code, "it was not started")
-        return self._runner.answer(task)
+            raise AdvisorError("it was not started")
+        return self._runner.measured(task)
 
     def stop(self) -> None:
         """End the runner."""
@@ -414,7 +397,7 @@ class ClusterRunner:
         """Start it; a lost actor is started again on the same node, if that is still alive."""
         if self._actor is None:
             self._actor = self._another()
-        _result_of(_result_from_ray(self._actor.start.remote(self.settings), _TIMEOUT_S))
+        _result_from_ray(self._actor.start.remote(self.settings), _TIMEOUT_S)
 
     def _another(self) -> Any:
         import ray
@@ -430,7 +413,7 @@ class ClusterRunner:
         return actor
 
     def measured(self, task: Task) -> Record:
-        record: Record = _result_of(_result_from_ray(self._actor.answer.remote(task)))
+        record: Record = _result_from_ray(self._actor.measured.remote(task))
         return record
 
     def stop(self) -> None:

@@ -11,13 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
 from advisor.hardware.gpus import gpu_meant
 from advisor.measure.pace import Timing
-from advisor.measure.run_list import (
-    PlannedRun,
-    Within,
-    record,
-    refuse_duplicate_ids,
-    refuse_of_cpu,
-)
+from advisor.measure.run_list import PlannedRun, Within, record, refuse_duplicate_ids, refuse_of_cpu
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import workload
 from advisor.workload.reading import is_folder, located, read_json, read_toml
@@ -84,7 +78,6 @@ class Campaign:
     Attributes:
         name: Prefix of its files: the plan file's stem.
         prefix: Of the ids of drawn, solo and control runs.
-        seed: Of the random draw.
         include: File with the workloads, instead of `small` and `large`.
         small: Workloads for mixes of any degree.
         large: Workloads for mixes of a degree up to `large_up_to`.
@@ -212,7 +205,13 @@ def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
         replace(plan, id=f"repeat-of-{plan.id}", purpose="repeat", repeats=plan.id)
         for plan in random.sample(drawn, campaign.repeats)
     ]
-    between = _with_solos([*drawn, *campaign.runs], _solos(campaign, workloads), campaign)
+    solos, between = _solos(campaign, workloads), []
+    for number, plan in enumerate((*drawn, *campaign.runs)):
+        between.append(plan)
+        due = campaign.solo_every and number % campaign.solo_every == 0
+        if due and (job := next(solos, None)):
+            name = f"{campaign.prefix}solo-{number:03}"
+            between.append(PlannedRun(id=name, sharing="naive", purpose="solo", workloads=(job,)))
     # Busy controls stand evenly spread over most of these.
     controls, count = _controls(campaign, BUSY), len(between)
     for number in range(len(controls), 0, -1):
@@ -278,21 +277,6 @@ def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str
         raise InvalidInput(f"{key!r} is missing, and limits are to be drawn from it")
     limits = [random.choice(pool)] * degree if mode == "equal" else random.choices(pool, k=degree)
     return "mps=" + ",".join(f"{limit:g}" for limit in limits)
-
-
-def _with_solos(
-    plans: list[PlannedRun], solos: Iterator[Workload], campaign: Campaign
-) -> list[PlannedRun]:
-    mixed = []
-    for number, plan in enumerate(plans):
-        mixed.append(plan)
-        due = campaign.solo_every and number % campaign.solo_every == 0
-        if due and (workload := next(solos, None)):
-            name = f"{campaign.prefix}solo-{number:03}"
-            mixed.append(
-                PlannedRun(id=name, sharing="naive", purpose="solo", workloads=(workload,))
-            )
-    return mixed
 
 
 def _controls(campaign: Campaign, neighbours: str) -> list[PlannedRun]:

@@ -266,10 +266,7 @@ def _in_turn(
     where = [_starting_cores(workload, profile.cores, settings)], [workload]
     setups = [setup for mode in modes for setup in session.setups(mode, *where)]
     slow = mean_step_s(profile.windows) >= _SLOW_STEP_S
-    loading = {
-        "workload": workload,
-        "warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS,
-    }
+    loading = {"workload": workload, "warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS}
     with tenants_on(setups, session.folder, profiling_verbs) as tenants:
         answers = ask_all(tenants, "load", [loading] * len(tenants), patience_s)
         loads = [living(answer) for answer in answers]

@@ -1,4 +1,4 @@
-"""Reads lists of planned runs, and divides each into mixes or runs to completion.
+"""Reads lists of planned runs.
 
 The file is read strictly, with the standard library alone: values that are missing, unknown or
 invalid are refused with their key, e.g. ``degrees.2.naive.same``.
@@ -14,7 +14,7 @@ invalid are refused with their key, e.g. ``degrees.2.naive.same``.
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
@@ -31,23 +31,6 @@ from advisor.workload.spec import Workload
 
 # More tenants than are useful on any GPU, and few enough to start.
 _MOST_WORKLOADS = 48
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMix:
-    """Workloads that run at the same time: what one `Run` records."""
-
-    id: str
-    sharing: Concurrent
-    purpose: Purpose
-    repeats: str | None = None
-    capacity_mib: int | None = None
-    workloads: tuple[Workload, ...]
-
-    @property
-    def groups(self) -> "tuple[tuple[tuple[int, ...], PlannedMix], ...]":
-        """All workloads as the only group; see `PlannedRun.groups`."""
-        return ((tuple(range(len(self.workloads))), self),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,43 +97,36 @@ class PlannedRun:
             raise InvalidInput(f"steps are whole numbers from 1, got {list(steps)}")
 
     @property
-    def groups(self) -> tuple[tuple[tuple[int, ...], PlannedMix], ...]:
-        """The mixes of a run to the end, one after another, after their workloads' positions.
+    def groups(self) -> tuple[tuple[tuple[int, ...], Concurrent], ...]:
+        """Positions of the workloads that run at the same time and how they share, in turn.
 
         In a serial plan each workload is a group.
         """
-        full = parse_sharing(self.sharing)
-        groups = []
-        for jobs in map(sorted, running_together(full, len(self.workloads))):
-            sharing = together(restricted(full, jobs)) or Naive()  # alone in turn is naive
-            workloads = tuple(self.workloads[job] for job in jobs)
-            mix = PlannedMix(id=self.id, sharing=sharing, purpose=self.purpose, workloads=workloads)
-            groups.append((tuple(jobs), mix))
-        return tuple(groups)
+        sharing = parse_sharing(self.sharing)
+        return tuple(
+            (tuple(jobs), together(restricted(sharing, jobs)) or Naive())  # alone in turn is naive
+            for jobs in map(sorted, running_together(sharing, len(self.workloads)))
+        )
 
 
-Measurable = PlannedMix | PlannedRun
-"""The unit that one `Run` records: a mix, or a plan with steps."""
-
-
-def mixes_of(plan: PlannedRun) -> tuple[Measurable, ...]:
-    """Return the runs of `plan`; a serial plan runs each distinct workload alone once.
+def single_runs(plan: PlannedRun) -> tuple[PlannedRun, ...]:
+    """Divide `plan` into what one `Run` records: a serial plan runs each distinct workload alone.
 
     A plan with steps is one run.
     """
-    if plan.steps is not None:
+    if plan.steps is not None or together(parse_sharing(plan.sharing)) is not None:
         return (plan,)
     # Copies that run alone take equally long: one of them is enough.
-    at_once = together(parse_sharing(plan.sharing))
-    mixes = [(w,) for w in dict.fromkeys(plan.workloads)] if at_once is None else [plan.workloads]
-    suffixes = [""] if len(mixes) == 1 else [f".{number}" for number in range(1, len(mixes) + 1)]
+    workloads = list(dict.fromkeys(plan.workloads))
+    suffixes = [f".{number}" for number, _ in enumerate(workloads, start=1)]
+    if len(workloads) == 1:
+        suffixes = [""]
     return tuple(
-        PlannedMix(
-            id=plan.id + suffix, sharing=at_once or Naive(), purpose=plan.purpose,
+        replace(
+            plan, id=plan.id + suffix, sharing=str(Naive()), workloads=(workload,),
             repeats=None if plan.repeats is None else plan.repeats + suffix,
-            capacity_mib=plan.capacity_mib, workloads=workloads,
         )
-        for workloads, suffix in zip(mixes, suffixes, strict=True)
+        for workload, suffix in zip(workloads, suffixes, strict=True)
     )  # fmt: skip
 
 
@@ -185,7 +161,7 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
 
 def refuse_duplicate_ids(plans: Sequence[PlannedRun]) -> None:
     """Raise InvalidInput if two runs of `plans` have one id."""
-    for name, count in Counter(mix.id for plan in plans for mix in mixes_of(plan)).items():
+    for name, count in Counter(run.id for plan in plans for run in single_runs(plan)).items():
         if count > 1:
             raise InvalidInput(f"two runs would have the id {name!r}")
 

@@ -21,13 +21,7 @@ from typing import IO, Any
 
 from advisor.errors import AdvisorError, InvalidInput, clean
 from advisor.measure.pdeathsig import tied_to_parent
-from advisor.measure.process import (
-    MARK,
-    cpu_s_of,
-    end_scripts_within,
-    error_line,
-    session_members,
-)
+from advisor.measure.process import MARK, cpu_s_of, end_scripts_within, error_line, session_members
 from advisor.measure.worker import TenantSetup, lacks_memory, without_mps
 from advisor.workload.reading import MOST_COUNT, is_folder, reason_of
 from advisor.workload.spec import Script

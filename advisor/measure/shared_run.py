@@ -39,13 +39,14 @@ from advisor.measure.mps import (
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.process import FOLDER_PREFIX, say, scratch_folder, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
-from advisor.measure.run_list import Measurable, PlannedMix, PlannedRun, mixes_of, read_plans
+from advisor.measure.run_list import PlannedRun, read_plans, single_runs
 from advisor.measure.tenants import GRACE_S, ask_all, tenants_on, warm_up
 from advisor.measure.worker import Answer, Ended, TenantHandle
-from advisor.sharing import parse_sharing
+from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance, Window
 from advisor.workload.reading import located, parse_json, read_bytes
 from advisor.workload.run import Completion, Run, Tenant
+from advisor.workload.spec import Workload
 from advisor.workload.writing import append_run, new_path, writable
 
 # Between the request to start and the start, in which every tenant receives the request.
@@ -75,8 +76,8 @@ class Bench:
     allowed: tuple[int, ...]
     share: bool
 
-    def measure(self, mix: Measurable) -> Run:
-        """Run `mix` for real.
+    def measure(self, plan: PlannedRun) -> Run:
+        """Run `plan`, one of `single_runs`, for real.
 
         A tenant that runs out of memory or dies is an outcome in the record; the others go on.
 
@@ -86,11 +87,11 @@ class Bench:
             GpuUnavailable: MPS does not start.
             AdvisorError: MPS is not in the state it should be in, or no tenant starts.
         """
-        cores = cores_of_tenants(mix, self.allowed, share=self.share)
+        cores = cores_of_tenants(plan, self.allowed, share=self.share)
         leave_to_tenants(cores, self.cores)
-        if isinstance(mix, PlannedRun):
-            return _run_to_the_end(mix, cores, self)
-        return _measured(mix, cores, self)
+        if plan.steps is not None:
+            return _run_to_the_end(plan, cores, self)
+        return _measured(plan, cores, self)
 
 
 @contextmanager
@@ -113,25 +114,25 @@ def bench_on(
 
 
 def cores_of_tenants(
-    mix: Measurable, allowed: Sequence[int], *, share: bool
+    plan: PlannedRun, allowed: Sequence[int], *, share: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the cores of each tenant of `mix` among those `allowed`.
+    """Return the cores of each tenant of `plan` among those `allowed`.
 
     Raises:
         InvalidInput: There are too few for those that run at the same time; the message names the
             run.
     """
     cores: dict[int, tuple[int, ...]] = {}
-    for jobs, group in mix.groups:
-        needs = [workload.cores for workload in group.workloads]
-        with located(f"run {mix.id}"):
+    for jobs, _ in plan.groups:
+        needs = [plan.workloads[job].cores for job in jobs]
+        with located(f"run {plan.id}"):
             of_group = cores_of_each(needs, allowed, share=share)
         cores |= zip(jobs, of_group, strict=True)
     return tuple(cores[job] for job in sorted(cores))
 
 
 class SettledTenants:
-    """New tenants that have loaded the workloads of a mix and trained together until settled.
+    """New tenants that have loaded workloads and trained together until settled.
 
     Attributes:
         clients: Tenants that MPS serves.
@@ -140,14 +141,17 @@ class SettledTenants:
         slowest_step_s: The slowest tenant's seconds a step while they settled.
     """
 
-    def __init__(self, mix: PlannedMix, tenants: Sequence[TenantHandle], bench: Bench) -> None:
-        self.mix = mix
+    def __init__(
+        self, workloads: Sequence[Workload], sharing: Concurrent, tenants: Sequence[TenantHandle],
+        bench: Bench,
+    ) -> None:  # fmt: skip
         self.tenants = tenants
+        self._workloads = workloads
         self._bench = bench
-        self._loaded = ask_all(tenants, "load", [{"workload": each} for each in mix.workloads])
+        self._loaded = ask_all(tenants, "load", [{"workload": each} for each in workloads])
         self.any_loaded = not all(isinstance(each, Ended) for each in self._loaded)
         alive = [tenant.pid for tenant in tenants if tenant.ended is None]
-        self.clients = bench.session.proved_clients(mix.sharing, alive)
+        self.clients = bench.session.proved_clients(sharing, alive)
         start_at = time() + _NOTICE_S
         settled_at = start_at + bench.timing.settle_s
         self.train(start_at, settled_at)
@@ -174,13 +178,12 @@ class SettledTenants:
         self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
     ) -> Iterator[Tenant]:
         """Yield the records of the tenants by `answers`, after checking their hosts once more."""
-        checks = zip(self._checked, self._check_hosts(), strict=True)
-        held_mib = self.meter.memory_mib()
-        columns = zip(self.mix.workloads, self.tenants, self._loaded, answers, strict=True)
-        for (workload, tenant, loaded, answer), both, its in zip(
-            columns, checks, windows, strict=True
-        ):
-            answers_s = [each["check_s"] for each in both if isinstance(each, dict)]
+        checks, held_mib = self._check_hosts(), self.meter.memory_mib()
+        for workload, tenant, loaded, answer, before, after, its in zip(
+            self._workloads, self.tenants, self._loaded, answers, self._checked, checks, windows,
+            strict=True,
+        ):  # fmt: skip
+            answers_s = [each["check_s"] for each in (before, after) if isinstance(each, dict)]
             checks_s = [each for each in answers_s if each is not None]
             ended = answer if isinstance(answer, Ended) else None
             reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
@@ -196,62 +199,60 @@ class SettledTenants:
                 host_check_s=mean(checks_s) if len(checks_s) == 2 else None,
             )
 
-    def provenance(self, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
-        """Return the provenance of a measurement that ended now.
+    def provenance(self, name: str, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
+        """Return the provenance of the run called `name`, which ended now.
 
         Raises:
-            AdvisorError: No tenant started; the message names the run.
+            AdvisorError: No tenant started.
         """
         versions = next((tenant.versions for tenant in self.tenants if tenant.versions), None)
         if versions is None:
             ended = self.tenants[0].ended
             detail = ended.detail if ended else "no tenant answered"
-            raise AdvisorError(
-                f"run {self.mix.id}: no tenant starts: {detail}. Does torch import here?"
-            )
+            raise AdvisorError(f"run {name}: no tenant starts: {detail}. Does torch import here?")
         bench = self._bench
         origin = Origin(bench.session.device, bench.command, len(bench.cores))
         return origin.provenance(versions, clocks_mhz)
 
 
-def _measured(mix: PlannedMix, cores: Sequence[tuple[int, ...]], bench: Bench) -> Run:
-    """Run `mix` for real in windows, its tenants on `cores`."""
-    session = bench.session
-    session.switch_to(mix.sharing)
-    setups = session.setups(mix.sharing, cores, mix.workloads)
-    if mix.capacity_mib is not None:
+def _measured(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench) -> Run:
+    """Run `plan` for real in windows, its tenants on `cores`."""
+    session, ((_, sharing),) = bench.session, plan.groups
+    session.switch_to(sharing)
+    setups = session.setups(sharing, cores, plan.workloads)
+    if plan.capacity_mib is not None:
         bench = replace(bench, timing=_TIMING_OF_MEMORY_RUNS)
     with (
-        memory_filled(session, mix.capacity_mib) as free_mib,
+        memory_filled(session, plan.capacity_mib) as free_mib,
         tenants_on(setups, session.folder) as tenants,
     ):
-        settled = SettledTenants(mix, tenants, bench)
-        plan = schedule(time() + _NOTICE_S, bench.timing, settled.slowest_step_s)
-        settled.train(plan.start_at, plan.stop_at)
+        settled = SettledTenants(plan.workloads, sharing, tenants, bench)
+        times = schedule(time() + _NOTICE_S, bench.timing, settled.slowest_step_s)
+        settled.train(times.start_at, times.stop_at)
         activity = NOT_METERED
         clocks_mhz: tuple[int | None, int | None] = (None, None)
         if settled.any_loaded:  # activity over exactly the windows, and clocks at their end
-            sleep_until(plan.begin_at)
+            sleep_until(times.begin_at)
             settled.meter.begin()
-            sleep_until(plan.end_at)
+            sleep_until(times.end_at)
             activity, clocks_mhz = settled.meter.end(), settled.meter.clocks_mhz()
-        answers = settled.answers(plan.stop_at)
+        answers = settled.answers(times.stop_at)
         windows = [
-            () if isinstance(each, Ended) else windows_of(plan, each["completed_at"])
+            () if isinstance(each, Ended) else windows_of(times, each["completed_at"])
             for each in answers
         ]
         run = Run(
-            id=mix.id,
+            id=plan.id,
             gpu=session.device.key,
-            sharing=str(mix.sharing),
-            purpose=mix.purpose,
-            repeats=mix.repeats,
+            sharing=str(sharing),
+            purpose=plan.purpose,
+            repeats=plan.repeats,
             tenants=tuple(settled.records(answers, windows)),
             mps_clients=settled.clients,
             power_w=activity.power_w,
             counters=activity.counters,
-            provenance=settled.provenance(clocks_mhz),
-            capacity_mib=mix.capacity_mib,
+            provenance=settled.provenance(plan.id, clocks_mhz),
+            capacity_mib=plan.capacity_mib,
             free_mib=free_mib,
         )
     if not run.ok:
@@ -281,15 +282,16 @@ def _run_to_the_end(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: B
     activities: list[Activity] = []
     provenances: list[Provenance] = []
     clients, clock_s = 0, 0.0
-    for jobs, mix in plan.groups:
+    for jobs, sharing in plan.groups:
         switched = monotonic()
-        session.switch_to(mix.sharing)
+        session.switch_to(sharing)
         if records:  # the clock starts with the first group
             pauses_s.append(monotonic() - switched)
             clock_s += pauses_s[-1]
-        setups = session.setups(mix.sharing, [cores[job] for job in jobs], mix.workloads)
+        workloads = [plan.workloads[job] for job in jobs]
+        setups = session.setups(sharing, [cores[job] for job in jobs], workloads)
         with tenants_on(setups, session.folder) as tenants:
-            settled = SettledTenants(mix, tenants, bench)
+            settled = SettledTenants(workloads, sharing, tenants, bench)
             start_at = time() + _NOTICE_S
             answers, activity, clocks_mhz = _train_steps(
                 settled, start_at, [steps[job] for job in jobs]
@@ -300,7 +302,7 @@ def _run_to_the_end(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: B
             ]
             windows = _windows(answers, start_at, took_s)
             records |= zip(jobs, settled.records(answers, windows), strict=True)
-            provenances.append(settled.provenance(clocks_mhz))
+            provenances.append(settled.provenance(plan.id, clocks_mhz))
         if None in took_s:
             session.close()  # a client that dies can leave an MPS server that accepts no clients
         clients += settled.clients
@@ -366,7 +368,6 @@ class PlannedProcess:
     """One process that a plan would start.
 
     Attributes:
-        role: Its purpose.
         cores: Host cores it is pinned to; empty if it is not pinned.
         environment: Variables set for it, in addition to the caller's without ``CUDA_MPS_...``.
         command: Words of its command; empty for a tenant that is a fork of the fork server.
@@ -389,18 +390,20 @@ def planned_processes(
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
     command = ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu")
     processes = []
-    for mix in [mix for each in mixes_of(plan) for _, mix in each.groups]:
-        cores = cores_of_each([each.cores for each in mix.workloads], allowed, share=uuid is None)
-        role = f"{mix.id}: supervisor, forks, watches and ends all others"
+    groups = [(run, *group) for run in single_runs(plan) for group in run.groups]
+    for run, jobs, sharing in groups:
+        workloads = [run.workloads[job] for job in jobs]
+        cores = cores_of_each([each.cores for each in workloads], allowed, share=uuid is None)
+        role = f"{run.id}: supervisor, forks, watches and ends all others"
         processes.append(PlannedProcess(role, spare_cores(cores, allowed), {}, command))
-        if uuid is not None and mix.sharing.under_mps:
+        if uuid is not None and sharing.under_mps:
             environment = MpsDaemon(folder, uuid).environment
-            daemon = PlannedProcess(f"{mix.id}: MPS daemon", (), environment, (CONTROL, "-f"))
+            daemon = PlannedProcess(f"{run.id}: MPS daemon", (), environment, (CONTROL, "-f"))
             processes.append(daemon)
-        environments = tenant_environments(mix.sharing, len(mix.workloads), folder, uuid)
-        tenants = zip(mix.workloads, cores, environments, strict=True)
+        environments = tenant_environments(sharing, len(jobs), folder, uuid)
+        tenants = zip(workloads, cores, environments, strict=True)
         for number, (workload, its, variables) in enumerate(tenants, start=1):
-            role = f"{mix.id}: tenant {number}, trains {workload.name}"
+            role = f"{run.id}: tenant {number}, trains {workload.name}"
             script = () if workload.script is None else workload.script.command
             processes.append(PlannedProcess(role, its, variables, script))
     return tuple(processes)
@@ -419,26 +422,26 @@ def run_list(argv: Sequence[str]) -> int:
     device = find_device(words.device)
     writable(words.out)
     plans = read_plans(words.plans, device.key)
-    planned = [mix for plan in plans for mix in mixes_of(plan)]
+    planned = [run for plan in plans for run in single_runs(plan)]
     done = {record["id"] for record in records_in(words.out)} if words.out.exists() else set()
-    todo = [mix for mix in planned if mix.id not in done]
+    todo = [plan for plan in planned if plan.id not in done]
     if len(todo) < len(planned) and not words.resume:
         raise InvalidInput(
             f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add --resume to "
             f"do only the others, or choose another --out."
         )
     allowed, share = allowed_cores(words.cores), words.share_cores or device.kind == "cpu"
-    for mix in todo:  # refused before anything starts
-        cores_of_tenants(mix, allowed, share=share)
+    for plan in todo:  # refused before anything starts
+        cores_of_tenants(plan, allowed, share=share)
     with bench_on(device, allowed, timing, command_line("runs", argv), share=share) as bench:
         began, run_s = monotonic(), FIRST_RUN_S
-        for number, mix in enumerate(todo, start=1):
+        for number, plan in enumerate(todo, start=1):
             run_began = monotonic()
             if words.deadline is not None and run_began - began + run_s > words.deadline:
                 left = counted(len(todo) - number + 1, "run")
                 say(f"{left} left at the deadline; --resume does them")
                 break
-            run = bench.measure(mix)
+            run = bench.measure(plan)
             append_run(words.out, run)
             run_s = (monotonic() - began) / number  # so far on average
             say(

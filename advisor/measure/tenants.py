@@ -58,23 +58,20 @@ _POLITE_S = 3.0
 def tenants_on(
     setups: Sequence[TenantSetup], folder: Path, verbs: Verbs = training_verbs
 ) -> Iterator[tuple[TenantHandle, ...]]:
-    """New tenants, one for each of `setups`, ready for requests; all ended when the block ends.
+    """Start tenants, one for each of `setups`, ready for requests; end all when the block ends.
 
-    Args:
-        setups: Where each runs.
-        folder: For temporary files of theirs and of the fork server; a short path.
-        verbs: Returns the requests they answer.
+    Their temporary files and those of the fork server go to `folder`, a short path.
     """
     tenants: list[TenantHandle] = []
     try:
         if any(setup.script is None for setup in setups):
             warm_up(folder)
         for setup in setups:
-            if setup.script is None:
+            if (script := setup.script) is None:
                 tenants.append(TenantProcess(setup, verbs))
             else:
-                kind = SteppingScript if setup.script.by_steps else WatchedScript
-                tenants.append(kind(setup, setup.script, folder, verbs))
+                kind = SteppingScript if script.by_steps else WatchedScript
+                tenants.append(kind(setup, script, folder, verbs))
         for tenant in tenants:
             if isinstance(tenant, TenantProcess):  # others start with the request to load
                 versions = tenant.receive(LOAD_S)
@@ -110,8 +107,8 @@ def warm_up(folder: Path, *, torch_only: bool = False) -> None:
     """Start the fork server if it does not run; it imports while the caller goes on.
 
     Args:
-        folder: Where this process, the server and all tenants keep temporary files from now on,
-            a socket of the server's among them; to be removed when all tenants have ended.
+        folder: For temporary files of this process, the server and all tenants from now on, a
+            socket of the server's among them; to be removed when all tenants have ended.
         torch_only: Whether the zoo is left out, which tenants that check the host do not need.
     """
     _context().set_forkserver_preload(["advisor.measure.fork_server"])
@@ -173,18 +170,15 @@ class TenantProcess(TenantHandle):
 
 
 class ScriptTenant(TenantHandle):
-    """A program of the user's as a tenant, started by the request to load.
+    """A program of the user's, started by the request to load in a folder of its own.
 
-    Args:
-        setup: Where it runs.
-        script: The program.
-        folder: In which it gets a folder of its own; a short path.
-        verbs: Returns the requests that a hook or a thread in it answers.
+    A hook or a thread in it answers the requests that `verbs` returns.
     """
 
     def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
         super().__init__(setup)
         self._script = script
+        self._program = script.command[0]
         self._folder = Path(mkdtemp(prefix="s", dir=folder))
         self._verbs = f"{verbs.__module__}:{verbs.__qualname__}"
         self._listener = socket.socket(socket.AF_UNIX)
@@ -207,7 +201,7 @@ class ScriptTenant(TenantHandle):
     @property
     def _running(self) -> StartedScript:
         if self._started is None:
-            raise AdvisorError(f"{self._script.command[0]} was not started")
+            raise AdvisorError(f"{self._program} was not started")
         return self._started
 
     def pin(self, cores: tuple[int, ...]) -> None:
@@ -244,7 +238,7 @@ class SteppingScript(ScriptTenant):
     def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
         super().__init__(setup, script, folder, verbs)
         self._hook = self._folder / "hook"
-        self._named = script.file or script.command[0]
+        self._named = script.file or self._program
         self._connection: Connection | None = None
         self._unsent: bytes | None = None
 
@@ -443,19 +437,16 @@ class WatchedScript(ScriptTenant):
                 sleep(_WATCH_S)  # for its last lines
                 break
         if len(self._figures) >= _FIRST_FIGURES:
-            return {
-                "pid": self.pid,
-                "sms": None,
-                "warm_step_s": self._batch / self._figures[-1][1],
-                "memory": self._memory(),
-            }
+            step_s = self._batch / self._figures[-1][1]
+            answer = {"pid": self.pid, "sms": None, "warm_step_s": step_s}
+            return answer | {"memory": self._memory()}
         if (ended := self._gone()) is not None:
             return ended
         line = self._running.error_line()
         self.end_by(monotonic())
         return self._end(
             "died",
-            f"{self._script.command[0]} printed {len(self._figures)} figures that match "
+            f"{self._program} printed {len(self._figures)} figures that match "
             f"{self._script.throughput!r} within {timeout_s:.0f} s, and {_FIRST_FIGURES} are "
             f"needed; it printed last: {line}",
         )
@@ -470,7 +461,7 @@ class WatchedScript(ScriptTenant):
                 silent_s = time() - self._figures[-1][0]
                 self.end_by(monotonic())
                 silence = f"printed no figure of its pace for {silent_s:.0f} s"
-                return self._end("died", f"{self._script.command[0]} {silence}")
+                return self._end("died", f"{self._program} {silence}")
             sleep(_WATCH_S)
         return {
             "completed_at": self._completed_at(start_at, stop_at),
@@ -487,7 +478,7 @@ class WatchedScript(ScriptTenant):
         first, last = np.interp([start_at, stop_at], moments, done)
         steps = np.arange(1.0, max(1.0, last - first) + 1.0)
         ends = np.interp(first + steps, done, moments, right=float(moments[-1]))
-        return [float(each) for each in np.maximum(ends, start_at + 1e-9)]
+        return list(np.maximum(ends, start_at + 1e-9).tolist())
 
     def _answered_inside(self, verb: str, arguments: dict[str, Any], until: float) -> Answer:
         """The first answer of its processes; empty if none has one in time."""
@@ -510,7 +501,7 @@ class WatchedScript(ScriptTenant):
         """How it ended, if it has."""
         if not wait([self._running.exited], 0):
             return None
-        how = f"{self._script.command[0]} {self._running.how_it_ended()}"
+        how = f"{self._program} {self._running.how_it_ended()}"
         return self._end("out-of-memory" if self._running.out_of_memory else "died", how)
 
     def _memory(self) -> dict[str, float | None]:

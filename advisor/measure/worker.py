@@ -130,11 +130,8 @@ def serve(
 ) -> None:
     """Send the versions in use, then answer requests until ``"stop"`` or until this tenant ends.
 
-    Args:
-        connection: To the process that started this one.
-        setup: Where to run.
-        verbs: Returns the requests that are understood: each takes a `TenantState` and the
-            arguments sent, and returns plain values, or a routine that does.
+    `verbs` returns the requests that are understood: each takes a `TenantState` and the arguments
+    sent, and returns plain values, or a routine that does.
     """
     die_with_parent()
     os.register_at_fork(after_in_child=die_with_parent)  # loader workers
@@ -145,8 +142,7 @@ def serve(
     environment = {**without_mps(os.environ), **setup.environment}
     os.environ.clear()
     os.environ.update(environment)
-    requests = verbs()
-    state = TenantState(setup.device)
+    requests, state = verbs(), TenantState(setup.device)
 
     def first_answer() -> dict[str, Any]:
         import torch
@@ -175,12 +171,12 @@ def serve(
 
 
 def without_mps(environment: Mapping[str, str]) -> dict[str, str]:
-    """`environment` without the caller's own MPS settings, which would change how tenants share."""
+    """Leave out the caller's own MPS settings, which would change how tenants share."""
     return {name: value for name, value in environment.items() if not name.startswith("CUDA_MPS_")}
 
 
 def versions() -> dict[str, Any]:
-    """Versions of torch, CUDA and timm."""
+    """Return the versions of torch, CUDA and timm."""
     import torch
 
     timm = installed_version("timm")
@@ -188,7 +184,7 @@ def versions() -> dict[str, Any]:
 
 
 def installed_version(package: str) -> str | None:
-    """The version of `package`, without importing it; None if it is not installed here."""
+    """Return the version of `package` without importing it; None if it is not installed here."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -206,9 +202,8 @@ def attempt(request: Callable[[], dict[str, Any]]) -> tuple[Any, ...]:
 
         line = (str(error).strip().splitlines() or [""])[0]
         detail = f"{type(error).__name__}: {line}"[:300]
-        if isinstance(error, torch.OutOfMemoryError) or (
-            isinstance(error, RuntimeError) and lacks_memory(str(error))
-        ):
+        lacking = isinstance(error, RuntimeError) and lacks_memory(str(error))
+        if lacking or isinstance(error, torch.OutOfMemoryError):
             return ("ended", "out-of-memory", detail)
         print_exc()  # the record holds one line only
         return ("ended", "died", detail)
@@ -221,7 +216,7 @@ _NO_MEMORY = (
 
 
 def lacks_memory(printed: str) -> bool:
-    """Whether an error message means that the device has no memory left."""
+    """Return whether an error message means that the device has no memory left."""
     return any(sign in printed for sign in _NO_MEMORY)
 
 
@@ -257,12 +252,9 @@ def warmed(state: TenantState, warm_steps: int) -> Routine:
 
 
 def run(state: TenantState, start_at: float, stop_at: float) -> Routine:
-    """Train without waiting for the device, from one moment to another.
+    """Train without waiting for the device, between two moments of the wall clock.
 
-    Args:
-        state: With a workload loaded.
-        start_at: Seconds of the wall clock.
-        stop_at: No step begins after it; at least one is taken.
+    No step begins after `stop_at`; at least one is taken.
 
     Returns:
         ``completed_at``: when each step ended on the device, seconds of the wall clock; and
@@ -272,7 +264,7 @@ def run(state: TenantState, start_at: float, stop_at: float) -> Routine:
 
 
 def run_steps(state: TenantState, start_at: float, steps: int) -> Routine:
-    """Train the number of `steps` without waiting for the device; the answer is that of `run`."""
+    """Train so many steps without waiting for the device; the answer is that of `run`."""
     return (yield from _train(state, start_at, lambda number: number >= steps))
 
 
@@ -291,7 +283,7 @@ def _train(state: TenantState, start_at: float, is_last: Callable[[int], bool]) 
 
 
 def check_host(state: TenantState) -> dict[str, Any]:
-    """``check_s``: seconds of the host check on this tenant's core, after its GPU work is done."""
+    """Return ``check_s``: `host_check_s` on this tenant's core, after its GPU work is done."""
     synchronise(state)
     return {"check_s": host_check_s()}
 
@@ -305,7 +297,7 @@ def synchronise(state: TenantState) -> None:
 
 
 def memory(state: TenantState) -> dict[str, float]:
-    """Peak memory so far, MiB; on a CPU both values are the process's resident memory."""
+    """Return the peak memory so far, MiB; on a CPU, twice the process's resident memory."""
     if state.device == "cpu":
         resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {"allocated_mib": resident_mib, "reserved_mib": resident_mib}
@@ -319,7 +311,7 @@ _SM_COUNT = 0  # cuda.h, CUexecAffinityType
 
 
 def _context_sms(state: TenantState) -> int | None:
-    """SMs that this process's CUDA context may use; fewer than the GPU has under an MPS limit."""
+    """The SMs that this process's CUDA context may use: under an MPS limit, not all."""
     if state.device == "cpu":
         return None
     import torch
@@ -416,7 +408,7 @@ _SUMS, _DISPATCHES = 8000, 300
 
 
 def host_check_s() -> float:
-    """Median seconds of the piece of work on the core to which this process is pinned."""
+    """Measure the median seconds of a piece of work on the core of this process."""
     import torch
 
     tensor = torch.ones(4, device="cpu")  # a script may have another default
@@ -435,8 +427,8 @@ def host_check_s() -> float:
 def begin(settings: Mapping[str, str]) -> None:
     """Connect to the process that started the program, and answer until it hangs up.
 
-    The thread serves programs in which no hook finds steps, so no request may need the program's
-    own thread. Each Python process of such a program has one once it has imported torch.
+    A thread serves programs in which no hook finds steps, so no request may need the program's own
+    thread. Each Python process of such a program has one once it has imported torch.
 
     Args:
         settings: ``address`` and ``verbs``; see `advisor.measure.hook.VARIABLE`.

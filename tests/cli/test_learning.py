@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.hardware.gpus import gpu, keep_gpu
-from advisor.measure.run_list import mixes_of
+from advisor.measure.run_list import single_runs
 from advisor.workload.reading import MODEL_FILE
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
@@ -105,7 +105,7 @@ def test_on_a_gpu_without_runs_every_command_answers_from_profiles(advisor, here
 @pytest.mark.usefixtures("few_lessons")
 def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypatch):
     def run_plans(key, plans, _device, store):
-        mixes = [mix for plan in plans for mix in mixes_of(plan)]
+        mixes = [mix for plan in plans for mix in single_runs(plan)]
         made = []
         for mix in mixes:
             alone = [PROFILES[each.name] for each in mix.workloads]

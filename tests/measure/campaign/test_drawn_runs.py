@@ -21,8 +21,8 @@ from advisor.measure.draw import (
     read_campaign,
     write_list,
 )
-from advisor.measure.run_list import PlannedMix, read_plans
-from advisor.sharing import Mps, Naive, parse_sharing
+from advisor.measure.run_list import PlannedRun, read_plans
+from advisor.sharing import Mps, parse_sharing
 from advisor.workload.catalogue import workload
 from advisor.workload.store import read_runs
 from tests import synthetic
@@ -113,15 +113,13 @@ def test_the_drawn_list_runs_on_a_single_device_and_is_never_drawn_otherwise(cam
 PAIR = (workload("mlp-toy-bs32"), workload("mlp-toy-bs64"))
 
 
-def mix(name, sharing=None, purpose="drawn"):
-    return PlannedMix(
-        id=name, sharing=sharing or Naive(), purpose=purpose, repeats=None, workloads=PAIR
-    )  # fmt: skip
+def mix(name, sharing="naive", purpose="drawn"):
+    return PlannedRun(id=name, sharing=sharing, purpose=purpose, workloads=PAIR)
 
 
 def many(count):
     """Runs with and without MPS by turns."""
-    return [mix(f"run-{n}", Mps() if n % 2 else Naive()) for n in range(count)]
+    return [mix(f"run-{n}", "mps" if n % 2 else "naive") for n in range(count)]
 
 
 def queue(tasks, idle_controls=(), homes=None, runners=("0", "1")):
@@ -198,7 +196,7 @@ class Runner:
 
 
 def run_of(mix, outcome):
-    made = synthetic.run([synthetic.profile(each.name) for each in mix.workloads], str(mix.sharing))
+    made = synthetic.run([synthetic.profile(each.name) for each in mix.workloads], mix.sharing)
     if outcome != "ok":
         gone = {"outcome": outcome, "detail": "gone", "windows": ()}
         made = replace(made, tenants=tuple(replace(each, **gone) for each in made.tenants))

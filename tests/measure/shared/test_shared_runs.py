@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.run_list import PlannedRun, mixes_of, read_plans, record
+from advisor.measure.run_list import PlannedRun, read_plans, record, single_runs
 from advisor.measure.shared_run import planned_processes, run_list
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
@@ -147,8 +147,8 @@ def whole(name, sharing, steps, **other):
 
 
 def of_gpu(sharing, steps):
-    (full,) = mixes_of(record(PlannedRun, whole("whole", sharing, steps)))
-    return [(jobs, each.sharing) for jobs, each in full.groups]
+    (full,) = single_runs(record(PlannedRun, whole("whole", sharing, steps)))
+    return list(full.groups)
 
 
 def test_each_job_of_a_group_keeps_its_limit():
@@ -208,12 +208,12 @@ def test_a_serial_plan_runs_each_workload_alone_and_copies_once(read):
         PLAN | {"id": "p3", "sharing": "serial", "workloads": ["mlp-toy-bs32"] * 3},
     )
     assert shared.workloads == (workload("mlp-toy-bs32"), workload("cnn-cifar10-bs32"))
-    (mix_of_two,) = mixes_of(shared)
-    assert (mix_of_two.id, mix_of_two.sharing) == ("p1", Mps((43, 57)))
-    first, second = mixes_of(serial)
+    assert single_runs(shared) == (shared,)
+    assert shared.groups == (((0, 1), Mps((43, 57))),)
+    first, second = single_runs(serial)
     assert (first.id, first.repeats, second.id, second.repeats) == ("p2.1", "p0.1", "p2.2", "p0.2")
-    assert first.sharing == second.sharing == Naive()
-    assert [each.id for each in mixes_of(copies)] == ["p3"]
+    assert first.groups == second.groups == (((0,), Naive()),)
+    assert [each.id for each in single_runs(copies)] == ["p3"]
 
 
 @pytest.mark.parametrize(
