@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -18,8 +18,6 @@ from advisor import __version__
 from advisor.cli.advise import explain, export, predict, simulate
 from advisor.cli.lists import app, gpus, init, layouts, profiles, workloads
 from advisor.cli.measure import (
-    AS_GIVEN,
-    as_given,
     calibrate,
     campaign,
     doctor,
@@ -107,9 +105,10 @@ _COMMANDS = (
 COMMANDS = tuple(command.__name__ for command in _COMMANDS)
 """Names of all commands."""
 
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 for _command in _COMMANDS:
-    _passes_words = _command in (profile, campaign, calibrate, doctor)
-    _app.command(cls=_Command, context_settings=AS_GIVEN if _passes_words else None)(_command)
+    _passes_words_on = _command in (profile, campaign, calibrate, doctor)
+    _app.command(cls=_Command, context_settings=_PASS_ON if _passes_words_on else None)(_command)
 
 
 def _version(wanted: bool) -> None:
@@ -149,10 +148,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     ours = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in ours
-    passed = as_given([word for word in ours if word != "--debug"], words[len(ours) :])
+    passed, rest = [word for word in ours if word != "--debug"], words[len(ours) :]
+    if passed[:1] == ["profile"]:  # typer drops one `--`, and the words of a script follow another
+        rest = rest[:1] + rest
     try:
-        _refuse_removed(ours)
-        code = _app(passed, prog_name="advisor", standalone_mode=False)
+        _refuse_removed(passed)
+        code = _app(passed + rest, prog_name="advisor", standalone_mode=False)
     except AdvisorError as error:
         _fail(error, debug)
     except OSError as error:
@@ -169,12 +170,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _refuse_removed(words: Sequence[str]) -> None:
     """Refuse a command line that names a removed command, option, or value of an option."""
-    command, *rest = [word for word in words if word != "--debug"] or [""]
-    options = [word.partition("=")[0] for word in rest if word.startswith("--")]
-    values = [f"{option} {value}" for option, value in pairwise(rest)]
-    values += [word.replace("=", " ", 1) for word in rest if word.startswith("--")]
-    keys = [command, *(f"{command} {each}" for each in (*options, *values))]
-    for key in keys:
+    command, *rest = words or [""]
+    options = [word for word in rest if word.startswith("--")]
+    named = [option.partition("=")[0] for option in options]
+    values = [*map(" ".join, pairwise(rest)), *(each.replace("=", " ", 1) for each in options)]
+    for key in (command, *(f"{command} {option}" for option in (*named, *values))):
         if key in REMOVED:
             raise InvalidInput(f"`advisor {key}` is no longer there. {REMOVED[key]}")
 
@@ -183,18 +183,13 @@ _show_others = warnings.showwarning
 
 
 def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
+    message: Warning | str, category: type[Warning], *where: Any, **more: Any
 ) -> None:
     """Print a warning of the advisor as one line, others as Python does."""
     if issubclass(category, AdvisorWarning):
         warn([message])
     else:
-        _show_others(message, category, filename, lineno, file, line)
+        _show_others(message, category, *where, **more)
 
 
 def _refuse(error: Exception, words: Sequence[str]) -> NoReturn:

@@ -88,14 +88,6 @@ _Export = Annotated[Path | None, Option(
 )]
 # fmt: on
 
-AS_GIVEN = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""Settings of a command that passes its words on."""
-
-
-def as_given(words: list[str], rest: list[str]) -> list[str]:
-    """Join `words` and the `rest` after ``--``, such that typer passes a script's own words on."""
-    return words + rest[: words[:1] == ["profile"]] + rest
-
 
 def profile(context: Context) -> None:
     """Measure workloads, or your own script, alone."""

@@ -193,22 +193,18 @@ def progress() -> Iterator[Advance]:
     """Show progress while the block runs: a bar on a terminal, else a line for each part.
 
     Yields:
-        What to call at the start of each part, and at the end of the last.
+        A function to call at the start of each part, and at the end of the last.
     """
     if not sys.stderr.isatty():
         yield lambda done, total, now: aside(f"{done}/{total} {now}")
         return
-    with _bar() as bar:
-        task = bar.add_task("", total=None)
-        yield lambda done, total, now: bar.update(
-            task, completed=done, total=total, description=now
-        )
-
-
-def _bar() -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True, markup=False, emoji=False)
-    return Progress(*columns, TimeElapsedColumn(), console=console, transient=True)
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total, now: bar.update(
+            task, completed=done, total=total, description=now
+        )

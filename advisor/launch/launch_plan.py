@@ -135,17 +135,17 @@ class LaunchPlan:
 
     @property
     def on_mig(self) -> bool:
-        """Whether any stage is on MIG."""
+        """True if any stage is on MIG."""
         return any(stage.on_mig for stage in self.stages)
 
     @property
     def switches_mode(self) -> bool:
-        """Whether some stages are on MIG and others are not."""
+        """True if some stages are on MIG and others are not."""
         return len({stage.on_mig for stage in self.stages}) > 1
 
     @property
     def under_mps(self) -> bool:
-        """Whether any partition is under MPS."""
+        """True if any partition is under MPS."""
         return any(part.under_mps for part in self.partitions)
 
     def with_partitions(self, change: Callable[[LaunchPartition], LaunchPartition]) -> "LaunchPlan":
