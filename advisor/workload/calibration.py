@@ -9,10 +9,10 @@ A shape is written as the sweep's files have it, ``x`` between its numbers:
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from statistics import median
 from typing import Literal
 
@@ -47,12 +47,9 @@ class Stale:
     """Jobs whose profiles were made with another driver, torch or host than the present one.
 
     Attributes:
-        what: What differs: major version of the driver, minor one of torch, or CPU and cores of the
-            host.
-        jobs: Names of their profiles.
-        jobs_in_all: Number of different jobs asked about.
-        profiled: Its values in the profiles; several if these differ.
-        present: Its value on this machine.
+        what: Major version of the driver, minor one of torch, or CPU and cores of the host.
+        jobs: Names of their profiles; `jobs_in_all` counts all different jobs in question.
+        profiled: Values of `what` in the profiles; several if these differ.
     """
 
     what: What
@@ -71,44 +68,29 @@ class Stale:
 
 
 def present_of(measured: Provenance | None) -> Present:
-    """The machine on which `measured` was made; unknown for bare numbers."""
+    """Return the machine on which `measured` was made; unknown for bare numbers."""
     if measured is None:
         return Present()
     return Present(
-        driver=measured.driver,
-        torch=measured.torch,
-        host_cpu=measured.host_cpu,
-        host_cores=measured.host_cores,
-    )
+        driver=measured.driver, torch=measured.torch,
+        host_cpu=measured.host_cpu, host_cores=measured.host_cores,
+    )  # fmt: skip
 
 
-def driver_major(version: str | None) -> str | None:
-    """E.g. ``"580"``."""
-    return version and version.split(".")[0]
-
-
-def torch_minor(version: str | None) -> str | None:
-    """E.g. ``"2.11"``."""
-    return version and ".".join(version.split("+")[0].split(".")[:2])
-
-
-def _host(where: Present) -> str | None:
-    if where.host_cpu is None or where.host_cores is None:
-        return None
-    return f"{where.host_cpu}, {where.host_cores} cores"
-
-
-_KINDS: dict[What, Callable[[Present], str | None]] = {
-    "driver": lambda where: driver_major(where.driver),
-    "torch": lambda where: torch_minor(where.torch),
-    "host": _host,
-}
+def _kinds(where: Present) -> dict[What, str | None]:
+    """What profiles depend on: ``"580"`` of the driver, ``"2.11"`` of torch, and the host."""
+    known_host = where.host_cpu is not None and where.host_cores is not None
+    return {
+        "driver": where.driver and where.driver.split(".")[0],
+        "torch": where.torch and ".".join(where.torch.split("+")[0].split(".")[:2]),
+        "host": f"{where.host_cpu}, {where.host_cores} cores" if known_host else None,
+    }
 
 
 def stale_profiles(
     profiles: Iterable[Profile], present: Present, *, host_known: bool = False
 ) -> tuple[Stale, ...]:
-    """The differences between `profiles` and the `present` machine, by kind.
+    """Return the differences between `profiles` and the `present` machine, by kind.
 
     Args:
         profiles: Of jobs; copies count once.
@@ -116,30 +98,27 @@ def stale_profiles(
         host_known: Whether this host was calibrated: then a profile with the speed of its own host
             is converted to this host, and is not stale.
     """
-    jobs = list({profile.name: profile for profile in profiles}.values())
+    jobs = {profile.name: profile for profile in profiles}
+    made = {name: _kinds(present_of(job.provenance)) for name, job in jobs.items()}
     differences = []
-    for what, kind_of in _KINDS.items():
-        if (here := kind_of(present)) is None:
-            continue
+    for what, here in _kinds(present).items():
         other = {
-            job.name: str(made)
-            for job in jobs
-            if (made := kind_of(present_of(job.provenance))) not in (here, None)
-            and not (what == "host" and host_known and job.host_check_s)
-        }
-        if other:
-            differences.append(
-                Stale(
-                    what=what, jobs=tuple(other), jobs_in_all=len(jobs),
-                    profiled=tuple(sorted({*other.values()})), present=here,
-                )
-            )  # fmt: skip
+            name: str(kinds[what])
+            for name, kinds in made.items()
+            if here is not None and kinds[what] not in (here, None)
+            and not (what == "host" and host_known and jobs[name].host_check_s)
+        }  # fmt: skip
+        if other and here is not None:
+            differences.append(Stale(
+                what=what, jobs=tuple(other), jobs_in_all=len(jobs),
+                profiled=tuple(sorted({*other.values()})), present=here,
+            ))  # fmt: skip
     return tuple(differences)
 
 
 def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
-    """A line for each of `profiles` whose windows disagree; copies count once."""
-    behind = {each.name: each.unsteady for each in profiles}
+    """Return a line for each of `profiles` whose windows disagree; copies count once."""
+    behind = {profile.name: profile.unsteady for profile in profiles}
     return tuple(
         f"{name}'s own steps varied by {share:.0%} when it was profiled, which widens its interval"
         for name, share in behind.items() if share is not None
@@ -148,16 +127,16 @@ def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
 
 def odd_ones(measured: Sequence[Provenance]) -> str | None:
     """Count the records made with another driver or torch than most; None if all agree."""
-    made_with = Counter((driver_major(one.driver), torch_minor(one.torch)) for one in measured)
+    kinds = [_kinds(present_of(one)) for one in measured]
+    made_with = Counter(
+        f"driver {each['driver'] or 'unknown'} and torch {each['torch'] or 'unknown'}"
+        for each in kinds
+    )
     if len(made_with) < 2:
         return None
     (most, _), *others = made_with.most_common()
-    listed = "; ".join(f"{count} with {_pair(pair)}" for pair, count in others)
-    return f"most were measured with {_pair(most)}, {listed}"
-
-
-def _pair(pair: tuple[str | None, str | None]) -> str:
-    return f"driver {pair[0] or 'unknown'} and torch {pair[1] or 'unknown'}"
+    listed = "; ".join(f"{count} with {other}" for other, count in others)
+    return f"most were measured with {most}, {listed}"
 
 
 OperatorPrecision = Literal["fp32", "tf32", "fp16", "bf16"]
@@ -182,9 +161,6 @@ class Operator:
         op: E.g. ``"linear"``.
         shape: E.g. ``"1x512x768x3072"``.
         precision: ``"fp32"`` with TF32 off, ``"tf32"`` with it on.
-
-    Raises:
-        InvalidInput: There is no such operator, or its shape has other numbers.
     """
 
     op: str
@@ -205,7 +181,6 @@ class Operator:
 
     @property
     def dimensions(self) -> tuple[int, ...]:
-        """The numbers of its shape."""
         return tuple(map(int, self.shape.split("x")))
 
     @property
@@ -221,7 +196,6 @@ class Operator:
     @property
     def traffic_mib(self) -> float:
         """Tensors read and written, each once, MiB."""
-        elements = 0
         match self.op, self.dimensions:
             case "linear", (batch, rows, inner, columns):
                 elements = batch * rows * (inner + columns) + inner * columns
@@ -234,6 +208,8 @@ class Operator:
                 elements = 3 * rows * columns
             case _, (rows, columns):
                 elements = 2 * rows * columns
+            case _:
+                elements = 0
         return elements * (4 if self.precision in ("fp32", "tf32") else 2) / 2**20
 
     @property
@@ -299,18 +275,20 @@ class GpuSide:
     @property
     def bandwidth_gb_s(self) -> float | None:
         """Most that adding and copying attained beyond L2, 1e9 bytes a second; None if unknown."""
-        l2_mib = self.l2_mib
-        return None if l2_mib is None else _most(
-            rate for mib, rate in self.traffic_gb_s if mib >= _BEYOND * l2_mib
-        )  # fmt: skip
+        return self._most_moved(_BEYOND, inf)
 
     @property
     def l2_bandwidth_gb_s(self) -> float | None:
         """The same of tensors that fit into L2 together."""
-        l2_mib = self.l2_mib
-        return None if l2_mib is None else _most(
-            rate for mib, rate in self.traffic_gb_s if mib <= _INSIDE * l2_mib
-        )  # fmt: skip
+        return self._most_moved(0.0, _INSIDE)
+
+    def _most_moved(self, least: float, most: float) -> float | None:
+        """Highest rate with traffic from `least` to `most` sizes of L2."""
+        if self.l2_mib is None:
+            return None
+        least_mib, most_mib = least * self.l2_mib, most * self.l2_mib
+        rates = (rate for mib, rate in self.traffic_gb_s if least_mib <= mib <= most_mib)
+        return max(rates, default=None)
 
     @property
     def traffic_gb_s(self) -> tuple[tuple[float, float], ...]:
@@ -320,10 +298,6 @@ class GpuSide:
             for each in self.times
             if each.operator.op in ("add", "copy") and each.kernel_ms > 0
         ))  # fmt: skip
-
-
-def _most(rates: Iterable[float]) -> float | None:
-    return max(rates, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,10 +334,10 @@ class Contexts:
     Attributes:
         driver_mib: Memory in use while nothing runs on the GPU.
         plain_mib: CUDA context of a small network in training; None if the driver does not say.
-        mps_mib: The same for an MPS client; None if MPS does not run here.
-        sms: SMs that a client without a limit may use; None if MPS does not run here.
-        limited: Contexts of clients with limits; empty if MPS does not run here.
-        mps_server_mib: Memory of the MPS server; None if MPS does not run here.
+        mps_mib: The same for an MPS client; None, as what follows, if MPS does not run here.
+        sms: SMs that a client without a limit may use.
+        limited: Contexts of clients with limits.
+        mps_server_mib: Memory of the MPS server.
     """
 
     driver_mib: float
@@ -428,9 +402,6 @@ class Calibration:
         provenance: Clocks are those under the kernels of `switching`.
         gpu_side: Rates that the GPU attains; None if they were not asked for.
         in_passing: Whether its host checks took no more than a second, before advice.
-
-    Raises:
-        InvalidInput: The numbers are impossible.
     """
 
     gpu: str
@@ -452,10 +423,8 @@ class Calibration:
 
     def host_check_s(self, cores: int) -> float:
         """Seconds of the check with `cores` cores busy, interpolated between those measured."""
-        before = self.host[0]
-        for after in self.host:
+        for before, after in pairwise(self.host):
             if cores <= after.cores:
-                part = (cores - before.cores) / max(1, after.cores - before.cores)
+                part = (cores - before.cores) / (after.cores - before.cores)
                 return before.check_s + part * (after.check_s - before.check_s)
-            before = after
-        return before.check_s
+        return self.host[-1].check_s

@@ -80,19 +80,11 @@ _TASKS = (
     _plain("lstm-wikitext", "lstm", "recurrent", 59_675, sequence_length=35),
     _plain("gru-speech", "gru", "recurrent", 84_843, sequence_length=100, classes=35),
     # Fine-tuned in `eval()` mode, in which batch norms keep their statistics.
-    _plain(
-        "resnet50-finetune",
-        "resnet50-kept-statistics",
-        "resnet",
-        1_281_167,
-        resolution=224,
-        classes=1000,
-    ),
+    _plain("resnet50-finetune", "resnet50-kept-statistics", "resnet", 1_281_167,
+           resolution=224, classes=1000),
     # Criteo's display advertising challenge has 45,840,617 examples; the table sizes are ours.
-    *(
-        _plain(f"dlrm-{gib}gb", "dlrm", "dlrm", 45_840_617, table_mib=gib * 1024)
-        for gib in (1, 8, 29)
-    ),
+    *(_plain(f"dlrm-{gib}gb", "dlrm", "dlrm", 45_840_617, table_mib=gib * 1024)
+      for gib in (1, 8, 29)),
     # MovieLens 25M has 25,000,095 ratings (Harper and Konstan 2015).
     _plain("mf-movielens", "mf", "mf", 25_000_095),
     _plain("unet-cifar10", "unet", "unet", 50_000, resolution=32),
@@ -106,21 +98,19 @@ _TASKS = (
     _plain("mlp-toy", "mlp", "mlp", 50_000, classes=10),
     _plain("cnn-cifar10", "cnn", "cnn", 50_000, resolution=32, classes=10),
     _plain("transformer-toy", "transformer", "transformer", 8_158, sequence_length=64),
-)
+)  # fmt: skip
 
 TASKS = {each.name: each for each in _TASKS}
 """What is trained on how much data, at batch 1 and without options, by what a name begins with."""
 
-_PRETRAIN_BATCHES, _FINETUNE_BATCHES = (4, 8, 16), (1, 2, 4, 8, 16, 32)
 
-
-def usual_batches(task: str) -> tuple[int, ...]:
+def _usual_batches(task: str) -> tuple[int, ...]:
     """Batch sizes at which `task` is listed; any other is allowed."""
     if task == "gcn-arxiv":
         return (1,)
     if task.endswith("-pretrain"):
-        return _PRETRAIN_BATCHES
-    return _FINETUNE_BATCHES if task.endswith("-finetune") else (32, 128)
+        return 4, 8, 16
+    return (1, 2, 4, 8, 16, 32) if task.endswith("-finetune") else (32, 128)
 
 
 _PATTERN = re.compile(
@@ -135,38 +125,30 @@ _WITH_OPTIONS = tuple(f"resnet50-imagenet64-bs128-{options}" for options in _OPT
 
 
 def zoo() -> tuple[Workload, ...]:
-    """Every named workload at its usual batch sizes, then one of them with options."""
+    """Return every named workload at its usual batch sizes, then one of them with options."""
     return tuple(map(workload, (*_plain_names(), *_WITH_OPTIONS)))
 
 
 def _plain_names() -> list[str]:
-    return [f"{task}-bs{batch}" for task in TASKS for batch in usual_batches(task)]
+    return [f"{task}-bs{batch}" for task in TASKS for batch in _usual_batches(task)]
 
 
 def workload(name: str) -> Workload:
-    """The workload called `name`, with any batch size.
+    """Return the workload called `name`, with any batch size.
 
     Raises:
         UnknownName: `name` follows another pattern, or its model or task is not in the zoo.
     """
     match = _PATTERN.fullmatch(name)
     if match is None or match["task"] not in TASKS:
-        raise UnknownName(
-            "workload",
-            name,
-            _plain_names(),
-            "`advisor workloads` lists all; any timm model: --timm NAME.",
-        )
+        remedy = "`advisor workloads` lists all; any timm model: --timm NAME."
+        raise UnknownName("workload", name, _plain_names(), remedy)
     precision: Precision = match["precision"] or "default"  # type: ignore[assignment]
     execution: Execution = match["execution"] or "eager"  # type: ignore[assignment]
     return replace(
-        TASKS[match["task"]],
-        name=name,
-        batch=int(match["batch"]),
-        precision=precision,
-        execution=execution,
-        loader_workers=int(match["workers"] or 0),
-    )
+        TASKS[match["task"]], name=name, batch=int(match["batch"]), precision=precision,
+        execution=execution, loader_workers=int(match["workers"] or 0),
+    )  # fmt: skip
 
 
 def timm_workload(  # noqa: PLR0913 - each is an option of the user's
@@ -180,11 +162,7 @@ def timm_workload(  # noqa: PLR0913 - each is an option of the user's
     loader_workers: int = 0,
     examples_per_epoch: int | None = None,
 ) -> Workload:
-    """A workload of any timm model; the model is looked up only when it is built.
-
-    Raises:
-        InvalidInput: A number is below 1, or the precision or execution is not known.
-    """
+    """Return a workload of any timm model; the model is looked up only when it is built."""
     name = f"{model}-{resolution}px-{classes}c-bs{batch}"
     name += f"-{precision}" * (precision != "default")
     name += f"-{execution}" * (execution != "eager")
@@ -198,7 +176,7 @@ def timm_workload(  # noqa: PLR0913 - each is an option of the user's
 
 
 def how_to_measure(names: Sequence[str]) -> str:
-    """The command that measures the workloads `names`, or that lists those that can be measured."""
+    """Return the command that measures the workloads `names`, or that lists them."""
     try:
         return f"`advisor profile {' '.join(workload(name).name for name in names)}`"
     except UnknownName:

@@ -57,21 +57,12 @@ _MOST = {
 
 
 def most_of(field: str) -> float:
-    """The largest plausible value of the number called `field`, by its unit suffix."""
+    """Return the largest plausible value of the number called `field`, by its unit suffix."""
     return next(most for unit, most in _MOST.items() if field.endswith(unit))
 
 
 def check(record: object, fields: Iterable[str], most: float | None = None) -> None:
-    """Check that `fields` of `record` are from 0 to the most of their unit; None is not measured.
-
-    Args:
-        record: A measured record.
-        fields: Names of its numbers.
-        most: Replaces the bound by unit.
-
-    Raises:
-        InvalidInput: One is not.
-    """
+    """Check that the numbers `fields` of `record` are from 0 to `most`, else that of their unit."""
     for field in fields:
         value = getattr(record, field)
         if value is not None:
@@ -79,10 +70,10 @@ def check(record: object, fields: Iterable[str], most: float | None = None) -> N
 
 
 def check_number(what: str, value: float, most: float, least: float = 0.0) -> None:
-    """Check that `value` is from `least` to `most`.
+    """Check that `value` is from `least` to `most`; messages call it `what`.
 
     Raises:
-        InvalidInput: It is not; the message calls it `what`.
+        InvalidInput: It is not.
     """
     if not least <= value < float("inf"):
         # The least of what is above 0 says something only of what is between them.
@@ -102,16 +93,7 @@ def check_schema(schema: int) -> None:
 
 
 def check_scaled(what: str, scales: Iterable[float], most: float) -> None:
-    """Check that the scales and numbers of a fit's columns are plausible.
-
-    Args:
-        what: Their name in messages.
-        scales: Divisors of the columns.
-        most: The largest number in these columns, or weight of them.
-
-    Raises:
-        InvalidInput: They are not.
-    """
+    """Check the scales of a fit's columns, and `most`, the largest number in them."""
     check_number(f"the smallest scale of {what}", min(scales), float("inf"), LEAST_SCALE)
     check_number(f"the largest number of {what}", most, MOST_SCALED)
 
@@ -125,14 +107,14 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def beside_package(name: str) -> Path:
-    """Path of shipped data: next to the package in a checkout, inside it in a wheel."""
+    """Return the path of shipped data: next to the package in a checkout, inside it in a wheel."""
     # In a checkout the packaged copy is stale: an editable install leaves one behind.
     in_checkout = (_PACKAGE.parent / "pyproject.toml").is_file()
     return _PACKAGE.parent / name if in_checkout else _PACKAGE / "_shipped" / name
 
 
 def shown(path: Path) -> str:
-    """`path` for messages; a file that came with the package is called shipped or bundled."""
+    """Return `path` for messages; a file of the package is called shipped or bundled."""
     for kind in ("profiles", "models"):
         if path.is_relative_to(folder := beside_package(kind)):
             return f"the shipped {kind}, {path.relative_to(folder)}"
@@ -140,18 +122,18 @@ def shown(path: Path) -> str:
 
 
 def profile_files(folder: Path) -> list[Path]:
-    """The profile files in `folder`, those of one GPU; none if there is no such folder."""
+    """Return the profile files in `folder`, those of one GPU; none if there is no such folder."""
     return sorted(folder.glob("*.json")) if is_folder(folder) else []
 
 
 def user_folder(kind: Kind) -> Path:
-    """The user's own folder of `kind`, by the XDG base directory specification."""
+    """Return the user's own folder of `kind`, by the XDG base directory specification."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "advisor" / kind
 
 
 def cache_folder(kind: Literal["engine", "factors", "inductor"]) -> Path:
-    """The folder for caches that outlive a run, by the same specification."""
+    """Return the folder for caches that outlive a run, by the same specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "advisor" / kind
 
@@ -169,11 +151,10 @@ _KINDS = {
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a user's regular file, `most` of them at most.
+    """Read a user's regular file of `most` bytes at most.
 
     Raises:
-        InvalidInput: There is no such file, it is not a regular file or too large, or it cannot be
-            read.
+        InvalidInput: There is no such file, or it cannot be read.
     """
     try:
         if not stat.S_ISREG((status := path.stat()).st_mode):
@@ -194,33 +175,29 @@ _Read = TypeVar("_Read")
 
 
 def read_once(most: int) -> Callable[[Callable[[Path], _Read]], Callable[[Path], _Read]]:
-    """Wraps a reader of files: a file is read again only after a change; `most` are cached."""
+    """Wrap a reader of files: a file is read again only after a change; `most` are cached."""
 
-    def of(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
+    def wrap(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
         @lru_cache(most)
-        def remembered(path: Path, _version: tuple[int, ...]) -> _Read:
+        def read_version(path: Path, _version: tuple[int, ...]) -> _Read:
             return read(path)
 
         @wraps(read)
-        def found(path: Path) -> _Read:
+        def read_now(path: Path) -> _Read:
             try:
                 now = path.stat()
             except (OSError, ValueError):
                 return read(path)  # which says what is wrong with it
-            return remembered(path, (now.st_ino, now.st_size, now.st_mtime_ns))
+            return read_version(path, (now.st_ino, now.st_size, now.st_mtime_ns))
 
-        return found
+        return read_now
 
-    return of
+    return wrap
 
 
 @contextmanager
 def located(where: object, remedy: str = "") -> Iterator[None]:
-    """Errors raised in the block are prefixed with `where`, and end with `remedy`.
-
-    Raises:
-        InvalidInput: The block raised it.
-    """
+    """Prefix errors raised in the block with `where`, and end them with `remedy`."""
     try:
         yield
     except InvalidInput as error:
@@ -228,25 +205,21 @@ def located(where: object, remedy: str = "") -> Iterator[None]:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is a folder; a name that no file can have, since it is too long, names none."""
+    """Return whether it is a folder; a name that is too long for a file names none."""
     with suppress(OSError):
         return path.is_dir()
     return False
 
 
 def is_file(path: Path) -> bool:
-    """Whether it is a regular file; as `is_folder`."""
+    """Return whether it is a regular file; see `is_folder`."""
     with suppress(OSError):
         return path.is_file()
     return False
 
 
 def present_folder() -> Path:
-    """The folder that this process is in, which other processes are started in too.
-
-    Raises:
-        InvalidInput: It was removed.
-    """
+    """Return the folder that this process is in, which other processes are started in too."""
     try:
         return Path.cwd()
     except OSError:
@@ -259,7 +232,7 @@ def kind_of(status: os.stat_result) -> str:
 
 
 def reason_of(error: OSError | ValueError) -> str:
-    """Why the system refused a path, in words; a ValueError means an impossible path."""
+    """Return why the system refused a path, in words; a ValueError means an impossible path."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
@@ -273,7 +246,7 @@ _DEEPEST = 64
 
 
 def read_json(path: Path, remedy: str = "Correct the file.") -> Any:
-    """The JSON document in `path`; see `parse_json`."""
+    """Read the JSON document in `path`; see `parse_json`."""
     return parse_json(read_bytes(path), shown(path), remedy)
 
 
@@ -284,23 +257,21 @@ def parse_json(text: str | bytes, where: str, remedy: str = "Correct the file.")
         InvalidInput: It is not JSON, an object has a key twice, a number is not finite, or it is
             nested too deep.
     """
-    try:
+    with _parsing("JSON", where, remedy):
         document = json.loads(
             text, object_pairs_hook=distinct_keys, parse_constant=_refuse_constant
         )
         _refuse_deep(document)
-    except (InvalidInput, RecursionError, ValueError) as error:
-        raise InvalidInput(f"{where}: not valid JSON: {_plain(error)}. {remedy}") from None
     return document
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The TOML document in `path`; errors as of `parse_toml`."""
+    """Read the TOML document in `path`; see `parse_toml`."""
     return parse_toml(read_bytes(path, MOST_TOML_BYTES), shown(path))
 
 
 def parse_toml(text: bytes, where: str) -> dict[str, Any]:
-    """The TOML document `text`; `where` names it in messages.
+    """Parse the TOML document `text`; messages call it `where`.
 
     Raises:
         InvalidInput: It is not TOML, too large, or nested too deep.
@@ -309,18 +280,23 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
         raise InvalidInput(f"{where}: more than {MOST_TOML_BYTES:,} bytes. Correct the file.")
     import tomllib  # not at the top: a script that is measured may run on Python 3.10
 
-    try:
+    with _parsing("TOML", where, "Correct the file."):
         document = tomllib.loads(text.decode("utf-8-sig"))
         _refuse_deep(document)
-    except (InvalidInput, RecursionError, ValueError) as error:
-        raise InvalidInput(f"{where}: not valid TOML: {_plain(error)}. Correct the file.") from None
     return document
 
 
-def _plain(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not text in UTF-8"
-    return _TOO_DEEP if isinstance(error, RecursionError) else str(error)
+@contextmanager
+def _parsing(form: str, where: str, remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except (InvalidInput, RecursionError, ValueError) as error:
+        reason = str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = "it is not text in UTF-8"
+        elif isinstance(error, RecursionError):
+            reason = _TOO_DEEP
+        raise InvalidInput(f"{where}: not valid {form}: {reason}. {remedy}") from None
 
 
 _TOO_DEEP = f"it is nested more than {_DEEPEST} deep"
@@ -341,11 +317,7 @@ def _refuse_deep(document: Any) -> None:
 
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the JSON object of these `pairs`.
-
-    Raises:
-        InvalidInput: A key occurs twice.
-    """
+    """Return the JSON object of these `pairs`, none of which has the key of another."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)

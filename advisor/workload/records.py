@@ -41,13 +41,9 @@ def parse_record(
     where: str,
     remedy: str = "Measure it again, or correct the file.",
 ) -> _Record:
-    """Read the record of type `kind` from the JSON `text`.
+    """Read the record of type `kind`, a frozen dataclass, from the JSON document `text`.
 
-    Args:
-        kind: A frozen dataclass.
-        text: One JSON document.
-        where: Names the document in messages.
-        remedy: How to correct a document that is refused.
+    Messages call the document `where`, and end with the `remedy`.
 
     Raises:
         InvalidInput: `text` is not such a record: it is not JSON, a key is misspelt or occurs
@@ -72,11 +68,7 @@ def parse_record(
 def check_record(
     kind: type[_Record], document: Mapping[str, Any], where: str, remedy: str
 ) -> _Record:
-    """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`.
-
-    Raises:
-        InvalidInput: `document` is not such a record.
-    """
+    """Read the record of type `kind` from a parsed `document`, e.g. of TOML; see `parse_record`."""
     kept = json.loads(json.dumps(document, default=str), object_pairs_hook=_kept)
     return _record(kind, kept, where, remedy)
 
@@ -90,10 +82,9 @@ def _record(kind: type[_Record], document: Any, where: str, remedy: str) -> _Rec
 def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> _Record:
     from pydantic import ValidationError
 
+    adapter: TypeAdapter[_Record] = _adapter(kind)  # type: ignore[arg-type]  # types do hash
     try:
-        record: _Record = _adapter(kind).validate_json(  # type: ignore[arg-type]  # types do hash
-            content, strict=True, extra="forbid"
-        )
+        return adapter.validate_json(content, strict=True, extra="forbid")
     except ValidationError as error:
         wrong = error.errors(include_url=False, include_context=False, include_input=False)
         reason = _reason(kind, wrong)
@@ -101,7 +92,6 @@ def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> 
         raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}. {remedy}") from None
-    return record
 
 
 def _keys(document: Any) -> int:

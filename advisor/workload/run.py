@@ -152,9 +152,6 @@ class Run:
             )
         check(self, ("power_w", "free_mib", "capacity_mib"))
         check(self, ("mps_clients",), MOST_COUNT)
-        self._check_completion()
-
-    def _check_completion(self) -> None:
         done = self.completion
         if (done is not None) != (self.purpose == "completion"):
             raise InvalidInput(

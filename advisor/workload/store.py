@@ -44,27 +44,19 @@ _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says wh
 
 @read_once(1024)
 def read_profile(path: Path) -> Profile:
-    """The profile in `path`, whole or minimal; one and the same object until the file changes.
-
-    Raises:
-        InvalidInput: There is none, or its numbers are impossible.
-    """
+    """Read the profile in `path`, whole or minimal: one object until the file changes."""
     return parse_profile(read_bytes(path), shown(path))
 
 
 def parse_profile(content: bytes, where: str) -> Profile:
-    """The profile in `content`, whole or minimal; messages call it `where`.
-
-    Raises:
-        InvalidInput: There is none, or its numbers are impossible.
-    """
+    """Read the profile in `content`, whole or minimal; messages call it `where`."""
     if holds_minimal(content):
         return parse_record(MinimalProfile, content, where, _OF_NUMBERS).whole()
     return parse_record(Profile, content, where)
 
 
 def read_calibration(path: Path) -> "Calibration":
-    """The calibration in `path`."""
+    """Read the calibration in `path`."""
     from advisor.workload.calibration import Calibration
 
     remedy = "Measure it again: `advisor calibrate`."
@@ -72,11 +64,7 @@ def read_calibration(path: Path) -> "Calibration":
 
 
 def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
-    """The folder of shipped data of `kind` for this process.
-
-    Raises:
-        InvalidInput: The folder, chosen by argument or by environment, does not exist.
-    """
+    """Return the folder of shipped data of `kind`, or the one chosen by argument or environment."""
     chosen = folder or os.environ.get(f"ADVISOR_{kind.upper()}")
     if not chosen:
         return beside_package(kind)
@@ -85,15 +73,15 @@ def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
     return Path(chosen)
 
 
-def data_folders(gpu: str, folder: Path | None = None) -> tuple[Path, Path]:
-    """Return the folders of profiles of `gpu`, runs in ``runs``: shipped, and the user's own."""
+def _data_folders(gpu: str, folder: Path | None) -> tuple[Path, Path]:
+    """The folders of profiles of `gpu`, runs in ``runs``: shipped, and the user's own."""
     return shipped_folder("profiles", folder) / gpu, user_folder("profiles") / gpu
 
 
 def profile_paths(gpu: str, folder: Path | None = None) -> dict[str, Path]:
-    """Every profile measured on `gpu`, by name; the user's own replaces a shipped one."""
+    """Return every profile measured on `gpu`, by name; the user's own replaces a shipped one."""
     nested, own = (
-        {path.stem: path for path in profile_files(place)} for place in data_folders(gpu, folder)
+        {path.stem: path for path in profile_files(place)} for place in _data_folders(gpu, folder)
     )
     return nested | _side_by_side(folder).get(gpu, {}) | own
 
@@ -111,19 +99,18 @@ def _side_by_side(folder: Path | None) -> dict[str, dict[str, Path]]:
 
 
 def profiled_gpus(folder: Path | None = None) -> tuple[str, ...]:
-    """Every GPU on which a profile was measured."""
+    """Return every GPU on which a profile was measured."""
     folders = (shipped_folder("profiles", folder), user_folder("profiles"))
     nested = {of.name for folder in folders for of in folder.glob("*") if profile_files(of)}
     return tuple(sorted(nested | _side_by_side(folder).keys()))
 
 
 def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
-    """The profile called `name`, which is a path if it has a slash or ends in .json.
+    """Read the profile called `name`, which is a path if it has a slash or ends in .json.
 
     Raises:
         UnknownName: No profile of that name was measured on `gpu`.
-        InvalidInput: No profile was measured on `gpu`; or the file is malformed, or was measured on
-            another GPU.
+        InvalidInput: No profile was measured on `gpu`, or the file is malformed or of another GPU.
     """
     is_path = "/" in name or name.endswith(".json")
     if is_path:
@@ -159,27 +146,13 @@ def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
     return UnknownName("profile", name, known, remedy)
 
 
-def load_profiles(gpu: str, folder: Path | None = None) -> dict[str, Profile]:
-    """Every profile of `gpu`, by name; `folder` as for `sound_profiles`.
-
-    Raises:
-        InvalidInput: A file is not a profile of `gpu`.
-    """
-    return sound_profiles(gpu, folder, profile_paths(gpu, folder))[0]
-
-
 def sound_profiles(
     gpu: str, folder: Path | None = None, needed: Container[str] = ()
 ) -> tuple[dict[str, Profile], tuple[str, ...]]:
-    """All profiles of `gpu` by name, and the reason for each file that is none.
-
-    Args:
-        gpu: Catalogue key.
-        folder: Folder of profiles; None: the shipped ones and the user's own.
-        needed: Names of profiles that must be valid.
+    """Return all profiles of `gpu` by name, and the reason for each file that is none.
 
     Raises:
-        InvalidInput: A needed file is not a profile of `gpu`.
+        InvalidInput: The file of a profile that is `needed`, by name, is none of `gpu`.
     """
     profiles, refused = {}, []
     for name, path in profile_paths(gpu, folder).items():
@@ -197,11 +170,7 @@ NO_CALIBRATION = Path("none")
 
 
 def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calibration] | None":
-    """Return the calibration of `gpu` and its file: the chosen one, else the user's own, if any.
-
-    Raises:
-        InvalidInput: The file is malformed, or of another GPU.
-    """
+    """Return the calibration of `gpu` and its file: the chosen one, else the user's own, if any."""
     path = chosen or user_folder("calibrations") / f"{gpu}.json"
     if chosen == NO_CALIBRATION or (chosen is None and not is_file(path)):
         return None
@@ -215,16 +184,15 @@ def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calib
 
 
 def model_path(folder: Path | None = None) -> Path:
-    """The fitted model: the user's refit if there is one, else the shipped one."""
+    """Return the fitted model: the user's refit if there is one, else the shipped one."""
     refit = user_folder("models") / MODEL_FILE
-    explicit = folder or os.environ.get("ADVISOR_MODELS")
-    if is_file(refit) and not explicit:
+    if is_file(refit) and not (folder or os.environ.get("ADVISOR_MODELS")):
         return refit
     return shipped_folder("models", folder) / MODEL_FILE
 
 
 def estimated_profiles(profiles: Iterable[Profile]) -> tuple[Profile, ...]:
-    """The estimates among `profiles`, each once."""
+    """Return the estimates among `profiles`, each once."""
     return tuple({each.name: each for each in profiles if each.is_estimate}.values())
 
 
@@ -252,39 +220,32 @@ _PRIORITIES = re.compile(rb'"sharing"\s*:\s*"[^"]*/priority=')
 
 def read_runs(path: Path) -> tuple[Run, ...]:
     """Return the runs in a JSON Lines file, in its order, and skip those with MPS priorities."""
-    where, lines = shown(path), enumerate(read_bytes(path).splitlines(), start=1)
-    runs = [
-        None if _PRIORITIES.search(line) else parse_record(Run, line, f"{where}:{number}")
-        for number, line in lines
-        if line
-    ]
-    if skipped := runs.count(None):
-        message = (
-            f"skipped {counted(skipped, 'run')} with MPS priorities in {where}: the mode was "
-            f"removed"
-        )
+    where, runs, skipped = shown(path), [], 0
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        if _PRIORITIES.search(line):
+            skipped += 1
+        elif line:
+            runs.append(parse_record(Run, line, f"{where}:{number}"))
+    if skipped:
+        runs_with = f"{counted(skipped, 'run')} with MPS priorities in {where}"
+        message = f"skipped {runs_with}: the mode was removed"
         warnings.warn(message, AdvisorWarning, stacklevel=1)
-    return tuple(run for run in runs if run is not None)
-
-
-def load_runs(gpu: str, folder: Path | None = None) -> tuple[Run, ...]:
-    """Every run on `gpu`, the shipped ones first, in the order of files and lines."""
-    return sum(runs_by_owner(gpu, folder), ())
+    return tuple(runs)
 
 
 def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
-    """Names of the workloads in `runs`."""
+    """Return the names of the workloads in `runs`."""
     return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
 
 
 def runs_by_owner(gpu: str, folder: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
-    """The shipped runs on `gpu`, and the user's own from validations and campaigns.
+    """Return the shipped runs on `gpu`, and the user's own from validations and campaigns.
 
     The user's runs get ids that differ from those of shipped runs of the same plan.
     """
     shipped, own = (
         tuple(run for file in sorted((f / "runs").glob("*.jsonl")) for run in read_runs(file))
-        for f in data_folders(gpu, folder)
+        for f in _data_folders(gpu, folder)
     )
     if {run.id for run in shipped}.isdisjoint(run.id for run in own):
         return shipped, own

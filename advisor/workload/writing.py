@@ -4,8 +4,8 @@ import json
 import os
 import shlex
 import stat
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from errno import ENOSPC
 from pathlib import Path
@@ -22,12 +22,9 @@ if TYPE_CHECKING:
 
 
 def new_path(word: str) -> Path:
-    """The file or folder called `word` on a command line, to be written: its parent is there.
+    """Return the file or folder called `word` on a command line, to be written: its parent exists.
 
-    Else a misspelt path would make folders unnoticed.
-
-    Raises:
-        InvalidInput: The parent does not exist.
+    Otherwise a misspelt path would make folders unnoticed.
     """
     path = Path(word)
     with suppress(OSError, ValueError):  # of which writing says more
@@ -40,13 +37,12 @@ def new_path(word: str) -> Path:
 
 
 def writable(path: Path) -> Path:
-    """The file to which writing to `path` goes, after following links; creates nothing.
+    """Return the file to which writing to `path` goes, after following links; create nothing.
 
-    Called before long work whose result goes there; writing checks again.
+    Call it before long work whose result goes there; writing checks again.
 
     Raises:
-        InvalidInput: It is there and not a regular file, as ``/dev/stdout`` mostly is; or this
-            process's own output goes there; or a part of `path` is not a folder.
+        InvalidInput: It is not a regular file, or this process's own output goes there.
         AdvisorError: Its folder cannot be written.
     """
     try:
@@ -73,7 +69,7 @@ def writable(path: Path) -> Path:
 
 
 def writable_folder(path: Path) -> Path:
-    """`path`, checked as `writable` does to be a folder for files, existing or not."""
+    """Return `path`, checked as `writable` does to be a folder for files, existing or not."""
     writable(path / "new")
     return path
 
@@ -84,18 +80,24 @@ def _own_outputs() -> Iterable[os.stat_result]:
             yield os.fstat(descriptor)
 
 
+@contextmanager
+def _target(path: Path) -> Iterator[Path]:
+    """The file to which writing to `path` goes, in a folder that exists."""
+    target = writable(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield target
+    except OSError as error:
+        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write `content` to `path` atomically, so that no reader finds a part of it.
 
     A link stays, and the file that it points to is replaced; an existing file keeps its mode.
-
-    Raises:
-        InvalidInput: `path` is not a regular file.
-        AdvisorError: The folder cannot be written.
+    Errors are those of `writable`.
     """
-    target = writable(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+    with _target(path) as target:
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
         with NamedTemporaryFile(dir=target.parent, prefix=".", delete=False) as draft:
             try:
@@ -104,26 +106,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
                 Path(draft.name).chmod(mode)
                 os.replace(draft.name, target)  # noqa: PTH105 - one word for one system call
             except BaseException:
-                with suppress(FileNotFoundError):
-                    Path(draft.name).unlink()
+                Path(draft.name).unlink(missing_ok=True)
                 raise
-    except OSError as error:
-        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
-
-
-def profile_text(profile: "Profile") -> str:
-    """`profile` as JSON, one line, numbers as short as they round-trip."""
-    return json.dumps(asdict(profile), separators=(",", ":"), allow_nan=False) + "\n"
-
-
-def calibration_text(calibration: "Calibration") -> str:
-    """`calibration` as JSON, indented for a person to read."""
-    return json.dumps(asdict(calibration), indent=1, allow_nan=False) + "\n"
-
-
-def run_line(run: "Run") -> str:
-    """`run` as one line of JSON Lines."""
-    return json.dumps(asdict(run), separators=(",", ":"), allow_nan=False) + "\n"
 
 
 def append_run(path: Path, run: "Run") -> None:
@@ -132,20 +116,28 @@ def append_run(path: Path, run: "Run") -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append `line` to the file `path` in one write, whole or not at all.
-
-    Raises:
-        InvalidInput: `path` is not a regular file.
-        AdvisorError: The file cannot be written.
-    """
-    target = writable(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("ab", buffering=0) as lines:
-            before, text = lines.seek(0, os.SEEK_END), line.encode()
-            if lines.write(text) == len(text):
-                return
+    """Append `line` to the file `path` in one write, whole or not at all; see `write_whole`."""
+    with _target(path) as target, target.open("ab", buffering=0) as lines:
+        before, text = lines.seek(0, os.SEEK_END), line.encode()
+        if lines.write(text) < len(text):
             lines.truncate(before)
-    except OSError as error:
-        raise AdvisorError(f"{path}: {reason_of(error)}. Choose another path.") from None
-    raise AdvisorError(f"{path}: {os.strerror(ENOSPC)}. Choose another path.")
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+
+def profile_text(profile: "Profile") -> str:
+    """Return `profile` as JSON in one line, with numbers as short as they round-trip."""
+    return _line(profile)
+
+
+def calibration_text(calibration: "Calibration") -> str:
+    """Return `calibration` as JSON, indented for a person to read."""
+    return json.dumps(asdict(calibration), indent=1, allow_nan=False) + "\n"
+
+
+def run_line(run: "Run") -> str:
+    """Return `run` as one line of JSON Lines."""
+    return _line(run)
+
+
+def _line(record: "Profile | Run") -> str:
+    return json.dumps(asdict(record), separators=(",", ":"), allow_nan=False) + "\n"

@@ -17,7 +17,7 @@ from advisor.prediction.model import OwnPace, OwnStep, load_model
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.prediction.replay import recorded
 from advisor.sharing import Mps, parse_sharing
-from advisor.workload.store import load_profiles, model_path
+from advisor.workload.store import model_path, sound_profiles
 from tests import shelf
 from tests.measure.calibrate.recorded import calibration
 from tests.plan.stand_in import Apart, StandIn
@@ -134,7 +134,7 @@ def test_limits_or_instances_for_another_number_of_jobs_are_refused(sharing):
 
 def test_measured_jobs_are_as_fast_wherever_they_stand_and_replayed_kernels_are_their_own():
     names = ("dlrm-1gb-bs16384", "lstm-wikitext-bs32", "gru-speech-bs64")
-    jobs = [load_profiles(H200.key)[name] for name in names]
+    jobs = [sound_profiles(H200.key)[0][name] for name in names]
     before = steps(plain().predict(jobs, Mps()))
     kernels = []
     for order in permutations(range(3)):

@@ -27,7 +27,7 @@ from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.profile import MinimalProfile, Window
-from advisor.workload.store import load_profiles, model_path, read_runs
+from advisor.workload.store import model_path, read_runs, sound_profiles
 from research.files import BENCHMARKS, profiles_in
 from tests import synthetic
 from tests.fitted import fit
@@ -189,7 +189,7 @@ def test_a_slice_is_busy_for_longer_and_never_for_more_than_the_step(busy, power
 
 def under_limits():
     """Workloads alone under MPS limits of an H200: slowdown predicted and measured."""
-    for each in load_profiles(H200.key, ROOT / "profiles").values():
+    for each in sound_profiles(H200.key, ROOT / "profiles")[0].values():
         job = watched(H200, each.counters.gract, each.power_w)
         for run in each.mps.limited:
             slower = run.step_s / each.mps.unlimited.step_s

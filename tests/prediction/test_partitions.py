@@ -22,7 +22,7 @@ from advisor.sharing import parse_sharing
 from advisor.sharing.groups import named_jobs
 from advisor.workload.profile import MinimalProfile
 from advisor.workload.reading import MODEL_FILE
-from advisor.workload.store import load_profiles
+from advisor.workload.store import sound_profiles
 from tests import synthetic
 from tests.prediction.made_up_runs import PHYSICS
 
@@ -35,7 +35,7 @@ SLICES = ("1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")
 
 @cache
 def measured():
-    return tuple(load_profiles(H200.key, ROOT / "profiles").values())
+    return tuple(sound_profiles(H200.key, ROOT / "profiles")[0].values())
 
 
 def mixes(count, seed=16):

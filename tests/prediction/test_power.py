@@ -28,7 +28,7 @@ from advisor.prediction.power import (
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import SHARED_MODES, Mps, Naive, Serial, parse_sharing
-from advisor.workload.store import load_profiles, load_runs, model_path
+from advisor.workload.store import model_path, runs_by_owner, sound_profiles
 from tests import synthetic
 from tests.plan.stand_in import H200, StandIn
 
@@ -94,8 +94,8 @@ def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
 @pytest.fixture(scope="module")
 def real():
     """The shipped profiles and runs, and the shipped model with power learnt from a quarter."""
-    profiles = load_profiles(H200.key)
-    runs = [run for run in load_runs(H200.key) if run.purpose != "repeat"]
+    profiles = sound_profiles(H200.key)[0]
+    runs = [run for run in runs_by_owner(H200.key)[0] if run.purpose != "repeat"]
     model = load_model(model_path())
     constants = model.of(H200)
     learnt = [each for each in shared_runs(profiles, runs[::4], H200) if each.mode in SHARED_MODES]
