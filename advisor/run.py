@@ -48,7 +48,7 @@ from advisor.measure.process import (
     sweep_locks,
 )
 from advisor.measure.script import create_progress
-from advisor.measure.watched_run import Expected, RunView, WatchedRun, events_in, script_lives, tail
+from advisor.measure.watched_run import Expected, WatchedRun, events_in, script_lives, tail
 from advisor.sharing.groups import restricted, running_together
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
@@ -202,7 +202,7 @@ def _note(folder: Path, line: str) -> None:
 
 
 def watch(
-    folder: Path, expected: Expected | None, *, say: Say, show: Callable[[RunView], None],
+    folder: Path, expected: Expected | None, *, say: Say, show: Callable[[WatchedRun], None],
     deadline_s: float | None = None, patience_s: float | None = None,
     log: Callable[[Run], None] | None = None,
 ) -> int:  # fmt: skip
@@ -259,25 +259,25 @@ def watch(
 
 
 def _to_the_end(
-    run: WatchedRun, say: Say, show: Callable[[RunView], None],
+    run: WatchedRun, say: Say, show: Callable[[WatchedRun], None],
     deadline_s: float | None, patience_s: float | None,
 ) -> None:  # fmt: skip
     began_s, reported, ended = monotonic(), set[tuple[int, str]](), False
     while True:
         alive = script_lives(run.folder)  # before the look: what it wrote last is seen then
-        view = run.look()
-        show(view)
+        run.look()
+        show(run)
         if run.events.over is not None or not alive:
             return
-        for job in view.jobs:
+        for job in run.jobs:
             if job.outside and (job.number, "pace") not in reported:
                 reported.add((job.number, "pace"))
                 say(f"{job} Another plan may be better: `advisor recommend` again")
             if job.silent_s is not None and (job.number, "silent") not in reported:
                 reported.add((job.number, "silent"))
                 say(
-                    f"job {job.number}, {job.name}: no step for {job.silent_s:.0f} s. To end it: "
-                    f"advisor stop {run.folder.name} --job {job.number}"
+                    f"job {job.number}, {job.workload.name}: no step for {job.silent_s:.0f} s. To "
+                    f"end it: advisor stop {run.folder.name} --job {job.number}"
                 )
         for number in run.silent(patience_s):
             say(f"job {number}: no step for {patience_s:g} s")
@@ -292,10 +292,9 @@ def _to_the_end(
 def _exit_code(run: WatchedRun, say: Say) -> int:
     bad = False
     for job in run.jobs:
-        state, detail = run.state(job)
-        if state not in ("done", "stopped"):
+        if job.state not in ("done", "stopped"):
             bad = True
-            say(f"job {job.number}, {job.workload.name}: {state} {detail} {job.log}")
+            say(f"job {job.number}, {job.workload.name}: {job.state} {job.detail} {job.log}")
     if run.events.over is None:
         say(
             f"{run.folder.name}: its script was killed. `advisor stop {run.folder.name}` ends its "
@@ -426,12 +425,12 @@ def run_lines() -> Iterator[str]:
         except InvalidInput as error:
             yield f"{folder.name}: {error}"
             continue
-        view = run.look()
+        run.look()
         state = "over" if run.events.over is not None else "runs"
         if state == "runs" and not script_lives(folder):
             state = f"its script was killed: advisor stop {folder.name}"
         yield f"{folder.name} on {about.gpu} since {about.since}: {state}"
-        yield from map(str, view.jobs)
+        yield from map(str, run.jobs)
 
 
 def _about(folder: Path) -> RunFile:

@@ -41,15 +41,15 @@ class Watcher:
     """Keeps what a watcher says and shows."""
 
     def __init__(self, **terms):
-        self.said, self.views = [], []
-        self.terms = {"say": self.said.append, "show": self.views.append, **terms}
+        self.said, self.shown = [], []
+        self.terms = {"say": self.said.append, "show": self.shown.append, **terms}
 
     def watch(self, folder):
         return runner.watch(folder, None, **self.terms)
 
     @property
     def states(self):
-        return [each.state for each in self.views[-1].jobs]
+        return [each.state for each in self.shown[-1].jobs]
 
 
 def started(plan, device="cpu", **terms):

@@ -291,7 +291,7 @@ def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
     own = job([sys.executable, "-c", "import own" + STEPS], environment={"PYTHONPATH": str(home)})
     folder, watcher = started(prepared("naive", plain, own)), Watcher()
     assert watcher.watch(folder) == 0
-    assert [each.done for each in watcher.views[-1].jobs] == [25, 25]
+    assert [each.done for each in watcher.shown[-1].jobs] == [25, 25]
     assert dict(read_progress(folder / "job-1.progress").versions)["torch"]
 
 
@@ -299,7 +299,7 @@ def test_a_workload_of_the_zoo_trains_by_itself():
     zoo = Job(replace(RESNET.profile, workload=workload("mlp-toy-bs32")))
     folder, watcher = started(prepared("naive", zoo), steps=30), Watcher()
     assert watcher.watch(folder) == 0
-    assert [(each.done, each.steps) for each in watcher.views[-1].jobs] == [(30, 30)]
+    assert [(each.done, each.steps) for each in watcher.shown[-1].jobs] == [(30, 30)]
 
 
 def test_a_job_that_prints_its_pace_is_watched_by_that():
@@ -307,7 +307,7 @@ def test_a_job_that_prints_its_pace_is_watched_by_that():
     folder = started(prepared("naive", job(code, throughput="rate ([0-9]+)")))
     watcher = Watcher()
     assert watcher.watch(folder) == 0
-    assert 10 <= watcher.views[-1].jobs[0].done <= 40
+    assert 10 <= watcher.shown[-1].jobs[0].done <= 40
 
 
 def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():

@@ -20,7 +20,7 @@ from advisor.errors import clean
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from advisor.measure.watched_run import RunView
+    from advisor.measure.watched_run import WatchedRun
 
 
 _Answered = TypeVar("_Answered")
@@ -163,23 +163,23 @@ def _write(text: str) -> None:
 
 
 @contextmanager
-def live() -> "Iterator[Callable[[RunView], None]]":
+def live() -> "Iterator[Callable[[WatchedRun], None]]":
     """Show a run while the block runs: in place on a terminal, else its lines now and then."""
     if sys.stdout.isatty():
         from rich.live import Live
         from rich.text import Text
 
         with Live(console=_console(), auto_refresh=False) as table:
-            yield lambda view: table.update(_Clean(Text(str(view))), refresh=True)
+            yield lambda run: table.update(_Clean(Text(str(run))), refresh=True)
         return
     shown_s, states = 0.0, tuple[str, ...]()
 
-    def show(view: "RunView") -> None:
+    def show(run: "WatchedRun") -> None:
         nonlocal shown_s, states
-        now = tuple(job.state for job in view.jobs)
+        now = tuple(job.state for job in run.jobs)
         if now != states or monotonic() - shown_s > _SHOWN_S:
             shown_s, states = monotonic(), now
-            show_text(str(view))
+            show_text(str(run))
 
     yield show
 

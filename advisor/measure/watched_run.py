@@ -11,7 +11,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from signal import Signals
@@ -39,129 +39,8 @@ from advisor.workload.spec import (
     planned_steps,
 )
 
-# Fewer steps, or less time, say little of a pace.
-_FEWEST_STEPS, _SHORTEST_S = 6, 2.0
-# Enough samples for a run of any length; beyond, every second one goes.
-_MOST_SAMPLES = 4096
-# After others came or went, a pace settles for so long before it is judged, and is judged by so
-# much time at least.
-SETTLE_S, JUDGED_S = 3.0, 10.0
-# A job without a step for so long, and for so many of its steps, hangs.
-_SILENT_S, _SILENT_STEPS = 60.0, 20
-# Steps a second that no job takes.
-_FASTEST = 1e9
-
-
-class PrintedPace:
-    """Steps of a job that only prints its pace, counted from its log.
-
-    `throughput` finds, as its one group, the examples a second until it was printed.
-    """
-
-    def __init__(self, throughput: str, batch: int, log: Path) -> None:
-        self._pattern, self._batch, self._log = re.compile(throughput.encode()), batch, log
-        self._read, self._line, self._steps = 0, b"", 0.0
-        self._at_s: float | None = None
-
-    def progress(self, now_s: float) -> ReportedProgress | None:
-        """Return the steps until the last figure; None before the second one."""
-        with suppress(OSError), self._log.open("rb") as log:
-            log.seek(self._read)
-            printed = log.read()
-            self._read += len(printed)
-            lines, self._line = ended_lines(self._line + printed)
-            for line in lines:
-                if (figure := self._pattern.search(line)) is not None:
-                    with suppress(ValueError):
-                        pace = float(figure[1]) / self._batch
-                        if self._at_s is not None and 0 < pace < _FASTEST:
-                            self._steps += pace * (now_s - self._at_s)
-                        self._at_s = now_s
-        if self._at_s is None or not self._steps:
-            return None
-        return ReportedProgress(int(self._steps), self._at_s)
-
-
-class WatchedJob:
-    """A job of a run, and the steps that it counted while it was watched.
-
-    Attributes:
-        steps: Of the whole job; None if it decides itself when it ends.
-        last: Its last report; None before the first.
-        seen_at_s: When its count last grew, on the watcher's monotonic clock.
-        held_mib: Its memory on the device, when it was last seen there.
-    """
-
-    def __init__(
-        self, folder: Path, number: int, planned: DocumentedJob, workload: Workload,
-        most_steps: int | None,
-    ) -> None:  # fmt: skip
-        self.number, self.planned, self.workload = number, planned, workload
-        self.steps = planned_steps(planned, workload, most_steps)
-        self.log = folder / f"job-{number}.log"
-        self.last: ReportedProgress | None = None
-        self.seen_at_s: float | None = None
-        self.held_mib: float | None = None
-        self._progress = folder / f"job-{number}.progress"
-        self._printed: PrintedPace | None = None
-        script = planned.script or workload.script
-        if script is not None and script.throughput is not None:
-            self._printed = PrintedPace(script.throughput, workload.batch, self.log)
-        self._at_s: list[float] = []
-        self._steps: list[int] = []
-
-    def look(self, now_s: float) -> None:
-        """Read its report; a count that goes back is another process's."""
-        printed = self._printed
-        progress = printed.progress(now_s) if printed else read_progress(self._progress)
-        if progress is None:
-            return
-        grew = self.last is None or progress.steps > self.last.steps
-        self.last = progress
-        if not grew or (self._at_s and progress.at_s <= self._at_s[-1]):
-            return
-        self.seen_at_s = now_s
-        self._at_s.append(progress.at_s)
-        self._steps.append(progress.steps)
-        if len(self._at_s) > _MOST_SAMPLES:
-            self._at_s, self._steps = self._at_s[::2], self._steps[::2]
-
-    def step_s(self, since_s: float) -> float | None:
-        """Mean seconds of a step since a moment; None if too few were seen."""
-        first = bisect_left(self._at_s, since_s)
-        if len(self._at_s) - first < 2:
-            return None
-        steps = self._steps[-1] - self._steps[first]
-        seconds = self._at_s[-1] - self._at_s[first]
-        return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
-
-    def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
-        """Steps between each two moments of its span; empty if one has none."""
-        steps = np.diff(np.interp(bounds_s, self._at_s, self._steps))
-        seconds = np.diff(bounds_s)
-        return tuple(map(Window, seconds.tolist(), steps.tolist())) if (steps > 0).all() else ()
-
-    @property
-    def span_s(self) -> tuple[float, float]:
-        """When it was first and last seen to count; an empty span before it was."""
-        return (self._at_s[0], self._at_s[-1]) if self._at_s else (inf, -inf)
-
-    def silent_s(self, now_s: float, step_s: float | None) -> float | None:
-        """Seconds without a step, if they are many; None while it goes on."""
-        if self.seen_at_s is None:
-            return None
-        silent_s = now_s - self.seen_at_s
-        return silent_s if silent_s > max(_SILENT_S, _SILENT_STEPS * (step_s or 0.0)) else None
-
-
 Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
 """Predicted steps of jobs, by number, while only these run; empty: not predicted."""
-
-# The pace that is shown is of so many seconds.
-_LATELY_S = 30.0
-# Of a record; a shorter one is too uncertain, and more windows add nothing.
-_WATCHED_RUN_SHORTEST_S, _WINDOWS = 6.0, 6
-_TAIL_BYTES = 4096
 
 
 @dataclass(slots=True)
@@ -216,29 +95,193 @@ def events_in(folder: Path) -> Events:
     return events
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
-    """One job of a run at one moment; None: not available.
+_TAIL_BYTES = 4096
 
-    Attributes:
-        state: ``waiting``, ``running``, ``done``, ``stopped``, ``out-of-memory`` or ``died``.
-        predicted: A step while the jobs run that run now.
-        outside: Whether the pace since others started or ended lies outside the prediction.
-        silent_s: For how long it did no step, if that is long.
+
+def script_lives(folder: Path) -> bool:
+    """Return whether the script of a run has not ended."""
+    script = events_in(folder).script
+    with suppress(OSError):
+        variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
+        return f"ADVISOR_RUN={folder}".encode() in variables
+    return False
+
+
+def tail(log: Path) -> str:
+    """The end of a log; empty if there is none."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        return file.read(_TAIL_BYTES).decode(errors="replace")
+    return ""
+
+
+# Steps a second that no job takes.
+_FASTEST = 1e9
+
+
+class PrintedPace:
+    """Steps of a job that only prints its pace, counted from its log.
+
+    `throughput` finds, as its one group, the examples a second until it was printed.
     """
 
-    number: int
-    name: str
-    state: str
-    detail: str = ""
-    done: int | None = None
-    steps: int | None = None
-    step_s: float | None = None
-    predicted: StepRange | None = None
-    outside: bool = False
-    memory_mib: float | None = None
-    left_s: float | None = None
-    silent_s: float | None = None
+    def __init__(self, throughput: str, batch: int, log: Path) -> None:
+        self._pattern, self._batch, self._log = re.compile(throughput.encode()), batch, log
+        self._read, self._line, self._steps = 0, b"", 0.0
+        self._at_s: float | None = None
+
+    def progress(self, now_s: float) -> ReportedProgress | None:
+        """Return the steps until the last figure; None before the second one."""
+        with suppress(OSError), self._log.open("rb") as log:
+            log.seek(self._read)
+            printed = log.read()
+            self._read += len(printed)
+            lines, self._line = ended_lines(self._line + printed)
+            for line in lines:
+                if (figure := self._pattern.search(line)) is not None:
+                    with suppress(ValueError):
+                        pace = float(figure[1]) / self._batch
+                        if self._at_s is not None and 0 < pace < _FASTEST:
+                            self._steps += pace * (now_s - self._at_s)
+                        self._at_s = now_s
+        if self._at_s is None or not self._steps:
+            return None
+        return ReportedProgress(int(self._steps), self._at_s)
+
+
+# Fewer steps, or less time, say little of a pace.
+_FEWEST_STEPS, _SHORTEST_S = 6, 2.0
+# Enough samples for a run of any length; beyond, every second one goes.
+_MOST_SAMPLES = 4096
+# The pace that is shown is of so many seconds.
+_LATELY_S = 30.0
+# After others came or went, a pace settles for so long before it is judged, and is judged by so
+# much time at least.
+SETTLE_S, JUDGED_S = 3.0, 10.0
+# A job without a step for so long, and for so many of its steps, hangs.
+_SILENT_S, _SILENT_STEPS = 60.0, 20
+
+
+class WatchedJob:
+    """A job of a run: its state and pace at the last look; None: not available.
+
+    Attributes:
+        steps: Of the whole job; None if it decides itself when it ends.
+        state: ``waiting``, ``running``, ``done``, ``stopped``, ``out-of-memory`` or ``died``.
+        detail: Why it ended badly.
+        last: Its last report.
+        seen_at_s: When its count last grew, on the watcher's monotonic clock.
+        held_mib: Its memory on the device, when it was last seen there.
+        step_s: A step, lately.
+        predicted: A step while the jobs run that run now.
+        outside: Whether the pace since others started or ended lies outside the prediction.
+        left_s: Until it has done all its steps.
+        silent_s: Since its last step, if that is long.
+    """
+
+    def __init__(
+        self, folder: Path, number: int, planned: DocumentedJob, workload: Workload,
+        most_steps: int | None,
+    ) -> None:  # fmt: skip
+        self.number, self.planned, self.workload = number, planned, workload
+        self.steps = planned_steps(planned, workload, most_steps)
+        self.log = folder / f"job-{number}.log"
+        self.state, self.detail = "waiting", ""
+        self.last: ReportedProgress | None = None
+        self.seen_at_s: float | None = None
+        self.held_mib: float | None = None
+        self.step_s: float | None = None
+        self.predicted: StepRange | None = None
+        self.outside = False
+        self.left_s: float | None = None
+        self.silent_s: float | None = None
+        self._progress = folder / f"job-{number}.progress"
+        self._printed: PrintedPace | None = None
+        script = planned.script or workload.script
+        if script is not None and script.throughput is not None:
+            self._printed = PrintedPace(script.throughput, workload.batch, self.log)
+        self._at_s: list[float] = []
+        self._steps: list[int] = []
+
+    @property
+    def done(self) -> int | None:
+        """Steps that it has done."""
+        return None if self.last is None else self.last.steps
+
+    def look(self, events: Events, predicted: StepRange | None, now_s: float) -> None:
+        """Note its state, its report and its pace; a step is `predicted` for the jobs now."""
+        self.state, self.detail = self._state(events)
+        if self.number in events.started_s:
+            printed = self._printed
+            progress = printed.progress(now_s) if printed else read_progress(self._progress)
+            if progress is not None:
+                self._note(progress, now_s)
+        self.step_s = self.predicted = self.left_s = self.silent_s = None
+        self.outside = False
+        if self.state != "running":
+            return
+        self.step_s = self.mean_step_s(max(now_s - _LATELY_S, events.changed_s))
+        self.predicted = predicted
+        if predicted is not None and now_s - events.changed_s > SETTLE_S + JUDGED_S:
+            steady_s = self.mean_step_s(events.changed_s + SETTLE_S)
+            self.outside = steady_s is not None and not predicted.p05 <= steady_s <= predicted.p95
+        expected_s = self.step_s or (predicted.p50 if predicted else None)
+        left = -1 if self.steps is None else self.steps - (self.done or 0)
+        if expected_s and left >= 0:
+            self.left_s = left * expected_s
+        if self.seen_at_s is not None:
+            silent_s = now_s - self.seen_at_s
+            if silent_s > max(_SILENT_S, _SILENT_STEPS * (self.step_s or 0.0)):
+                self.silent_s = silent_s
+
+    def _state(self, events: Events) -> tuple[str, str]:
+        if self.number not in events.ended:
+            return ("running" if self.number in events.started_s else "waiting"), ""
+        status, _ = events.ended[self.number]
+        if status == 0:
+            return "done", ""
+        if events.stopped & {0, self.number}:
+            return "stopped", ""
+        printed = tail(self.log)
+        if lacks_memory(printed):
+            return "out-of-memory", error_line(printed)
+        how = f"exit status {status}"
+        if status > 128:
+            with suppress(ValueError):
+                how = f"killed by {Signals(status - 128).name}"
+        return "died", ": ".join(filter(None, [how, error_line(printed)]))
+
+    def _note(self, progress: ReportedProgress, now_s: float) -> None:
+        """Note a report; a count that goes back is another process's."""
+        grew = self.last is None or progress.steps > self.last.steps
+        self.last = progress
+        if not grew or (self._at_s and progress.at_s <= self._at_s[-1]):
+            return
+        self.seen_at_s = now_s
+        self._at_s.append(progress.at_s)
+        self._steps.append(progress.steps)
+        if len(self._at_s) > _MOST_SAMPLES:
+            self._at_s, self._steps = self._at_s[::2], self._steps[::2]
+
+    def mean_step_s(self, since_s: float) -> float | None:
+        """Mean seconds of a step since a moment; None if too few were seen."""
+        first = bisect_left(self._at_s, since_s)
+        if len(self._at_s) - first < 2:
+            return None
+        steps = self._steps[-1] - self._steps[first]
+        seconds = self._at_s[-1] - self._at_s[first]
+        return seconds / steps if steps >= _FEWEST_STEPS and seconds >= _SHORTEST_S else None
+
+    def windows(self, bounds_s: Sequence[float]) -> tuple[Window, ...]:
+        """Steps between each two moments of its span; empty if one has none."""
+        steps = np.diff(np.interp(bounds_s, self._at_s, self._steps))
+        seconds = np.diff(bounds_s)
+        return tuple(map(Window, seconds.tolist(), steps.tolist())) if (steps > 0).all() else ()
+
+    @property
+    def span_s(self) -> tuple[float, float]:
+        """When it was first and last seen to count; an empty span before it was."""
+        return (self._at_s[0], self._at_s[-1]) if self._at_s else (inf, -inf)
 
     def __str__(self) -> str:
         words = [self.state + (f" ({self.detail})" if self.detail else "")]
@@ -253,32 +296,22 @@ class JobView:
             )
             beyond = ", outside" if self.outside else ""
             words.append(f"predicted {middle:,.1f} ms ({low:,.1f}-{high:,.1f}){beyond}")
-        if self.memory_mib is not None:
-            words.append(f"{self.memory_mib:,.0f} MiB")
+        reserved_mib = None if self.last is None else self.last.reserved_mib
+        memory_mib = reserved_mib if self.held_mib is None else self.held_mib
+        if memory_mib is not None and self.state == "running":
+            words.append(f"{memory_mib:,.0f} MiB")
         if self.left_s is not None:
             minutes, seconds = divmod(round(self.left_s), 60)
             words.append(f"{minutes // 60}:{minutes % 60:02}:{seconds:02} left")
-        return f"  {self.number} {self.name}: {', '.join(words)}"
+        return f"  {self.number} {self.workload.name}: {', '.join(words)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunView:
-    """A run at one moment; `power_w` is None if the device is not metered."""
-
-    id: str
-    sharing: str
-    seconds: float
-    power_w: float | None
-    jobs: tuple[JobView, ...]
-
-    def __str__(self) -> str:
-        power = "" if self.power_w is None else f", {self.power_w:.0f} W"
-        head = f"{self.id}: {self.sharing}, {self.seconds:.0f} s{power}"
-        return "\n".join([head, *map(str, self.jobs)])
+# Of a record; a shorter one is too uncertain, and more windows add nothing.
+_WATCHED_RUN_SHORTEST_S, _WINDOWS = 6.0, 6
 
 
 class WatchedRun:
-    """The run in a folder.
+    """The run in a folder, and its jobs as they were at the last look.
 
     Args:
         folder: Of the run.
@@ -309,32 +342,33 @@ class WatchedRun:
         self._groups = [frozenset(at + 1 for at in group) for group in sets]
         self._expected = expected or self._planned
         self._meter = meter
+        self._looked_s = 0.0
+        self._now_w: float | None = None
         self._power_w: dict[frozenset[int], list[float]] = {}
         self._clocks_mhz: tuple[int | None, int | None] = (None, None)
 
-    def look(self) -> RunView:
-        """Return the run as it is now."""
+    def look(self) -> None:
+        """Note the run as it is now."""
         self.events = events_in(self.folder)
-        running, now_s = self.events.running, monotonic()
+        running = self.events.running
+        predicted = self._expected(running) if running else {}
+        self._looked_s = monotonic()
         for job in self.jobs:
-            if job.number in self.events.started_s:
-                job.look(now_s)
-        power_w = None
+            job.look(self.events, predicted.get(job.number), self._looked_s)
+        self._now_w = None
         if self._meter is not None and running:
             with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
                 self._hold(self._meter.memory_mib())
-                power_w = self._meter.power_w()
-                if power_w is not None and running in self._groups:
-                    self._power_w.setdefault(running, []).append(power_w)
+                self._now_w = self._meter.power_w()
+                if self._now_w is not None and running in self._groups:
+                    self._power_w.setdefault(running, []).append(self._now_w)
                     self._clocks_mhz = self._meter.clocks_mhz()
-        predicted = self._expected(running) if running else {}
-        return RunView(
-            id=self.folder.name,
-            sharing=self._plan.sharing,
-            seconds=now_s - min(self.events.started_s.values(), default=now_s),
-            power_w=power_w,
-            jobs=tuple(self._view(job, predicted.get(job.number), now_s) for job in self.jobs),
-        )
+
+    def __str__(self) -> str:
+        seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
+        power = "" if self._now_w is None else f", {self._now_w:.0f} W"
+        head = f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}"
+        return "\n".join([head, *map(str, self.jobs)])
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
         """Note the device memory of each job, by the processes that carry its number."""
@@ -350,58 +384,12 @@ class WatchedRun:
         steps = {number: self._plan.jobs[number - 1].step_s for number in running}
         return {number: step_s for number, step_s in steps.items() if step_s is not None}
 
-    def _view(self, job: WatchedJob, predicted: StepRange | None, now_s: float) -> JobView:
-        since_s, (state, detail) = self.events.changed_s, self.state(job)
-        done = None if job.last is None else job.last.steps
-        view = JobView(
-            number=job.number, name=job.workload.name, state=state, detail=detail, done=done,
-            steps=job.steps,
-        )  # fmt: skip
-        if job.number not in self.events.running:
-            return view
-        step_s = job.step_s(max(now_s - _LATELY_S, since_s))
-        settled = now_s - since_s > SETTLE_S + JUDGED_S
-        steady_s = job.step_s(since_s + SETTLE_S) if settled else None
-        outside = False
-        if steady_s is not None and predicted is not None:
-            outside = not predicted.p05 <= steady_s <= predicted.p95
-        reserved_mib = None if job.last is None else job.last.reserved_mib
-        expected_s = step_s or (predicted.p50 if predicted else None)
-        left = None if job.steps is None else job.steps - (done or 0)
-        return replace(
-            view,
-            step_s=step_s,
-            predicted=predicted,
-            outside=outside,
-            memory_mib=reserved_mib if job.held_mib is None else job.held_mib,
-            left_s=left * expected_s if left is not None and left >= 0 and expected_s else None,
-            silent_s=job.silent_s(now_s, step_s),
-        )
-
     def silent(self, patience_s: float | None) -> list[int]:
         """Return the jobs that did steps, and none for `patience_s`; none if that is None."""
         if patience_s is None:
             return []
         seen = ((number, self.jobs[number - 1].seen_at_s) for number in self.events.running)
         return [number for number, at in seen if at is not None and monotonic() - at > patience_s]
-
-    def state(self, job: WatchedJob) -> tuple[str, str]:
-        """Return the state of a job as in `JobView`, and the cause of a bad end."""
-        if job.number not in self.events.ended:
-            return ("running" if job.number in self.events.started_s else "waiting"), ""
-        status, _ = self.events.ended[job.number]
-        if status == 0:
-            return "done", ""
-        if self.events.stopped & {0, job.number}:
-            return "stopped", ""
-        printed = tail(job.log)
-        if lacks_memory(printed):
-            return "out-of-memory", error_line(printed)
-        how = f"exit status {status}"
-        if status > 128:
-            with suppress(ValueError):
-                how = f"killed by {Signals(status - 128).name}"
-        return "died", ": ".join(filter(None, [how, error_line(printed)]))
 
     def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
         """Return a record of each group in which every job counted its steps long enough.
@@ -455,20 +443,3 @@ def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]
         memory=memory_record(reported, job.held_mib), cores=tuple(sorted(cores)),
         sms=None if last is None else last.sms,
     )  # fmt: skip
-
-
-def script_lives(folder: Path) -> bool:
-    """Return whether the script of a run has not ended."""
-    script = events_in(folder).script
-    with suppress(OSError):
-        variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
-        return f"ADVISOR_RUN={folder}".encode() in variables
-    return False
-
-
-def tail(log: Path) -> str:
-    """The end of a log; empty if there is none."""
-    with suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        return file.read(_TAIL_BYTES).decode(errors="replace")
-    return ""
