@@ -16,7 +16,7 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.host import on_host_checked, stretched
+from advisor.prediction.host import longer, on_host_checked, stretched
 from advisor.prediction.other_gpu import START_US
 from advisor.prediction.prediction import all_known
 from advisor.workload.profile import (
@@ -41,18 +41,13 @@ FARTHEST = 4.0
 # the A100 slices of MISO and MIGPerf.
 _ALIKE, _OF_BAND = 0.03, 0.4
 
-# As `_ALIKE`, of memory: tensors grow in proportion, what the allocator keeps does so roughly.
+# The same of memory: tensors grow in proportion, the allocator's cache does so roughly.
 _MEMORY_ALIKE = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class AtBatch:
-    """A value expected at a batch size, and how uncertain it is.
-
-    Attributes:
-        middle: The expected value.
-        spread: Standard deviation of its log.
-    """
+    """A value expected at a batch size, and the standard deviation of its log."""
 
     middle: float
     spread: float
@@ -64,22 +59,22 @@ def band(known: Mapping[int, float], batch: int) -> tuple[float, float]:
     `known` is the cost of a step by batch size. Measurements that contradict the laws are replaced
     by the line between the nearest two.
     """
+
+    def line(one: int, other: int) -> float:
+        return known[one] + (known[other] - known[one]) * (batch - one) / (other - one)
+
     if batch in known:
         return known[batch], known[batch]
     below = sorted((each for each in known if each < batch), reverse=True)[:2]
     above = sorted(each for each in known if each > batch)[:2]
-    least = [known[below[0]]] if below else []
-    least += [known[above[0]] * batch / above[0]] if above else []
-    least += [_line(known, near[0], near[1], batch) for near in (below, above) if len(near) == 2]
+    least = [line(*near) for near in (below, above) if len(near) == 2]
+    least += [known[each] for each in below[:1]]
+    least += [known[each] * batch / each for each in above[:1]]
     if below and above:
-        most = _line(known, below[0], above[0], batch)
+        most = line(below[0], above[0])
     else:
         most = known[below[0]] * batch / below[0] if below else known[above[0]]
     return min(max(least), most), most
-
-
-def _line(known: Mapping[int, float], one: int, other: int, batch: int) -> float:
-    return known[one] + (known[other] - known[one]) * (batch - one) / (other - one)
 
 
 def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
@@ -88,11 +83,9 @@ def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
     There the line through the nearest two sizes continues as far as the other laws allow.
     """
     low, high = band(known, batch)
-    between = min(known) < batch < max(known)
-    middle = sqrt(low) * sqrt(high) if between else low
-    if low == high or low <= 0:
-        return AtBatch(middle, _away(known, batch, _ALIKE))
-    return AtBatch(middle, hypot(_away(known, batch, _ALIKE), _OF_BAND * log(high / low)))
+    middle = sqrt(low) * sqrt(high) if min(known) < batch < max(known) else low
+    width = log(high / low) if low > 0 else 0.0
+    return AtBatch(middle, hypot(_away(known, batch, _ALIKE), _OF_BAND * width))
 
 
 def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
@@ -111,17 +104,13 @@ def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
 
 
 def _away(known: Mapping[int, float], batch: int, spread: float) -> float:
-    """`spread`, once more for each doubling from the nearest measured size; 0 at one."""
+    """Return `spread`, once more for each doubling from the nearest measured size; 0 at one."""
     doublings = min(abs(log2(each / batch)) for each in known)
     return spread * (1 + doublings) if doublings else 0.0
 
 
 def check_near(name: str, measured: Mapping[int, object], batch: int) -> None:
-    """Check that `batch` is near enough to the sizes at which `name` was `measured`.
-
-    Raises:
-        InvalidInput: It is not.
-    """
+    """Check that `batch` is near enough to the sizes at which `name` was `measured`."""
     least, most = min(measured), max(measured)
     if least / FARTHEST <= batch <= most * FARTHEST:
         return
@@ -167,8 +156,7 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
     """Return the profile of one workload at `batch`: estimated from `profiles`, unless measured.
 
     Raises:
-        InvalidInput: They differ in more than their batch size, are fewer than two, or `batch` is
-            too far from all of theirs.
+        InvalidInput: They differ in more than their batch size, or `batch` is too far from theirs.
     """
     measured = {each.workload.batch: each for each in profiles}
     if batch in measured:
@@ -182,11 +170,7 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
 
 
 def check_alike(profiles: Sequence[Profile]) -> None:
-    """Check that `profiles` differ in batch size, and in nothing else of their workloads.
-
-    Raises:
-        InvalidInput: They do not.
-    """
+    """Check that `profiles` differ in batch size, and in nothing else of their workloads."""
     first, *others = profiles
     for each in others:
         own = replace(first.workload, name=each.name, batch=each.workload.batch)
@@ -206,17 +190,17 @@ class _Sizes:
         self.measured, self.batch = measured, batch
 
     def known(self, number: Callable[[Profile], float | None]) -> dict[int, float] | None:
-        """A number of each profile by batch size; None if a profile lacks it."""
+        """Return a number of each profile by batch size; None if a profile lacks it."""
         values = all_known(number(each) for each in self.measured.values())
         return None if values is None else dict(zip(self.measured, values, strict=True))
 
     def step(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
-        """A number that adds up over a step, such as time."""
+        """Estimate a number that adds up over a step, such as time."""
         known = self.known(number)
         return None if known is None else step_at(known, self.batch)
 
     def per_step(self, number: Callable[[Profile], float | None], step_s: float) -> float | None:
-        """A rate, from its amount in a step, which takes `step_s`."""
+        """Estimate a rate, from its amount in a step, which takes `step_s`."""
 
         def in_a_step(each: Profile) -> float | None:
             rate = number(each)
@@ -238,7 +222,7 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
     held = sizes.memory(lambda each: each.memory.reserved_mib or each.memory.device_mib)
     # By the energy above idle, of which a step has a part and an example a part.
     idles_w = sizes.known(lambda each: each.idle_power_w)
-    idle_w = 0.0 if idles_w is None else fmean(idles_w.values())
+    idle_w = fmean(idles_w.values()) if idles_w else 0.0
     above_w = sizes.per_step(
         lambda each: None if each.power_w is None else max(0.0, each.power_w - idle_w), step.middle
     )
@@ -266,14 +250,12 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
 
 
 def _host_side(sizes: _Sizes, near: HostSide | None) -> HostSide | None:
-    """Each part by the laws of a step."""
-    if near is None:
-        return None
+    """Estimate each part by the laws of a step."""
 
     def part(name: str) -> float | None:
         return _middle(sizes.step(lambda each: getattr(each.host, name, None)))
 
-    return HostSide(**{each.name: part(each.name) for each in fields(HostSide)})
+    return near and HostSide(**{each.name: part(each.name) for each in fields(HostSide)})
 
 
 def _middle(value: AtBatch | None) -> float | None:
@@ -281,7 +263,7 @@ def _middle(value: AtBatch | None) -> float | None:
 
 
 def _host(sizes: _Sizes, near: Profile) -> AtBatch | None:
-    """The host path: launches, which beyond the sizes measured stay as they are; or a loader's."""
+    """Estimate the host path: launches, the same beyond the sizes measured; or a loader's."""
     host, known = sizes.step(lambda each: each.host_s), sizes.known(lambda each: each.host_s)
     if host is None or known is None or near.workload.loader_workers:
         return host
@@ -289,49 +271,41 @@ def _host(sizes: _Sizes, near: Profile) -> AtBatch | None:
 
 
 def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | None) -> AtBatch:
-    """The slower path sets the pace; without both, the step itself is expected by the laws."""
+    """Estimate the step by its slower path; without both, by the laws."""
     if host is None or on_gpu is None:
         return step_at({size: each.step_s for size, each in sizes.measured.items()}, sizes.batch)
     near_host_s, near_gpu_s = near.host_s or 0.0, near.gpu_s or 0.0
-    # The rest of the step, such as gaps between kernels; and a host's pace since then, which
-    # changes nothing that the GPU does.
+    # The rest of the step, such as gaps between kernels; and a host's pace since then, which does
+    # not change the GPU's work.
     over = near.step_s / max(near_host_s, near_gpu_s, LEAST_STEP_S)
     of_host, of_gpu = (over, 1.0) if near_host_s >= near_gpu_s else (1.0, over)
-    paths = (
-        AtBatch(host.middle * of_host, host.spread),
-        AtBatch(on_gpu.middle * of_gpu, on_gpu.spread),
-    )
-    slower = max(paths, key=lambda each: each.middle)
-    return AtBatch(max(LEAST_STEP_S, slower.middle), slower.spread)
+    host_s, gpu_s = host.middle * of_host, on_gpu.middle * of_gpu
+    return AtBatch(max(LEAST_STEP_S, host_s, gpu_s), (host if host_s >= gpu_s else on_gpu).spread)
 
 
 def _memory(sizes: _Sizes, of: Callable[[Profile], Memory]) -> Memory:
-    """Each part by the law, none above the one that holds it."""
+    """Estimate each part by the law, none above the one that contains it."""
     allocated = _middle(sizes.memory(lambda each: of(each).allocated_mib))
     reserved = _middle(sizes.memory(lambda each: of(each).reserved_mib))
     device = _middle(sizes.memory(lambda each: of(each).device_mib))
     if allocated is None or reserved is None:
         return Memory(allocated_mib=None, reserved_mib=None, device_mib=device)
     reserved = max(allocated, reserved)
-    return Memory(
-        allocated_mib=allocated,
-        reserved_mib=reserved,
-        device_mib=None if device is None else max(reserved, device),
-    )
+    device = None if device is None else max(reserved, device)
+    return Memory(allocated_mib=allocated, reserved_mib=reserved, device_mib=device)
 
 
 def _counters(sizes: _Sizes, near: Counters | None, step_s: float) -> Counters | None:
-    gract = _counted(sizes, "gract", step_s)
+
+    def counted(name: str) -> float | None:
+        rate = sizes.per_step(lambda each: getattr(each.counters, name, None), step_s)
+        most = float("inf") if name.endswith("_mib_s") else 1.0
+        return None if rate is None else min(most, rate)
+
+    gract = counted("gract")
     if near is None or gract is None:
         return None
-    others = {name: _counted(sizes, name, step_s) for name in _COUNTED}
-    return Counters(source=near.source, gract=gract, **others)
-
-
-def _counted(sizes: _Sizes, name: str, step_s: float) -> float | None:
-    rate = sizes.per_step(lambda each: getattr(each.counters, name, None), step_s)
-    most = float("inf") if name.endswith("_mib_s") else 1.0
-    return None if rate is None else min(most, rate)
+    return Counters(source=near.source, gract=gract, **{name: counted(name) for name in _COUNTED})
 
 
 def _probe(sizes: _Sizes, near: Profile) -> MpsProbe | None:
@@ -341,13 +315,11 @@ def _probe(sizes: _Sizes, near: Profile) -> MpsProbe | None:
 
     def moved(run: LimitedRun) -> LimitedRun | None:
         def probed_s(each: Profile) -> float | None:
-            runs = () if each.mps is None else (*each.mps.limited, each.mps.unlimited)
+            runs = (*each.mps.limited, each.mps.unlimited) if each.mps else ()
             return next((one.step_s for one in runs if one.limit_pct == run.limit_pct), None)
 
         step = sizes.step(probed_s)
-        if step is None:
-            return None
-        return replace(run, windows=stretched(run.windows, step.middle / run.step_s))
+        return None if step is None else longer(run, step.middle / run.step_s)
 
     unlimited, *limited = map(moved, (probe.unlimited, *probe.limited))
     if unlimited is None:

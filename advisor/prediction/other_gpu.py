@@ -1,16 +1,16 @@
-"""Estimates a profile on a GPU on which nobody measured it.
+"""Estimates a profile on a GPU on which it was not measured.
 
 Kernels are scaled one by one; memory, counters, power and the cost of MPS limits follow from them
 and the two GPUs. The host's part stays as it was measured: it is of the host and not of the GPU.
 
-A trace has neither operations nor bytes, so a kernel's time is divided among what may have bound
-it: its start, arithmetic, DRAM, and all else on the chip (L2, issue, latency), which follows SMs
-and clocks. For products and convolutions the profile's counters give arithmetic and DRAM; for other
-kernels their class and length do, because what fits into L2 does not go to DRAM. Each part is
+A trace has neither operations nor bytes, so a kernel's time is divided among its possible bounds:
+its start, arithmetic, DRAM, and all else on the chip (L2, issue, latency), which follows SMs and
+clocks. For products and convolutions the profile's counters give arithmetic and DRAM; for other
+kernels their class and length do, because data that fit into L2 do not go to DRAM. Each part is
 scaled by the ratio of the two GPUs' rates for it; the parts of products overlap.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import log
 from typing import Literal, NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput, with_article
 from advisor.hardware.gpus import Gpu, GpuRates, check_power, known_gpus, rates_of, tensor_share
 from advisor.hardware.partition import limited_sms, sm_limits
-from advisor.prediction.host import engine_growth, stretched
+from advisor.prediction.host import engine_growth, longer, stretched
 from advisor.prediction.trace import Floats, exponent_alone, waiting_step
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
@@ -59,7 +59,7 @@ _MIB_PER_US_OF_GB_S = 1e3 / 2**20
 # over 1 ms on an A100 and a V100 in NeuSight's artifact (ASPLOS'25, sitar-lab/NeuSight).
 _FP32_BUSY = 1.0
 
-# What stands in where a profile has no counters: as of the median workload on an H200.
+# Stand-ins for counters that a profile lacks: those of the median workload on an H200.
 _TENSOR_USUAL, _DRAM_USUAL = 0.2, 0.15
 
 # How parts that overlap add up: as the norm of this order, between their sum (1) and the longest.
@@ -75,8 +75,7 @@ def arithmetic(kind: str, precision: Precision) -> Arithmetic:
     """
     if precision == "default":
         return "tf32" if kind in ("conv", "recurrent") else "fp32"
-    words: Mapping[str, Arithmetic] = {"tf32": "tf32", "amp": "bf16", "fp16": "fp16"}
-    return words[precision]
+    return "bf16" if precision == "amp" else precision
 
 
 def tflops(rates: GpuRates, what: Arithmetic) -> float:
@@ -114,41 +113,35 @@ def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
     `profile` was measured on `source`. Without a trace the whole time in which its GPU was busy
     counts as one product.
     """
-    if (trace := profile.trace) is None:
-        busy_us = 1e6 * (profile.gpu_s or profile.step_s)
-        kernels = _Kernels(np.array(["gemm"]), np.array([busy_us]), np.array([np.inf]))
-    else:
-        kernels = _Kernels(
-            kinds=np.array(trace.classes)[list(trace.class_of)],
-            us=np.asarray(trace.duration_us, dtype=np.float64),
-            blocks=np.asarray(trace.blocks, dtype=np.float64),
-        )
+    kinds, us, blocks = ["gemm"], [1e6 * (profile.gpu_s or profile.step_s)], [np.inf]
+    if (trace := profile.trace) is not None:
+        kinds, us = [trace.classes[at] for at in trace.class_of], [*trace.duration_us]
+        blocks = [*trace.blocks]
+    kernels = _Kernels(np.array(kinds), np.array(us, np.float64), np.array(blocks, np.float64))
     start_us = np.minimum(kernels.us, START_US)
     rest_us = kernels.us - start_us
-    is_product, is_of_host = np.isin(kernels.kinds, _PRODUCTS), kernels.kinds == HOST_COPY
     slower = source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s
     dram = _dram_share(kernels, rest_us, source, target)
     moved = (1 - dram) * _on_chip(kernels, source, target) + dram * slower
     computed = _computed(profile, kernels, rest_us, source, target)
+    factor = np.where(np.isin(kernels.kinds, _PRODUCTS), computed, moved)
     clock = source.rates.clock_mhz / target.rates.clock_mhz
-    us = start_us * clock + rest_us * np.where(is_product, computed, moved)
-    return np.where(is_of_host, kernels.us, us)
+    return np.where(kernels.kinds == HOST_COPY, kernels.us, start_us * clock + rest_us * factor)
 
 
 def _on_chip(kernels: _Kernels, source: RatedGpu, target: RatedGpu) -> Floats:
-    """Factor on time that follows SMs and clocks, by the SMs that each grid can fill."""
-    return (source.rates.clock_mhz * _filled(kernels, source)) / (
-        target.rates.clock_mhz * _filled(kernels, target)
-    )
+    """Return the factor on time that follows SMs and clocks, by the SMs that grids can fill."""
+    before, after = (each.rates.clock_mhz * _filled(kernels, each) for each in (source, target))
+    return np.asarray(before / after)
 
 
 def _filled(kernels: _Kernels, gpu: RatedGpu) -> Floats:
-    """SMs that each kernel can use; what has no blocks counts as all."""
+    """Return the SMs that each kernel can use: all for a kernel without blocks."""
     return np.where(kernels.blocks > 0, np.minimum(kernels.blocks, gpu.gpu.sms), gpu.gpu.sms)
 
 
 def _dram_share(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu) -> Floats:
-    """Share of the time of each kernel that DRAM would bound with the L2 of `target`, 0..1.
+    """Return the share of each kernel's time that DRAM would bound with the L2 of `target`, 0..1.
 
     A grid that leaves SMs idle cannot ask for all of the bandwidth.
     """
@@ -163,7 +156,7 @@ def _dram_share(kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: Ra
 def _computed(
     profile: Profile, kernels: _Kernels, rest_us: Floats, source: RatedGpu, target: RatedGpu
 ) -> Floats:
-    """Factor on the time of products and convolutions."""
+    """Return the factor on the time of products and convolutions."""
     formats = [arithmetic(kind, profile.workload.precision) for kind in kernels.kinds]
     fewer = _filled(kernels, source) / source.gpu.sms * target.gpu.sms / _filled(kernels, target)
     rates = [tflops(source.rates, each) / tflops(target.rates, each) for each in formats]
@@ -193,14 +186,11 @@ def _computed(
 def on_gpu(profile: Profile, target: Gpu, calibrations: Sequence[Calibration] = ()) -> Profile:
     """Estimate the profile of its workload on `target`; the same profile on its own GPU.
 
-    Args:
-        profile: Measured, on a GPU of the catalogue.
-        target: Another GPU.
-        calibrations: Of either GPU, whose measured rates count instead of its maker's.
+    The rates measured by `calibrations`, of either GPU, count instead of its maker's.
 
     Raises:
-        InvalidInput: The profile is of no GPU that the catalogue has, or an estimate already, or
-            the rates of `target` are not known, or its power is more than its GPU draws.
+        InvalidInput: The profile is an estimate itself, draws more power than its GPU, or the rates
+            of one of the GPUs are not known.
     """
     if profile.estimated_from is not None:
         raise InvalidInput(
@@ -256,7 +246,7 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
 
 
 def _stretch(profile: Profile, slower: float) -> float:
-    """Factor on a step: the slower of host and GPU sets the pace, before and after.
+    """Return the factor on a step, of which the slower of host and GPU sets the pace.
 
     The rest of a step, such as the gaps between kernels, grows with it. Where the host waits for
     the GPU, both set the pace.
@@ -269,17 +259,14 @@ def _stretch(profile: Profile, slower: float) -> float:
 
 # Of the exponent by which kernels slow with fewer SMs, for each unit of the log of bandwidth over
 # arithmetic: of 26 jobs that fill both GPUs, it is less by 0.056 (standard deviation 0.038) on an
-# H100, which has 0.70 times the bandwidth of an H200 for the same arithmetic. What limits cost them
-# is 4.5 % off on an H100 by an H200's exponents, and not 6.4 %; the other way 5.8 % and not 10.2 %.
+# H100, which has 0.70 times the bandwidth of an H200 for the same arithmetic. The cost of limits is
+# 4.5 % off on an H100 by an H200's exponents, and not 6.4 %; the other way 5.8 % and not 10.2 %.
 _PER_BANDWIDTH = 0.155
-_FURTHEST = log(2)  # between other GPUs nobody measured it
+_FURTHEST = log(2)  # it was not measured between other GPUs
 
 
 def _exponent(profile: Profile, source: RatedGpu, target: RatedGpu) -> float | None:
-    """`sm_exponent` on the target: the higher, the less bandwidth binds its kernels.
-
-    None without a trace.
-    """
+    """Estimate `sm_exponent`: higher where bandwidth binds kernels less; None without a trace."""
     if profile.trace is None:
         return None
     used = arithmetic("conv", profile.workload.precision)
@@ -291,7 +278,7 @@ def _exponent(profile: Profile, source: RatedGpu, target: RatedGpu) -> float | N
 
 
 def _trace(trace: KernelTrace, us: Floats, target: Gpu) -> KernelTrace:
-    """As many blocks of a kernel share an SM as on the source, if its threads allow."""
+    """Keep as many blocks of a kernel on an SM as on the source, if the SM's threads allow."""
     most = sm_limits(target.compute_capability).blocks
     resident = tuple(
         max(1, min(fit, most, target.threads_per_sm // max(1, threads))) if fit else 0
@@ -301,10 +288,9 @@ def _trace(trace: KernelTrace, us: Floats, target: Gpu) -> KernelTrace:
 
 
 def _memory(memory: Memory, source: Gpu, target: Gpu) -> Memory:
-    """Tensors stay; a context keeps local memory for every thread that the SMs can hold.
+    """Scale the context, which keeps local memory for every thread that the SMs can hold.
 
-    So it grows with these: bare contexts hold 520 MiB on an H100, 420 on an A100, 310 on a V100 and
-    260 on an RTX 3090.
+    Bare contexts hold 520 MiB on an H100, 420 on an A100, 310 on a V100 and 260 on an RTX 3090.
     """
     if memory.device_mib is None or memory.context_mib is None:
         return memory
@@ -317,29 +303,30 @@ _FELT = 1.1
 
 
 def _probe(probe: MpsProbe, stretch: float, slower: float, source: Gpu, target: Gpu) -> MpsProbe:
-    """`probe` where steps take `stretch` times as long, and kernels `slower` times.
+    """Convert `probe` to steps that take `stretch` times as long, and kernels `slower` times.
 
-    Under a limit that a job feels, its kernels set the pace, whatever did without one.
+    Under a limit that slows a job, its kernels set the pace, even if its host did without one.
     """
     whole_s = probe.unlimited.step_s
 
     def moved(run: LimitedRun) -> LimitedRun:
         sms = None if run.sms is None else limited_sms(run.limit_pct, target.sms)
         felt = run.step_s >= _FELT * whole_s
-        longer = max(slower, stretch * whole_s / run.step_s) if felt else stretch
-        return replace(run, sms=sms, windows=stretched(run.windows, longer))
+        by = max(slower, stretch * whole_s / run.step_s) if felt else stretch
+        return replace(longer(run, by), sms=sms)
 
-    return MpsProbe(
-        unlimited=moved(probe.unlimited),
-        limited=tuple(map(moved, probe.limited)),
-        memory=_memory(probe.memory, source, target),
-    )
+    memory = _memory(probe.memory, source, target)
+    return MpsProbe(moved(probe.unlimited), tuple(map(moved, probe.limited)), memory)
 
 
 def _counters(
     before: Profile, after: Profile, source: RatedGpu, target: RatedGpu
 ) -> Counters | None:
-    """The same bytes and operations, in another time and at other peaks."""
+    """Return counters of the same bytes and operations, in another time and at other peaks."""
+
+    def share(before: float | None, ratio: float) -> float | None:
+        return None if before is None else min(1.0, before * ratio)
+
     counters = before.counters
     if counters is None:
         return None
@@ -353,23 +340,18 @@ def _counters(
     return replace(
         counters,
         gract=min(1.0, counters.gract * engine_growth(before, busier * stretch) / stretch),
-        sm_active=_share(counters.sm_active, busier * fuller),
-        sm_occupancy=_share(counters.sm_occupancy, busier * threads),
-        tensor_active=_share(counters.tensor_active, products / stretch),
-        dram_active=_share(counters.dram_active, bandwidth / stretch),
+        sm_active=share(counters.sm_active, busier * fuller),
+        sm_occupancy=share(counters.sm_occupancy, busier * threads),
+        tensor_active=share(counters.tensor_active, products / stretch),
+        dram_active=share(counters.dram_active, bandwidth / stretch),
         pcie_rx_mib_s=counters.pcie_rx_mib_s and counters.pcie_rx_mib_s / stretch,
         pcie_tx_mib_s=counters.pcie_tx_mib_s and counters.pcie_tx_mib_s / stretch,
     )
 
 
-def _share(share: float | None, ratio: float) -> float | None:
-    return None if share is None else min(1.0, share * ratio)
-
-
 def _fullness(profile: Profile, gpu: Gpu) -> float:
-    """Mean share of the GPU's SMs that the kernels of the profile can use, 0..1."""
-    trace = profile.trace
-    if trace is None:
+    """Return the mean share of the GPU's SMs that the kernels of the profile can use, 0..1."""
+    if (trace := profile.trace) is None:
         return 1.0
     filled = np.minimum(1.0, np.asarray(trace.blocks) / gpu.sms)
     return max(1e-3, float(np.average(filled, weights=np.asarray(trace.duration_us) + 1e-9)))
@@ -378,7 +360,7 @@ def _fullness(profile: Profile, gpu: Gpu) -> float:
 def _power(
     before: Profile, after: Profile, source: Gpu, target: Gpu
 ) -> tuple[float | None, float | None]:
-    """Power and idle power: the same shares of the limit, as far as the GPU works."""
+    """Return power and idle power: the same shares of the limit, as far as the GPU works."""
     limit_w, most_w = source.power_limit_w, target.power_limit_w
     if before.power_w is None or limit_w is None or most_w is None:
         return None, None

@@ -3,11 +3,10 @@
 **MPS.** Kernels of different tenants run side by side: in the order in which they became ready
 their blocks start on SMs with room for them, up to their tenants' limits. A grid of several waves
 makes later kernels wait until its last blocks have started, but for a few that start where blocks
-of its own end. Kernels that are on the SMs together share, in proportion, what these do.
+of its own end. Kernels that are on the SMs together share the SMs' rate in proportion.
 **Naive.** One tenant owns the whole GPU for a slice; passing it on costs time; an owner with
-nothing to run soon yields, and so does one whose host waited for what it ran; copies between host
-and GPU need no slice, and their owner is idle then. In both the hosts launch on, each at its
-own pace.
+nothing to run soon yields, and so does one whose host waited for its kernel; copies between host
+and GPU need no slice, and their owner is idle then. In both the hosts launch on at their own paces.
 
 `engine` is compiled, once for many processes (see `engine_file`); `tests/prediction/slow_replay.py`
 is the same in plain Python.
@@ -30,7 +29,7 @@ from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay
 from advisor.sharing import Arrangement, Concurrent
 from advisor.sharing.groups import together
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.profile import KernelTrace, Profile
+from advisor.workload.profile import Profile
 from advisor.workload.reading import DAY_S, LEAST_STEP_S, check, check_number
 
 
@@ -60,9 +59,9 @@ class TimeSlicing:
     Attributes:
         slice_s: Seconds that an owner keeps the GPU while others wait.
         patience_s: Seconds that an owner with nothing to run keeps the GPU; longer where more
-            passes between two kernels of its queue.
-        switch_s: Seconds lost when the GPU is passed on, if its owner is busy or not, until its
-            caches hold the data of the next one.
+            time passes between two kernels of its queue.
+        switch_s: Seconds lost when the GPU is passed on, until its caches hold the data of the
+            next owner.
     """
 
     slice_s: float
@@ -77,7 +76,7 @@ class TimeSlicing:
 def _columns(
     scripts: Sequence[ReplayTrace], limits: Sequence[float], exponents: Sequence[float]
 ) -> tuple[Any, Floats, Floats]:
-    """Where each trace's kernels begin, the kernels end to end, and the traces' paces."""
+    """Return starts of the traces' kernels, the kernels end to end, and the traces' paces."""
     starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
     kernels = [_rows(*each) for each in zip(scripts, limits, exponents, strict=True)]
     paces = np.array([[each.host_s, each.gap_s, each.lead_s] for each in scripts])
@@ -92,7 +91,7 @@ _BRIEF_S = 10e-6
 # Copies of a job have the same, and so do most of the mixes of one question.
 @lru_cache(maxsize=128)
 def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
-    """The rows of `engine`'s kernels on a share `limit` of the SMs, shape (7, kernels)."""
+    """Return the rows of `engine`'s kernels on a share `limit` of the SMs, shape (7, kernels)."""
     pace = sm_pace(script.demand, limit, exponent)
     duration_s, waves = script.duration_s / pace, script.waves / limit
     wave_s = duration_s / np.ceil(np.maximum(waves, 1))
@@ -111,8 +110,8 @@ def _horizon_s(scripts: Sequence[ReplayTrace], effort: Effort) -> float:
 
 # Steps may be much shorter than slices: every tenant has the GPU at least this often.
 _ROUNDS = 12
-# Times the effort that MPS gets, which takes many times as long to replay: with as much, slices cut
-# off at both ends leave steps of 2,313 jobs 0.1 points further from those measured.
+# Times the effort of MPS, which takes many times as long to replay: with the same effort, slices
+# cut off at both ends leave steps of 2,313 jobs 0.1 points further from those measured.
 _NAIVE_EFFORT = 5
 
 # The log for a caller that does not need one.
@@ -120,21 +119,15 @@ UNLOGGED = np.zeros((0, 4))
 
 
 def replay_mps(
-    scripts: Sequence[ReplayTrace],
-    limits: Sequence[float],
-    exponents: Sequence[float],
-    ceded: float,
-    effort: Effort,
-    *,
-    log: Floats = UNLOGGED,
-) -> Floats:
+    scripts: Sequence[ReplayTrace], limits: Sequence[float], exponents: Sequence[float],
+    ceded: float, effort: Effort, *, log: Floats = UNLOGGED,
+) -> Floats:  # fmt: skip
     """Replay seconds of a step of each tenant under MPS, shape (tenants,).
 
     Args:
-        scripts: One for each tenant.
-        limits: Share of the SMs that each tenant may use, (0, 1].
-        exponents: `limit_exponent` of each tenant; 1 for kernels that only compute, less if
-            bandwidth binds.
+        scripts: Traces of the tenants.
+        limits: Shares of the SMs that they may use, (0, 1].
+        exponents: `limit_exponent` of the tenants.
         ceded: `Physics.ceded`.
         effort: Length of the replay.
         log: Filled, up to its length, with tenant, kernel of its trace, start and end of each
@@ -147,12 +140,7 @@ def replay_mps(
 def replay_naive(
     scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
-    """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`.
-
-    An owner keeps the GPU for a slice, or until it has nothing left to run while others wait.
-    Copies between host and GPU run outside of slices. Measurements with kernels that only pass time
-    showed this.
-    """
+    """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`."""
     whole, steps = [1.0] * len(scripts), _NAIVE_EFFORT * effort.steps
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, replace(effort, steps=steps)), turns_s)
@@ -167,12 +155,11 @@ class Physics:
     """Constants of replay that belong to the GPU and its driver, fitted to measured runs.
 
     Attributes:
-        packing: How far blocks of different jobs share an SM, 0..1; see `trace.demand`.
-        slicing: Time slices of naive sharing.
+        packing: Degree to which blocks of different jobs share an SM, 0..1; see `trace.demand`.
         ceded: Share of the GPU's block slots that a kernel with blocks to start cedes, under MPS,
             to kernels that became ready after it, 0..1.
-        bandwidth: How far limited jobs keep, together, the bandwidth that each had alone under
-            its limit, 0..1.
+        bandwidth: Degree to which limited jobs keep the bandwidth that they had alone under their
+            limits, 0..1.
     """
 
     packing: float
@@ -191,21 +178,14 @@ class Physics:
 
 
 def replay_mix(
-    profiles: Sequence[Profile],
-    sharing: Concurrent,
-    gpu: Gpu,
-    physics: Physics,
-    effort: Effort | None = None,
-    *,
-    log: Floats = UNLOGGED,
-) -> Floats | None:
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, physics: Physics,
+    effort: Effort = Effort(), *, log: Floats = UNLOGGED,
+) -> Floats | None:  # fmt: skip
     """Replay seconds of a step of each job, shape (jobs,); None if a profile has no kernel trace.
 
-    A trace replayed alone takes the step measured alone, so these need no further scaling. The
-    order of the jobs makes no difference: of two that are ready at once the first goes first, which
-    can show for many steps, so they are sorted first. `log` is filled as by `replay_mps`.
+    The jobs are sorted first, so that their order makes no difference: of two that are ready at
+    once the first goes first, which can show for many steps. `log` is filled as by `replay_mps`.
     """
-    effort = effort or Effort()
     names, steps_s = [each.name for each in profiles], [each.step_s for each in profiles]
     kinds = list(zip_longest(names, steps_s, sharing.limits, fillvalue=0))
     order = sorted(range(len(profiles)), key=kinds.__getitem__)
@@ -216,12 +196,11 @@ def replay_mix(
     if not sharing.under_mps:
         shared = replay_naive(played, physics.slicing, effort, log=log)
     else:
-        limits = [sharing.limits[at] for at in order if sharing.limits]
-        shares = limit_shares(limits, gpu.sms) or [1.0] * len(played)
-        powers = [1.0] * len(played)
-        if limits:
-            powers = [limit_exponent(each, gpu, physics.bandwidth) for each in ordered]
-        shared = replay_mps(played, shares, powers, physics.ceded, effort, log=log)
+        shares = exponents = [1.0] * len(played)
+        if sharing.limits:
+            shares = limit_shares([sharing.limits[at] for at in order], gpu.sms)
+            exponents = [limit_exponent(each, gpu, physics.bandwidth) for each in ordered]
+        shared = replay_mps(played, shares, exponents, physics.ceded, effort, log=log)
     log[:, 0] = [order[int(job)] if job >= 0 else job for job in log[:, 0]]
     values = np.maximum(shared[np.argsort(order)], np.array(steps_s))
     # The mean for copies of a job, which replay starts at different points.
@@ -232,12 +211,13 @@ def replay_mix(
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Replays of a mix: with the fitted constants, and with the least certain of them moved.
+    """Steps of a mix by replay, with the fitted constants, and the least certain ones moved.
+
+    Shapes are (jobs,).
 
     Attributes:
-        steps_s: With the fitted constants, shape (jobs,).
-        ceding_s: With more SMs ceded, shape (jobs,).
-        packing_s: With blocks packed more closely, shape (jobs,).
+        ceding_s: With more SMs ceded.
+        packing_s: With blocks packed more closely.
     """
 
     steps_s: Floats
@@ -251,16 +231,14 @@ _BRIEFLY = 2, 4
 
 @lru_cache(64)  # every mix needs it
 def _moved(physics: Physics) -> tuple[Physics, Physics]:
-    """`physics` with more SMs ceded, and with blocks packed more closely."""
+    """Return `physics` with more SMs ceded, and with blocks packed more closely."""
     return replace(physics, ceded=0.15), replace(physics, packing=0.7)
 
 
 def replay_variants(
-    sharing: Concurrent,
-    physics: Physics,
-    effort: Effort = Effort(),
+    sharing: Concurrent, physics: Physics, effort: Effort = Effort()
 ) -> list[tuple[Physics, Effort]]:
-    """Return the replays for `combined_variants`: as fitted, and with each constant moved."""
+    """Return the replays for `combined_variants`: as fitted, and with moved constants."""
     if not sharing.under_mps:  # time slicing has no such constants
         return [(physics, effort)]
     briefly = Effort(steps=effort.steps / _BRIEFLY[0], events=effort.events // _BRIEFLY[1])
@@ -268,12 +246,9 @@ def replay_variants(
 
 
 def combined_variants(replays: Sequence[Floats | None]) -> Replayed | None:
-    """Combine the results of all `replay_variants`, in their order; None if the first is None."""
-    steps_s, *others = replays
-    if steps_s is None:
-        return None
-    played = [steps_s if each is None else each for each in others]
-    return Replayed(steps_s, *played, *[steps_s] * (2 - len(played)))
+    """Combine the results of all `replay_variants`, in their order; None without traces."""
+    steps = all_known(replays)
+    return None if steps is None else Replayed(*steps, *[steps[0]] * (3 - len(steps)))
 
 
 # Some tenths of a second of most mixes, and a file of about a megabyte.
@@ -286,8 +261,8 @@ class ReplayedKernel:
 
     Attributes:
         job: Position in the mix.
-        kind: Its class, e.g. ``"conv"``; of several that ran at once, the first one's.
-        start_s: From the replay's beginning.
+        kind: Its class, e.g. ``"conv"``; that of the first of several that ran at once.
+        start_s: Time since the replay's beginning.
     """
 
     job: int
@@ -299,11 +274,7 @@ class ReplayedKernel:
 def recorded(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, physics: Physics
 ) -> tuple[ReplayedKernel, ...]:
-    """Replay `profiles` that share `gpu`; return the first kernels, in the order of their ends.
-
-    Raises:
-        InvalidInput: `sharing` is neither naive nor MPS, or a profile has no kernel trace.
-    """
+    """Replay `profiles` that share `gpu`; return the first kernels, in the order of their ends."""
     shared = together(sharing)
     if shared is None:
         raise InvalidInput(f"kernels are replayed under naive and MPS, not under {sharing}")
@@ -313,17 +284,15 @@ def recorded(
         raise InvalidInput(
             f"no kernel trace of {', '.join(bare)}. Measure it again: {how_to_measure(bare)}."
         )
-    kinds: list[list[str]] = []
-    for profile in profiles:
-        trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
-        assert isinstance(trace, KernelTrace)
+
+    def kind(job: int, kernel: int) -> str:
+        """Return the class of a replayed kernel, which may stand for several, evenly all along."""
+        trace, played = profiles[job].trace, replay_trace(profiles[job], gpu.sms, physics.packing)
+        assert trace is not None
         assert played is not None
-        width, kernels = len(trace.class_of), len(played.duration_s)
-        # A replayed trace takes kernels of several streams together, evenly all along.
-        kinds.append(
-            [trace.classes[trace.class_of[at * width // kernels]] for at in range(kernels)]
-        )
+        return trace.classes[trace.class_of[kernel * len(trace.class_of) // len(played.duration_s)]]
+
     return tuple(
-        ReplayedKernel(int(job), kinds[int(job)][int(kernel)], float(start_s), float(end_s))
+        ReplayedKernel(int(job), kind(int(job), int(kernel)), float(start_s), float(end_s))
         for job, kernel, start_s, end_s in log[log[:, 0] >= 0]
     )

@@ -8,6 +8,7 @@ maxima, so their order is irrelevant and copies of a job get one answer.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_mix, one_thread
 from advisor.prediction.correction import counter
+from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
 from advisor.sharing import SHARED_MODES, Mode
@@ -42,8 +44,8 @@ FIXED = (
     "log_step_ms",
     "log_alone_under_mps",  # what being an MPS client costs or gains alone
 )
-# Of the co-located jobs, at their limits; see `mates_columns`.
-MATES = (
+# Of the co-located jobs, at their limits. The names are those in the model file.
+OTHERS = (
     "log_degree",
     "mates_busy",
     "mates_sms",
@@ -61,12 +63,11 @@ MATES = (
 _WIDE = 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class Summaries:
+class Summaries(NamedTuple):
     """Features of jobs for the surrogate model.
 
     Attributes:
-        step_s: Alone, shape (jobs,).
+        step_s: Steps alone, shape (jobs,).
         limited: `LIMITED` at each limit of `LIMIT_GRID`, shape (jobs, limits, columns).
         fixed: `FIXED`, shape (jobs, columns).
     """
@@ -78,21 +79,16 @@ class Summaries:
 
 def joined(parts: Sequence[Summaries]) -> Summaries:
     """Join the summaries of the jobs of all `parts`, one after another."""
-    return Summaries(
-        step_s=np.concatenate([each.step_s for each in parts]),
-        limited=np.concatenate([each.limited for each in parts]),
-        fixed=np.concatenate([each.fixed for each in parts]),
-    )
+    return Summaries(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
     """Return the features of `profiles`; None if one has no kernel trace or no counters."""
-    scripts = [replay_trace(each, gpu.sms, physics.packing) for each in profiles]
-    pairs = [(profile, played) for profile, played in zip(profiles, scripts, strict=True)
-             if played is not None and profile.counters is not None]  # fmt: skip
-    if len(pairs) < len(scripts):
+    scripts = all_known(replay_trace(each, gpu.sms, physics.packing) for each in profiles)
+    if scripts is None or any(each.counters is None for each in profiles):
         return None
+    pairs = list(zip(profiles, scripts, strict=True))
     return Summaries(
         step_s=np.array([each.step_s for each in profiles]),
         limited=np.array([_limited(*pair, gpu, physics) for pair in pairs]),
@@ -101,7 +97,7 @@ def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summar
 
 
 def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) -> Floats:
-    """`LIMITED` at each limit, shape (limits, columns)."""
+    """Compute `LIMITED` at each limit, shape (limits, columns)."""
     exponent = limit_exponent(profile, gpu, physics.bandwidth)
     rows = []
     for share in limit_shares(LIMIT_GRID, gpu.sms):
@@ -114,7 +110,7 @@ def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) 
 
 
 def _fixed(profile: Profile, played: ReplayTrace) -> Floats:
-    """`FIXED` of a job, shape (columns,)."""
+    """Compute `FIXED` of a job, shape (columns,)."""
     seconds, busy_s = played.duration_s, max(float(played.duration_s.sum()), 1e-9)
     busy = profile.busy_share or 1.0
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0
@@ -162,8 +158,8 @@ _FITTED = {
 LENGTHS = {column: dict(zip(SHARED_MODES, row, strict=True)) for column, row in _FITTED.items()}
 
 
-def mates_columns(fixed: Floats, limited: Floats, present: NDArray[np.bool_]) -> Floats:
-    """Compute `MATES` of each job, shape (mixes, places, columns)."""
+def _columns_of_others(fixed: Floats, limited: Floats, present: NDArray[np.bool_]) -> Floats:
+    """Compute `OTHERS` of each job, shape (mixes, places, columns)."""
     of = dict(zip((*FIXED, *LIMITED), np.moveaxis(np.concatenate([fixed, limited], 2), 2, 0),
                   strict=True))  # fmt: skip
     busy, long = np.where(present, of["busy"], 0.0), np.where(present, of["log_kernel_us"], 0.0)
@@ -194,14 +190,14 @@ def _others(values: Floats) -> Floats:
 
 
 def _most_of_others(values: Floats) -> Floats:
-    """Maximum over all other places of what is at least 0; 0 if there are none."""
+    """Return the maximum over all other places of values of at least 0; 0 if there are none."""
     if values.shape[1] == 1:
         return np.zeros_like(values)
     second, most = np.moveaxis(np.partition(values, -2, axis=1)[:, -2:], 1, 0)
     return np.asarray(np.where(values == most[:, None], second[:, None], most[:, None]))
 
 
-COLUMNS = (*FIXED, *MATES, *LIMITED)
+COLUMNS = (*FIXED, *OTHERS, *LIMITED)
 
 # Mixes computed together, so that their arrays stay in the processor's cache.
 _AT_ONCE = 256
@@ -215,7 +211,7 @@ class MixBatch:
 
     Attributes:
         jobs: The job in each place, shape (mixes, places); -1 if it is empty.
-        limits: Its MPS limit in per cent, shape (mixes, places); 100 if there is none.
+        limits: Its MPS limit in per cent, in the same shape; 100 if there is none.
     """
 
     jobs: _Indices
@@ -230,10 +226,9 @@ class Surrogate:
     and Williams 2006, section 8.3.1).
 
     Attributes:
-        columns: Their names.
-        scale: By how much two rows differ in each column that are 1 apart, shape (columns,).
+        scale: Difference in each column of two rows that are 1 apart.
         points: The rows that others are compared with, in `scale`, shape (points, columns).
-        weights: Of each point, shape (points,).
+        weights: Weight of each point.
         middle: Log slowdown far from all points.
     """
 
@@ -257,10 +252,8 @@ class Surrogate:
     def slowdowns(self, others: Floats, limited: Floats, of: _Indices) -> Floats:
         """Return log slowdowns of jobs in mixes, at each limit of their own, shape (rows, limits).
 
-        Args:
-            others: All columns but `LIMITED`, shape (rows, columns).
-            limited: `LIMITED` of each job at each limit, shape (jobs, limits, columns).
-            of: The job of each row, shape (rows,).
+        `others` are all columns but `LIMITED`, which are in `limited`, of shape (jobs, limits,
+        columns), and `of` the job of each row.
         """
         scale, points, weights = self._arrays
         width, order = others.shape[1], np.argsort(of, kind="stable")
@@ -285,7 +278,7 @@ def likeness(rows: Floats, points: Floats) -> Floats:
     """
     of_rows = 1 + (rows * rows).sum(axis=1, keepdims=True) / 2
     of_points = (points * points).sum(axis=1, keepdims=True) / 2
-    # One product of matrices makes it all: 1 + d^2 / 2 is the sum of these less that of products.
+    # One product of matrices: 1 + d^2 / 2 is the sum of these less that of products.
     left = np.hstack([rows, of_rows, np.ones_like(of_rows)])
     apart = left @ np.hstack([-points, np.ones_like(of_points), of_points]).T
     return np.asarray(np.reciprocal(apart, out=apart))
@@ -293,11 +286,7 @@ def likeness(rows: Floats, points: Floats) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class SurrogateModel:
-    """A surrogate for each mode with fitted runs.
-
-    Attributes:
-        surrogates: By mode, of `advisor.sharing.SHARED_MODES`.
-    """
+    """Surrogates by the modes of `advisor.sharing.SHARED_MODES` that have fitted runs."""
 
     surrogates: dict[Mode, Surrogate]
 
@@ -306,9 +295,6 @@ class SurrogateModel:
 
         No job is faster than alone, and none slows when its limit is raised and the others keep
         theirs.
-
-        Raises:
-            KeyError: There is no surrogate of `mode`.
         """
         surrogate, limited, logs = self.surrogates[mode], mode == "mps-limits", [np.empty(0)]
         with one_thread():
@@ -325,12 +311,11 @@ class SurrogateModel:
 def columns(jobs: Summaries, mixes: MixBatch) -> Floats:
     """Compute the columns of a surrogate for each job, shape (mixes, places, columns)."""
     limited = _at_limits(jobs, mixes)
-    others = _unlimited_columns(jobs, mixes, limited)
-    return np.concatenate([others, limited], axis=2)
+    return np.concatenate([_unlimited_columns(jobs, mixes, limited), limited], axis=2)
 
 
 def _slowdowns(surrogate: Surrogate, jobs: Summaries, mixes: MixBatch, limited: bool) -> Floats:
-    """Log slowdown of the job in each place that is not empty, shape (jobs,).
+    """Return the log slowdown of the job in each place that is not empty, shape (jobs,).
 
     The cost of a limit for the job alone is a column of its own, and needs no likeness to others.
     """
@@ -352,21 +337,20 @@ def _slowdowns(surrogate: Surrogate, jobs: Summaries, mixes: MixBatch, limited: 
 
 
 def _at_limits(jobs: Summaries, mixes: MixBatch) -> Floats:
-    """`LIMITED` of each job at its limit, shape (mixes, places, columns)."""
+    """Return `LIMITED` of each job at its limit, shape (mixes, places, columns)."""
     below, part = _places(mixes.limits)
     low, high = (jobs.limited[mixes.jobs, at] for at in (below, below + 1))
     return np.asarray(low + part[..., None] * (high - low))
 
 
 def _places(limits: Floats) -> tuple[_Indices, Floats]:
-    """The limits of the grid just below, and how far above them, 0..1."""
-    grid = np.array(LIMIT_GRID, dtype=np.float64)
-    at = np.interp(limits, grid, np.arange(len(grid)))
-    below = np.minimum(at.astype(np.intp), len(grid) - 2)
+    """Return the place of the limit of the grid just below, and the part to the next, 0..1."""
+    at = np.interp(limits, LIMIT_GRID, np.arange(len(LIMIT_GRID)))
+    below = np.minimum(at.astype(np.intp), len(LIMIT_GRID) - 2)
     return below, at - below
 
 
 def _unlimited_columns(jobs: Summaries, mixes: MixBatch, limited: Floats) -> Floats:
-    """`FIXED` and `MATES` of each job, the columns that do not depend on its own limit."""
+    """Return `FIXED` and `OTHERS` of each job, which do not depend on its own limit."""
     fixed = jobs.fixed[mixes.jobs]
-    return np.concatenate([fixed, mates_columns(fixed, limited, mixes.jobs >= 0)], axis=2)
+    return np.concatenate([fixed, _columns_of_others(fixed, limited, mixes.jobs >= 0)], axis=2)

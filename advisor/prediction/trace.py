@@ -12,7 +12,7 @@ from advisor.hardware.partition import Partition, limit_shares
 from advisor.prediction.cache import once_a_profile
 from advisor.workload.profile import HOST_COPY, KernelTrace, Profile
 
-WaitFloats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 
 class WaitingStep(NamedTuple):
@@ -20,25 +20,18 @@ class WaitingStep(NamedTuple):
 
     Such a host does not run ahead: the GPU has nothing to do from the end of a wait until the host
     has launched again, and the host nothing until the GPU is done. So a step takes longer than
-    either of them, and grows with both.
-
-    Attributes:
-        launch_s: When the host launches each, from the step's start, shape (kernels,).
-        duration_s: How long each runs, shape (kernels,).
-        waits_s: How far the host is while it waits for the end of each, from the step's start,
-            shape (kernels,); infinite where it does not. At least one is finite.
-        host_s: Seconds between the starts of two steps on a host that never waits.
-        gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
+    either of them, and grows with both. Fields are those of `ReplayTrace`; a wait at least is
+    finite.
     """
 
-    launch_s: WaitFloats
-    duration_s: WaitFloats
-    waits_s: WaitFloats
+    launch_s: Floats
+    duration_s: Floats
+    waits_s: Floats
     host_s: float
     gap_s: float
 
     def changed(self, *, host: float = 1.0, gpu: float = 1.0, gap: float = 1.0) -> "WaitingStep":
-        """Return the same where host, kernels and gaps take so many times as long."""
+        """Return the step with host, kernels and gaps that take so many times as long."""
         waits_s = self.waits_s.copy()
         waits_s[np.isfinite(waits_s)] *= host
         return WaitingStep(
@@ -47,7 +40,7 @@ class WaitingStep(NamedTuple):
         )  # fmt: skip
 
     def taking(self, step_s: float) -> "WaitingStep":
-        """Return the same at a pace such that a step takes `step_s`, by the least of these changes.
+        """Return the step at a pace such that it takes `step_s`, by the least of these changes.
 
         The kernels as they are and the gaps if there is time for them; the host slower, or faster
         if there is not; kernels that take longer than a step as long as that.
@@ -58,7 +51,7 @@ class WaitingStep(NamedTuple):
         fitting = self.changed(gpu=min(1.0, step_s / busy_s))
 
         def at(effort: float) -> WaitingStep:
-            """From no host and no gaps over both as they are to a slower host; never faster."""
+            """Return no host and no gaps (0), the host (1) with gaps (2), or a slower host."""
             host = min(1.0, effort) + max(0.0, effort - 2)
             return fitting.changed(host=host, gap=min(1.0, max(0.0, effort - 1)))
 
@@ -88,8 +81,8 @@ class WaitingStep(NamedTuple):
         return began_s + float(waits_s[-1])
 
 
-def waits_for(launch_s: WaitFloats, waits_s: WaitFloats, host_s: float) -> WaitFloats:
-    """Return `WaitingStep.waits_s` of a host that waits at `waits_s`, shape (waits,), of each step.
+def waits_for(launch_s: Floats, waits_s: Floats, host_s: float) -> Floats:
+    """Return `ReplayTrace.waits_s` of a host that waits at `waits_s`, shape (waits,), of each step.
 
     A wait before a step's first launch is for the last kernel of the step before. Of several for
     the same kernel the first one holds the host.
@@ -102,8 +95,6 @@ def waits_for(launch_s: WaitFloats, waits_s: WaitFloats, host_s: float) -> WaitF
 
 # A CUDA stream queues about this many launches before the host has to wait.
 LAUNCH_QUEUE = 1024
-
-Floats = NDArray[np.float64]
 
 # Processors differ in the last digit of a power, after which a replay would diverge: so powers are
 # rounded to this many decimals.
@@ -121,18 +112,20 @@ _STREAMS = 1.05
 class ReplayTrace:
     """One tenant's step for replay, which repeats it; equal to itself alone.
 
+    Arrays have the shape (kernels,).
+
     Attributes:
-        launch_s: When the host launches each kernel, from the step's start, shape (kernels,).
-        duration_s: How long each runs alone on the whole GPU, shape (kernels,).
-        demand: SMs that each can use, as a share of the GPU's in 0..1; 0 for copies.
-        waves: Blocks of each over those that fit on the GPU at once, at least 0; 0 for copies.
+        launch_s: Time when the host launches a kernel, from the step's start.
+        duration_s: Time that it runs alone on the whole GPU.
+        demand: SMs that it can use, as a share of the GPU's in 0..1; 0 for copies.
+        waves: Its blocks over those that fit on the GPU at once, at least 0; 0 for copies.
         host_s: Seconds between the starts of two steps on a host that never waits.
         gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
-        lead_s: How far the host can run ahead of the GPU.
-        waits_s: How far the host is while it waits for the end of each kernel, from the step's
-            start, shape (kernels,); infinite where it does not.
-        in_turns: Whether time slices let each run, 1, or a copy engine runs it, 0, shape
-            (kernels,); 1 for at least one.
+        lead_s: Time by which the host can run ahead of the GPU.
+        waits_s: Host time from the step's start at which the host waits for the kernel's end;
+            infinite where it does not.
+        in_turns: 1 for a kernel that needs a time slice, 0 for one on a copy engine; 1 for at
+            least one.
     """
 
     launch_s: Floats
@@ -147,7 +140,7 @@ class ReplayTrace:
 
     @property
     def waiting(self) -> WaitingStep | None:
-        """Return the step where the host waits for the GPU; None if it never does."""
+        """Return the step if its host waits for the GPU; else None."""
         if not np.isfinite(self.waits_s).any():
             return None
         return WaitingStep(self.launch_s, self.duration_s, self.waits_s, self.host_s, self.gap_s)
@@ -155,7 +148,7 @@ class ReplayTrace:
     def alone_s(self, step_s: float, kernels_s: float) -> float:
         """Return seconds of a step alone, measured as `step_s`, once its kernels take `kernels_s`.
 
-        `kernels_s` are at least as long as they take now.
+        They take at least as long as now.
         """
         if (waiting := self.waiting) is None:
             return max(step_s, kernels_s + self.gap_s * len(self.duration_s))
@@ -165,24 +158,16 @@ class ReplayTrace:
 def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
     """Return the share of a GPU with `sms` SMs that each kernel can use, 0..1, shape (kernels,).
 
-    Args:
-        trace: The kernels.
-        sms: SMs of the GPU on which they ran.
-        packing: 0: a block keeps an SM to itself; 1: as many blocks share one as fit; between
-            them, a geometric mean.
+    With a `packing` of 0 a block keeps an SM to itself, with 1 as many blocks share one as fit;
+    between them it is a geometric mean.
     """
-    blocks = np.asarray(trace.blocks, dtype=np.float64)
-    resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
-    spread = np.minimum(1, blocks / sms)
-    packed = np.minimum(1, blocks / (sms * resident))
+    spread = np.minimum(1, np.asarray(trace.blocks) / sms)
+    packed = np.minimum(1, waves(trace, sms))
     return np.asarray(np.round(spread ** (1 - packing) * packed**packing, DECIMALS))
 
 
 def waves(trace: KernelTrace, sms: int) -> Floats:
-    """Return how often each kernel's blocks fill a GPU with `sms` SMs, shape (kernels,).
-
-    Less than 1 is the share of the GPU's block slots that it holds.
-    """
+    """Return each kernel's blocks over the block slots of `sms` SMs, shape (kernels,)."""
     resident = np.maximum(np.asarray(trace.resident_blocks, dtype=np.float64), 1)
     return np.asarray(np.asarray(trace.blocks, dtype=np.float64) / (sms * resident))
 
@@ -203,7 +188,7 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
     is, the rest of the step is spread as gaps between the kernels. Kernels of a host-bound job
     queue up while others hold it back, and then follow each other as closely as the GPU starts
     them; so do those of a job whose host waits for the GPU, and the rest of the step is the host's.
-    In a CUDA graph nothing passes between kernels: the rest of its step comes before the next
+    In a CUDA graph no time passes between kernels: the rest of its step comes before the next
     graph, and not where graphs queue up. With this, steps of jobs that fill an H100 are off by 1.6
     instead of 2.6 % under naive sharing, by replay alone. None without a trace.
     """
@@ -243,7 +228,7 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
 
 
 def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
-    """Launch, duration, demand, waves and turns of kernels in turn, shape (5, kernels).
+    """Return launch, duration, demand, waves and turns of kernels in turn, shape (5, kernels).
 
     `columns` are the same of kernels that ran in parallel on streams of one job. If kernels add up
     to more than the time in which any ran, neighbours on different streams are merged, for as long
@@ -257,13 +242,11 @@ def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
     if trace.stream_of is None:
         group = np.floor(np.arange(len(duration_s)) / at_once).astype(int)
     else:
-        groups, busy, number = [], set[int](), 0
+        numbers, busy = [], set[int]()
         for stream in trace.stream_of:
-            if stream in busy:
-                busy, number = set(), number + 1
-            busy.add(stream)
-            groups.append(number)
-        group = np.array(groups)
+            numbers.append(stream in busy)  # a new group begins
+            busy = {stream} if stream in busy else busy | {stream}
+        group = np.cumsum(numbers)
     together_s = np.maximum(np.bincount(group, duration_s) / at_once, 1e-9)
     used, held = (
         np.minimum(1.0, np.bincount(group, duration_s * share) / together_s)
@@ -290,7 +273,7 @@ _PACKING = 0.45
 
 
 def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:
-    """Return the pace of kernels on a share of the SMs over that on all, (0, 1], as `demand`.
+    """Return the pace of kernels on a share of the SMs over that on all, (0, 1], by `demand`.
 
     `demand` is the share of the SMs that each can use, `exponent` that of `limit_exponent`.
     """
@@ -299,30 +282,26 @@ def sm_pace(demand: Floats, share: float, exponent: float) -> Floats:
 
 
 def _spared(lack: Floats, exponent: float) -> Floats:
-    """Pace of kernels over one in proportion to their SMs, if they could use `lack` times as many.
+    """Return the pace of kernels that could use `lack` times as many SMs, times `lack`.
 
-    Kernels that move data lose little with the first SMs that are taken: the others ask for as much
-    bandwidth. Of few SMs each moves as much as it can, and kernels slow in proportion.
+    Kernels that move data lose little with the first SMs that are taken: the other SMs ask for as
+    much bandwidth. Few SMs move as much as they can, and kernels slow in proportion.
     """
     died_away = (1 - lack**-_POWER) / (1 - _QUARTER**-_POWER)
     return np.asarray(_QUARTER ** ((1 - max(_LEAST, exponent)) * died_away))
 
 
 def limit_exponent(profile: Profile, gpu: Gpu, bandwidth: float) -> float:
-    """Return how the job's kernels slow with the SMs that a limit takes; 1: in proportion.
+    """Return the exponent of the law by which a limit slows the job's kernels; 1: in proportion.
 
-    On a quarter of the SMs that they could use, they run at ``0.25 ** exponent`` of their pace.
-    `bandwidth` is how far limited jobs keep the bandwidth that each had alone.
+    On a quarter of the SMs that they could use, they run at ``0.25 ** exponent`` of their pace;
+    `bandwidth` is that of `advisor.prediction.replay.Physics`.
     """
     return bandwidth * exponent_alone(profile, gpu) + (1 - bandwidth)
 
 
 def exponent_alone(profile: Profile, gpu: Gpu) -> float:
-    """Return `limit_exponent` of a job from which nobody takes bandwidth, by its probe.
-
-    Kernels that move data slow less than those that compute. The usual exponent where there is no
-    probe.
-    """
+    """Return `limit_exponent` of a job that keeps its bandwidth; the usual one without a probe."""
     measured = measured_exponent(profile, gpu)
     return _USUAL_EXPONENT if measured is None else measured
 
@@ -331,9 +310,8 @@ def exponent_alone(profile: Profile, gpu: Gpu) -> float:
 def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
     """Fit the exponent to the probe of `profile`, on any GPU; None without a probe.
 
-    With it steps under the limits of the probe come nearest to those measured. Steps that hide in
-    the host's path only bound it. A probe disturbed by its host moves it little, because few
-    exponents are far from the usual one.
+    Steps that hide in the host's path only bound it. A probe disturbed by its host moves it little,
+    because few exponents are far from the usual one.
     """
     played = replay_trace(profile, gpu.sms, _PACKING)
     if profile.sm_exponent is not None or profile.mps is None or played is None:
@@ -351,12 +329,12 @@ def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
 
 
 def slowdowns(demand: Floats, profile: Profile, partition: Partition, exponent: float) -> Floats:
-    """Return slowdowns of kernels with that demand on a partition, at least 1, shape as `demand`.
+    """Return slowdowns of kernels with that `demand` on a partition, at least 1, in its shape.
 
-    As under a limit that leaves as many SMs; where bandwidth and L2 are cut too, such that a share
-    of everything works at that share of the pace: kernels that slow less than in proportion to SMs
-    do so for the bandwidth that a limit leaves them. A job that uses more of the GPU's bandwidth
-    while busy than the partition has slows by that at least.
+    With all of the bandwidth they are those under a limit that leaves as many SMs. Where bandwidth
+    and L2 are cut too, a share of everything works at that share of the pace: kernels that slow
+    less than in proportion to SMs do so for the bandwidth that a limit leaves them. A job that uses
+    more of the GPU's bandwidth while busy than the partition has slows by that at least.
     """
     sms = np.maximum(1.0, demand / partition.sm_share)
     bandwidth = np.maximum(1.0, demand / partition.bandwidth_share)
@@ -369,8 +347,7 @@ def slowdowns(demand: Floats, profile: Profile, partition: Partition, exponent: 
 
 def moving_s(profile: Profile) -> float:
     """Return seconds in which the GPU's full bandwidth moves a step's data; 0 where unknown."""
-    counters = profile.counters
-    return 0.0 if counters is None else (counters.dram_active or 0.0) * profile.step_s
+    return (getattr(profile.counters, "dram_active", None) or 0.0) * profile.step_s
 
 
 def dram_share(profile: Profile) -> float:
