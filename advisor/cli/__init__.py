@@ -79,7 +79,7 @@ REMOVED: Mapping[str, str] = {
     "watch": "Read its memory and power from nvidia-smi and its step from its log: "
     "advisor profile --from-numbers.",
 }
-"""What to use instead of a command, or of a command's option (``"profile --to-end"``)."""
+"""Remedies by a removed command, or a removed option of one (``"profile --to-end"``)."""
 
 
 class _Command(TyperCommand):

@@ -45,7 +45,7 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
 def cores_of_each(
     wanted: Sequence[int], allowed: Sequence[int], *, share: bool = False
 ) -> tuple[tuple[int, ...], ...]:
-    """As many cores for each tenant as `wanted`, no core twice.
+    """Return as many cores for each tenant as `wanted`, no core twice.
 
     If there are too few and they may `share`, several tenants get the same core: for trials without
     a GPU, whose figures are not kept.

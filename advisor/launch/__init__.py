@@ -1,6 +1,6 @@
-"""Plans as what starts when and where: shell lines, files, exports for other tools."""
+"""Plans ready to be applied: shell lines, files, exports for other tools."""
 
 from typing import Literal
 
 ExportFormat = Literal["commands", "mps", "mig-parted", "slurm", "radt", "json"]
-"""What a plan can be written as; `advisor.launch.exports` has a writer for each."""
+"""Formats of a plan; `advisor.launch.exports` has a writer for each."""

@@ -93,7 +93,7 @@ def trained(routine: Routine, loaded: Callable[[], Trainable | None]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class TenantSetup:
-    """Where a tenant runs.
+    """The device and the process of a tenant.
 
     Attributes:
         device: The kind of device, as torch names it.
@@ -465,7 +465,7 @@ Outcome = Literal["out-of-memory", "died"]
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a tenant ended before it was asked to."""
+    """The early end of a tenant."""
 
     outcome: Outcome
     detail: str

@@ -37,7 +37,7 @@ from advisor.simulation.events import MIG_MODE_S, Bools, repartition_s
 from advisor.workload.job import Job
 
 MOST_EXACT = 3
-"""Of at most so many jobs the predictor itself may be asked for every set in every partition."""
+"""Most jobs of which the predictor itself may predict every set in every partition."""
 
 
 class Space:
@@ -198,7 +198,7 @@ class _Label(NamedTuple):
 
 
 _Labels = dict[tuple[int, bool], list[_Label]]
-"""Of one set: by the set-up that they leave, and by whether the GPU was ever cut up."""
+"""Labels of one set: by the set-up that they leave, and by whether the GPU was ever cut up."""
 
 
 def _reached(space: Space) -> list[_Label]:

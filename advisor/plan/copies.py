@@ -1,4 +1,4 @@
-"""How many copies of a job a GPU holds, how many pay, and the largest batch on each slice."""
+"""The copies of a job that fit a GPU, those worthwhile, and the largest batch on each slice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -42,7 +42,7 @@ _MOST_FACTOR = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLaw:
-    """How power and activity add up in one mode of sharing; by default the plain sum.
+    """The sum of power and activity in one mode of sharing; by default the plain sum.
 
     Attributes:
         waiting: Share of its own power that a job draws at any pace, at least 0.

@@ -101,7 +101,7 @@ _TASKS = (
 )  # fmt: skip
 
 TASKS = {each.name: each for each in _TASKS}
-"""What is trained on how much data, at batch 1 and without options, by what a name begins with."""
+"""Tasks by the beginning of a workload's name: network and data, at batch 1, without options."""
 
 
 def _usual_batches(task: str) -> tuple[int, ...]:

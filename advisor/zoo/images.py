@@ -182,7 +182,7 @@ class ImageFiles:
 
     @cached_property
     def _decode(self) -> _Decoder:
-        """What decodes the first file: torchvision if it does so here, else Pillow."""
+        """A decoder of the first file: torchvision if it does so here, else Pillow."""
         try:
             decode = _torchvision()
             decode(Path(self.folder.files[0][0]).read_bytes())
