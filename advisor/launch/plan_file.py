@@ -307,7 +307,7 @@ def script_text(
                 command=tuple(words), folder=str(present_folder()), environment=variables
             )
         elif masked:
-            script = script.with_words(command=tuple(masked_words(script.command)))
+            script = replace(script, command=tuple(masked_words(script.command)))
         profile = replace(start.job.profile, workload=replace(workload, script=script))
         return replace(start, job=replace(start.job, profile=profile))
 

@@ -92,11 +92,8 @@ def stale_profiles(
 ) -> tuple[Stale, ...]:
     """Return the differences between `profiles` and the `present` machine, by kind.
 
-    Args:
-        profiles: Of jobs; copies count once.
-        present: This machine.
-        host_known: Whether this host was calibrated: then a profile with the speed of its own host
-            is converted to this host, and is not stale.
+    Copies count once. If the host is known, by a calibration, a profile with the speed of its own
+    host is converted to this one, and is not stale.
     """
     jobs = {profile.name: profile for profile in profiles}
     made = {name: _kinds(present_of(job.provenance)) for name, job in jobs.items()}
@@ -158,8 +155,7 @@ class Operator:
     """One operator of a network, forward.
 
     Attributes:
-        op: E.g. ``"linear"``.
-        shape: E.g. ``"1x512x768x3072"``.
+        shape: E.g. ``"1x512x768x3072"``; see the module.
         precision: ``"fp32"`` with TF32 off, ``"tf32"`` with it on.
     """
 
@@ -234,10 +230,8 @@ class GpuSide:
     """The measurements of a sweep of operators on one GPU.
 
     Attributes:
-        l2_mib: The L2 cache, as the driver says; None if it does not.
-        sm_clock_mhz: Of SMs during the sweep, whatever it was; None if not read.
-        launch_us: An empty kernel on an idle GPU, from before its launch until it ended; None if
-            not measured.
+        l2_mib: Size of the L2 cache, as the driver reports it.
+        launch_us: An empty kernel on an idle GPU, from before its launch until it ended.
         times: Operators that failed, for want of memory for example, are absent.
     """
 
@@ -284,7 +278,7 @@ class GpuSide:
 
     def _most_moved(self, least: float, most: float) -> float | None:
         """Highest rate with traffic from `least` to `most` sizes of L2."""
-        if self.l2_mib is None:
+        if not self.l2_mib:
             return None
         least_mib, most_mib = least * self.l2_mib, most * self.l2_mib
         rates = (rate for mib, rate in self.traffic_gb_s if least_mib <= mib <= most_mib)

@@ -152,16 +152,9 @@ def workload(name: str) -> Workload:
 
 
 def timm_workload(  # noqa: PLR0913 - each is an option of the user's
-    model: str,
-    *,
-    resolution: int,
-    classes: int,
-    batch: int,
-    precision: Precision = "default",
-    execution: Execution = "eager",
-    loader_workers: int = 0,
-    examples_per_epoch: int | None = None,
-) -> Workload:
+    model: str, *, resolution: int, classes: int, batch: int, precision: Precision = "default",
+    execution: Execution = "eager", loader_workers: int = 0, examples_per_epoch: int | None = None,
+) -> Workload:  # fmt: skip
     """Return a workload of any timm model; the model is looked up only when it is built."""
     name = f"{model}-{resolution}px-{classes}c-bs{batch}"
     name += f"-{precision}" * (precision != "default")

@@ -118,7 +118,6 @@ class Job:
 
     @property
     def batch(self) -> int:
-        """Examples a step."""
         return self.profile.workload.batch
 
     @property
@@ -168,7 +167,7 @@ _MAX_SPREAD = 16 * MAX_JOBS
 
 
 def most_jobs(gpus: int) -> int:
-    """Most jobs that a question about `gpus` equal GPUs may name."""
+    """Return how many jobs a question about `gpus` equal GPUs may name at most."""
     return min(MAX_JOBS * gpus, _MAX_SPREAD)
 
 
@@ -211,12 +210,9 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 
 
 def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
-    """The jobs that `words` name, ``NAME[:COPIES][@EPOCHS]``, copies next to each other.
+    """Return the jobs that `words` name, ``NAME[:COPIES][@EPOCHS]``, copies next to each other.
 
-    Args:
-        words: As given on the command line.
-        load: Finds a profile by its name, or the path of its file.
-        gpus: Equal GPUs that there are.
+    `load` finds a profile by its name or path; there are `gpus` equal GPUs.
 
     Raises:
         InvalidInput: A count or profile is wrong, or there are too many jobs or none.
@@ -241,13 +237,6 @@ def _cut(word: str, mark: str) -> tuple[str, str | None]:
     """`word` and what follows the last `mark`, if any; the path of a file has none."""
     name, marked, rest = word.rpartition(mark)
     return (name, rest) if marked and not word.endswith(".json") else (word, None)
-
-
-_REMEDY = "Correct the file."
-_REMOVED = {
-    "batches": "a job has one batch size. `advisor batch JOB` prints the largest batch of each MIG "
-    "slice: write that profile's name",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,12 +267,9 @@ class _JobFile:
 
 
 def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
-    """The jobs of the TOML file `path`; arguments and errors as for `parse_jobs`.
+    """Return the jobs of the TOML file `path`; arguments and errors are those of `parse_jobs`.
 
-    A profile's path is relative to the file's folder.
-
-    The file holds one table for each job, or for equal copies of it. `templates/jobs.toml` explains
-    each field, and ``advisor init jobs`` writes it.
+    A profile's path is relative to the file's folder. `templates/jobs.toml` explains each field.
     """
     where = shown(path)
     return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
@@ -324,11 +310,12 @@ def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if isinstance(document["job"], dict):
         raise InvalidInput(f"{where}: it has [job], in single brackets: write [[job]] before each.")
     tables = document["job"] if isinstance(document["job"], list) else []
-    for table in tables:
-        for field, instead in _REMOVED.items():
-            if isinstance(table, dict) and field in table:
-                raise InvalidInput(f"{where}: {field} is no longer there: {instead}.")
-    return check_record(_JobFile, document, where, _REMEDY).job
+    if any(isinstance(table, dict) and "batches" in table for table in tables):
+        raise InvalidInput(
+            f"{where}: batches is no longer there: a job has one batch size. `advisor batch JOB` "
+            f"prints the largest batch of each MIG slice: write that profile's name."
+        )
+    return check_record(_JobFile, document, where, "Correct the file.").job
 
 
 def _jobs(
@@ -377,7 +364,12 @@ def _script(profiled: Script | None, entry: _Entry, folder: Path | None) -> Scri
     if folder is not None and (profiled is None or where is not None):
         where = str((folder / (where or "")).resolve())
     if profiled is not None:
-        return profiled.with_words(entry.command, where, entry.environment)
+        return replace(
+            profiled,
+            command=profiled.command if entry.command is None else entry.command,
+            folder=where or profiled.folder,
+            environment=profiled.environment | (entry.environment or {}),
+        )
     if entry.command is not None and where is not None:
         return Script(command=entry.command, folder=where, environment=entry.environment or {})
     if entry.folder is not None or entry.environment is not None:
@@ -388,11 +380,7 @@ def _script(profiled: Script | None, entry: _Entry, folder: Path | None) -> Scri
 
 
 def name_at_batch(name: str, profile: Profile, batch: int) -> str:
-    """Return the name of the profile `name` at another batch size.
-
-    Raises:
-        InvalidInput: Its name does not say the batch size.
-    """
+    """Return the name of the profile `name` at another batch size."""
     parts = batch_name(name.removesuffix(".json"))
     if parts is None or parts.batch != profile.workload.batch:
         raise InvalidInput(
@@ -408,14 +396,10 @@ _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with def
 
 
 def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
-    """The arrivals in the CSV file `path`, in its order; equal jobs are one object.
+    """Return the arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     `templates/trace.csv` is an example. Rows may be in any order of time; `arrival_s` and `job`, a
     profile's name, are required.
-
-    Args:
-        path: With the columns arrival_s and job, and optionally others.
-        load: Finds a profile by its name, or the path of its file.
 
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.

@@ -41,8 +41,8 @@ MOST_SCALED, LEAST_SCALE = 1e6, 1e-18
 # Of an error of a prediction, in spreads from the fit.
 MOST_SPREADS = 1e3
 
-# Each bound is generous: at least ten times the number of any GPU, host or training job today.
-# Of one measured number, by the unit suffix of its name.
+# Most of a measured number, by the unit suffix of its name: at least ten times that of any GPU,
+# host or training job today.
 _MOST = {
     "_mib_s": 2.0**30,
     "_mib": 2.0**24,  # 16 TiB

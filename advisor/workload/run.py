@@ -171,15 +171,15 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Whether every tenant ran to the end of the window."""
+        """Return whether every tenant ran to the end of the window."""
         return all(tenant.outcome == "ok" for tenant in self.tenants)
 
     @property
     def shows_pace(self) -> bool:
-        """Whether models may be fitted to its steps: all tenants ran to the end of a normal run."""
+        """Return whether models may be fitted to it: all tenants ran to the end of a normal run."""
         return self.ok and self.purpose not in ("control", "memory", "completion")
 
     @property
     def cores_known(self) -> bool:
-        """Whether it recorded the speed of each tenant's core."""
+        """Return whether it recorded the speed of each tenant's core."""
         return all(tenant.host_check_s is not None for tenant in self.tenants)

@@ -27,7 +27,7 @@ _LONGEST_WORD, _MOST_WORDS = 2**17 - 1, 10_000
 
 
 def is_name(name: str) -> bool:
-    """Whether a workload can have that `name`, which is also that of its profile's file."""
+    """Return whether a workload can have that `name`, which is also that of its profile's file."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -41,9 +41,6 @@ class Script:
         environment: Variables that the user gave, by name; added to those inherited.
         throughput: For what does not train by torch: a regular expression that finds in its output
             how many examples it did a second, as its only group; None: its steps are counted.
-
-    Raises:
-        InvalidInput: It cannot be started like this.
     """
 
     command: tuple[str, ...]
@@ -84,31 +81,16 @@ class Script:
 
     @property
     def by_steps(self) -> bool:
-        """Whether its optimizer steps are counted from inside the process."""
+        """Return whether its optimizer steps are counted from inside the process."""
         return self.throughput is None
 
     @property
     def file(self) -> str | None:
-        """The Python file that it runs, as its command names it; None if it names none."""
+        """The Python file that its command names, if any."""
         return next((word for word in self.command if word.endswith(".py")), None)
-
-    def with_words(
-        self,
-        command: tuple[str, ...] | None = None,
-        folder: str | None = None,
-        environment: dict[str, str] | None = None,
-    ) -> "Script":
-        """The same with another command or folder, and with more variables set."""
-        return replace(
-            self,
-            command=self.command if command is None else command,
-            folder=self.folder if folder is None else folder,
-            environment=self.environment | (environment or {}),
-        )
 
 
 def _can_be_given(word: str) -> bool:
-    """Whether a program can be started with that word."""
     try:
         return "\0" not in word and len(os.fsencode(word)) <= _LONGEST_WORD
     except UnicodeEncodeError:  # half of a character
@@ -142,9 +124,6 @@ class Workload:
         data: Absolute path of the folder of images that it reads; None: its input is made up.
         script: What is started, also instead of a workload of the zoo; None: nothing of the user's.
             Two workloads are equal whatever starts them: other arguments train as fast.
-
-    Raises:
-        InvalidInput: The numbers are impossible.
     """
 
     name: str
@@ -188,11 +167,7 @@ class Workload:
         check(self, ("loader_workers",), MOST_LOADER_WORKERS)
 
     def reading(self, folder: Path, images: int) -> "Workload":
-        """The same on the `images` that lie in `folder`, under a name that says so.
-
-        Raises:
-            InvalidInput: Its input is not an image, or it has no loader that could read them.
-        """
+        """Return the same on the `images` that lie in `folder`, under a name that says so."""
         if self.resolution is None:
             raise InvalidInput(
                 f"{self.name}: its input is not an image, so it cannot read a folder of images"
@@ -207,11 +182,7 @@ class Workload:
         )
 
     def check_startable(self) -> None:
-        """Check that something here can start it.
-
-        Raises:
-            InvalidInput: It is known by numbers only.
-        """
+        """Check that something here can start it: that not only its numbers are known."""
         if self.source == "numbers" and self.script is None:
             raise InvalidInput(
                 f"{self.name}: its profile is bare numbers, which do not say how to start it. "
@@ -267,10 +238,8 @@ def secrets_held(
 ) -> Iterator[str]:
     """Yield a line to warn with if a plan of `workloads` holds secrets.
 
-    Args:
-        workloads: Those of the jobs of the plan.
-        variables: Whether the plan holds variables; else they are left to whoever runs it.
-        text: Text of the plan if not every form of it holds the jobs' commands.
+    If it has no `variables`, these are left to whoever runs it. `text` is that of the plan if not
+    every form of it holds the jobs' commands.
     """
     names: list[str] = []
     for script in filter(None, (workload.script for workload in workloads)):
@@ -287,11 +256,7 @@ def secrets_held(
 
 @dataclass(frozen=True, slots=True)
 class StepRange:
-    """A predicted step in seconds: its median, and the ends of the interval around it.
-
-    Raises:
-        InvalidInput: The ends do not contain the median, or a step takes no time.
-    """
+    """A predicted step in seconds: its median, and the ends of the interval around it."""
 
     p05: float
     p50: float
@@ -357,12 +322,9 @@ class PlanDocument:
 def planned_steps(
     planned: DocumentedJob, workload: Workload, most_steps: int | None = None
 ) -> int | None:
-    """Training steps of a job of a plan; None if the job decides itself when it ends.
+    """Return the training steps of a job of a plan; None if the job decides itself when it ends.
 
-    Args:
-        planned: The job.
-        workload: What it trains.
-        most_steps: Of a job of the zoo, at most; None: as planned.
+    A job of the zoo does `most_steps` at most; None: as planned.
     """
     script = planned.script or workload.script
     steps = None
