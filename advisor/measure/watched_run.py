@@ -307,7 +307,7 @@ class WatchedJob:
 
 
 # Of a record; a shorter one is too uncertain, and more windows add nothing.
-_WATCHED_RUN_SHORTEST_S, _WINDOWS = 6.0, 6
+_SHORTEST_RECORD_S, _WINDOWS = 6.0, 6
 
 
 class WatchedRun:
@@ -406,7 +406,7 @@ class WatchedRun:
             spans = [job.span_s for job in jobs]
             began_s = max(first for first, _ in spans) + SETTLE_S
             ended_s = min(last for _, last in spans)
-            if ended_s - began_s < _WATCHED_RUN_SHORTEST_S:
+            if ended_s - began_s < _SHORTEST_RECORD_S:
                 continue
             bounds_s = np.linspace(began_s, ended_s, _WINDOWS + 1).tolist()
             windows = [job.windows(bounds_s) for job in jobs]
