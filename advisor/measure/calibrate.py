@@ -3,6 +3,7 @@
 import argparse
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import astuple
 from math import inf
 from pathlib import Path
@@ -34,7 +35,7 @@ from advisor.measure.gpu_side import (
     sweep,
     switching,
 )
-from advisor.measure.mps import MpsSession, mps_session_on
+from advisor.measure.mps import MpsSession
 from advisor.measure.process import INTERRUPTED, say, scratch_folder, supervise
 from advisor.measure.tenants import tenants_on, warm_up
 from advisor.measure.worker import TenantHandle, TenantSetup, installed_version
@@ -142,7 +143,7 @@ def _calibration(
         readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
         leave_to_tenants([tuple(taken)], ours)
         warm_up(folder)
-        with mps_session_on(device, folder) as session:
+        with closing(MpsSession(device, folder)) as session:
             session.switch_to(Naive())
             setups = [TenantSetup("cpu", (core,), {}) for core in taken]
             with tenants_on(setups, session.folder) as tenants:

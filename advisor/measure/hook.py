@@ -98,7 +98,7 @@ def patch_torch(hook: "ScriptHook", folder: Path) -> None:
     import torch
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-    hook.feeds.watch(_BaseDataLoaderIter)
+    hook.watch_loaders(_BaseDataLoaderIter)
     report_steps(hook)
     torch.autograd.backward = _cut_phases(hook, torch.autograd.backward)
     torch.amp.autocast_mode.autocast.__enter__ = _note_precision(  # type: ignore[method-assign]
@@ -216,21 +216,21 @@ class _Loader(NamedTuple):
 
 
 class Feeds:
-    """The batches that a script takes from torch loaders.
+    """The batches that a script takes from torch loaders: the part of a `Trainable` that has data.
 
     Attributes:
         fetched_s: Seconds spent so far on taking batches.
-        workers: Processes of the loader that feeds the training; 0 without.
+        loader_workers: Processes of the loader that feeds the training; 0 without.
     """
 
     def __init__(self) -> None:
         self.fetched_s = 0.0
-        self.workers = 0
+        self.loader_workers = 0
         self._batches: Counter[_Loader] = Counter()
         self._feeding: _Loader | None = None
         self._live: Any = None
 
-    def watch(self, kind: Any) -> None:
+    def watch_loaders(self, kind: Any) -> None:
         """Make each loader's iterator, of torch's base class `kind`, note its batches here."""
         make, take = kind.__init__, kind.__next__
 
@@ -256,25 +256,25 @@ class Feeds:
 
         kind.__init__, kind.__next__ = __init__, __next__
 
-    def begin(self) -> None:
+    def forget_batches(self) -> None:
         """Count batches from now on: some of those before fed no training."""
         self._batches.clear()
 
     def data(self, steps: int) -> dict[str, int | None]:
         """``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
 
-        By the batches of `steps` since `begin`.
+        By the batches of `steps` since `forget_batches`.
         """
         if not self._batches:
             return {"batch": None, "steps_per_epoch": None, "loader_workers": 0}
         self._feeding, taken = self._batches.most_common(1)[0]
         # A loader that is read ahead gives one batch more or less than was trained on.
         a_step = max(1, round(taken / steps)) if taken >= steps - 1 else taken / steps
-        _, batch, batches, self.workers = self._feeding
+        _, batch, batches, self.loader_workers = self._feeding
         return {
             "batch": None if batch is None else max(1, round(batch * a_step)),
             "steps_per_epoch": None if batches is None else max(1, round(batches / a_step)),
-            "loader_workers": self.workers,
+            "loader_workers": self.loader_workers,
         }
 
     def next_batch(self) -> object:
@@ -293,18 +293,17 @@ _ROUNDS = 3
 _EXPLICIT = -1
 
 
-class ScriptHook:
+class ScriptHook(Feeds):
     """A user's script as a `Trainable`, and the connection to the process that measures it.
 
     Attributes:
-        feeds: The batches that it takes from loaders.
         precision: In the words of a workload, as far as it was seen.
         graphed: Whether its steps are replays of a CUDA graph.
         capturing: Optimizers that step while a CUDA graph is captured; None while none is.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self.feeds = Feeds()
+        super().__init__()
         self.precision = "default"
         self.graphed = False
         self.capturing: list[object] | None = None
@@ -318,18 +317,6 @@ class ScriptHook:
         self._part: Part = "step"
         self._state: TenantState | None = None
         self._verbs: Mapping[str, Verb] = {}
-
-    @property
-    def fetched_s(self) -> float:
-        return self.feeds.fetched_s
-
-    @property
-    def loader_workers(self) -> int:
-        return self.feeds.workers
-
-    def next_batch(self) -> object:
-        """Take the next batch of the loader that feeds the training."""
-        return self.feeds.next_batch()
 
     def close(self) -> None:
         """Let the script run on by itself."""
@@ -450,7 +437,7 @@ class ScriptHook:
             yield "step"
         on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         state.device = "cuda" if on_gpu else "cpu"
-        self.feeds.begin()
+        self.forget_batches()
         answer = yield from warmed(state, warm_steps)
         dynamo = sys.modules.get("torch._dynamo.utils")
         compiled = dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
@@ -459,7 +446,7 @@ class ScriptHook:
         return answer | {
             "versions": versions(),
             "device": state.device,
-            "found": self.feeds.data(warm_steps + 2) | workload,
+            "found": self.data(warm_steps + 2) | workload,
         }
 
 

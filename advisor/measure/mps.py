@@ -171,16 +171,6 @@ class MpsSession:
         self._daemon.stop()
 
 
-@contextmanager
-def mps_session_on(device: Device, folder: Path) -> Iterator[MpsSession]:
-    """An MPS session that is closed when the block ends."""
-    session = MpsSession(device, folder)
-    try:
-        yield session
-    finally:
-        session.close()
-
-
 def tenant_environments(
     sharing: Concurrent, tenants: int, folder: Path, uuid: str | None
 ) -> tuple[dict[str, str], ...]:

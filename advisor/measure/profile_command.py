@@ -6,6 +6,7 @@ import re
 import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from statistics import mean, median
 from time import monotonic
@@ -23,7 +24,7 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.mps import mps_session_on
+from advisor.measure.mps import MpsSession
 from advisor.measure.process import say, scratch_folder
 from advisor.measure.profile import SoloRunSettings, profile_alone
 from advisor.measure.tenants import warm_up
@@ -288,7 +289,7 @@ def run_profile(argv: Sequence[str]) -> int:
         leave_to_tenants([allowed[:1]], ours)
         if any(each.script is None for each in batch.todo):  # a script starts by itself
             warm_up(folder)
-        with mps_session_on(device, folder) as session:
+        with closing(MpsSession(device, folder)) as session:
             settings = SoloRunSettings(
                 session=session, origin=Origin(device, line, len(ours)), host_cores=ours,
                 cores=allowed, probe=words.probe, idle_power_w=idle_w, patience_s=words.patience,

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
@@ -33,7 +33,6 @@ from advisor.measure.mps import (
     MpsDaemon,
     MpsSession,
     memory_filled,
-    mps_session_on,
     tenant_environments,
 )
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
@@ -106,7 +105,7 @@ def bench_on(
     ours = allowed_cores()
     with claimed(device, command), scratch_folder() as folder:
         warm_up(folder)
-        with mps_session_on(device, folder) as session:
+        with closing(MpsSession(device, folder)) as session:
             yield Bench(
                 session=session, timing=timing, command=command, cores=ours,
                 allowed=tuple(allowed), share=share or device.kind == "cpu",

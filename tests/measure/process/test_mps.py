@@ -1,6 +1,7 @@
 """The MPS daemon of a measurement, spoken to through a stand-in for NVIDIA's program."""
 
 import os
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -10,7 +11,7 @@ import pytest
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.machine import mps_processes
 from advisor.measure.device import Device, refuse_strangers
-from advisor.measure.mps import MpsDaemon, mps_session_on, tenant_environments
+from advisor.measure.mps import MpsDaemon, MpsSession, tenant_environments
 from advisor.measure.process import end_mps_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in
@@ -87,7 +88,7 @@ def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
 
 @pytest.mark.usefixtures("daemon")
 def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
-    with mps_session_on(GPU, folder) as session:
+    with closing(MpsSession(GPU, folder)) as session:
         session.switch_to(Mps())
         pipes = Path(session.setups(Mps(), [()])[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101, 102])
