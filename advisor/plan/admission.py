@@ -204,8 +204,6 @@ class Additions:
     """The sets of jobs that may be added, largest throughput first; late ones come last.
 
     Attributes:
-        before: Prediction for the running jobs alone.
-        most_slowing: Largest share by which the step of a running job may get longer.
         left_out: Jobs that may not be added, not even alone, and why.
     """
 
@@ -270,11 +268,7 @@ def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmissionLimits:
-    """The conditions for a set of added jobs.
-
-    Attributes:
-        most_slowing: Largest share by which the step of a running job may get longer, at least 0.
-    """
+    """The conditions for a set of added jobs; shares are at least 0."""
 
     most_slowing: float = MOST_SLOWING
     conditions: Conditions = UNCONDITIONAL

@@ -39,10 +39,9 @@ _LIMIT_SUMS = (100, 200)
 
 @dataclass(frozen=True, slots=True)
 class CopiesRow:
-    """The performance of a given number of copies.
+    """The performance of a number of copies under the way to share that gives most throughput.
 
     Attributes:
-        prediction: Prediction under the way to share that gives most throughput.
         throughput: Work done per time, that of one copy alone being 1.
         gain: Share by which the throughput exceeds that of one copy less; None for one copy.
     """
@@ -62,7 +61,6 @@ class Copies:
             worthwhile, or up to `MAX_JOBS`.
         fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
             `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
-        limited_by: Why no more fit.
         pay: Fewest copies of which neither one more nor `PATIENCE` more would raise the throughput
             by more than `PAYS`.
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
@@ -204,8 +202,6 @@ class Trials:
 
     Attributes:
         copies: The performance of 1, 2, ... trials at once.
-        steps: Training steps of one trial.
-        start_s: Seconds in which the process of a trial starts, before its first step.
         at_once: Number of processes to run: as many as are worthwhile. For a search of known
             length, the fewest of these that end it within `PAYS` of the soonest.
         study: The whole search; None where its number of trials is not known.
@@ -249,8 +245,8 @@ def trials_that_pay(
     """Choose how many trials to run at once, given `copies` of one trial.
 
     Args:
-        copies: The performance of copies of the job on a GPU.
-        predictor: The predictor of `copies`.
+        copies: The performance of copies of the job on a GPU, by `predictor`.
+        predictor: The same predictor.
         steps: Training steps of a trial; None: those of the job.
         count: Number of trials; None: the search is open-ended.
         start_s: Seconds that the process of a trial takes to start; 0: it goes on with the next.
@@ -315,11 +311,9 @@ class SliceBatch:
 
     Attributes:
         name: Name of the MIG profile, or `WHOLE`.
-        instances: Number of such instances on the GPU.
         largest: The largest batch size that fits even at the upper end of its memory; None where
             not even the smallest one does.
         open_ended: Whether a larger batch size, beyond what can be estimated, may fit.
-        memory_mib: Memory of the job at that batch size; None where none fits.
     """
 
     name: str
@@ -332,12 +326,11 @@ class SliceBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlicesForJob:
-    """The largest batch of one job on each kind of slice.
+    """The largest batch of one job on each kind of slice, the smallest slice first.
 
     Attributes:
         job: The workload's name without a batch size.
         measured: Batch sizes at which the job was measured, increasing.
-        slices: The slices, smallest first.
         confirmed_on_hardware: Whether all of it is confirmed by real runs of this kind.
     """
 
@@ -354,11 +347,8 @@ def slices_for_job(
 ) -> SlicesForJob:
     """Return the largest batch of one workload on slices of `gpu`.
 
-    Args:
-        profiles: Its profile at each batch size measured on that GPU, at least one.
-        gpu: The GPU.
-        predictor: Predicts it.
-        on: Names of MIG profiles, or `WHOLE`; none: all of the GPU's, and the whole GPU.
+    `profiles` are those of its measured batch sizes. `on` are names of MIG profiles, or `WHOLE`;
+    none: all of the GPU's, and the whole GPU.
 
     Raises:
         InvalidInput: The profiles differ in more than their batch size.

@@ -128,16 +128,15 @@ def best_fit(order: Sequence[int], most_busy: float, kinds: Kinds, may: MayShare
 
 @dataclass(frozen=True, slots=True)
 class FleetSearchResult:
-    """The plan of a search, all of its groups predicted, and a bound on better ones.
+    """The plan of a search, its cost by `Problem.cost`, and a bound on better ones.
+
+    All groups of the plan are predicted; `groups` counts all that were looked at.
 
     Attributes:
-        cost: Cost of the plan, see `Problem.cost`.
         bound: Lower bound of plans that run at most `MOST_TOGETHER` jobs at once on a GPU; None:
             not known.
         complete: Whether every group was looked at; then `bound` is of plans whose groups are
             time-sliced or under MPS without limits.
-        groups: Number of groups looked at.
-        predicted: Number of groups predicted.
         in_time: Whether the search ended before its time was up.
     """
 
@@ -356,12 +355,7 @@ def _end_s(queue: Sequence[FleetGroup]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """The plan of one GPU.
-
-    Attributes:
-        number: Number of the GPU, from 0.
-        forecast: Forecast for the jobs of `candidate`, from the first step to the last.
-    """
+    """The plan of one GPU, numbered from 0, and the forecast for the jobs of `candidate`."""
 
     number: int
     candidate: Candidate
@@ -370,13 +364,11 @@ class GpuPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPlan:
-    """A plan for many jobs on equal GPUs, and how good it is.
+    """A plan for many jobs on equal GPUs, `on` each that runs a job, and how good it is.
 
     Attributes:
-        on: The plan of each GPU that runs a job.
         ranked_by: The objective of the search: another than asked for if that cannot be computed;
             then `note` gives the reason.
-        search: The search: its size, and how much better a plan could be.
         serial_s: Seconds if every GPU ran one job at a time, longest jobs first; None: the length
             of a job is not known.
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.

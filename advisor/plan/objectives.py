@@ -35,7 +35,6 @@ class PhaseGroup:
         chosen: The set of its jobs, by number in `Sets`.
         placement: A set of jobs on the whole GPU, or an assignment to MIG instances.
         setup: Number of the set-up of the GPU that the group needs.
-        jobs: Number of its jobs.
         time_s: Seconds until the last job ends.
         cost: The number of `Objective.of_group` that is summed.
         worst: The number of `Objective.of_group` of which the largest counts.

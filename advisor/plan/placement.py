@@ -29,7 +29,6 @@ class FleetGroup:
         ends_s: Seconds from their common start until each job ends, in the order of `members`,
             shape (jobs,); for throughput, in units of each job's time alone.
         energy_j: Joules of its GPU until the last job ends; None: not known.
-        predicted: Whether it was predicted, not only estimated.
         in_seconds: Whether `ends_s` are seconds; for throughput they are not, and pauses do not
             count.
     """
@@ -123,10 +122,8 @@ class Problem:
     """Jobs to run on equal GPUs, and the objective of their plan.
 
     Attributes:
-        counts: Number of jobs of each kind, shape (kinds,).
-        alone_s: Seconds of a job of each kind alone, same shape.
-        least_s: Seconds of a job of each kind at least, however it runs, same shape.
-        deadlines_s: Deadline of each kind from the start of all, same shape; None: it has none.
+        least_s: Seconds of a job of each kind at least, however it runs, shape (kinds,).
+        deadlines_s: Deadline of each kind from the start of all, same shape.
         idle_power_w: Power of a GPU on which nothing runs; None where not measured.
     """
 

@@ -169,7 +169,6 @@ class HostBound:
     Attributes:
         host_share: Share of its predicted step that its host path takes, 0..1.
         gpu_share: Share of its step alone in which the GPU works for it, 0..1.
-        variant: The fastest profile of the same work; None where none is faster.
     """
 
     job: str

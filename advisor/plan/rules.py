@@ -152,10 +152,7 @@ class Conditions:
     """Permissions of machine and user.
 
     Attributes:
-        root: Whether there is root, which MIG and power caps need.
         cuda: CUDA version of the driver, e.g. ``"13.0"``; None: not known.
-        memory_margin: See `FitsMemory`.
-        power_caps: Whether a plan may choose a power cap.
     """
 
     root: bool = True

@@ -25,9 +25,8 @@ class Question:
     """A question about the jobs on one GPU.
 
     Attributes:
-        level: The point of a cost's interval that plans are ranked by: median or upper end.
-        rough: Whether the search stops early: at one after another and at all jobs on the whole
-            GPU, with the limits that the surrogate model alone takes for the best.
+        rough: Whether the search stops early, with the limits that the surrogate model alone takes
+            for the best, and without MIG and phases.
     """
 
     gpu: Gpu
@@ -57,12 +56,9 @@ class Standing:
     """The basis of a recommendation, apart from profiles and model.
 
     Attributes:
-        calibrated: The calibration; None where the machine was neither calibrated nor checked.
         stale: Profiles that were made with other software or hardware than the present, by kind.
         unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
-        unsteady: A line for each profile whose windows disagree with each other.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
-        own_paces: Jobs by name, and their pace in the user's own runs.
         power_cap_w: Power cap in watts of all that was predicted; None: the GPU's own limit, or
             plans that have caps of their own.
     """
@@ -92,13 +88,11 @@ class Forecast:
     """A set of jobs under one sharing, from the first step to the last.
 
     Attributes:
-        prediction: Prediction while all jobs run.
         makespan_interval_s: Seconds until the last job ends, if all start at once (serial: in
             turn); the errors of all jobs are taken to be correlated. None: a length is unknown.
         energy_j: Joules of the whole GPU until then; None: a length or the power is unknown.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
         ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
-        deadlines_s: Deadline of each job, in the same order; None where it has none.
         standing: Its basis; plans leave this to their recommendation.
     """
 
@@ -133,15 +127,13 @@ class Plan(Forecast):
     """A forecast that fits, with its rank among the others.
 
     Attributes:
-        rank: 1 is best.
-        ties_best: Whether its cost equals that of the best within our error; true of the best
-            itself.
+        ties_best: Whether its cost equals that of the best within our error; true of the best.
         late_jobs: Numbers, from 1, of the jobs that miss their deadlines at the question's level.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
         why: One line: what limits the plan, how far behind the best it is, and by which rule it
             precedes a plan that is equal within our error.
-        commands: Shell lines that apply the plan, with placeholders for the jobs' own commands.
-            Empty until `advisor.launch.commands.with_commands` adds them.
+        commands: Shell lines that apply the plan; empty until
+            `advisor.launch.commands.with_commands` adds them.
     """
 
     rank: int
@@ -162,16 +154,14 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """Every plan for a set of jobs on one GPU, best first.
+    """Every plan for a set of jobs on one GPU, best first, but only the best few of a kind.
 
     Attributes:
-        objective: The objective asked for.
-        ranked_by: The objective that plans are ranked by: another one if `objective` cannot be
-            computed; then `note` gives the reason.
-        level: The point of a cost's interval that plans are ranked by: median or upper end.
+        ranked_by: The objective that plans are ranked by; if it is not `objective`, `note` gives
+            the reason.
+        level: The point of a cost's interval that plans are ranked by.
         serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
             of every gain; also one of `plans`.
-        plans: Best first; of plans with limits and of MIG layouts only the best few.
         considered: Number of ways to share that were predicted, estimated or left out.
         searched: How many were predicted and how many estimated, in words; None: no search.
         variants: Profiles of the same work with another loader or execution.
