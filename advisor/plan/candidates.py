@@ -11,7 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Space, hybrid, phased
-from advisor.plan.forecast import CachingPredictor, Mixes, forecast, serial_s
+from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.job_sets import WHOLE_GPU, Members, options
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.partitions import Assignment, Choice
@@ -34,9 +34,6 @@ class Candidate:
         jobs: Numbers of the jobs on this GPU among all jobs asked for, from 1, increasing.
         sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
         power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
-
-    Raises:
-        InvalidInput: The jobs cannot share like this.
     """
 
     jobs: tuple[int, ...]
@@ -49,18 +46,14 @@ class Candidate:
         check_count(self.sharing, len(self.jobs))
 
     def chosen(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
-        """Return the jobs of this GPU among all `jobs`.
-
-        Raises:
-            InvalidInput: There is no such job.
-        """
+        """Return the jobs of this GPU among all `jobs`; raise `InvalidInput` if there are fewer."""
         if self.jobs[-1] > len(jobs):
             raise InvalidInput(f"there is no job {self.jobs[-1]}; there are {len(jobs)}")
         return tuple(jobs[number - 1] for number in self.jobs)
 
 
 class Forecaster:
-    """Forecasts candidates for `jobs`; each mix is predicted once."""
+    """Forecasts candidates of all of `jobs`; each mix is predicted once."""
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
@@ -69,29 +62,27 @@ class Forecaster:
         self._rules = rules(question.gpu, question.conditions)
         self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
-    def mixes(self, candidate: Candidate) -> Mixes:
-        """Return the jobs of `candidate`, predicted under its power cap."""
-        cap_w = candidate.power_cap_w
-        if cap_w not in self._mixes:
+    def mixes(self, power_cap_w: float | None = None) -> Mixes:
+        """Return the jobs, predicted under a power cap."""
+        if power_cap_w not in self._mixes:
             predictor, gpu = self._question.predictor, self._question.gpu
-            if cap_w is not None:
-                predictor = CappedPredictor(predictor, gpu, cap_w)
-            self._mixes[cap_w] = Mixes(candidate.chosen(self.jobs), predictor)
-        return self._mixes[cap_w]
+            if power_cap_w is not None:
+                predictor = CappedPredictor(predictor, gpu, power_cap_w)
+            self._mixes[power_cap_w] = Mixes(self.jobs, predictor)
+        return self._mixes[power_cap_w]
 
     def forecast(self, candidate: Candidate) -> Forecast | LeftOut:
-        """Forecast `candidate`, which holds all jobs; or say why it is not allowed."""
-        mixes = self.mixes(candidate)
-        problem = first_broken(self._rules, mixes.jobs, candidate.sharing)
-        problem = problem or self._fits.broken(mixes.whole(candidate.sharing))
-        if problem:
-            return LeftOut(str(candidate.sharing), problem)
-        result = forecast(mixes, candidate.sharing)
-        if candidate.power_cap_w is None or result.makespan_s is None:
+        """Forecast `candidate`; or say why it is not allowed."""
+        sharing, cap_w = candidate.sharing, candidate.power_cap_w
+        mixes = self.mixes(cap_w)
+        problem = first_broken(self._rules, self.jobs, sharing)
+        if problem := problem or self._fits.broken(mixes.whole(sharing)):
+            return LeftOut(str(sharing), problem)
+        result = forecast(mixes, sharing)
+        if cap_w is None or result.makespan_s is None:
             return result
         # A cap that a plan chooses is part of what it gains over serial, which has none.
-        free_s = serial_s(self.mixes(replace(candidate, power_cap_w=None)))
-        return replace(result, speedup_vs_serial=free_s / result.makespan_s)
+        return replace(result, speedup_vs_serial=serial_s(self.mixes()) / result.makespan_s)
 
 
 def candidate_of_all(jobs: int, sharing: Sharing) -> Candidate:
@@ -333,16 +324,12 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 
 
 def under_caps(
-    candidates: Sequence[Candidate], jobs: Sequence[Job], question: Question
-) -> tuple[list[Forecast], list[LeftOut]]:
-    """Forecast `candidates`, each of all `jobs`, under their best power cap where one helps.
+    candidates: Sequence[Candidate], forecaster: Forecaster, question: Question
+) -> list[Forecast]:
+    """Forecast `candidates` under their best power cap, where one helps.
 
-    A job that keeps its deadline without a cap must keep it under the cap. The predictor of
-    `question` is one without a cap. The second value is why caps were not looked at.
+    A job that keeps its deadline without a cap must keep it under the cap.
     """
-    if problem := why_no_caps(question.gpu, question.objective, question.conditions):
-        return [], [LeftOut("power caps", problem)]
-    forecaster = Forecaster(jobs, replace(question, predictor=CachingPredictor(question.predictor)))
     capped = []
     for candidate in candidates:
         free = forecaster.forecast(candidate)
@@ -359,7 +346,7 @@ def under_caps(
         )
         if best is not free:
             capped.append(best)
-    return capped, []
+    return capped
 
 
 def why_no_caps(gpu: Gpu, objective: ObjectiveName, conditions: Conditions) -> str | None:

@@ -11,7 +11,14 @@ from typing import Any, Literal, get_args
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate, Forecaster, candidate_of_all, proposed, under_caps
+from advisor.plan.candidates import (
+    Candidate,
+    Forecaster,
+    candidate_of_all,
+    proposed,
+    under_caps,
+    why_no_caps,
+)
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
@@ -84,23 +91,19 @@ _Price = Callable[[Priced], float]
 
 def by_precedence(plans: Sequence[Priced], question: Question) -> list[Priced]:
     """Order `plans`, and note for each the rule by which it precedes the next."""
-    left, chosen, taken = list(plans), list[Priced](), list[Sequence[_Step]]()
+    left, chosen = list(plans), list[tuple[Priced, Sequence[_Step]]]()
     while left:
-        taken.append(_steps(left, question))
-        chosen.append(
-            min(
-                taken[-1][-1][1],
-                key=lambda each: (simplicity(each.forecast), _deciding_cost(each, question)),
-            )
+        steps = _steps(left, question)
+        _, equal = steps[-1]
+        first = min(
+            equal, key=lambda each: (simplicity(each.forecast), _deciding_cost(each, question))
         )
-        left.remove(chosen[-1])
-    order = [
-        _rule(one, following, steps, question)
-        for (one, following), steps in zip(pairwise(chosen), taken, strict=False)
-    ]
-    return [
-        replace(each, precedes_by=rule) for each, rule in zip(chosen, (*order, None), strict=True)
-    ]
+        left.remove(first)
+        chosen.append((first, steps))
+    order = [_rule(one, following, steps, question)
+             for (one, steps), (following, _) in pairwise(chosen)]  # fmt: skip
+    return [replace(each, precedes_by=rule)
+            for (each, _), rule in zip(chosen, (*order, None), strict=True)]  # fmt: skip
 
 
 def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
@@ -130,27 +133,25 @@ def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
 
     spared = [each for each in pool if not starved(each.forecast, level)]
     may_cost = SPARING if objective.unit == "ratio" else COMPARED
-    pool = spared if _within(may_cost, spared, min(pool, key=price), price) else pool
+    pool = spared if _within(may_cost, spared, pool, price) else pool
     steps.append(("starvation", pool))
 
     # If only runs on this GPU counted, serial would come first on every GPU without such runs.
     ran = [each for each in pool if each.forecast.prediction.confirmed_on_hardware
            or each.forecast.prediction.ran_elsewhere]  # fmt: skip
-    pool = ran if _within(COMPARED, ran, min(pool, key=price), price) else pool
+    pool = ran if _within(COMPARED, ran, pool, price) else pool
     steps.append(("confirmed", pool))
 
     last: Precedence = "cost"
     if objective.then is not None:
-        near = _within(COMPARED, pool, min(pool, key=price), price)
+        near = _within(COMPARED, pool, pool, price)
         fewest = min(len(each.forecast.late(level)) for each in near)
         pool = [each for each in near if len(each.forecast.late(level)) == fewest]
         steps.append(("cost", pool))
         last, price = "makespan", partial(_deciding_cost, question=question)
     alone = [each for each in pool if one_by_one(each.forecast.sharing)]
-    pool = _within(WORTH, alone, min(pool, key=price), price) or pool
-    steps.append(("gain", pool))
-    steps.append((last, _within(CLOSE, pool, min(pool, key=price), price)))
-    return steps
+    pool = _within(WORTH, alone, pool, price) or pool
+    return [*steps, ("gain", pool), (last, _within(CLOSE, pool, pool, price))]
 
 
 def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Question) -> Precedence:
@@ -164,9 +165,11 @@ def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Ques
     return next((rule for rule, kept in steps if following not in kept), last)
 
 
-def _within(share: float, plans: Sequence[Priced], best: Priced, price: _Price) -> list[Priced]:
-    """The plans whose price exceeds that of `best` by at most `share`."""
-    most = (1 + share) * price(best)
+def _within(
+    share: float, plans: Sequence[Priced], pool: Sequence[Priced], price: _Price
+) -> list[Priced]:
+    """The plans whose price exceeds the least of `pool` by at most `share`."""
+    most = (1 + share) * min(map(price, pool))
     return [each for each in plans if price(each) <= most]
 
 
@@ -257,8 +260,8 @@ def _forecast_candidates(
     Returns the forecasts that jobs and machine allow, what is left out and why, how many candidates
     were considered, and how they were searched.
     """
-    jobs, one_by_one = forecaster.jobs, candidate_of_all(len(forecaster.jobs), Serial())
-    sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(one_by_one), question)
+    jobs, serial = forecaster.jobs, candidate_of_all(len(forecaster.jobs), Serial())
+    sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(), question)
     plain = [candidate_of_all(len(jobs), each) for each in sharings]
     first = start_answers(forecaster.forecast, plain)  # replayed during the search for others
     if question.rough:
@@ -273,9 +276,10 @@ def _forecast_candidates(
     forecasts = [each for each in results if isinstance(each, Forecast)]
     left_out += [each for each in results if isinstance(each, LeftOut)]
     if question.conditions.power_caps:
-        capped, uncapped = under_caps([one_by_one, *candidates], jobs, question)
-        forecasts += capped
-        left_out += uncapped
+        if problem := why_no_caps(question.gpu, question.objective, question.conditions):
+            left_out.append(LeftOut("power caps", problem))
+        else:
+            forecasts += under_caps([serial, *candidates], forecaster, question)
     sparing = [each for each in forecasts
                if not slows_protected(jobs, each.prediction, question.level)]  # fmt: skip
     if too_slow := len(forecasts) - len(sparing):
@@ -323,20 +327,19 @@ def ranked(
         conditions=conditions, rough=rough,
     )  # fmt: skip
     forecaster = Forecaster(jobs, question)
-    one_after_another = forecaster.mixes(candidate_of_all(len(jobs), Serial()))
-    serial = forecast(one_after_another, Serial())
+    mixes = forecaster.mixes()
+    serial = forecast(mixes, Serial())
     check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = rankable_by([serial], objective)
     question = replace(question, objective=ranked_by)
-    serial = forecast(one_after_another, best_turns(jobs, ranked_by))
+    serial = forecast(mixes, best_turns(jobs, ranked_by))
     with one_thread():
         forecasts, left_out, considered, search = _forecast_candidates(forecaster, question)
     cap_w = serial.prediction.power_cap_w
-    others = (
-        each
-        for each in forecasts  # without serial in other orders, which are no better
+    others = (  # without serial in other orders, which are no better
+        each for each in forecasts
         if not one_by_one(each.sharing) or each.prediction.power_cap_w != cap_w
-    )
+    )  # fmt: skip
     kept = plans_to_show([serial, *others], question)
     plans = _plans(jobs, kept, question, left_out)
     if len(jobs) > 2:
