@@ -30,7 +30,7 @@ from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import PlannedProcess, planned_processes
 from advisor.measure.worker import error_of
-from advisor.plan.rules import FitsMemory
+from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import at_own_pace
@@ -210,12 +210,13 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     kept = store_file(gpu.key, store)
     if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
         keep(runs, kept)
-    fits = FitsMemory(gpu)
     foreseen = tuple(
         run.id
         for run in runs
         if any(tenant.outcome == "out-of-memory" for tenant in run.tenants)
-        and fits.broken(predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)))
+        and memory_problem(
+            predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)), gpu
+        )
     )
     host = "Predicted for the cores that each run had, where it says how fast they were."
     return Validation(

@@ -19,8 +19,8 @@ from advisor.plan.rules import (
     MOST_SLOWING,
     UNCONDITIONAL,
     Conditions,
-    FitsMemory,
     first_broken,
+    memory_problem,
     refuse_protected,
     rules,
 )
@@ -319,7 +319,7 @@ class _Joined:
         jobs = range(len(running.jobs))  # `Running` refuses phases
         self._sharing = placed(restricted(running.sharing, jobs), gpu)
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
-        if problem := FitsMemory(gpu).broken(self.before):
+        if problem := memory_problem(self.before, gpu):
             raise NothingFits(
                 f"what is said to run {problem}. Name what runs: --running, and how it shares the "
                 f"GPU: --running-sharing."
@@ -348,7 +348,7 @@ class _Joined:
         if problem := first_broken(rules(self.gpu, conditions), jobs, sharing):
             return problem
         after = self._predictor.predict([job.profile for job in jobs], sharing)
-        if problem := FitsMemory(self.gpu, conditions.memory_margin).broken(after):
+        if problem := memory_problem(after, self.gpu, conditions.memory_margin):
             return problem
         new, free_mib = after.jobs[-added:], self.running.free_mib
         held_mib = sum(job.memory_interval_mib.p95 for job in new)

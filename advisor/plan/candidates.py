@@ -15,7 +15,7 @@ from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.job_sets import WHOLE_GPU, Members, options
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.partitions import Assignment, Choice
-from advisor.plan.rules import Conditions, FitsMemory, first_broken, rules
+from advisor.plan.rules import Conditions, first_broken, memory_problem, rules
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
@@ -60,7 +60,6 @@ class Forecaster:
         self._question = question
         self._mixes: dict[float | None, Mixes] = {}
         self._rules = rules(question.gpu, question.conditions)
-        self._fits = FitsMemory(question.gpu, question.conditions.memory_margin)
 
     def mixes(self, power_cap_w: float | None = None) -> Mixes:
         """Return the jobs, predicted under a power cap."""
@@ -75,8 +74,9 @@ class Forecaster:
         """Forecast `candidate`; or say why it is not allowed."""
         sharing, cap_w = candidate.sharing, candidate.power_cap_w
         mixes = self.mixes(cap_w)
+        gpu, margin = self._question.gpu, self._question.conditions.memory_margin
         problem = first_broken(self._rules, self.jobs, sharing)
-        if problem := problem or self._fits.broken(mixes.whole(sharing)):
+        if problem := problem or memory_problem(mixes.whole(sharing), gpu, margin):
             return LeftOut(str(sharing), problem)
         result = forecast(mixes, sharing)
         if cap_w is None or result.makespan_s is None:

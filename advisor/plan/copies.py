@@ -1,5 +1,6 @@
 """The copies of a job that fit a GPU, those worthwhile, and the largest batch on each slice."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil, isfinite
@@ -11,8 +12,8 @@ from advisor.plan.objectives import throughput
 from advisor.plan.rules import (
     UNCONDITIONAL,
     Conditions,
-    FitsMemory,
     first_broken,
+    memory_problem,
     mps_clients,
     rules,
 )
@@ -125,9 +126,8 @@ class _CopiesTable:
     def __init__(
         self, job: Job, gpu: Gpu, predictor: Predicts, conditions: Conditions, level: Level
     ) -> None:
-        self._job, self._predictor, self._level = job, predictor, level
+        self._job, self._gpu, self._predictor, self._level = job, gpu, predictor, level
         self._rules, self._margin = rules(gpu, conditions), conditions.memory_margin
-        self._fits_memory = FitsMemory(gpu, self._margin)
 
     def most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""
@@ -141,14 +141,10 @@ class _CopiesTable:
                 f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
                 f"{room_mib:,.0f} MiB"
             )
-        fits, too_many = 1, MAX_JOBS
-        while too_many - fits > 1:
-            middle = (fits + too_many) // 2
-            if problem := self._problem(middle):
-                too_many, why = middle, problem
-            else:
-                fits = middle
-        return fits, why
+        fits = 1 + bisect_left(
+            range(2, MAX_JOBS), True, key=lambda copies: self._problem(copies) is not None
+        )
+        return fits, self._problem(fits + 1) or why
 
     def best(self, copies: int) -> MixPrediction | str:
         """Prediction under the way to share with most throughput; else why none is allowed."""
@@ -172,7 +168,7 @@ class _CopiesTable:
         if problem := first_broken(self._rules, jobs, sharing):
             return problem
         mix = self._predictor.predict([each.profile for each in jobs], sharing)
-        return self._fits_memory.broken(mix) or mix
+        return memory_problem(mix, self._gpu, self._margin) or mix
 
 
 MAX_TRIALS = 100_000
@@ -383,7 +379,6 @@ def _on_slice(
     kind: MigProfile | None,
 ) -> SliceBatch:  # fmt: skip
     sharing = Serial() if kind is None else Mig((Instance(kind.name),))
-    fits_memory = FitsMemory(gpu)
 
     def mix(batch: int) -> MixPrediction:
         return predictor.predict([at_batch(tuple(profiles), batch)], sharing)
@@ -392,22 +387,20 @@ def _on_slice(
         """Check that a batch fits at the upper end of its memory, without giving up a cache."""
         alone = mix(batch)
         within = alone.jobs[0].memory_interval_mib.p95 <= alone.memory_capacity_mib
-        return within and fits_memory.broken(alone) is None
+        return within and memory_problem(alone, gpu) is None
 
     largest: int | None = measured[0]
     open_ended = True
     if len(measured) < 2:
-        if fits_memory.broken(mix(measured[0])) is not None:
+        if memory_problem(mix(measured[0]), gpu):
             largest, open_ended = None, False
     elif not holds(fits := ceil(measured[0] / FARTHEST)):
         largest, open_ended = None, False
     elif holds(breaks := int(measured[-1] * FARTHEST)):
         largest = breaks
     else:
-        while breaks - fits > 1:
-            middle = (fits + breaks) // 2
-            fits, breaks = (middle, breaks) if holds(middle) else (fits, middle)
-        largest, open_ended = fits, False
+        more = bisect_left(range(fits + 1, breaks), True, key=lambda batch: not holds(batch))
+        largest, open_ended = fits + more, False
     return SliceBatch(
         name=WHOLE if kind is None else kind.name,
         instances=1 if kind is None else kind.max_instances,
@@ -442,16 +435,16 @@ def slice_speeds(
     """
     if not gpu.mig:
         raise NothingFits(f"{gpu.key} has no MIG: its jobs share by time slices or MPS.")
-    fits, speeds = FitsMemory(gpu), []
-    most = max(each.compute_slices for each in gpu.mig)
+    most, speeds = max(each.compute_slices for each in gpu.mig), []
     for profile in profiles:
         whole = predictor.predict([profile], Serial())
-        if fits.broken(whole) is not None:
+        if memory_problem(whole, gpu):
             raise NothingFits(f"{profile.name} does not fit on {gpu.key}, not even alone.")
         full_s = whole.jobs[0].step_s
         for kind in mig_kinds(gpu):
             part = predictor.predict([profile], Mig((Instance(kind.name),)))
-            speed = None if fits.broken(part) else _rate(full_s.p50, part.jobs[0].step_s)
+            fits = memory_problem(part, gpu) is None
+            speed = _rate(full_s.p50, part.jobs[0].step_s) if fits else None
             speeds.append(SliceSpeed(profile.name, kind.name, kind.compute_slices / most, speed))
         speeds.append(SliceSpeed(profile.name, WHOLE, 1.0, _rate(full_s.p50, full_s)))
     return tuple(speeds)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.hardware.partition import partition_of
-from advisor.plan.rules import MAX_OOM_PROBABILITY, FitsMemory, Rule, first_broken
+from advisor.plan.rules import MAX_OOM_PROBABILITY, Rule, first_broken, memory_problem
 from advisor.plan.values import Question
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
@@ -183,7 +183,7 @@ def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: f
 
     `awake_w` is the power of a GPU that is awake, before what its jobs add.
     """
-    level, fits_memory = question.level, FitsMemory(question.gpu, question.conditions.memory_margin)
+    gpu, level, margin = question.gpu, question.level, question.conditions.memory_margin
     steps_s, added_w = np.ones(sets.counts.shape), np.zeros(sets.counts.shape)
     fits = np.ones(len(sets.counts), dtype=bool)
     part, most = option.partition.slices is not None, int(sets.sizes.max())
@@ -196,7 +196,7 @@ def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: f
             continue
         profiles = [sets.jobs[kind].profile for kind in tenants]
         mix = question.predictor.predict(profiles, option.on_gpu(len(tenants)))
-        fits[chosen] = fits_memory.broken(mix) is None
+        fits[chosen] = memory_problem(mix, gpu, margin) is None
         steps_s[chosen, tenants] = [job.step_s.at(level) for job in mix.jobs]
         own_awake_w = awake_w / len(mix.jobs)
         added_w[chosen, tenants] = [_own_w(job, mix, level) - own_awake_w for job in mix.jobs]

@@ -1,7 +1,7 @@
 """The rules that forbid a way of sharing, each with its reason; and whether memory suffices.
 
 A rule looks at the jobs and how they would share, not at numbers, so it can be checked before
-anything is predicted. `FitsMemory` is checked on a prediction.
+anything is predicted. `memory_problem` looks at a prediction.
 """
 
 import re
@@ -105,46 +105,25 @@ def mps_clients(gpu: Gpu, cuda: str | None) -> int:
     return max(gpu.max_mps_clients, 60) if newer else gpu.max_mps_clients
 
 
-def _check_margin(margin: float) -> None:
-    if not 0 <= margin < 1:
-        raise InvalidInput(
-            f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got {margin:g}. "
-            "Change --memory-margin."
-        )
+def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | None:
+    """Return why the jobs of `mix` do not fit in the memory of `gpu`; None if they do.
 
-
-@dataclass(frozen=True, slots=True)
-class FitsMemory:
-    """The jobs fit in memory, up to a small risk of running out.
-
-    Attributes:
-        margin: Share of each memory, the GPU's or an instance's, that the sum of the jobs' upper
-            ends must leave free, 0..1; 0: only the risk counts.
+    They may run out of memory with a small probability. `margin` is the share of each memory, the
+    GPU's or an instance's, that the sum of the jobs' upper ends must leave free; 0: none.
     """
-
-    gpu: Gpu
-    margin: float = 0.0
-
-    def __post_init__(self) -> None:
-        _check_margin(self.margin)
-
-    def broken(self, mix: MixPrediction) -> str | None:
-        """Return why the jobs of `mix` do not fit in memory; None if they do."""
-        if mix.oom_probability > MAX_OOM_PROBABILITY:
+    if mix.oom_probability > MAX_OOM_PROBABILITY:
+        return (
+            f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
+            f"of {mix.memory_capacity_mib:,.0f} MiB"
+        )
+    for pool in pools_of(mix, gpu) if margin else ():
+        upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
+        if not leaves_free(upper_mib, pool.capacity_mib, margin):
             return (
-                f"does not fit: the jobs take {mix.memory_total_mib:,.0f} MiB "
-                f"of {mix.memory_capacity_mib:,.0f} MiB"
+                f"leaves no {margin:.0%} of memory free: up to {upper_mib:,.0f} MiB "
+                f"of {pool.capacity_mib:,.0f} MiB are taken"
             )
-        if self.margin == 0:
-            return None
-        for pool in pools_of(mix, self.gpu):
-            upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
-            if not leaves_free(upper_mib, pool.capacity_mib, self.margin):
-                return (
-                    f"leaves no {self.margin:.0%} of memory free: up to {upper_mib:,.0f} MiB "
-                    f"of {pool.capacity_mib:,.0f} MiB are taken"
-                )
-        return None
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +140,11 @@ class Conditions:
     power_caps: bool = False
 
     def __post_init__(self) -> None:
-        _check_margin(self.memory_margin)
+        if not 0 <= self.memory_margin < 1:
+            raise InvalidInput(
+                f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "
+                f"{self.memory_margin:g}. Change --memory-margin."
+            )
 
 
 UNCONDITIONAL = Conditions()
@@ -169,7 +152,7 @@ UNCONDITIONAL = Conditions()
 
 
 def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
-    """Return all rules for plans on `gpu`; `FitsMemory` is checked after predicting."""
+    """Return all rules for plans on `gpu`; see also `memory_problem`."""
     always = (
         _one_user_under_mps,
         _most_mps_clients(gpu, mps_clients(gpu, conditions.cuda)),
@@ -211,7 +194,7 @@ def check_each_fits(serial: MixPrediction, gpu: Gpu, conditions: Conditions) -> 
                 f"{needed:,.0f} MiB of {capacity:,.0f} MiB, {needed - capacity:,.0f} MiB are "
                 "missing. Use a smaller batch, or a GPU with more memory."
             )
-    if problem := FitsMemory(gpu, conditions.memory_margin).broken(serial):
+    if problem := memory_problem(serial, gpu, conditions.memory_margin):
         raise NothingFits(
             f"no plan leaves so much memory free: even one job at a time {problem}. Lower "
             f"--memory-margin."

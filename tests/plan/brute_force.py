@@ -11,7 +11,7 @@ from advisor.hardware.mig import layouts, place, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import EQUAL_GRID
-from advisor.plan.rules import FitsMemory, first_broken, rules
+from advisor.plan.rules import first_broken, memory_problem, rules
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import (
     Group,
@@ -182,7 +182,7 @@ def orders(jobs):
 
 def every_plan(jobs, gpu, conditions):
     """The forecast of every plan that memory and rules allow."""
-    mixes, fits = Mixes(jobs, Toy(gpu)), FitsMemory(gpu)
+    mixes = Mixes(jobs, Toy(gpu))
     tried = [Serial(), *ways(len(jobs)), *(on_instances(jobs, gpu) if gpu.mig else ())]
     for order in orders(jobs):
         for how in product(*(ways(len(group)) for group in order)):
@@ -191,7 +191,7 @@ def every_plan(jobs, gpu, conditions):
             tried.append(Phases(tuple(groups)))
     for sharing in tried:
         allowed = first_broken(rules(gpu, conditions), jobs, sharing) is None
-        if allowed and fits.broken(mixes.whole(sharing)) is None:
+        if allowed and memory_problem(mixes.whole(sharing), gpu) is None:
             yield forecast(mixes, sharing)
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import throughput
-from advisor.plan.rules import FitsMemory, first_broken, rules
+from advisor.plan.rules import first_broken, memory_problem, rules
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
@@ -93,11 +93,10 @@ class Twin:
 
     def _allowed(self, batch, way):
         conditions = self.terms.conditions
-        fits = FitsMemory(self.gpu, conditions.memory_margin)
-        return (
-            first_broken(rules(self.gpu, conditions), batch, way) is None
-            and fits.broken(Mixes(batch, self.predictor).whole(way)) is None
-        )
+        if first_broken(rules(self.gpu, conditions), batch, way):
+            return False
+        mix = Mixes(batch, self.predictor).whole(way)
+        return memory_problem(mix, self.gpu, conditions.memory_margin) is None
 
     def _filled(self, order, most, way):
         """Jobs in this order, a new batch where one is full or whatever does not fit."""

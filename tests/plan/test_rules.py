@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.plan.ranking import ranked
-from advisor.plan.rules import Conditions, FitsMemory, first_broken, mps_clients, rules
+from advisor.plan.rules import Conditions, first_broken, memory_problem, mps_clients, rules
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -85,11 +85,11 @@ def test_a_margin_is_kept_free_by_the_upper_ends_of_what_jobs_take():
     large = replace(PROFILE, memory=replace(PROFILE.memory, device_mib=60_000.0))
     # 120,000 MiB of 143,156, and 10 % more at the upper end.
     mix = StandIn().predict([large, large], Mps())
-    assert FitsMemory(H200).broken(mix) is None
-    assert FitsMemory(H200, 0.05).broken(mix) is None
-    assert "leaves no 10% of memory free" in FitsMemory(H200, 0.1).broken(mix)
+    assert memory_problem(mix, H200) is None
+    assert memory_problem(mix, H200, 0.05) is None
+    assert "leaves no 10% of memory free" in memory_problem(mix, H200, 0.1)
     turns = StandIn().predict([large, large], Serial())
-    assert FitsMemory(H200, 0.1).broken(turns) is None
+    assert memory_problem(turns, H200, 0.1) is None
 
 
 JOBS = st.builds(
