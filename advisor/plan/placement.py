@@ -425,7 +425,7 @@ class PackingModel:
 _WORKERS, _SEED = 1, 1
 # Limits of a search for a plan, and for a cover of all jobs, in CP-SAT's deterministic time, which
 # does not depend on the machine: about three seconds, and a quarter of a second.
-_EFFORT, _COVER_EFFORT = 1.0, 0.25
+EFFORT, _COVER_EFFORT = 1.0, 0.25
 
 
 def packed(
@@ -445,7 +445,7 @@ def packed(
     best = min([tuple(hint), *quick_plans(groups, problem, limit_s)], key=problem.rank)
     search = PackingModel(groups, problem)
     search.hint(best)
-    solver = _solver(max(0.0, began_s + limit_s - monotonic()), _EFFORT)
+    solver = _solver(max(0.0, began_s + limit_s - monotonic()), EFFORT)
     status = solver.solve(search.model)
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         plan = dealt(search.taken(solver.value), problem.gpus)
