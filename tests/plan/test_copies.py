@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.api import Advisor
 from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.plan.copies import (
@@ -18,11 +19,9 @@ from advisor.plan.copies import (
 )
 from advisor.plan.rules import UNCONDITIONAL
 from advisor.prediction.other_batch import at_batch
-from advisor.prediction.predictor import Predictor
 from advisor.sharing import Instance, Mig
 from advisor.workload.job import MAX_JOBS, Job
 from tests import synthetic
-from tests.fitted import fit
 from tests.plan.stand_in import H200, StandIn
 from tests.prediction.test_other_batch import LARGE as AT_256
 from tests.prediction.test_other_batch import SMALL as AT_32
@@ -145,9 +144,7 @@ BOTH = (AT_32, AT_256)
 
 @pytest.fixture(scope="module")
 def predictor():
-    runs = [synthetic.run([AT_32, AT_32], run_id=f"r{number}") for number in range(5)]
-    model = fit({AT_32.name: AT_32}, runs, H200)
-    return Predictor(H200, model)
+    return Advisor(H200.key).uncalibrated
 
 
 def heavy(profile, mib_each):
