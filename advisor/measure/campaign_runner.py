@@ -18,14 +18,15 @@ from typing import Any, Protocol
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
 from advisor.hardware.machine import allowed_cores, split_cores
-from advisor.measure.device import Origin, devices_in, find_device
+from advisor.measure.device import devices_in, find_device
 from advisor.measure.draw import idle_twin
+from advisor.measure.mps import bench_on
 from advisor.measure.pace import Timing
 from advisor.measure.process import INTERRUPTED, start_inner, sweep
-from advisor.measure.profile import SoloRunSettings, profile_alone
+from advisor.measure.profile import profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import PlannedRun
-from advisor.measure.shared_run import bench_on
+from advisor.measure.shared_run import measure
 from advisor.measure.worker import error_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -78,17 +79,13 @@ def serve(argv: Sequence[str]) -> int:
 def _serve(connection: Connection, settings: RunnerSettings) -> None:
     device = find_device(settings.device)
     os.sched_setaffinity(0, settings.cores)
-    with bench_on(device, settings.cores, settings.timing, settings.command) as bench:
-        alone = SoloRunSettings(
-            session=bench.session, origin=Origin(device, settings.command, len(bench.cores)),
-            host_cores=bench.cores, cores=bench.allowed, probe=settings.probe,
-            idle_power_w=idle_power_w(device),
-        )  # fmt: skip
+    with bench_on(device, settings.cores, settings.command) as bench:
+        idle_w = idle_power_w(device)
 
         def record_of(task: Task) -> Record:
             if isinstance(task, PlannedRun):
-                return bench.measure(task)
-            return profile_alone(task, alone)
+                return measure(task, bench, settings.timing)
+            return profile_alone(task, bench, idle_w, probe=settings.probe)
 
         connection.send(("done", device.key))
         while (task := connection.recv()) is not None:

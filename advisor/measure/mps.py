@@ -1,10 +1,11 @@
-"""The MPS daemon of one device, proved on or off, and a GPU that looks like one of less memory."""
+"""A claimed device, its MPS daemon, proved on or off, and a GPU that looks like a smaller one."""
 
 import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,17 @@ from typing import Any
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.live_gpu import process_memory_mib, reserved_mib
-from advisor.hardware.machine import CONTROL, client_variables, mps_processes
-from advisor.measure.device import Device
+from advisor.hardware.machine import (
+    CONTROL,
+    allowed_cores,
+    client_variables,
+    leave_to_tenants,
+    mps_processes,
+)
+from advisor.measure.device import Device, Origin, claimed
 from advisor.measure.pdeathsig import tied_to_parent
-from advisor.measure.process import end_mps_within, mps_within, wait_until
-from advisor.measure.tenants import tenants_on
+from advisor.measure.process import end_mps_within, mps_within, scratch_folder, wait_until
+from advisor.measure.tenants import tenants_on, warm_up
 from advisor.measure.worker import Ended, TenantSetup, TenantState, Verb, without_mps
 from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
@@ -169,6 +176,48 @@ class MpsSession:
     def close(self) -> None:
         """Stop the daemon, if it runs."""
         self._daemon.stop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """The claimed device on which a process measures, and its host cores.
+
+    Attributes:
+        session: Of the device, with or without MPS.
+        origin: The provenance that all figures share.
+        host_cores: All cores that this process may use, tenants' or not.
+        cores: Those that its tenants may have.
+        share: Whether tenants share cores if there are too few for all, instead of a refusal.
+    """
+
+    session: MpsSession
+    origin: Origin
+    host_cores: tuple[int, ...]
+    cores: tuple[int, ...]
+    share: bool
+
+
+@contextmanager
+def bench_on(
+    device: Device, cores: tuple[int, ...], command: str, *, share: bool = False, zoo: bool = True
+) -> Iterator[Bench]:
+    """`device`, claimed until the block ends; on a CPU, tenants always `share` cores.
+
+    The fork server starts only for workloads of the `zoo`.
+
+    Raises:
+        GpuUnavailable: Another process uses it.
+    """
+    ours = allowed_cores()
+    with claimed(device, command), scratch_folder() as folder:
+        leave_to_tenants([cores[:1]], ours)
+        if zoo:
+            warm_up(folder)
+        with closing(MpsSession(device, folder)) as session:
+            yield Bench(
+                session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
+                cores=cores, share=share or device.kind == "cpu",
+            )  # fmt: skip
 
 
 def tenant_environments(

@@ -1,15 +1,15 @@
 """Profiles one workload: alone on a device, again if its pace varies, then under MPS."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import sleep
 from typing import Any
 
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import cores_of_each, leave_to_tenants
-from advisor.measure.device import Meter, Origin, recipe_of_script
-from advisor.measure.mps import MpsSession
+from advisor.measure.device import Meter, recipe_of_script
+from advisor.measure.mps import Bench
 from advisor.measure.pace import (
     SoloPace,
     Stopwatch,
@@ -39,40 +39,27 @@ _PAUSE_S = 5.0
 _TRACE_MAY_EXCEED = 1.05
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SoloRunSettings:
-    """Settings that all workloads of a batch share.
-
-    Attributes:
-        session: MPS session on the claimed device.
-        origin: The provenance that all figures share.
-        host_cores: All host cores that this process may use.
-        cores: Cores that tenants may have.
-        probe: Whether to measure under MPS too.
-        idle_power_w: Power of the device before anything ran; None if not metered.
-        patience_s: Seconds that a workload may take no step.
-    """
-
-    session: MpsSession
-    origin: Origin
-    host_cores: tuple[int, ...]
-    cores: tuple[int, ...]
-    probe: bool
-    idle_power_w: float | None
-    patience_s: float = LOAD_S
-
-
-def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
+def profile_alone(
+    workload: Workload, bench: Bench, idle_power_w: float | None, *, probe: bool,
+    patience_s: float = LOAD_S,
+) -> Profile:  # fmt: skip
     """Measure `workload` in new processes: alone, again if its windows disagree, then under MPS.
+
+    Args:
+        workload: May take no step for `patience_s`.
+        bench: The device and its cores.
+        idle_power_w: Power of the device before anything ran; None if not metered.
+        probe: Whether to measure under MPS too.
+        patience_s: Seconds.
 
     Raises:
         InvalidInput: It cannot be built, or needs more cores than are allowed.
         AdvisorError: It ran out of memory or died.
     """
-    session, watch = settings.session, Stopwatch()
-    session.switch_to(Naive())
-    leave_to_tenants([_cores_for(workload, settings)], settings.host_cores)
-    profile, meter_s = _steadier(workload, settings, watch)
+    watch = Stopwatch()
+    bench.session.switch_to(Naive())
+    leave_to_tenants([_cores_for(workload, bench)], bench.host_cores)
+    profile, meter_s = _steadier(workload, bench, patience_s, watch)
     step_s = mean_step_s(profile.windows)
     host, on_gpu = (
         "" if each is None else f", {name} {each * 1e3:.2f} ms"
@@ -83,52 +70,52 @@ def profile_alone(workload: Workload, settings: SoloRunSettings) -> Profile:
         say(f"  its host waits for the GPU {counted(len(profile.trace.waits_us), 'time')} a step")
     if profile.gpu_s is not None and profile.gpu_s > _TRACE_MAY_EXCEED * step_s:
         say("  its kernels add up to more than the step measured without a profiler")
-    if settings.probe and session.device.kind == "cuda":
-        profile = replace(profile, mps=mps_probe(profile, settings, watch))
-    return replace(profile, took=watch.took(meter_s))
+    if probe and bench.session.device.kind == "cuda":
+        profile = replace(profile, mps=mps_probe(profile, bench, watch))
+    return replace(profile, idle_power_w=idle_power_w, took=watch.took(meter_s))
 
 
 def _steadier(
-    workload: Workload, settings: SoloRunSettings, watch: Stopwatch
+    workload: Workload, bench: Bench, patience_s: float, watch: Stopwatch
 ) -> tuple[Profile, float]:
     """Measure it; if its windows disagree, again later on other cores, and keep the steadier."""
-    first = _measured_alone(workload, settings, watch)
+    first = _measured_alone(workload, bench, patience_s, watch)
     profile, _ = first
     if (varied := unsteady(profile.windows)) is None:
         return first
     say(f"  its steps varied by {varied:.0%}; measuring it again at another moment")
     sleep(_PAUSE_S)
-    others = tuple(core for core in settings.cores if core not in profile.cores)
-    moved = replace(settings, cores=others + profile.cores)
-    leave_to_tenants([_cores_for(profile.workload, moved)], settings.host_cores)
+    others = tuple(core for core in bench.cores if core not in profile.cores)
+    moved = replace(bench, cores=others + profile.cores)
+    leave_to_tenants([_cores_for(profile.workload, moved)], bench.host_cores)
     try:
-        second = _measured_alone(profile.workload, moved, watch)
+        second = _measured_alone(profile.workload, moved, patience_s, watch)
     except AdvisorError as error:
         say(f"  {error}; the first measurement is kept")
-        settings.session.close()  # a client that died can leave an MPS server that accepts none
-        settings.session.switch_to(Naive())
+        bench.session.close()  # a client that died can leave an MPS server that accepts none
+        bench.session.switch_to(Naive())
         second = first
     kept = min(first, second, key=lambda each: pace_spread(each[0].windows))
     profile, _ = kept
-    leave_to_tenants([profile.cores], settings.host_cores)
+    leave_to_tenants([profile.cores], bench.host_cores)
     if (varied := unsteady(profile.windows)) is not None:
         say(f"  its steps vary by {varied:.0%}; intervals are wider for it")
     return kept
 
 
 def _measured_alone(
-    workload: Workload, settings: SoloRunSettings, watch: Stopwatch
+    workload: Workload, bench: Bench, patience_s: float, watch: Stopwatch
 ) -> tuple[Profile, float]:
     """Its profile without an MPS probe, and the seconds that the device's driver took to answer."""
-    session, patience_s = settings.session, settings.patience_s
-    cores = _starting_cores(workload, _cores_for(workload, settings), settings)
+    session = bench.session
+    cores = _starting_cores(workload, _cores_for(workload, bench), bench)
     setups = session.setups(Naive(), [cores], [workload])
     with tenants_on(setups, session.folder, profiling_verbs) as (tenant,):
         loaded = living(tenant.ask("load", timeout_s=patience_s, workload=workload))
         workload = _completed(workload, loaded.get("found"))
         if workload.script is not None:
             say(f"  {_training_text(workload)}")
-        cores = _cores_for(workload, settings)
+        cores = _cores_for(workload, bench)
         tenant.pin(cores)
         watch.lap("start_s")
         step_s = settled_step_s(tenant, loaded["warm_step_s"], patience_s)
@@ -140,7 +127,7 @@ def _measured_alone(
         versions = tenant.versions
     watch.lap("start_s")
     power_w = pace.activity.power_w
-    provenance = settings.origin.provenance(versions, pace.clocks_mhz)
+    provenance = bench.origin.provenance(versions, pace.clocks_mhz)
     if workload.script is not None:
         provenance = replace(provenance, recipes=recipe_of_script(workload.script))
     profile = Profile(
@@ -154,7 +141,7 @@ def _measured_alone(
         counters=pace.activity.counters,
         power_w=power_w,
         energy_j=None if power_w is None else power_w * mean_step_s(pace.windows),
-        idle_power_w=settings.idle_power_w,
+        idle_power_w=None,
         cores=cores,
         mps=None,
         trace=parts.trace,
@@ -194,17 +181,14 @@ def _training_text(workload: Workload) -> str:
     return f"a step has {examples}; an epoch, {epoch}; loader workers: {workload.loader_workers}"
 
 
-def _starting_cores(
-    workload: Workload, cores: tuple[int, ...], settings: SoloRunSettings
-) -> tuple[int, ...]:
+def _starting_cores(workload: Workload, cores: tuple[int, ...], bench: Bench) -> tuple[int, ...]:
     """All cores for a script: its loader workers show only when it trains."""
-    return cores if workload.script is None else settings.cores
+    return cores if workload.script is None else bench.cores
 
 
-def _cores_for(workload: Workload, settings: SoloRunSettings) -> tuple[int, ...]:
+def _cores_for(workload: Workload, bench: Bench) -> tuple[int, ...]:
     """The cores to which its processes are pinned; InvalidInput if it needs more than allowed."""
-    share = settings.session.device.kind == "cpu"
-    return cores_of_each([workload.cores], settings.cores, share=share)[0]
+    return cores_of_each([workload.cores], bench.cores, share=bench.share)[0]
 
 
 LIMITS_PCT = (14.0, 28.0, 50.0)
@@ -219,16 +203,16 @@ _SLOW_STEP_S, _WARM_STEPS, _WARM_STEPS_WHEN_SLOW = 0.2, 10, 2
 _MOST_HELD = 0.9
 
 
-def mps_probe(profile: Profile, settings: SoloRunSettings, watch: Stopwatch) -> MpsProbe | None:
+def mps_probe(profile: Profile, bench: Bench, watch: Stopwatch) -> MpsProbe | None:
     """Measure the workload of `profile` under MPS, alone on the GPU.
 
     Returns:
         None, after a message, if that fails.
     """
-    session = settings.session
+    session = bench.session
     try:
         session.switch_to(Mps())
-        (unlimited, pace), *limited = _limited_runs(profile, settings, watch)
+        (unlimited, pace), *limited = _limited_runs(profile, bench, watch)
     except AdvisorError as error:
         # The daemon does not start, or a client failed: the profile without MPS is still valid.
         say(f"  no MPS probe: {error}")
@@ -238,32 +222,32 @@ def mps_probe(profile: Profile, settings: SoloRunSettings, watch: Stopwatch) -> 
 
 
 def _limited_runs(
-    profile: Profile, settings: SoloRunSettings, watch: Stopwatch
+    profile: Profile, bench: Bench, watch: Stopwatch
 ) -> list[tuple[LimitedRun, SoloPace]]:
     """Runs without a limit, then under each of `LIMITS_PCT`."""
     limits_pct = (_UNLIMITED_PCT, *LIMITS_PCT)
-    session, script, held_mib = settings.session, profile.workload.script, profile.memory.device_mib
+    session, script, held_mib = bench.session, profile.workload.script, profile.memory.device_mib
     most_mib = _MOST_HELD * gpu(session.device.key).memory_mib
     holds_all = held_mib is not None and len(limits_pct) * held_mib <= most_mib
     # A script takes long to start, and can wait between its steps: all start at once if possible.
     if script is not None and script.by_steps and holds_all:
         try:
-            return _in_turn(limits_pct, profile, settings, watch)
+            return _in_turn(limits_pct, profile, bench, watch)
         except AdvisorError as error:  # two that want one port, say
             say(f"  {error}; under MPS, its processes are started one after another")
             session.close()
             session.switch_to(Mps())
-    return [run for limit in limits_pct for run in _in_turn([limit], profile, settings, watch)]
+    return [run for limit in limits_pct for run in _in_turn([limit], profile, bench, watch)]
 
 
 def _in_turn(
-    limits_pct: Sequence[float], profile: Profile, settings: SoloRunSettings, watch: Stopwatch
+    limits_pct: Sequence[float], profile: Profile, bench: Bench, watch: Stopwatch
 ) -> list[tuple[LimitedRun, SoloPace]]:
     """Runs under `limits_pct` of clients that start at once and then train one after another."""
-    session, workload, runs = settings.session, profile.workload, []
+    session, workload, runs = bench.session, profile.workload, []
     patience_s, meter = watch.patience_s(), Meter(session.device)
     modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
-    where = [_starting_cores(workload, profile.cores, settings)], [workload]
+    where = [_starting_cores(workload, profile.cores, bench)], [workload]
     setups = [setup for mode in modes for setup in session.setups(mode, *where)]
     slow = mean_step_s(profile.windows) >= _SLOW_STEP_S
     loading = {"workload": workload, "warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS}

@@ -6,7 +6,6 @@ import re
 import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from statistics import mean, median
 from time import monotonic
@@ -14,20 +13,17 @@ from typing import TypeVar, get_args
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpus import check_power, gpu_meant
-from advisor.hardware.machine import allowed_cores, leave_to_tenants
+from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
     Device,
-    Origin,
-    claimed,
     command_line,
     find_device,
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.mps import MpsSession
-from advisor.measure.process import say, scratch_folder
-from advisor.measure.profile import SoloRunSettings, profile_alone
-from advisor.measure.tenants import warm_up
+from advisor.measure.mps import Bench, bench_on
+from advisor.measure.process import say
+from advisor.measure.profile import profile_alone
 from advisor.measure.worker import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text
@@ -282,19 +278,10 @@ def run_profile(argv: Sequence[str]) -> int:
     batch = _Batch(words, writable_folder(words.out or user_folder("profiles") / device.key))
     if not batch.todo:
         return batch.verdict()
-    ours, allowed = allowed_cores(), allowed_cores(words.cores)
-    line = command_line("profile", argv)
-    with claimed(device, line), scratch_folder() as folder:
-        idle_w = idle_power_w(device)
-        leave_to_tenants([allowed[:1]], ours)
-        if any(each.script is None for each in batch.todo):  # a script starts by itself
-            warm_up(folder)
-        with closing(MpsSession(device, folder)) as session:
-            settings = SoloRunSettings(
-                session=session, origin=Origin(device, line, len(ours)), host_cores=ours,
-                cores=allowed, probe=words.probe, idle_power_w=idle_w, patience_s=words.patience,
-            )  # fmt: skip
-            batch.measure(settings)
+    cores, line = allowed_cores(words.cores), command_line("profile", argv)
+    zoo = any(job.script is None for job in batch.todo)  # a script starts by itself
+    with bench_on(device, cores, line, zoo=zoo) as bench:
+        batch.measure(bench)
     return batch.verdict()
 
 
@@ -333,23 +320,27 @@ class _Batch:
             except InvalidInput as error:
                 self._fail(str(name), error)
 
-    def measure(self, settings: SoloRunSettings) -> None:
+    def measure(self, bench: Bench) -> None:
         """Measure and write each, until all are done or the next would pass the deadline."""
-        began, deadline_s = monotonic(), self._words.deadline
+        words, began = self._words, monotonic()
+        idle_w = idle_power_w(bench.session.device)
         for number, job in enumerate(self.todo):
-            next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if settings.probe else _FIRST_S])
-            if deadline_s is not None and monotonic() - began + next_s > deadline_s:
+            next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if words.probe else _FIRST_S])
+            if words.deadline is not None and monotonic() - began + next_s > words.deadline:
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
             say(f"{number + 1}/{len(self.todo)} {job.name}")
             job_began = monotonic()
             try:
-                write_whole(self._path(job), profile_text(profile_alone(job, settings)))
+                profile = profile_alone(
+                    job, bench, idle_w, probe=words.probe, patience_s=words.patience
+                )
+                write_whole(self._path(job), profile_text(profile))
                 say(f"  {self._path(job)}")
             except AdvisorError as error:
                 self._fail(job.name, error)
                 # A client that died can leave an MPS server that accepts no new clients.
-                settings.session.close()
+                bench.session.close()
             self._seconds.append(monotonic() - job_began)
 
     def verdict(self) -> int:

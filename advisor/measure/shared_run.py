@@ -2,8 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 from statistics import mean
@@ -20,26 +19,13 @@ from advisor.hardware.machine import (
     leave_to_tenants,
     spare_cores,
 )
-from advisor.measure.device import (
-    Device,
-    Meter,
-    Origin,
-    claimed,
-    command_line,
-    find_device,
-    memory_record,
-)
-from advisor.measure.mps import (
-    MpsDaemon,
-    MpsSession,
-    memory_filled,
-    tenant_environments,
-)
+from advisor.measure.device import Meter, command_line, find_device, memory_record
+from advisor.measure.mps import Bench, MpsDaemon, bench_on, memory_filled, tenant_environments
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.process import FOLDER_PREFIX, say, scratch_folder, temporary_base
+from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
 from advisor.measure.run_list import PlannedRun, read_plans, single_runs
-from advisor.measure.tenants import GRACE_S, ask_all, tenants_on, warm_up
+from advisor.measure.tenants import GRACE_S, ask_all, tenants_on
 from advisor.measure.worker import Answer, Ended, TenantHandle
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance, Window
@@ -55,61 +41,22 @@ _NOTICE_S = 0.1
 _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.1, longest_s=2.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
-    """The device on which a process measures, and its host cores.
+def measure(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
+    """Run `plan`, one of `single_runs`, for real.
 
-    Attributes:
-        session: Of the claimed device, with or without MPS.
-        timing: How long to measure.
-        command: The user's command line.
-        cores: All host cores that this process may use, tenants' or not.
-        allowed: Those that its tenants may have.
-        share: Whether tenants share cores if there are too few for all, instead of a refusal.
-    """
-
-    session: MpsSession
-    timing: Timing
-    command: str
-    cores: tuple[int, ...]
-    allowed: tuple[int, ...]
-    share: bool
-
-    def measure(self, plan: PlannedRun) -> Run:
-        """Run `plan`, one of `single_runs`, for real.
-
-        A tenant that runs out of memory or dies is an outcome in the record; the others go on.
-
-        Raises:
-            InvalidInput: A workload cannot be built, there are too few cores, or the GPU cannot
-                look like that card.
-            GpuUnavailable: MPS does not start.
-            AdvisorError: MPS is not in the state it should be in, or no tenant starts.
-        """
-        cores = cores_of_tenants(plan, self.allowed, share=self.share)
-        leave_to_tenants(cores, self.cores)
-        if plan.steps is not None:
-            return _run_to_the_end(plan, cores, self)
-        return _measured(plan, cores, self)
-
-
-@contextmanager
-def bench_on(
-    device: Device, allowed: Sequence[int], timing: Timing, command: str, *, share: bool = False
-) -> Iterator[Bench]:
-    """`device`, claimed until the block ends; on a CPU, tenants always `share` cores.
+    A tenant that runs out of memory or dies is an outcome in the record; the others go on.
 
     Raises:
-        GpuUnavailable: Another process uses it.
+        InvalidInput: A workload cannot be built, there are too few cores, or the GPU cannot look
+            like that card.
+        GpuUnavailable: MPS does not start.
+        AdvisorError: MPS is not in the state it should be in, or no tenant starts.
     """
-    ours = allowed_cores()
-    with claimed(device, command), scratch_folder() as folder:
-        warm_up(folder)
-        with closing(MpsSession(device, folder)) as session:
-            yield Bench(
-                session=session, timing=timing, command=command, cores=ours,
-                allowed=tuple(allowed), share=share or device.kind == "cpu",
-            )  # fmt: skip
+    cores = cores_of_tenants(plan, bench.cores, share=bench.share)
+    leave_to_tenants(cores, bench.host_cores)
+    if plan.steps is not None:
+        return _run_to_the_end(plan, cores, bench, timing)
+    return _measured(plan, cores, bench, timing)
 
 
 def cores_of_tenants(
@@ -142,17 +89,17 @@ class SettledTenants:
 
     def __init__(
         self, workloads: Sequence[Workload], sharing: Concurrent, tenants: Sequence[TenantHandle],
-        bench: Bench,
+        bench: Bench, settle_s: float,
     ) -> None:  # fmt: skip
         self.tenants = tenants
         self._workloads = workloads
-        self._bench = bench
+        self._origin = bench.origin
         self._loaded = ask_all(tenants, "load", [{"workload": each} for each in workloads])
         self.any_loaded = not all(isinstance(each, Ended) for each in self._loaded)
         alive = [tenant.pid for tenant in tenants if tenant.ended is None]
         self.clients = bench.session.proved_clients(sharing, alive)
         start_at = time() + _NOTICE_S
-        settled_at = start_at + bench.timing.settle_s
+        settled_at = start_at + settle_s
         self.train(start_at, settled_at)
         answers = [each for each in self.answers(settled_at) if isinstance(each, dict)]
         ends = [each["completed_at"] for each in answers]
@@ -209,24 +156,24 @@ class SettledTenants:
             ended = self.tenants[0].ended
             detail = ended.detail if ended else "no tenant answered"
             raise AdvisorError(f"run {name}: no tenant starts: {detail}. Does torch import here?")
-        bench = self._bench
-        origin = Origin(bench.session.device, bench.command, len(bench.cores))
-        return origin.provenance(versions, clocks_mhz)
+        return self._origin.provenance(versions, clocks_mhz)
 
 
-def _measured(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench) -> Run:
+def _measured(
+    plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench, timing: Timing
+) -> Run:
     """Run `plan` for real in windows, its tenants on `cores`."""
     session, ((_, sharing),) = bench.session, plan.groups
     session.switch_to(sharing)
     setups = session.setups(sharing, cores, plan.workloads)
     if plan.capacity_mib is not None:
-        bench = replace(bench, timing=_TIMING_OF_MEMORY_RUNS)
+        timing = _TIMING_OF_MEMORY_RUNS
     with (
         memory_filled(session, plan.capacity_mib) as free_mib,
         tenants_on(setups, session.folder) as tenants,
     ):
-        settled = SettledTenants(plan.workloads, sharing, tenants, bench)
-        times = schedule(time() + _NOTICE_S, bench.timing, settled.slowest_step_s)
+        settled = SettledTenants(plan.workloads, sharing, tenants, bench, timing.settle_s)
+        times = schedule(time() + _NOTICE_S, timing, settled.slowest_step_s)
         settled.train(times.start_at, times.stop_at)
         activity = NOT_METERED
         clocks_mhz: tuple[int | None, int | None] = (None, None)
@@ -266,7 +213,9 @@ _LONGEST_S = 900.0
 _UNDER_WAY_S = 0.5
 
 
-def _run_to_the_end(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench) -> Run:
+def _run_to_the_end(
+    plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench, timing: Timing
+) -> Run:
     """Run `plan` for real, its tenants on `cores`, each until it has done its steps.
 
     A tenant that has done its steps idles until the last of its group has: its context stays, and
@@ -290,7 +239,7 @@ def _run_to_the_end(plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: B
         workloads = [plan.workloads[job] for job in jobs]
         setups = session.setups(sharing, [cores[job] for job in jobs], workloads)
         with tenants_on(setups, session.folder) as tenants:
-            settled = SettledTenants(workloads, sharing, tenants, bench)
+            settled = SettledTenants(workloads, sharing, tenants, bench, timing.settle_s)
             start_at = time() + _NOTICE_S
             answers, activity, clocks_mhz = _train_steps(
                 settled, start_at, [steps[job] for job in jobs]
@@ -432,7 +381,7 @@ def run_list(argv: Sequence[str]) -> int:
     allowed, share = allowed_cores(words.cores), words.share_cores or device.kind == "cpu"
     for plan in todo:  # refused before anything starts
         cores_of_tenants(plan, allowed, share=share)
-    with bench_on(device, allowed, timing, command_line("runs", argv), share=share) as bench:
+    with bench_on(device, allowed, command_line("runs", argv), share=share) as bench:
         began, run_s = monotonic(), FIRST_RUN_S
         for number, plan in enumerate(todo, start=1):
             run_began = monotonic()
@@ -440,7 +389,7 @@ def run_list(argv: Sequence[str]) -> int:
                 left = counted(len(todo) - number + 1, "run")
                 say(f"{left} left at the deadline; --resume does them")
                 break
-            run = bench.measure(plan)
+            run = measure(plan, bench, timing)
             append_run(words.out, run)
             run_s = (monotonic() - began) / number  # so far on average
             say(

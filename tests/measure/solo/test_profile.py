@@ -14,9 +14,9 @@ import pytest
 
 from advisor.measure import profile as probing
 from advisor.measure.device import Device, Origin
-from advisor.measure.mps import MpsSession
+from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import Stopwatch, is_steady
-from advisor.measure.profile import LIMITS_PCT, SoloRunSettings, mps_probe
+from advisor.measure.profile import LIMITS_PCT, mps_probe
 from advisor.measure.profile_command import run_profile
 from advisor.measure.trace import issue, train
 from advisor.measure.worker import TenantState, trained
@@ -166,11 +166,9 @@ def test_a_tenant_answers_how_long_each_part_of_a_step_and_its_loader_take():
 CORES = tuple(sorted(os.sched_getaffinity(0)))
 
 
-def settings(session):
+def bench(session):
     origin = Origin(session.device, "advisor profile", len(CORES))
-    return SoloRunSettings(
-        session=session, origin=origin, host_cores=CORES, cores=CORES, probe=True, idle_power_w=None
-    )
+    return Bench(session=session, origin=origin, host_cores=CORES, cores=CORES, share=False)
 
 
 def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
@@ -178,7 +176,7 @@ def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
 ):
     monkeypatch.setenv("PATH", "")
     profile = synthetic.profile("mlp-toy-bs32")
-    assert mps_probe(profile, settings(MpsSession(H200, tmp_path)), Stopwatch()) is None
+    assert mps_probe(profile, bench(MpsSession(H200, tmp_path)), Stopwatch()) is None
     assert "nvidia-cuda-mps-control" in capsys.readouterr().err
 
 
@@ -233,7 +231,7 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     task = Workload(name="it", source="script", model="it", family="it", batch=1, script=script)
     alone = synthetic.profile(host_s=0.001, gpu_s=0.0008, memory_mib=held_mib)
     alone = replace(alone, workload=task, cores=CORES[:1])
-    probe = mps_probe(alone, settings(NoDaemon(tmp_path)), Stopwatch())
+    probe = mps_probe(alone, bench(NoDaemon(tmp_path)), Stopwatch())
     assert probe.unlimited.limit_pct == 100
     assert tuple(run.limit_pct for run in probe.limited) == LIMITS_PCT
     at_once = notes.read_text().split()[:4] == ["starts"] * 4
