@@ -24,12 +24,11 @@ from advisor.plan.rules import Conditions
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import Level
 from advisor.report import charts
-from advisor.report.drawings import blocks, drawing, timeline
 from advisor.report.forecast import basis, caution, job_rows, plan_kind, plan_name
 from advisor.report.format import NOT_MEASURED, explained, shortened
 from advisor.report.plan_tables import ComparisonSection, side_by_side
 from advisor.report.recommendation import metric_cards, paragraphs
-from advisor.report.simulation import simulation_facts
+from advisor.report.simulation import curves, simulation_facts, timeline
 from advisor.sharing import Sharing
 from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.job import Arrival, Job
@@ -214,10 +213,10 @@ def _on_the_gpu(advised: Recommendation, plan: Plan) -> None:
 
 def _draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
     """Draw the jobs of `plan` in `gpu`; the axis of memory ends with them, or at `until_gib`."""
-    if cut := blocks(plan.sharing, gpu):
+    if cut := charts.blocks(plan.sharing, gpu):
         jobs = [job.job for job in plan.prediction.jobs]
         st.altair_chart(charts.slices_chart(cut, gpu.memory_slices, jobs), width="stretch")
-    drawn = drawing(plan.prediction, gpu)
+    drawn = charts.drawing(plan.prediction, gpu)
     left, right = st.columns([3, 2])
     left.altair_chart(charts.memory_chart(drawn, until_gib), width="stretch")
     right.altair_chart(charts.sm_chart(drawn), width="stretch")
@@ -227,11 +226,11 @@ def _draw_gpu(plan: Plan, gpu: Gpu, until_gib: float | None = None) -> None:
 def _over_time(advised: Recommendation, plan: Plan) -> None:
     advisor = advisor_of(advised.gpu.key, plan.prediction.power_cap_w)
     simulation = on_one_gpu(advisor, advised.jobs, plan.sharing)
-    line = timeline(simulation, advised.gpu)
+    line = timeline(simulation)
     st.altair_chart(charts.lanes_chart(line, [job.name for job in advised.jobs]), width="stretch")
     st.caption("The thin line is the 90 % interval of an end; the curves are medians.")
-    for column, curve in zip(st.columns(2) * 2, line.curves, strict=True):
-        if curve.measured:
+    for column, curve in zip(st.columns(2) * 2, curves(simulation, advised.gpu), strict=True):
+        if curve.readings:
             column.altair_chart(charts.curve_chart(line, curve), width="stretch")
         else:
             column.caption(f"{curve.name}: {NOT_MEASURED}")
@@ -266,7 +265,7 @@ def _two_plans(advised: Recommendation, plan: Plan) -> None:
     comparison = compare(advised.jobs, advised.gpu, pair, advised.objective, advised.serial)
     whole, *jobs = side_by_side(comparison)
     _section(whole, names)
-    until_gib = max(drawing(each.prediction, advised.gpu).used_gib for each in pair)
+    until_gib = max(charts.drawing(each.prediction, advised.gpu).used_gib for each in pair)
     for name, each in zip(names, pair, strict=True):
         st.markdown(f"**{name}**")
         _draw_gpu(each, advised.gpu, until_gib)
@@ -275,8 +274,9 @@ def _two_plans(advised: Recommendation, plan: Plan) -> None:
 
 
 def _section(section: ComparisonSection, names: Sequence[str]) -> None:
-    st.markdown(f"**{section.title}**: {shortened(section.text)}")
-    st.table(pd.DataFrame(section.rows, columns=["", *names, "change"]), hide_index=True)
+    title, text, rows = section
+    st.markdown(f"**{title}**: {shortened(text)}")
+    st.table(pd.DataFrame(rows, columns=["", *names, "change"]), hide_index=True)
 
 
 _VIEWS: dict[str, Callable[[Recommendation, Plan], None]] = {

@@ -28,10 +28,10 @@ from advisor.plan.objectives import FleetTerms
 from advisor.plan.rules import MOST_SLOWING
 from advisor.plan.values import Recommendation
 from advisor.report import charts, copies, fleet
-from advisor.report.drawings import row_name
 from advisor.report.forecast import with_estimates_named
 from advisor.report.lists import live_facts, live_lines, live_name, process_rows
 from advisor.report.simulation import (
+    row_name,
     simulation_document,
     simulation_facts,
     simulation_heading,
@@ -368,7 +368,7 @@ def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
         st.info(str(error))
         return
     st.altair_chart(charts.slice_speed_chart(speeds), width="stretch")
-    st.caption(charts.slice_speed_text(speeds, profiles))
+    st.caption(copies.slice_speed_text(speeds, profiles))
 
 
 @st.cache_resource(ttl=300, max_entries=20, show_spinner="Reading runs ...")

@@ -338,9 +338,9 @@ def _chosen_gpu() -> str:
     likely = next(each for each in (linked().gpu, here, DEFAULT_GPU, *keys) if each in choices)
     key = st.selectbox(
         "GPU", keys, index=keys.index(likely), key="gpu",
-        format_func=lambda key: choices[key].label,
+        format_func=lambda key: choices[key][0],
     )  # fmt: skip
-    st.caption(choices[key].standing)
+    st.caption(choices[key][1])
     return key
 
 

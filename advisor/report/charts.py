@@ -1,86 +1,311 @@
-"""Charts of the page, in altair: plans, the GPU, time, trials, runs and speeds of slices."""
+"""Charts of the page, in altair, to scale: the GPU with its jobs, plans, time, trials and runs.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from itertools import cycle, groupby
+In a drawing of the GPU each job has a row; copies next to each other share one. One panel shows
+memory, the other the SMs that a job may use, both framed by its MIG instance if it has one.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain, cycle, groupby, repeat
+from math import isclose
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
 from advisor.errors import counted
+from advisor.hardware.gpus import Gpu, MigProfile
+from advisor.hardware.mig import place, profile_of
+from advisor.hardware.partition import limit_shares
 from advisor.plan.copies import WHOLE, SliceSpeed, Trials
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.values import Plan, Recommendation
-from advisor.prediction.prediction import LEVELS, Interval, MixPrediction
+from advisor.prediction.prediction import JobPrediction, MixPrediction
 from advisor.report import format as units
-from advisor.report.drawings import Bar, Block, Curve, Drawing, Timeline, row_name
-from advisor.report.forecast import NOT_CONFIRMED, gain, plan_kind, short_basis
-from advisor.workload.profile import Profile
+from advisor.report.forecast import gain, plan_kind, short_basis, slowdown
+from advisor.report.format import words_of
+from advisor.report.simulation import Bar, Curve, Timeline, row_name
+from advisor.sharing import Arrangement, Hybrid, SharedPartition, Sharing
+from advisor.sharing.groups import instance_sets, memories, restricted, running_together
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Place of a job, or of a MIG instance, in the GPU's memory and SMs.
+
+    Attributes:
+        frame: The MIG instance that a job is on; None without MIG.
+    """
+
+    start_mib: float
+    size_mib: float
+    first_sm: float
+    end_sm: float
+    hint: str
+    frame: "Spot | None" = None
+
+    @property
+    def end_mib(self) -> float:
+        return self.start_mib + self.size_mib
+
+
+def _spots(mix: MixPrediction, gpu: Gpu) -> list[Spot]:
+    """The spot of each job, in order; groups of phases are placed one by one."""
+    sets = [list(range(len(mix.jobs)))]
+    if mix.sharing.mode == "phases":
+        sets = running_together(mix.sharing, len(mix.jobs))
+    spots: dict[int, Spot] = {}
+    for group in map(sorted, sets):
+        sharing = restricted(mix.sharing, group)
+        held_mib = [mix.jobs[job].memory_mib for job in group]
+        spots |= zip(group, _spots_at_once(sharing, held_mib, gpu), strict=True)
+    return [spots[job] for job in sorted(spots)]
+
+
+_ALL_SMS = {
+    "serial": "all SMs, one job after another", "naive": "all SMs, time-sliced",
+    "mps": "all SMs that the others leave free",
+}  # fmt: skip
+
+
+def _spots_at_once(sharing: Arrangement, held_mib: Sequence[float], gpu: Gpu) -> list[Spot]:
+    if sharing.instances:
+        (hybrid,) = instance_sets(sharing)
+        return _spots_on_instances(hybrid, held_mib, gpu)
+    if sharing.limits:
+        ends = [gpu.sms * each for each in limit_shares(sharing.limits, gpu.sms)]
+        hints = [f"at most {cap:g} % of the SMs" for cap in sharing.limits]
+    else:
+        ends = [float(gpu.sms)] * len(held_mib)
+        hints = [_ALL_SMS[sharing.mode]] * len(held_mib)
+    spots: dict[int, Spot] = {}
+    for memory in memories(sharing, len(held_mib)):
+        start_mib = 0.0
+        for job in [number - 1 for part in memory for number in part.jobs]:
+            spots[job] = Spot(start_mib, held_mib[job], 0.0, ends[job], hints[job])
+            start_mib += held_mib[job]
+    return [spots[job] for job in sorted(spots)]
+
+
+def _spots_on_instances(hybrid: Hybrid, held_mib: Sequence[float], gpu: Gpu) -> list[Spot]:
+    spots: dict[int, Spot] = {}
+    for instance, (profile, frame) in zip(hybrid.places, _frames(hybrid, gpu), strict=True):
+        start_mib, left = frame.start_mib, frame.first_sm
+        for part in instance.partitions:
+            slices, name = profile.compute_slices, profile.name
+            right = left + (frame.end_sm - frame.first_sm) * (part.slices or slices) / slices
+            whole = name if part.slices is None else f"{part.slices}c of {name}"
+            shared = "" if len(part.jobs) == 1 else f", shared by {len(part.jobs)} jobs"
+            hint = f"the {right - left:.0f} SMs of its {whole}{shared}"
+            for job in part.jobs:
+                spots[job] = Spot(start_mib, held_mib[job - 1], left, right, hint, frame)
+                start_mib += held_mib[job - 1]
+            left = right
+    return [spots[number] for number in sorted(spots)]
+
+
+def _frames(hybrid: Hybrid, gpu: Gpu) -> list[tuple[MigProfile, Spot]]:
+    """The instance of each place; unknown SMs follow from its share of the memory."""
+    slice_mib = gpu.memory_mib / gpu.memory_slices
+    placed = place(gpu, hybrid.instances)
+    frames: dict[int, tuple[MigProfile, Spot]] = {}
+    left = 0.0
+    for index in sorted(range(len(placed)), key=lambda index: placed[index].start or 0):
+        profile, start = profile_of(gpu, placed[index].profile), placed[index].start or 0
+        sms = profile.sms or gpu.sms * profile.memory_slices / gpu.memory_slices
+        hint = f"{profile.name}: {profile.memory_mib:,} MiB, {sms:.0f} SMs"
+        spot = Spot(start * slice_mib, profile.memory_mib, left, left + sms, hint)
+        frames[index] = profile, spot
+        left += sms
+    return [frames[index] for index in sorted(frames)]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """Rows and bars of one plan: memory in GiB from 0 to `memory_gib`, SMs from 0 to `sm_count`."""
+
+    rows: Sequence[str]
+    memory: Sequence[Bar]
+    sms: Sequence[Bar]
+    memory_gib: float
+    sm_count: int
+    caption: str
+
+    @property
+    def used_gib(self) -> float:
+        """Right end of the memory panel's bars and intervals."""
+        return max(bar.end if bar.end_high is None else bar.end_high for bar in self.memory)
+
+
+_Copies = list[tuple[JobPrediction, Spot]]
+"""A job, or consecutive copies of it in one place, which are drawn as one."""
+
+
+def drawing(mix: MixPrediction, gpu: Gpu) -> Drawing:
+    """Draw the jobs of `mix` in `gpu`, to scale."""
+    placed: list[_Copies] = []
+    for pair in zip(mix.jobs, _spots(mix, gpu), strict=True):
+        if placed and _goes_on(placed[-1], *pair):
+            placed[-1].append(pair)
+        else:
+            placed.append([pair])
+    rows: list[str] = []
+    memory: list[Bar] = []
+    sms: list[Bar] = []
+    first = 1
+    for copies in placed:
+        job, spot = copies[0]
+        row, first = row_name(first, job.job, len(copies)), first + len(copies)
+        if (frame := spot.frame) is not None:
+            start, end = frame.start_mib / units.MIB_PER_GIB, frame.end_mib / units.MIB_PER_GIB
+            memory.append(Bar(row, job.job, "instance", start, end, frame.hint))
+            sms.append(Bar(row, job.job, "instance", frame.first_sm, frame.end_sm, frame.hint))
+        rows.append(row)
+        memory.append(_memory_bar(row, copies))
+        sms.append(Bar(row, job.job, "job", spot.first_sm, spot.end_sm, spot.hint))
+    memory_gib, caption = gpu.memory_mib / units.MIB_PER_GIB, words_of(mix.sharing).caption
+    return Drawing(rows, memory, sms, memory_gib, gpu.sms, caption)
+
+
+def _goes_on(copies: _Copies, job: JobPrediction, spot: Spot) -> bool:
+    """Check whether `job` is one more copy in the same place, at the same time or after them."""
+    first, its = copies[0]
+    equal = (job.job, job.memory_interval_mib) == (first.job, first.memory_interval_mib)
+    if not equal or replace(spot, start_mib=its.start_mib) != its:
+        return False
+    if spot.start_mib == its.start_mib:
+        return len(copies) == 1 or not _at_once(copies)
+    stacked = isclose(spot.start_mib - its.start_mib, len(copies) * job.memory_mib, rel_tol=1e-9)
+    return stacked and (len(copies) == 1 or _at_once(copies))
+
+
+def _at_once(copies: _Copies) -> bool:
+    """Check whether copies hold memory at the same time, not one after another."""
+    return copies[0][1].start_mib < copies[-1][1].start_mib
+
+
+def _memory_bar(row: str, copies: _Copies) -> Bar:
+    (job, spot), each_mib = copies[0], copies[0][0].memory_interval_mib
+    adjacent = len(copies) if _at_once(copies) else 1  # copies whose memory adds up
+    range_mib = each_mib.scaled(adjacent)
+    hint = f"{'takes' if len(copies) == 1 else 'each takes'} {units.gib(each_mib)}"
+    hint += f", together {units.gib(range_mib)}" if adjacent > 1 else ""
+    sizes_mib = (0.0, adjacent * job.memory_mib, range_mib.p05, range_mib.p95)
+    start, end, low, high = ((spot.start_mib + size) / units.MIB_PER_GIB for size in sizes_mib)
+    return Bar(row, job.job, "job", start, end, hint, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A MIG instance, a compute instance inside one, or a free slice.
+
+    Attributes:
+        start: Left end, in memory slices from the first; a part of an instance lies in its share.
+        jobs: Numbers of the jobs that have all of it.
+    """
+
+    row: str
+    start: float
+    end: float
+    label: str
+    kind: Literal["instance", "compute instance", "free"]
+    jobs: tuple[int, ...] = ()
+
+
+def blocks(sharing: Sharing, gpu: Gpu) -> tuple[Block, ...]:
+    """Return all blocks of `sharing`, one set of instances after another; none without MIG."""
+    sets = instance_sets(sharing)
+    names = ["GPU"] if len(sets) == 1 else [f"set {number}" for number in range(1, len(sets) + 1)]
+    return tuple(chain.from_iterable(map(_blocks, names, sets, repeat(gpu))))
+
+
+def _blocks(name: str, hybrid: Hybrid, gpu: Gpu) -> Iterator[Block]:
+    row, inside = f"{name}: instances", f"{name}: inside"
+    free = set(range(gpu.memory_slices))
+    for instance, divided in zip(place(gpu, hybrid.instances), hybrid.places, strict=True):
+        profile, first = profile_of(gpu, instance.profile), instance.start or 0
+        size, left = profile.memory_slices, 0  # compute instances share the memory
+        free -= set(range(first, first + size))
+        whole = [part for part in divided.partitions if part.slices is None]
+        label = instance.profile + "".join(f": {_jobs_on(part)}" for part in whole)
+        jobs = tuple(job for part in whole for job in part.jobs)
+        yield Block(row, first, first + size, label, "instance", jobs)
+        for part in divided.partitions:
+            if part.slices is not None:
+                start = first + size * left / profile.compute_slices
+                left += part.slices
+                end = first + size * left / profile.compute_slices
+                label = f"{part.slices}c: {_jobs_on(part)}"
+                yield Block(inside, start, end, label, "compute instance", part.jobs)
+    for at in sorted(free):
+        yield Block(row, at, at + 1, "free", "free")
+
+
+def _jobs_on(part: SharedPartition) -> str:
+    if len(part.jobs) == 1:
+        return f"job {part.jobs[0]}"
+    return f"jobs {', '.join(map(str, part.jobs))} by {part.sharing}"
+
 
 Layered = alt.LayerChart | alt.FacetChart | alt.Chart
-"""A chart of several layers."""
+"""A chart of one or several layers."""
 
-ROW_PX = 32
-_AXIS_PX, _NAME_PX = 75, 30
-FRAME_COLOUR = "#808080"
-SURE_COLOUR, ESTIMATE_COLOUR, FREE_COLOUR = "#0072B2", "#949494", "rgba(128,128,128,0.2)"
-OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
-"""Style of a mark that crosses bars and the page: one of its colours is visible on each."""
+_ROW_PX, _AXIS_PX, _NAME_PX = 32, 75, 30
+_FRAME = "#808080"
+_SURE, _ESTIMATE, _FREE = "#0072B2", "#949494", "rgba(128,128,128,0.2)"
+# Style of a mark that crosses bars and the page: one of its colours is visible on each.
+_OVER_BARS: dict[str, Any] = {"color": "#404040", "stroke": "white", "strokeWidth": 0.7}
 
 # Okabe and Ito's colours, which people with any colour vision can distinguish; the first differ
 # most. Violet and brown replace their yellow, which is invisible on white, and their black.
-JOB_COLOURS = (
+_JOB_COLOURS = (
     "#E69F00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9966FF", "#785028",
 )  # fmt: skip
 _DARK = ("#0072B2", "#785028")
 
 
-def job_colours(jobs: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each of `jobs`, by name in their order; more than eight share colours."""
-    return dict(zip(dict.fromkeys(jobs), cycle(JOB_COLOURS), strict=False))
+def _job_colours(jobs: Iterable[str]) -> dict[str, str]:
+    """A colour for each of `jobs`, by name in their order; more than eight share colours."""
+    return dict(zip(dict.fromkeys(jobs), cycle(_JOB_COLOURS), strict=False))
 
 
-def ink_on(fill: str) -> str:
-    """Return the colour of words that are readable on the colour `fill`."""
-    if fill == FREE_COLOUR:
-        return FRAME_COLOUR
-    return "white" if fill in _DARK else "black"
-
-
-def by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
-    """Return the colours of all `jobs` of the request, in order; `named`: with a legend."""
-    colours = job_colours(jobs)
+def _by_job(jobs: Iterable[str], *, named: bool = False) -> alt.Color:
+    """The colours of all `jobs` of the request, in order; `named`: with a legend."""
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300, symbolOpacity=1)
-    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
-    return alt.Color("job:N", title=None, scale=scale, legend=below if named else None)
+    return _coloured("job:N", _job_colours(jobs), below if named else None)
 
 
-def by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
-    """Return the colours by `short_basis`: grey is not confirmed by real runs."""
+def _by_basis(mixes: Iterable[MixPrediction]) -> alt.Color:
+    """The colours by `short_basis`: grey is not confirmed by real runs."""
     sure = {short_basis(each): each.confirmed_on_hardware for each in mixes}
-    colours = [SURE_COLOUR if confirmed else ESTIMATE_COLOUR for confirmed in sure.values()]
+    colours = {basis: _SURE if confirmed else _ESTIMATE for basis, confirmed in sure.items()}
     below = alt.Legend(orient="bottom", columns=1, labelLimit=300)
-    scale = alt.Scale(domain=list(sure), range=colours)
-    return alt.Color("basis:N", title=None, scale=scale, legend=below)
+    return _coloured("basis:N", colours, below)
 
 
-def height_with_names_px(jobs: Iterable[str], plot_px: int) -> int:
-    """Return the height of a chart with a plot of `plot_px`, its axis and names of `jobs`."""
-    return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
+def _coloured(field: str, colours: dict[str, str], legend: alt.Legend | None) -> alt.Color:
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    return alt.Color(field, title=None, scale=scale, legend=legend)
 
 
-def axis(field: str, title: str, most: float, ticks: int = 7) -> alt.X:
+def _axis(field: str, title: str, most: float, ticks: int = 7) -> alt.X:
     scale = alt.Scale(domain=[0, most], nice=False)
     return alt.X(field, title=title, scale=scale, axis=alt.Axis(tickCount=ticks))
 
 
-def chart(rows: list[dict[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=rows))  # type: ignore[no-untyped-call]  # altair's own
+def _across(title: str, low: str = "low", high: str = "high") -> dict[str, Any]:
+    """The channels of a bar or line from one field to another."""
+    return {"x": alt.X(f"{low}:Q", title=title), "x2": alt.X2(f"{high}:Q")}
 
 
-def hints(*fields: str) -> list[alt.Tooltip]:
-    """Return the tooltip of a mark.
+def _chart(rows: Iterable[Any]) -> alt.Chart:
+    """A chart of rows, which are records or have names for values."""
+    values = [each if isinstance(each, dict) else asdict(each) for each in rows]
+    return alt.Chart(alt.Data(values=values))  # type: ignore[no-untyped-call]  # altair's own
+
+
+def _hints(*fields: str) -> list[alt.Tooltip]:
+    """The tooltip of a mark.
 
     All charts build channels by their classes: for a bare word altair searches all its classes,
     which takes longer than drawing the chart.
@@ -88,16 +313,18 @@ def hints(*fields: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{field}:N") for field in fields]
 
 
-def rows_of(names: Sequence[str], field: str, shown: str = "datum.label") -> alt.Y:
-    """Return an axis of rows with `names`; the expression `shown` shortens their labels."""
+def _rows(names: Iterable[str], field: str = "row", shown: str = "datum.label") -> alt.Y:
+    """An axis of rows with `names`; the expression `shown` shortens their labels."""
     words = alt.Axis(labelLimit=260, ticks=False, domain=False, labelPadding=8, labelExpr=shown)
     return alt.Y(f"{field}:N", sort=list(names), title=None, axis=words)
 
 
-def described(drawn: Layered, title: str, parts: Iterable[str]) -> Layered:
-    """Add a description of the `parts` of a chart for people who cannot see it."""
-    described: Layered = drawn.properties(description=f"{title}: {'; '.join(parts)}.")
-    return described
+def _drawn(
+    layers: Sequence[alt.Chart], title: str, parts: Iterable[str], height: Any = None
+) -> Layered:
+    """Draw `layers`, and describe the `parts` for people who cannot see them."""
+    drawn: Layered = alt.layer(*layers).properties(description=f"{title}: {'; '.join(parts)}.")
+    return drawn if height is None else drawn.properties(height=height)
 
 
 _CURVE_PX, _CURVE_LABELS_PX = 150, 30
@@ -106,20 +333,34 @@ _CURVE_PX, _CURVE_LABELS_PX = 150, 30
 def memory_chart(drawn: Drawing, until_gib: float | None = None) -> Layered:
     """Draw each job's part of the GPU's memory; the thin line is the interval of its end.
 
-    Args:
-        drawn: The plan.
-        until_gib: End of the axis; None: the end of the plan's memory.
+    The axis ends at `until_gib`, by default where the plan's memory ends.
     """
     title = f"GiB of the GPU's {drawn.memory_gib:.0f}"
-    rows = rows_of(drawn.rows, "row")
-    return _panel(drawn.memory, rows, title, until_gib or drawn.used_gib)
+    return _panel(drawn.memory, _rows(drawn.rows), title, until_gib or drawn.used_gib)
 
 
 def sm_chart(drawn: Drawing) -> Layered:
     """Draw the SMs that each job may use, in the rows of `memory_chart` by job number."""
-    title = f"SMs that it may use, of {drawn.sm_count}"
-    rows = rows_of(drawn.rows, "row", "split(datum.label, ' ')[0]")
-    return _panel(drawn.sms, rows, title, drawn.sm_count)
+    rows = _rows(drawn.rows, shown="split(datum.label, ' ')[0]")
+    return _panel(drawn.sms, rows, f"SMs that it may use, of {drawn.sm_count}", drawn.sm_count)
+
+
+def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
+    x = _axis("start:Q", title, most)
+
+    def boxes(shown: Iterable[Bar]) -> alt.Chart:
+        return _chart(shown).encode(y=y, x=x, x2=alt.X2("end:Q"), tooltip=_hints("row", "hint"))
+
+    jobs = [bar for bar in bars if bar.kind == "job"]
+    frames = boxes(bar for bar in bars if bar.kind == "instance")
+    ends = boxes(bar for bar in jobs if bar.end_low is not None)
+    layers = [
+        frames.mark_bar(filled=False, stroke=_FRAME, strokeWidth=1.5, height={"band": 0.95}),
+        boxes(jobs).mark_bar(height={"band": 0.6}).encode(color=_by_job(bar.job for bar in jobs)),
+        ends.mark_bar(height=3, **_OVER_BARS).encode(**_across(title, "end_low", "end_high")),
+    ]
+    parts = (f"{bar.row} {bar.hint}" for bar in jobs)
+    return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
 
 def trials_chart(trials: Trials) -> Layered:
@@ -133,18 +374,16 @@ def trials_chart(trials: Trials) -> Layered:
     ]  # fmt: skip
     x = alt.X("copies:O", title="at once", axis=alt.Axis(labelAngle=0))
     title = "trials trained per hour"
-    base = chart(rows).encode(
-        x=x, tooltip=hints("sharing"), color=by_basis(row.prediction for row in trials.copies.rows)
-    )
+    colour = _by_basis(row.prediction for row in trials.copies.rows)
+    base = _chart(rows).encode(x=x, tooltip=_hints("sharing"), color=colour)
     middle = alt.Y("middle:Q", title=title)
-    drawn = alt.layer(
+    ring = _chart(row for row in rows if row["advised"]).mark_point(size=300, color=_FRAME)
+    layers = [
         base.mark_bar(width=3).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
-        chart([row for row in rows if row["advised"]])
-        .mark_point(size=300, color=FRAME_COLOUR)
-        .encode(x=x, y=middle),
+        ring.encode(x=x, y=middle),
         base.mark_point(filled=True, size=90, opacity=1).encode(y=middle),
-    )
-    return described(drawn, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
+    ]
+    return _drawn(layers, title, (f"{row['copies']} at once {row['middle']:.3g}" for row in rows))
 
 
 def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) -> Layered:
@@ -152,112 +391,69 @@ def slices_chart(cut: Sequence[Block], memory_slices: int, jobs: Sequence[str]) 
 
     An instance of one of `jobs` has its colour; one of several jobs is grey.
     """
-
-    def fill(block: Block) -> str:
-        if block.kind == "free":
-            return FREE_COLOUR
-        if len(block.jobs) != 1:
-            return ESTIMATE_COLOUR
-        return job_colours(jobs)[jobs[block.jobs[0] - 1]]
-
     title = f"memory slices of the GPU, {memory_slices} in all"
-    rows = [
-        asdict(each)
-        | {"middle": (each.start + each.end) / 2, "fill": fill(each), "ink": ink_on(fill(each))}
-        for each in cut
-    ]
-    base = chart(rows).encode(
-        y=rows_of(list(dict.fromkeys(each.row for each in cut)), "row"),
-        tooltip=hints("label", "kind"),
+    rows = []
+    for block in cut:
+        fill, ink = _FREE, _FRAME
+        if block.kind != "free":
+            alone = len(block.jobs) == 1
+            fill = _job_colours(jobs)[jobs[block.jobs[0] - 1]] if alone else _ESTIMATE
+            ink = "white" if fill in _DARK else "black"
+        middle = (block.start + block.end) / 2
+        rows.append(asdict(block) | {"middle": middle, "fill": fill, "ink": ink})
+    base = _chart(rows).encode(
+        y=_rows(dict.fromkeys(each.row for each in cut)), tooltip=_hints("label", "kind")
     )
-    boxes = base.mark_bar(stroke=FRAME_COLOUR, height={"band": 0.9}).encode(
-        x=axis("start:Q", title, memory_slices, memory_slices),
-        x2=alt.X2("end:Q"),
+    boxes = base.mark_bar(stroke=_FRAME, height={"band": 0.9}).encode(
+        x=_axis("start:Q", title, memory_slices, memory_slices), x2=alt.X2("end:Q"),
         color=alt.Color("fill:N", scale=None),
-    )
+    )  # fmt: skip
     names = base.mark_text().encode(
-        x=alt.X("middle:Q"),
-        text=alt.Text("label:N"),
-        color=alt.Color("ink:N", scale=None),
+        x=alt.X("middle:Q"), text=alt.Text("label:N"), color=alt.Color("ink:N", scale=None)
     )
-    drawn = alt.layer(boxes, names).properties(height=alt.Step(ROW_PX))
-    return described(drawn, title, (f"{each.row} {each.label}" for each in cut))
+    parts = (f"{each.row} {each.label}" for each in cut)
+    return _drawn([boxes, names], title, parts, alt.Step(_ROW_PX))
 
 
 def lanes_chart(line: Timeline, jobs: Iterable[str]) -> Layered:
     """Draw when each job waits (pale), runs and ends; the thin line is the interval of its end.
 
-    Args:
-        line: The rows and spans.
-        jobs: Names of all jobs of the request, in order, which fixes their colours.
+    The names of all `jobs` of the request, in order, fix their colours.
     """
     title = f"time, {line.unit}"
 
     def spans(kind: str) -> alt.Chart:
-        return chart([asdict(each) for each in line.spans if each.kind == kind]).encode(
-            y=rows_of(line.rows, "row"),
-            x=axis("start:Q", title, line.end),
-            x2=alt.X2("end:Q"),
-            tooltip=hints("row", "hint"),
-        )
+        return _chart(each for each in line.spans if each.kind == kind).encode(
+            y=_rows(line.rows), x=_axis("start:Q", title, line.end), x2=alt.X2("end:Q"),
+            tooltip=_hints("row", "hint"),
+        )  # fmt: skip
 
+    ends = spans("runs").mark_bar(height=3, **_OVER_BARS)
     layers = [
-        spans("waits").mark_bar(height={"band": 0.6}, color=FREE_COLOUR),
-        spans("runs").mark_bar(height={"band": 0.6}).encode(color=by_job(jobs)),
-        spans("runs")
-        .mark_bar(height=3, **OVER_BARS)
-        .encode(x=alt.X("end_low:Q", title=title), x2=alt.X2("end_high:Q")),
+        spans("waits").mark_bar(height={"band": 0.6}, color=_FREE),
+        spans("runs").mark_bar(height={"band": 0.6}).encode(color=_by_job(jobs)),
+        ends.encode(**_across(title, "end_low", "end_high")),
     ]
-    drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
-    return described(drawn, title, (f"{each.row} {each.hint}" for each in line.spans))
+    parts = (f"{each.row} {each.hint}" for each in line.spans)
+    return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
 
 def curve_chart(line: Timeline, curve: Curve) -> Layered:
-    """Draw one of the curves of `line`, a step for each set of jobs that run."""
-    drawn = (
-        chart([asdict(each) for each in curve.readings])
-        .mark_rect(color=FRAME_COLOUR, opacity=0.6)
-        .encode(
-            x=axis("start:Q", f"time, {line.unit}", line.end),
-            x2=alt.X2("end:Q"),
-            y2=alt.datum(0),
-            y=alt.Y(
-                "value:Q",
-                title=curve.name,
-                scale=alt.Scale(domain=[0, curve.most]),
-                axis=alt.Axis(minExtent=_CURVE_LABELS_PX),
-            ),
-            tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
-        )
-        .properties(height=_CURVE_PX)
-    )
+    """Draw a curve over the time of `line`, a step for each set of jobs that run."""
+    rows = [dict(zip(("start", "end", "value"), each, strict=True)) for each in curve.readings]
+    y = alt.Y(
+        "value:Q", title=curve.name, scale=alt.Scale(domain=[0, curve.most]),
+        axis=alt.Axis(minExtent=_CURVE_LABELS_PX),
+    )  # fmt: skip
+    drawn = _chart(rows).mark_rect(color=_FRAME, opacity=0.6).encode(
+        x=_axis("start:Q", f"time, {line.unit}", line.end), x2=alt.X2("end:Q"), y=y,
+        y2=alt.datum(0), tooltip=[alt.Tooltip("value:Q", title=curve.name, format=",.1f")],
+    )  # fmt: skip
     parts = (
-        f"{each.value:,.1f} from {each.start:.1f} to {each.end:.1f} {line.unit}"
-        for each in curve.readings
+        f"{value:,.1f} from {start:.1f} to {end:.1f} {line.unit}"
+        for start, end, value in curve.readings
     )
-    return described(drawn, curve.name, parts)
-
-
-def _panel(bars: Sequence[Bar], y: alt.Y, title: str, most: float) -> Layered:
-    x = axis("start:Q", title, most)
-
-    def boxes(shown: Sequence[Bar]) -> alt.Chart:
-        return chart([asdict(each) for each in shown]).encode(
-            y=y, x=x, x2=alt.X2("end:Q"), tooltip=hints("row", "hint")
-        )
-
-    jobs = [bar for bar in bars if bar.kind == "job"]
-    layers = [
-        boxes([bar for bar in bars if bar.kind == "instance"]).mark_bar(
-            filled=False, stroke=FRAME_COLOUR, strokeWidth=1.5, height={"band": 0.95}
-        ),
-        boxes(jobs).mark_bar(height={"band": 0.6}).encode(color=by_job([bar.job for bar in jobs])),
-        boxes([bar for bar in jobs if bar.end_low is not None])
-        .mark_bar(height=3, **OVER_BARS)
-        .encode(x=alt.X("end_low:Q", title=title), x2=alt.X2("end_high:Q")),
-    ]
-    drawn = alt.layer(*layers).properties(height=alt.Step(ROW_PX))
-    return described(drawn, title, (f"{bar.row} {bar.hint}" for bar in jobs))
+    return _drawn([drawn], curve.name, parts, _CURVE_PX)
 
 
 _PLAN_PX = 22  # so that all plans are visible at once
@@ -269,50 +465,39 @@ def plans_chart(advised: Recommendation, shown: Plan) -> Layered:
     A click on a point selects: the selection ``chosen`` holds the plan's `number`, from 0.
     """
     rows: list[dict[str, Any]] = [
-        {
-            "number": number,
-            "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
-            "sharing": str(plan.sharing),
-            "why": plan.why,
-            "low": better.p05,
-            "middle": better.p50,
-            "high": better.p95,
-            "gain": units.times(better),
-            "basis": short_basis(plan.prediction),
-        }
+        {"number": number, "plan": f"{plan.rank}  {plan_kind(advised, plan)}",
+         "sharing": str(plan.sharing), "why": plan.why, "low": better.p05, "middle": better.p50,
+         "high": better.p95, "gain": units.times(better), "basis": short_basis(plan.prediction)}
         for number, plan in enumerate(advised.plans)
         for better in [gain(advised, plan)]
-    ]
+    ]  # fmt: skip
     title = f"gain over one after another: {OBJECTIVES[advised.ranked_by].choice}"
     ticks = alt.Axis(tickCount=8)
-    y = rows_of([row["plan"] for row in rows], "plan")
-    base = chart(rows).encode(
-        y=y,
-        x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
-        color=by_basis(plan.prediction for plan in advised.plans),
-        tooltip=hints("plan", "sharing", "why"),
-    )
-    spread = base.mark_bar(height=3).encode(x2=alt.X2("high:Q"))
-    chosen = alt.selection_point("chosen", fields=["number"])
-    middle = (
-        base.mark_point(filled=True, size=90, opacity=1)
-        .encode(x=alt.X("middle:Q", title=title, axis=ticks))
-        .add_params(chosen)
-    )
-    ring = chart([rows[advised.plans.index(shown)]]).mark_point(size=300, color=FRAME_COLOUR)
-    ring = ring.encode(y=y, x=alt.X("middle:Q", title=title, axis=ticks))
-    equal = chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=FRAME_COLOUR)
-    equal = equal.encode(x=alt.X("one:Q", title=title, axis=ticks))
-    drawn = alt.layer(equal, spread, ring, middle).properties(height=alt.Step(_PLAN_PX))
-    return described(drawn, title, (f"{row['plan']} {row['gain']}" for row in rows))
+    y = _rows((row["plan"] for row in rows), "plan")
+    middle = alt.X("middle:Q", title=title, axis=ticks)
+    base = _chart(rows).encode(
+        y=y, x=alt.X("low:Q", title=title, scale=alt.Scale(zero=False), axis=ticks),
+        color=_by_basis(plan.prediction for plan in advised.plans),
+        tooltip=_hints("plan", "sharing", "why"),
+    )  # fmt: skip
+    points = base.mark_point(filled=True, size=90, opacity=1).encode(x=middle)
+    ring = _chart([rows[advised.plans.index(shown)]]).mark_point(size=300, color=_FRAME)
+    equal = _chart([{"one": 1}]).mark_rule(strokeDash=[4, 4], color=_FRAME)
+    layers = [
+        equal.encode(x=alt.X("one:Q", title=title, axis=ticks)),
+        base.mark_bar(height=3).encode(x2=alt.X2("high:Q")),
+        ring.encode(y=y, x=middle),
+        points.add_params(alt.selection_point("chosen", fields=["number"])),
+    ]
+    parts = (f"{row['plan']} {row['gain']}" for row in rows)
+    return _drawn(layers, title, parts, alt.Step(_PLAN_PX))
 
 
 def slowdown_chart(mix: MixPrediction) -> Layered:
-    """Draw the slowdown of each job of `mix`."""
+    """Draw the slowdown of each job of `mix`; copies next to each other share a row."""
     rows: list[dict[str, Any]] = []
     first, title = 1, "times as long as alone"
-    slowdowns = ((each.job, Interval(*map(each.slowdown_at, LEVELS))) for each in mix.jobs)
-    for (job, slow), equal in groupby(slowdowns):  # consecutive copies share a row
+    for (job, slow), equal in groupby((each.job, slowdown(each)) for each in mix.jobs):
         copies = len(list(equal))
         rows.append({
             "row": row_name(first, job, copies), "job": job,
@@ -320,54 +505,49 @@ def slowdown_chart(mix: MixPrediction) -> Layered:
             "hint": f"{units.times(slow)} as long as alone",
         })  # fmt: skip
         first += copies
-    base = chart(rows).encode(
-        y=rows_of([row["row"] for row in rows], "row"), tooltip=hints("row", "hint")
-    )
-    x = axis("middle:Q", title, max(row["high"] for row in rows) * 1.02)
-    drawn = alt.layer(
-        base.mark_bar(height={"band": 0.6}).encode(
-            x=x, color=by_job(each.job for each in mix.jobs)
-        ),
-        base.mark_bar(height=3, **OVER_BARS).encode(
-            x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")
-        ),
-    ).properties(height=alt.Step(ROW_PX))
-    return described(drawn, title, (f"{row['row']} {row['hint']}" for row in rows))
+    y, tooltip = _rows(row["row"] for row in rows), _hints("row", "hint")
+    base = _chart(rows).encode(y=y, tooltip=tooltip)
+    x = _axis("middle:Q", title, max(row["high"] for row in rows) * 1.02)
+    colour = _by_job(each.job for each in mix.jobs)
+    layers = [
+        base.mark_bar(height={"band": 0.6}).encode(x=x, color=colour),
+        base.mark_bar(height=3, **_OVER_BARS).encode(**_across(title)),
+    ]
+    parts = (f"{row['row']} {row['hint']}" for row in rows)
+    return _drawn(layers, title, parts, alt.Step(_ROW_PX))
 
 
 _JOB_PX, _APART_PX = 24, 12
 _SHAPES = alt.Scale(domain=["shipped", "your own"], range=["circle", "diamond"])
 
 
+def _with_names_px(jobs: Iterable[str], plot_px: int) -> int:
+    """The height of a chart with a plot of `plot_px`, its axis and names of `jobs`."""
+    return plot_px + _AXIS_PX + _NAME_PX * len(set(jobs))
+
+
 def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> Layered:
     """Draw predicted and measured steps by mode and job; the band is the noise of the mode.
 
-    Args:
-        rows: As `advisor.validate` makes them, at least one.
-        jobs: All of the request, in order.
+    `advisor.validate` makes the rows; `jobs` are all of the request, in order.
     """
     modes = sorted({row["mode"] for row in rows})
     named = [each for each in dict.fromkeys(jobs) if any(row["job"] == each for row in rows)]
     title = "predicted over measured step, less 1, %"
-    y = rows_of(modes, "mode")
+    y = _rows(modes, "mode")
     noise = {row["mode"]: row["noise"] for row in rows if row["noise"] is not None}
-    bands = [{"mode": mode, "from": -most, "to": most} for mode, most in noise.items()]
-    base = chart(list(rows)).encode(
-        y=y,
-        yOffset=alt.YOffset("job:N", sort=named),
-        color=by_job(jobs, named=True),
-        tooltip=hints("job", "run", "hint", "whose"),
-    )
-    drawn = alt.layer(
-        chart(bands)
-        .mark_bar(color=FRAME_COLOUR, opacity=0.5)
-        .encode(y=y, x=alt.X("from:Q", title=title), x2=alt.X2("to:Q")),
-        base.mark_rule(opacity=0.4).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q")),
-        base.mark_point(filled=True, size=50, opacity=0.8).encode(
-            x=alt.X("error:Q", title=title),
-            shape=alt.Shape("whose:N", scale=_SHAPES, legend=None),
-        ),
-    ).properties(height=height_with_names_px(jobs, len(modes) * (len(named) * _JOB_PX + _APART_PX)))
+    bands = _chart({"mode": mode, "from": -most, "to": most} for mode, most in noise.items())
+    base = _chart(rows).encode(
+        y=y, yOffset=alt.YOffset("job:N", sort=named), color=_by_job(jobs, named=True),
+        tooltip=_hints("job", "run", "hint", "whose"),
+    )  # fmt: skip
+    shape = alt.Shape("whose:N", scale=_SHAPES, legend=None)
+    points = base.mark_point(filled=True, size=50, opacity=0.8)
+    layers = [
+        bands.mark_bar(color=_FRAME, opacity=0.5).encode(y=y, **_across(title, "from", "to")),
+        base.mark_rule(opacity=0.4).encode(**_across(title)),
+        points.encode(x=alt.X("error:Q", title=title), shape=shape),
+    ]
     errors: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         errors.setdefault((row["mode"], row["job"]), []).append(row["error"])
@@ -375,7 +555,8 @@ def runs_of_jobs_chart(rows: Sequence[dict[str, Any]], jobs: Sequence[str]) -> L
         f"{mode}, {job}, {counted(len(each), 'step')}, median {median(each):+.1f}"
         for (mode, job), each in errors.items()
     )
-    return described(drawn, title, parts)
+    plot_px = len(modes) * (len(named) * _JOB_PX + _APART_PX)
+    return _drawn(layers, title, parts, _with_names_px(jobs, plot_px))
 
 
 _PLOT_PX = 300
@@ -384,50 +565,29 @@ _APART = 0.7  # share of an instance's column over which the points of jobs are 
 
 def slice_speed_chart(speeds: Sequence[SliceSpeed]) -> Layered:
     """Draw a point for each job on each kind of instance, with its interval."""
-
-    def place(speed: SliceSpeed) -> str:
-        return "whole GPU" if speed.where == WHOLE else speed.where
-
+    places = ["whole GPU" if each.where == WHOLE else each.where for each in speeds]
     jobs = list(dict.fromkeys(each.job for each in speeds))
     rows = [
-        {"job": each.job, "where": place(each), "low": each.speed.p05, "middle": each.speed.p50,
+        {"job": each.job, "where": where, "low": each.speed.p05, "middle": each.speed.p50,
          "high": each.speed.p95, "text": units.times(each.speed)}
-        for each in speeds
+        for where, each in zip(places, speeds, strict=True)
         if each.speed is not None  # it fits
     ]  # fmt: skip
-    shares = {place(each): each.compute_share for each in speeds if each.job == jobs[0]}
-    ticks = [{"where": where, "share": share} for where, share in shares.items()]
+    shares = {where: each.compute_share for where, each in zip(places, speeds, strict=True)}
+    ticks = _chart({"where": where, "share": share} for where, share in shares.items())
     title = "speed, whole GPU = 1"
     x = alt.X("where:N", sort=list(shares), title=None)
-    base = chart(rows).encode(
-        x=x,
-        xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
-        color=by_job(jobs, named=True),
-        tooltip=[*hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
-    )
-    drawn = alt.layer(
-        chart(ticks)
-        .mark_tick(thickness=2, color=FRAME_COLOUR, width={"band": 0.9})
-        .encode(x=x, y=alt.Y("share:Q", title=title)),
+    base = _chart(rows).encode(
+        x=x, xOffset=alt.XOffset("job:N", sort=jobs, scale=alt.Scale(paddingOuter=_APART)),
+        color=_by_job(jobs, named=True),
+        tooltip=[*_hints("job", "where"), alt.Tooltip("middle:Q", title="speed", format=".2f")],
+    )  # fmt: skip
+    layers = [
+        ticks.mark_tick(thickness=2, color=_FRAME, width={"band": 0.9}).encode(
+            x=x, y=alt.Y("share:Q", title=title)
+        ),
         base.mark_rule(size=2).encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q")),
         base.mark_point(filled=True, size=80, opacity=1).encode(y=alt.Y("middle:Q", title=title)),
-    ).properties(height=height_with_names_px(jobs, _PLOT_PX))
-    return described(
-        drawn, title, (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
-    )
-
-
-def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
-    """Return the meaning and basis of the chart of `profiles`, and which jobs do not fit."""
-    subject = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
-    text = [
-        "Speed alone on an instance of each size, over the median on the whole GPU; the grey ticks "
-        "are the instance's share of the compute slices, and the thin lines 90 % intervals on the "
-        f"host of the profile. {subject} {NOT_CONFIRMED}."
     ]
-    lacks: dict[str, list[str]] = {}
-    for each in speeds:
-        if each.speed is None:
-            lacks.setdefault(each.job, []).append(each.where)
-    text += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
-    return " ".join(text)
+    parts = (f"{row['job']} on {row['where']} {row['text']}" for row in rows)
+    return _drawn(layers, title, parts, _with_names_px(jobs, _PLOT_PX))

@@ -8,21 +8,23 @@ from rich.console import RenderableType
 
 from advisor.errors import counted
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies import PAYS, WHOLE, Copies, CopiesRow, SliceBatch, SlicesForJob, Trials
-from advisor.prediction.prediction import Interval
-from advisor.report import format as units
-from advisor.report.forecast import (
-    NOT_CONFIRMED,
-    SCHEMA,
-    basis_notes,
-    estimated,
-    memory_document,
-    standing_document,
-    with_estimates_named,
+from advisor.plan.copies import (
+    PAYS,
+    WHOLE,
+    Copies,
+    CopiesRow,
+    SliceBatch,
+    SlicesForJob,
+    SliceSpeed,
+    Trials,
 )
+from advisor.prediction.prediction import Interval
+from advisor.report import forecast
+from advisor.report import format as units
 from advisor.report.format import answer_above_table, fits, plain_table
 from advisor.sharing import Sharing
 from advisor.workload.job import Job
+from advisor.workload.profile import Profile
 
 _FEWEST_ROWS = 4  # one copy, the best number, and the two next to it
 _MEASURED_TOGETHER = 8  # the most jobs that were measured together
@@ -31,9 +33,7 @@ _MEASURED_TOGETHER = 8  # the most jobs that were measured together
 def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
     """Return how many copies are worthwhile and fit, and a line for each number of copies.
 
-    Args:
-        copies: The answer to show.
-        details: Whether to show every number of copies, and not those that a screen holds.
+    A screen does not hold all lines; with `details` all are shown.
     """
     best, job, gpu = copies.at_best, copies.job.name, copies.gpu.key
     if copies.pay == 1:
@@ -45,33 +45,35 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
             f"Run {copies.pay} copies of {job} at once on {gpu}, under {_marked(best)}: "
             f"{best.throughput:.2f}x the work of one alone. {copies.fit} fit."
         )
-    advice = with_estimates_named(copies.standing, advice)
-    notes = [*_notes_on_numbers(copies, "copies"), *basis_notes(copies.standing)]
 
-    def report(rows: Sequence[CopiesRow], more: Sequence[str]) -> RenderableType:
-        table = plain_table("copies", "best under", "work of one alone", "step of each", "memory")
-        for row in rows:
-            mix, gain = row.prediction, "" if row.gain is None else f" ({row.gain:+.1%})"
-            table.add_row(
-                str(row.copies), notation(mix.sharing), f"{row.throughput:.2f}{gain}",
-                units.seconds(mix.jobs[0].step_s), units.held(mix),
-            )  # fmt: skip
-        return answer_above_table(advice, table, [*notes, *more])
+    def cells(row: CopiesRow) -> tuple[str, str]:
+        more = "" if row.gain is None else f" ({row.gain:+.1%})"
+        return f"{row.throughput:.2f}{more}", units.seconds(row.prediction.jobs[0].step_s)
 
-    return _on_a_screen(copies.rows, copies.pay, details, report)
+    headings = ("copies", "best under", "work of one alone", "step of each", "memory")
+    notes = [*_notes_on_numbers(copies, "copies"), *forecast.basis_notes(copies.standing)]
+    answer = forecast.with_estimates_named(copies.standing, advice), headings, notes
+    return _report(copies.rows, copies.pay, cells, answer, details=details)
 
 
-def _on_a_screen(
-    rows: Sequence[CopiesRow],
-    best: int,
-    details: bool,
-    report: Callable[[Sequence[CopiesRow], Sequence[str]], RenderableType],
-) -> RenderableType:
-    """The `report` on as many of `rows` as a screen holds, and a note on the rest.
+def _report(
+    rows: Sequence[CopiesRow], best: int, cells: Callable[[CopiesRow], Sequence[str]],
+    answer: tuple[str, Sequence[str], Sequence[str]], *, details: bool,
+) -> RenderableType:  # fmt: skip
+    """The advice, headings and notes of an `answer`, with as many of `rows` as a screen holds.
 
     Rows next to the `best` number of copies are dropped last, and the row of one copy never,
     because all are compared with it.
     """
+    advice, headings, notes = answer
+
+    def report(shown: Sequence[CopiesRow], more: Sequence[str]) -> RenderableType:
+        table = plain_table(*headings)
+        for row in shown:
+            mix = row.prediction
+            table.add_row(str(row.copies), notation(mix.sharing), *cells(row), units.held(mix))
+        return answer_above_table(advice, table, [*notes, *more])
+
     shown, more = list(rows), list[str]()
     while not details and len(shown) > _FEWEST_ROWS and not fits(report(shown, more)):
         shown.remove(max(shown[1:], key=lambda row: (abs(row.copies - best), row.copies > best)))
@@ -116,52 +118,38 @@ def copies_document(copies: Copies) -> dict[str, Any]:
 
 def _document_head(copies: Copies) -> dict[str, Any]:
     return {
-        "schema": SCHEMA,
-        "gpu": copies.gpu.key,
-        "job": copies.job.name,
-        **standing_document(copies.standing),
-        "fit": copies.fit,
-        "limited_by": copies.limited_by,
-        "pay": copies.pay,
-        "mps_clients": copies.mps_clients,
-    }
+        "schema": forecast.SCHEMA, "gpu": copies.gpu.key, "job": copies.job.name,
+        **forecast.standing_document(copies.standing), "fit": copies.fit,
+        "limited_by": copies.limited_by, "pay": copies.pay, "mps_clients": copies.mps_clients,
+    }  # fmt: skip
 
 
 def _row_document(row: CopiesRow) -> dict[str, Any]:
     return {
-        "copies": row.copies,
-        "sharing": str(row.prediction.sharing),
-        "throughput": row.throughput,
-        "gain": row.gain,
-        "step_s": asdict(row.prediction.jobs[0].step_s),
-        **memory_document(row.prediction),
-    }
+        "copies": row.copies, "sharing": str(row.prediction.sharing), "throughput": row.throughput,
+        "gain": row.gain, "step_s": asdict(row.prediction.jobs[0].step_s),
+        **forecast.memory_document(row.prediction),
+    }  # fmt: skip
 
 
 def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
-    """Return how many trials to run at once and how, and a line for each number of trials.
-
-    Args:
-        trials: The answer to show.
-        details: Whether to show every number of trials, and not those that a screen holds.
-    """
-    advice = with_estimates_named(trials.standing, trials_advice(trials))
+    """Return how many trials to run at once, and a line for each number, with `details` for all."""
+    advice = forecast.with_estimates_named(trials.standing, trials_advice(trials))
     start = f"The table is training alone, without {trials.start_s:g} s for a start (--start-up)."
     if not trials.start_s:
         start = "Only training steps are counted, not the start of processes and models."
-    notes = [*_notes_on_numbers(trials.copies, "trials"), start, *basis_notes(trials.standing)]
+    notes = [
+        *_notes_on_numbers(trials.copies, "trials"),
+        start,
+        *forecast.basis_notes(trials.standing),
+    ]
+    headings = ("at once", "best under", "trained per hour", "one trial", "memory")
 
-    def report(rows: Sequence[CopiesRow], more: Sequence[str]) -> RenderableType:
-        table = plain_table("at once", "best under", "trained per hour", "one trial", "memory")
-        for row in rows:
-            table.add_row(
-                str(row.copies), notation(row.prediction.sharing),
-                _rate(trials.trained_per_hour(row)), units.seconds(trials.trial_s(row)),
-                units.held(row.prediction),
-            )  # fmt: skip
-        return answer_above_table(advice, table, [*notes, *more])
+    def cells(row: CopiesRow) -> tuple[str, str]:
+        return _rate(trials.trained_per_hour(row)), units.seconds(trials.trial_s(row))
 
-    return _on_a_screen(trials.copies.rows, trials.at_once, details, report)
+    answer = advice, headings, notes
+    return _report(trials.copies.rows, trials.at_once, cells, answer, details=details)
 
 
 def _rate(value: Interval) -> str:
@@ -211,15 +199,11 @@ def trials_document(trials: Trials) -> dict[str, Any]:
         }
 
     return {
-        **_document_head(trials.copies),
-        "steps": trials.steps,
-        "start_s": trials.start_s,
-        "at_once": trials.at_once,
-        "sharing": str(trials.row.prediction.sharing),
-        **rates(trials.row),
-        "study": None if trials.study is None else asdict(trials.study),
+        **_document_head(trials.copies), "steps": trials.steps, "start_s": trials.start_s,
+        "at_once": trials.at_once, "sharing": str(trials.row.prediction.sharing),
+        **rates(trials.row), "study": None if trials.study is None else asdict(trials.study),
         "rows": [_row_document(row) | rates(row) for row in trials.copies.rows],
-    }
+    }  # fmt: skip
 
 
 def additions_report(additions: Additions, top: int) -> RenderableType:
@@ -234,7 +218,7 @@ def additions_report(additions: Additions, top: int) -> RenderableType:
             str(rank), _names(added.jobs), str(mix.sharing), f"{added.added:.2f}", slows,
             units.held(mix), *([_late(added)] if due else []),
         )  # fmt: skip
-    advice = with_estimates_named(additions.standing, additions_advice(additions))
+    advice = forecast.with_estimates_named(additions.standing, additions_advice(additions))
     more = [f"{len(sets) - top} more: --top {len(sets)}."] if len(sets) > top else []
     return answer_above_table(advice, table, [*more, *notes_on_additions(additions)])
 
@@ -259,15 +243,13 @@ def addition_rows(additions: Additions) -> list[dict[str, str]]:
     """Return a row for each set of jobs to add, in order; the keys are the columns' names."""
     return [
         {
-            "add": _names(added.jobs),
-            "then all share": str(added.prediction.sharing),
-            "work added": f"{added.added:.2f}",
-            "slows most by": _slowing(added),
+            "add": _names(added.jobs), "then all share": str(added.prediction.sharing),
+            "work added": f"{added.added:.2f}", "slows most by": _slowing(added),
             "deadlines": _late(added) if _any_due(additions) else "none",
             "memory": units.held(added.prediction),
         }
         for added in additions.sets
-    ]
+    ]  # fmt: skip
 
 
 def joined_rows(additions: Additions, added: Addition) -> list[dict[str, str]]:
@@ -318,38 +300,49 @@ def notes_on_additions(additions: Additions) -> Iterator[str]:
     if _any_due(additions):
         yield "Deadlines are judged as if every job had yet to run all of its epochs."
     if not additions.sets[0].prediction.confirmed_on_hardware:
-        yield f"This is {estimated(additions.sets[0].prediction)}."
-    yield from basis_notes(additions.standing)
+        yield f"This is {forecast.estimated(additions.sets[0].prediction)}."
+    yield from forecast.basis_notes(additions.standing)
 
 
 def additions_document(additions: Additions, top: int) -> dict[str, Any]:
     """Return what ``advisor recommend --running ... --json`` prints."""
     return {
-        "schema": SCHEMA,
-        "gpu": additions.gpu.key,
-        **standing_document(additions.standing),
+        "schema": forecast.SCHEMA, "gpu": additions.gpu.key,
+        **forecast.standing_document(additions.standing),
         "running": {
             "jobs": [asdict(job) for job in additions.before.jobs],
-            "sharing": str(additions.before.sharing),
-            "free_mib": additions.running.free_mib,
+            "sharing": str(additions.before.sharing), "free_mib": additions.running.free_mib,
         },
         "most_hurt": additions.most_slowing,
         "plans": [
             {
-                "rank": rank,
-                "added": [job.name for job in added.jobs],
-                "sharing": str(added.prediction.sharing),
-                "work_added": added.added,
-                "hurt": added.slowing,
-                "hurt_job": added.slowed_job,
+                "rank": rank, "added": [job.name for job in added.jobs],
+                "sharing": str(added.prediction.sharing), "work_added": added.added,
+                "hurt": added.slowing, "hurt_job": added.slowed_job,
                 "late": None if added.late is None else list(added.late),
                 "jobs": [asdict(job) for job in added.prediction.jobs],
-                **memory_document(added.prediction),
+                **forecast.memory_document(added.prediction),
             }
             for rank, added in enumerate(additions.sets[:top], start=1)
         ],
         "left_out": [asdict(each) for each in additions.left_out],
-    }
+    }  # fmt: skip
+
+
+def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) -> str:
+    """Return the meaning and basis of the chart of `profiles`, and which jobs do not fit."""
+    subject = "This is" if any(each.is_estimate for each in profiles) else "On instances this is"
+    text = [
+        "Speed alone on an instance of each size, over the median on the whole GPU; the grey ticks "
+        "are the instance's share of the compute slices, and the thin lines 90 % intervals on the "
+        f"host of the profile. {subject} {forecast.NOT_CONFIRMED}."
+    ]
+    lacks: dict[str, list[str]] = {}
+    for each in speeds:
+        if each.speed is None:
+            lacks.setdefault(each.job, []).append(each.where)
+    text += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
+    return " ".join(text)
 
 
 def slice_batches_report(batches: SlicesForJob) -> RenderableType:
@@ -372,9 +365,9 @@ def slice_batches_report(batches: SlicesForJob) -> RenderableType:
     else:
         notes.append("The largest batch fits at the upper end of its memory, with its caches.")
     if not batches.confirmed_on_hardware:
-        notes.append(f"This is {NOT_CONFIRMED}.")
-    notes += basis_notes(batches.standing)
-    return answer_above_table(with_estimates_named(batches.standing, answer), table, notes)
+        notes.append(f"This is {forecast.NOT_CONFIRMED}.")
+    notes += forecast.basis_notes(batches.standing)
+    return answer_above_table(forecast.with_estimates_named(batches.standing, answer), table, notes)
 
 
 def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
@@ -389,21 +382,17 @@ def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
 def slice_batches_document(batches: SlicesForJob) -> dict[str, Any]:
     """Return what ``advisor batch --json`` prints."""
     return {
-        "schema": SCHEMA,
-        "gpu": batches.gpu.key,
-        "job": batches.job,
+        "schema": forecast.SCHEMA, "gpu": batches.gpu.key, "job": batches.job,
         "measured_batches": list(batches.measured),
         "confirmed_on_hardware": batches.confirmed_on_hardware,
-        **standing_document(batches.standing),
+        **forecast.standing_document(batches.standing),
         "slices": [
             {
-                "slice": None if each.name == WHOLE else each.name,
-                "instances": each.instances,
-                "memory_capacity_mib": each.capacity_mib,
-                "largest_batch": each.largest,
+                "slice": None if each.name == WHOLE else each.name, "instances": each.instances,
+                "memory_capacity_mib": each.capacity_mib, "largest_batch": each.largest,
                 "larger_may_fit": each.open_ended,
                 "memory_mib": None if each.memory_mib is None else asdict(each.memory_mib),
             }
             for each in batches.slices
         ],
-    }
+    }  # fmt: skip

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from rich.console import Group
@@ -15,20 +16,10 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet import FleetPlan, GpuPlan
 from advisor.plan.fleet_groups import MOST_TOGETHER
 from advisor.prediction.prediction import LEVELS, Interval, around
+from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.drawings import Timeline, in_rows
-from advisor.report.forecast import (
-    SCHEMA,
-    asked_document,
-    cap_note,
-    forecast_document,
-    host_note,
-    interval_document,
-    standing_document,
-    with_estimates_named,
-    workloads_document,
-)
 from advisor.report.format import fits, plain_table
+from advisor.report.simulation import Timeline, in_rows, same_times
 from advisor.sharing.groups import relabelled
 from advisor.simulation.simulate import SimulatedJob, Simulation
 from advisor.workload.job import Job
@@ -42,10 +33,7 @@ _HEADINGS = ("GPU", "jobs by number, group after group", "all done", "memory")
 def fleet_report(plan: FleetPlan, *, details: bool = False) -> Group:
     """Return the answer, the jobs by number, the plan of each GPU, and the plan's quality.
 
-    Args:
-        plan: The plan.
-        details: Whether to give each group a line even if a screen does not hold them. The GPU of
-            each job is always shown, on more lines than a screen holds if needed.
+    With `details`, or if a screen holds them, each group has a line.
     """
 
     def report(between: str) -> Group:
@@ -113,7 +101,7 @@ def fleet_answer(plan: FleetPlan) -> str:
         alone = "one after another" if plan.terms.gpus == 1 else "one at a time on each"
         done = units.seconds(plan.makespan_s)
         text += f": all done in {done}, {units.number(faster)}x as fast as {alone}."
-    return with_estimates_named(plan.standing, text)
+    return forecast.with_estimates_named(plan.standing, text)
 
 
 def _speedup(plan: FleetPlan) -> float | None:
@@ -135,8 +123,8 @@ def fleet_notes(plan: FleetPlan) -> Iterator[str]:
         yield f"Ranked by {plan.ranked_by}: {plan.note}."
     yield f"{_search_line(plan)}."
     caps_w = {on.forecast.prediction.power_cap_w for on in plan.on} - {None}
-    yield from (cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
-    yield host_note(plan.standing)
+    yield from (forecast.cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
+    yield forecast.host_note(plan.standing)
 
 
 def _search_line(plan: FleetPlan) -> str:
@@ -160,69 +148,47 @@ def _search_line(plan: FleetPlan) -> str:
 def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]:
     """Return what ``advisor recommend --json`` prints for many jobs, or for several GPUs.
 
-    Args:
-        plan: The plan.
-        device: Index of the GPU that the commands are for, for a plan of one GPU; None: the first.
+    Commands for one GPU are for the first of the machine, or for that with the index `device`.
 
     Raises:
         InvalidInput: There is no such device.
     """
     makespan_s, launches = plan.makespan_s, fleet_launch_plans(plan)
     search = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complete", "in_time")
+    ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, dict[str, Any]]()
+    for on in plan.on:
+        for number, job in zip(on.candidate.jobs, on.forecast.prediction.jobs, strict=True):
+            end_s = forecast.interval_document(ends_s[number - 1])
+            request = forecast.asked_document(plan.jobs[number - 1])
+            jobs[number] = asdict(job) | request | {"on_gpu": on.number, "end_s": end_s}
     document = {
-        "rank": 1,
-        "ties_best": True,
+        "rank": 1, "ties_best": True,
         "sharing": " | ".join(";".join(_groups(on)) for on in plan.on),
-        "commands": _commands(launches, device),
-        "why": _search_line(plan),
-        "jobs": _job_documents(plan),
+        "commands": _commands(launches, device), "why": _search_line(plan),
+        "jobs": [jobs[number] for number in sorted(jobs)],
         "makespan_s": None if makespan_s is None else makespan_s.p50,
-        "makespan_interval_s": interval_document(makespan_s),
-        "mean_completion_s": plan.mean_completion_s,
-        "speedup_vs_serial": _speedup(plan),
-        "energy_j": interval_document(plan.energy_j),
+        "makespan_interval_s": forecast.interval_document(makespan_s),
+        "mean_completion_s": plan.mean_completion_s, "speedup_vs_serial": _speedup(plan),
+        "energy_j": forecast.interval_document(plan.energy_j),
         "power_cap_w": plan.on[0].forecast.prediction.power_cap_w,  # the same on all
         "late": list(plan.late),
         "gpus": [
             {"number": on.number, "job_numbers": list(on.candidate.jobs)}
             | {"commands": _commands([launch], device)}
-            | forecast_document(on.forecast)
+            | forecast.forecast_document(on.forecast)
             for on, launch in zip(plan.on, launches, strict=True)
         ],
         "search": {name: getattr(plan.search, name) for name in search},
-    }
+    }  # fmt: skip
     return {
-        "schema": SCHEMA,
-        "gpu": plan.gpu.key,
-        "gpus": plan.terms.gpus,
-        "objective": plan.terms.objective,
-        "ranked_by": plan.ranked_by,
-        "note": plan.note,
-        **standing_document(plan.standing),
-        "workloads": workloads_document(plan.jobs),
+        "schema": forecast.SCHEMA, "gpu": plan.gpu.key, "gpus": plan.terms.gpus,
+        "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
+        **forecast.standing_document(plan.standing),
+        "workloads": forecast.workloads_document(plan.jobs),
         "epochs": [job.epochs for job in plan.jobs],
-        "serial": {"sharing": "serial", "makespan_s": plan.serial_s},
-        "plans": [document],
+        "serial": {"sharing": "serial", "makespan_s": plan.serial_s}, "plans": [document],
         "left_out": [],
-    }
-
-
-def _job_documents(plan: FleetPlan) -> list[dict[str, Any]]:
-    """Each job in the order of the request: its prediction, its request, its GPU and its end."""
-    ends_s = plan.ends_s or (None,) * len(plan.jobs)
-    documents = {
-        number: asdict(job)
-        | asked_document(request)
-        | {"on_gpu": on.number, "end_s": interval_document(ends_s[number - 1])}
-        for on in plan.on
-        for number, job, request in zip(
-            on.candidate.jobs,
-            on.forecast.prediction.jobs,
-            on.candidate.chosen(plan.jobs),
-            strict=True,
-        )
-    }
-    return [documents[number] for number in sorted(documents)]
+    }  # fmt: skip
 
 
 def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str:
@@ -242,89 +208,63 @@ def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
     return list(commands(launches[0], device))
 
 
-@dataclass(frozen=True, slots=True)
-class JobOnGpu:
-    """A job on one of several GPUs.
-
-    Attributes:
-        number: Of the job, from 1 in the order of the request.
-        gpu: Number of the GPU, from 0.
-        run: Its start and end.
-    """
-
-    number: int
-    gpu: int
-    run: SimulatedJob
-
-    @property
-    def name(self) -> str:
-        return self.run.job.name
-
-    def overlaps(self, other: "JobOnGpu") -> bool:
-        """Check whether both run at once on one GPU."""
-        own, its = self.run, other.run
-        at_once = own.start_s < its.end_s.p50 and its.start_s < own.end_s.p50
-        return self.gpu == other.gpu and at_once
+JobOnGpu = tuple[int, SimulatedJob]
+"""The number of a job, from 1 in the order of the request, and its run on one of several GPUs."""
 
 
-def jobs_of_queue(simulation: Simulation) -> tuple[JobOnGpu, ...]:
+def jobs_of_queue(simulation: Simulation) -> list[JobOnGpu]:
     """Return the jobs of a simulated queue that feeds several GPUs."""
-    return _in_order(
-        JobOnGpu(number, each.gpu, each) for number, each in enumerate(simulation.jobs, start=1)
-    )
+    return _in_order(enumerate(simulation.jobs, start=1))
 
 
-def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> tuple[JobOnGpu, ...]:
+def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> list[JobOnGpu]:
     """Return the jobs of a plan; `simulations` are those of the GPUs of `plan.on`."""
     return _in_order(
-        JobOnGpu(number, on.number, each)
+        (number, replace(run, gpu=on.number))
         for on, simulation in zip(plan.on, simulations, strict=True)
-        for number, each in zip(on.candidate.jobs, simulation.jobs, strict=True)
+        for number, run in zip(on.candidate.jobs, simulation.jobs, strict=True)
     )
 
 
-def _in_order(jobs: Iterable[JobOnGpu]) -> tuple[JobOnGpu, ...]:
+def _in_order(jobs: Iterable[JobOnGpu]) -> list[JobOnGpu]:
     """`jobs` by GPU, and on each as they start; copies next to each other."""
-    return tuple(sorted(jobs, key=lambda job: (job.gpu, job.run.start_s, job.name, job.number)))
+    return sorted(jobs, key=lambda job: (job[1].gpu, job[1].start_s, job[1].job.name, job[0]))
 
 
 def names_of(jobs: Sequence[JobOnGpu]) -> list[str]:
     """Return the names of the jobs, in the order of the request."""
-    return [job.name for job in sorted(jobs, key=lambda job: job.number)]
+    return [run.job.name for _, run in sorted(jobs, key=itemgetter(0))]
 
 
 def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:
     """Return a row for each job, by GPU; copies with equal times on one GPU share a row."""
-
-    def fate(job: JobOnGpu) -> tuple[int, str, float, float, str]:
-        own = job.run
-        return job.gpu, job.name, own.arrival_s, own.start_s, units.seconds(own.end_s)
-
     rows = []
-    for (gpu, name, *_), equal in groupby(jobs, fate):
+    for (name, gpu, *_), equal in groupby(jobs, lambda job: same_times(job[1])):
         copies = list(equal)
-        row = f"GPU {gpu} · {copies[0].number} · {units.collapsed([name] * len(copies))}"
-        rows.append((row, copies[0].run))
-    ends_s = [job.run.end_s for job in jobs]
-    return in_rows(rows, around([max(end.at(level) for end in ends_s) for level in LEVELS]))
+        number, run = copies[0]
+        rows.append((f"GPU {gpu} · {number} · {units.collapsed([name] * len(copies))}", run))
+    ends = [max(run.end_s.at(level) for _, run in jobs) for level in LEVELS]
+    return in_rows(rows, around(ends))
 
 
 def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
     """Return a row for each job, in order; the keys are the columns' names."""
     rows = []
-    for job in jobs:
-        own, due_s = job.run, job.run.job.deadline_s
-        others = sorted(each.number for each in jobs if each is not job and each.overlaps(job))
-        deadline = "none"
-        if due_s is not None:
-            deadline = "late" if own.end_s.p50 > due_s else "kept"
+    for number, run in jobs:
+        due_s, end_s = run.job.deadline_s, run.end_s.p50
+        others = sorted(
+            other for other, its in jobs
+            if other != number and its.gpu == run.gpu
+            and run.start_s < its.end_s.p50 and its.start_s < end_s
+        )  # fmt: skip
+        late = "late" if due_s is not None and end_s > due_s else "kept"
         rows.append({
-            "GPU": str(job.gpu),
-            "job": f"{job.number} · {job.name}",
+            "GPU": str(run.gpu),
+            "job": f"{number} · {run.job.name}",
             "shares with": ", ".join(map(str, others)) or "none",
-            "starts after": units.duration(own.start_s) if own.start_s else "0 s",
-            "ends after": units.seconds(own.end_s),
-            "deadline": deadline,
+            "starts after": units.duration(run.start_s) if run.start_s else "0 s",
+            "ends after": units.seconds(run.end_s),
+            "deadline": "none" if due_s is None else late,
         })  # fmt: skip
     return rows
 
@@ -332,12 +272,9 @@ def job_rows_of(jobs: Sequence[JobOnGpu]) -> list[dict[str, str]]:
 def gains_of(
     makespan_s: Interval, one_gpu_s: float | None, one_job_each_s: float | None
 ) -> list[tuple[str, str, str]]:
-    """Return figures by medians: title, value, and a value to compare with.
+    """Return figures by medians: title, value, and a value to compare with; None: not known.
 
-    Args:
-        makespan_s: Seconds until all jobs are done on the GPUs.
-        one_gpu_s: The same on one GPU; None: only one exists, or it is not known.
-        one_job_each_s: The same if each GPU runs one job at a time; None: not known.
+    Total time on the GPUs is compared with that on one GPU, and with one job at a time on each.
     """
     low, high = units.duration(makespan_s.p05), units.duration(makespan_s.p95)
     cards = [("Total time", units.duration(makespan_s.p50), f"from {low} to {high}")]

@@ -62,15 +62,14 @@ def host_note(standing: Standing) -> str:
     ]
     if paces:
         notes.append(f"CPU time as in your own runs: {', '.join(paces)}.")
-    factors = [
-        f"{name} "
-        + ", ".join(
+    factors = []
+    for name, pace in standing.own_paces:
+        by_mode = (
             f"{units.number(each.factor)} ({kind_of_mode(mode)}, {counted(each.runs, 'run')})"
             for mode, each in pace.beside.items()
         )
-        for name, pace in standing.own_paces
-        if pace.beside
-    ]
+        if pace.beside:
+            factors.append(f"{name} {', '.join(by_mode)}")
     if factors:
         notes.append(
             f"Steps of co-located jobs as in your own runs, over those from profiles alone: "
@@ -105,29 +104,27 @@ def with_estimates_named(standing: Standing, sentence: str) -> str:
         if profile.other_batches is not None:
             sizes = ", ".join(map(str, profile.other_batches.batches))
             sentences.append(f"{profile.name} is estimated from batch sizes {sizes}.")
-    elsewhere = [each for each in standing.estimated if each.estimated_from is not None]
-    if not elsewhere:
-        return " ".join(sentences)
-    names = [each.name for each in elsewhere]
-    how = "kernel by kernel" if all(each.trace for each in elsewhere) else "partly by whole steps"
-    measure = how_to_measure(names)
-    listed = ""
-    if not {*names} <= {*measure.replace("`", "").split()}:
-        count = len(names)
-        listed = f": {', '.join(names) if count <= _MOST_NAMED else counted(count, 'job')}"
-    sentences.append(
-        f"Estimated from {standing.estimated_from}{listed}, {how}, with the CPU time "
-        f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
-    )
+    if elsewhere := [each for each in standing.estimated if each.estimated_from is not None]:
+        names = [each.name for each in elsewhere]
+        traced = all(each.trace for each in elsewhere)
+        how = "kernel by kernel" if traced else "partly by whole steps"
+        measure, listed = how_to_measure(names), ""
+        if not {*names} <= {*measure.replace("`", "").split()}:
+            few = len(names) <= _MOST_NAMED
+            listed = f": {', '.join(names) if few else counted(len(names), 'job')}"
+        sentences.append(
+            f"Estimated from {standing.estimated_from}{listed}, {how}, with the CPU time "
+            f"measured there; to measure on {with_article(elsewhere[0].gpu)}: {measure}."
+        )
     return " ".join(sentences)
 
 
 def bounds_note(advised: Recommendation) -> str:
     """Return the meaning of the intervals in parentheses."""
     note = "In parentheses: 90 % intervals."
-    if all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
-        return note
-    return f"{note} Estimated plans were never measured: their intervals follow from their parts."
+    if not all(plan.prediction.confirmed_on_hardware for plan in advised.plans):
+        note += " Estimated plans were never measured: their intervals follow from their parts."
+    return note
 
 
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
@@ -188,24 +185,24 @@ def caution(mix: MixPrediction) -> str | None:
     return " ".join(notes) or None
 
 
+def slowdown(job: JobPrediction) -> Interval:
+    """Return the shared step over the step alone."""
+    return Interval(*map(job.slowdown_at, LEVELS))
+
+
 def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
     """Return the function that writes a cost by `objective` with its unit."""
-    match OBJECTIVES[objective].unit:
-        case "s":
-            return units.seconds
-        case "J":
-            return units.joules
-        case "ratio":
-            return units.times
+    by_unit = {"s": units.seconds, "J": units.joules, "ratio": units.times}
+    return by_unit[OBJECTIVES[objective].unit]
 
 
 def forecast_report(forecast: Forecast) -> Group:
     """Return what ``advisor predict`` prints: whether it fits, the mix, and each job."""
     mix, memory = forecast.prediction, memory_held(forecast)
-    makespan_s, faster = forecast.makespan_interval_s, forecast.speedup_vs_serial
-    total = "not known: the length of an epoch is not"
-    if makespan_s is not None and faster is not None:
-        total = f"{units.seconds(makespan_s)}; {units.number(faster)}x as fast as one after another"
+    total, faster = "not known: the length of an epoch is not", forecast.speedup_vs_serial
+    if faster is not None:
+        done = units.seconds(forecast.makespan_interval_s)
+        total = f"{done}; {units.number(faster)}x as fast as one after another"
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     heading = f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}."
     lines = [
@@ -219,30 +216,30 @@ def forecast_report(forecast: Forecast) -> Group:
         host_note(forecast.standing),
     ]
     if mix.oom_probability > MAX_OOM_PROBABILITY:
-        lines.insert(
-            0,
+        text = (
             f"DOES NOT FIT in memory: {memory}. All figures below assume enough memory. "
-            f"Try fewer jobs, smaller batches, or `advisor recommend`, which omits such plans.",
+            f"Try fewer jobs, smaller batches, or `advisor recommend`, which omits such plans."
         )
+        lines = [text, *lines]
     return Group(*map(Text, lines), Text(), *map(Text, _job_lines(mix.jobs)))
 
 
 def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
     for same in equal_jobs(jobs):
         job = same[0]
-        slowdown = Interval(*map(job.slowdown_at, LEVELS))
         yield units.collapsed([each.job for each in same])
-        yield f"    step    {units.seconds(job.step_s)}, {units.times(slowdown)} as long as alone"
+        slower = units.times(slowdown(job))
+        yield f"    step    {units.seconds(job.step_s)}, {slower} as long as alone"
         yield f"    epoch   {epoch(job)}"
         capped = units.gib_of(job.memory_min_mib)
         yield f"    memory  {units.gib(job.memory_interval_mib)}; {capped} if capped"
         if job.energy_step_j is None:
             continue
-        amounts = [f"{units.joules(job.energy_step_j)} a step"]
-        if job.energy_example_j is not None:
-            amounts.append(f"{units.joules(job.energy_example_j)} an example")
-        if job.energy_epoch_j is not None:
-            amounts.append(f"{units.joules(job.energy_epoch_j)} an epoch")
+        energies = {
+            "a step": job.energy_step_j, "an example": job.energy_example_j,
+            "an epoch": job.energy_epoch_j,
+        }  # fmt: skip
+        amounts = [f"{units.joules(j)} {of}" for of, j in energies.items() if j is not None]
         # No meter separates jobs.
         rule = "its part: base power split equally, the rest by what each job adds"
         yield "    energy  " + "\n            ".join([*amounts, rule])
@@ -254,18 +251,17 @@ Letters = dict[str, tuple[str, str]]
 
 def letters_of(jobs: Sequence[Job]) -> Letters:
     """Return a letter for each workload, and how much of it is to be done, by name."""
-    by_name: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_name.setdefault(job.name, []).append(job)
     letters = {}
-    for index, (name, copies) in enumerate(by_name.items()):
-        amounts = [
+    for index, name in enumerate(dict.fromkeys(job.name for job in jobs)):
+        copies = [job for job in jobs if job.name == name]
+        words = [
+            name,
             *_range([job.epochs for job in copies], 1, "epochs"),
             *_range([job.validation_s for job in copies], 0, "s of validation an epoch"),
             *_range([job.checkpoint_s for job in copies], 0, "s of checkpoints an epoch"),
         ]
         letter = chr(ord("A") + index) if index < 26 else f"A{index}"
-        letters[name] = letter, ", ".join([name, *amounts])
+        letters[name] = letter, ", ".join(words)
     return letters
 
 
@@ -323,21 +319,19 @@ def plan_rows(advised: Recommendation) -> list[dict[str, str]]:
 def job_rows(jobs: Sequence[Job], mix: MixPrediction) -> list[dict[str, str]]:
     """Return a row for each of `jobs` under the plan predicted as `mix`; equal copies share one."""
     rows: Counter[tuple[tuple[str, str], ...]] = Counter()
-    for asked, job in zip(jobs, mix.jobs, strict=True):
-        origin = "estimated" if asked.profile.is_estimate else "measured"
+    for request, job in zip(jobs, mix.jobs, strict=True):
+        origin = "estimated" if request.profile.is_estimate else "measured"
         row = {
-            "job": job.job,
-            "a step alone": f"{units.duration(asked.profile.step_s)}, {origin}",
-            "a step": units.seconds(job.step_s),
-            "an epoch": epoch(job),
+            "job": job.job, "a step alone": f"{units.duration(request.profile.step_s)}, {origin}",
+            "a step": units.seconds(job.step_s), "an epoch": epoch(job),
             "slower than alone": f"{units.number(job.slowdown)}x",
             "memory": units.gib(job.memory_interval_mib),
             "out-of-memory risk": units.share(job.oom_probability),
-        }
+        }  # fmt: skip
         rows[tuple(row.items())] += 1
     return [
-        dict(row) | {"job": units.collapsed([dict(row)["job"]] * count)}
-        for row, count in rows.items()
+        {"job": units.collapsed([name] * count), **dict(cells)}
+        for ((_, name), *cells), count in rows.items()
     ]
 
 
@@ -350,27 +344,18 @@ def forecast_fields(forecast: Forecast) -> dict[str, Any]:
     """Return the fields that documents of forecasts and of plans share."""
     mix = forecast.prediction
     return {
-        "gpu": mix.gpu,
-        "sharing": str(mix.sharing),
-        "jobs": [job_document(job) for job in mix.jobs],
-        "memory_total_mib": mix.memory_total_mib,
-        "memory_capacity_mib": mix.memory_capacity_mib,
-        "oom_probability": mix.oom_probability,
-        "weighted_speedup": mix.weighted_speedup,
-        "makespan_s": forecast.makespan_s,
+        "gpu": mix.gpu, "sharing": str(mix.sharing),
+        "jobs": [job_document(job) for job in mix.jobs], "memory_total_mib": mix.memory_total_mib,
+        "memory_capacity_mib": mix.memory_capacity_mib, "oom_probability": mix.oom_probability,
+        "weighted_speedup": mix.weighted_speedup, "makespan_s": forecast.makespan_s,
         "makespan_interval_s": interval_document(forecast.makespan_interval_s),
-        "speedup_vs_serial": forecast.speedup_vs_serial,
-        "power_w": interval_document(mix.power_w),
-        "energy_j": interval_document(forecast.energy_j),
-        "power_cap_w": mix.power_cap_w,
-        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE,
-        "gract": mix.gract,
-        "smact": mix.smact,
-        "estimated_from": mix.estimated_from,
-        "confirmed_on_hardware": mix.confirmed_on_hardware,
-        "wide_because": mix.wide_because,
+        "speedup_vs_serial": forecast.speedup_vs_serial, "power_w": interval_document(mix.power_w),
+        "energy_j": interval_document(forecast.energy_j), "power_cap_w": mix.power_cap_w,
+        "power_cap_note": None if mix.power_cap_w is None else CAP_NOTE, "gract": mix.gract,
+        "smact": mix.smact, "estimated_from": mix.estimated_from,
+        "confirmed_on_hardware": mix.confirmed_on_hardware, "wide_because": mix.wide_because,
         "host_stretch": mix.host_stretch,
-    }
+    }  # fmt: skip
 
 
 def job_document(job: JobPrediction) -> dict[str, Any]:
@@ -381,11 +366,9 @@ def job_document(job: JobPrediction) -> dict[str, Any]:
 def memory_document(mix: MixPrediction) -> dict[str, Any]:
     """Return the memory that the jobs of a mix hold, and whether it fits."""
     return {
-        "memory_total_mib": mix.memory_total_mib,
-        "memory_capacity_mib": mix.memory_capacity_mib,
-        "oom_probability": mix.oom_probability,
-        "confirmed_on_hardware": mix.confirmed_on_hardware,
-    }
+        "memory_total_mib": mix.memory_total_mib, "memory_capacity_mib": mix.memory_capacity_mib,
+        "oom_probability": mix.oom_probability, "confirmed_on_hardware": mix.confirmed_on_hardware,
+    }  # fmt: skip
 
 
 def interval_document(value: Interval | None) -> dict[str, float] | None:
@@ -423,11 +406,9 @@ def standing_document(standing: Standing) -> dict[str, Any]:
     calibrated = standing.calibrated
     return {
         "calibrated": None if calibrated is None else asdict(calibrated),
-        "host": host_note(standing),
-        "power_cap_w": standing.power_cap_w,
+        "host": host_note(standing), "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
-        "stale": [asdict(each) for each in standing.stale],
-        "unsteady": list(standing.unsteady),
+        "stale": [asdict(each) for each in standing.stale], "unsteady": list(standing.unsteady),
         "estimated_from": standing.estimated_from,
         "estimated_profiles": {each.name: each.estimated_from for each in standing.estimated},
         "estimated_batches": {
@@ -435,4 +416,4 @@ def standing_document(standing: Standing) -> dict[str, Any]:
             for each in standing.estimated
             if each.other_batches is not None
         },
-    }
+    }  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from itertools import groupby
-from typing import Any, NamedTuple, TypedDict
+from math import inf
+from typing import NamedTuple, TypedDict
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -21,14 +22,24 @@ from advisor.sharing.groups import groups, kind_of, one_by_one, partitions, runn
 NOT_MEASURED = "not measured"
 MIB_PER_GIB = 1024.0
 
-# Length up to which a unit is used, the unit, and its seconds.
-_TIMES = ((0.1, "ms", 1e-3), (120.0, "s", 1.0), (7200.0, "min", 60.0), (172_800.0, "h", 3600.0))
-_DAYS = ("d", 86_400.0)
+_Units = tuple[tuple[float, str, float], ...]
+"""Value up to which a unit is used, the unit, and its seconds or joules."""
+_TIMES: _Units = (
+    (0.1, "ms", 1e-3), (120.0, "s", 1.0), (7200.0, "min", 60.0), (172_800.0, "h", 3600.0),
+    (inf, "d", 86_400.0),
+)  # fmt: skip
+_ENERGIES: _Units = (
+    (0.1, "mJ", 1e-3), (360.0, "J", 1.0), (3.6e6, "Wh", 3.6e3), (inf, "kWh", 3.6e6)
+)  # fmt: skip
+
+
+def _best_unit(value: float, sizes: _Units) -> tuple[str, float]:
+    return next(((unit, size) for most, unit, size in sizes if value < most), sizes[-1][1:])
 
 
 def time_unit(length_s: float) -> tuple[str, float]:
     """Return the unit in which a length of time reads best, and its seconds."""
-    return next(((unit, size_s) for most, unit, size_s in _TIMES if length_s < most), _DAYS)
+    return _best_unit(length_s, _TIMES)
 
 
 def number(value: float) -> str:
@@ -52,9 +63,7 @@ def joules(value: Interval | None) -> str:
     """Return energy in the unit that reads best."""
     if value is None:
         return NOT_MEASURED
-    if value.p50 < 360:
-        return _with_interval(value, *(("J", 1.0) if value.p50 >= 0.1 else ("mJ", 1e-3)))
-    return _with_interval(value, *(("Wh", 3.6e3) if value.p50 < 3.6e6 else ("kWh", 3.6e6)))
+    return _with_interval(value, *_best_unit(value.p50, _ENERGIES))
 
 
 def watts(value: Interval | None) -> str:
@@ -174,7 +183,7 @@ class FittedTable(Table):
             yield from super().__rich_console__(console, options)
             return
         if self.title:
-            yield _text(self.title)
+            yield Text(str(self.title))
         # On one line, without the hyphens of line ends.
         headings = [str(each.header).replace("-\n", "").replace("\n", " ") for each in self.columns]
         for row in zip(*(each.cells for each in self.columns), strict=True):
@@ -183,7 +192,7 @@ class FittedTable(Table):
             first = (" " * _GAP).join(words[: self.abreast])
             yield _record(first, zip(headings[self.abreast :], cells, strict=True))
         if self.caption:
-            yield _text(self.caption)
+            yield Text(str(self.caption))
 
 
 Cell = str | tuple[str, ...]
@@ -194,11 +203,8 @@ Cell = str | tuple[str, ...]
 class FixedRow:
     """One line of a table of fixed widths, so that text of any length may follow it.
 
-    If it does not fit, each cell gets a line with its heading.
-
-    Attributes:
-        cells: In order; none: the line of headings itself.
-        widths: Of the columns, in characters.
+    If it does not fit, each cell gets a line with its heading. Without cells it is the line of
+    headings.
     """
 
     cells: Sequence[Cell]
@@ -234,20 +240,12 @@ def _record(first: str, rest: Iterable[tuple[str, tuple[str, ...]]]) -> Text:
 
 def _size(column: Column, console: Console, options: ConsoleOptions) -> Measurement:
     """The fewest characters in which `column` reads well, and those that it can use."""
-    endless = options.update(max_width=_ENDLESS)
-    parts = [column.header, *column.cells]
-    sizes = [Measurement.get(console, endless, each) for each in parts]
-    most = max(each.maximum for each in sizes)
-    # An indented cell is one word.
-    least = max(
-        size.maximum if column.no_wrap or str(part).startswith(" ") else size.minimum
-        for part, size in zip(parts, sizes, strict=True)
-    )
+    endless, least, most = options.update(max_width=_ENDLESS), 0, 0
+    for part in (column.header, *column.cells):
+        size = Measurement.get(console, endless, part)
+        whole = column.no_wrap or str(part).startswith(" ")  # an indented cell is one word
+        least, most = max(least, size.maximum if whole else size.minimum), max(most, size.maximum)
     return Measurement(min(least, _LEAST_FOLDED) if column.overflow == "fold" else least, most)
-
-
-def _text(title: Any) -> Text:
-    return title if isinstance(title, Text) else Text(str(title))
 
 
 # Of nine jobs or more.
@@ -259,11 +257,10 @@ class ModeWords(NamedTuple):
     """The words for plans of one mode.
 
     Attributes:
-        kind: Name, in a word or two.
         advice: First words of the advice to use it.
         caption: Caption of a drawing of the GPU.
         meaning: Its effect, if that is the same for all jobs.
-        notation: Explanation of its notation without an example; empty: none needed.
+        notation: Explanation of its notation, if one is needed.
     """
 
     kind: str
@@ -280,48 +277,38 @@ _ByMode = TypedDict("_ByMode", {
 })  # fmt: skip
 _WORDS: _ByMode = {
     "serial": ModeWords(
-        "serial",
-        "Don't share, one after another",
-        "One job at a time: each has all memory and all SMs to itself.",
-        "one after another",
+        "serial", "Don't share, one after another",
+        "One job at a time: each has all memory and all SMs to itself.", "one after another",
     ),
     "naive": ModeWords(
-        "naive",
-        "Time-sliced, without MPS",
-        "Memory adds up; the jobs take turns on all SMs.",
+        "naive", "Time-sliced, without MPS", "Memory adds up; the jobs take turns on all SMs.",
         "time-slicing: the driver gives the GPU to each job in turn",
     ),
     "mps": ModeWords(
-        "mps",
-        "MPS",
-        "Memory adds up; the jobs run at the same time on all SMs that are free.",
+        "mps", "MPS", "Memory adds up; the jobs run at the same time on all SMs that are free.",
         "kernels of all jobs run at the same time",
     ),
     "mps-limits": ModeWords(
-        "mps with limits",
-        "MPS with limits",
+        "mps with limits", "MPS with limits",
         "Memory adds up; a limit is a cap, so the jobs' SMs may overlap.",
         notation="mps=: SM limit of each job, in %",
     ),
     "mig": ModeWords(
-        "mig, estimated",
-        "MIG, an instance for each",
+        "mig, estimated", "MIG, an instance for each",
         "Each job has memory and SMs of its own; the frame is its MIG instance.",
         notation="mig=: a MIG instance for each job, @ its first memory slice",
     ),
     "hybrid": ModeWords(
-        "mig, estimated",
-        "MIG, jobs together on an instance",
+        "mig, estimated", "MIG, jobs together on an instance",
         "Jobs on one MIG instance share what it has; the frame is the instance.",
         notation="[1,2]: numbers of the jobs on an instance, 3c: three of its compute slices",
     ),
     "phases": ModeWords(
-        "phases",
-        "In groups, one after another",
+        "phases", "In groups, one after another",
         "One group of jobs at a time: each group has all memory and all SMs to itself.",
         notation=_TURNS,
     ),
-}
+}  # fmt: skip
 
 
 def words_of(sharing: Sharing) -> ModeWords:

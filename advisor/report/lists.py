@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -37,14 +37,11 @@ def gpus_table(models: Iterable[Gpu], profiled: Sequence[str]) -> Table:
     table = plain_table("GPU", "SMs", "memory", "bandwidth", "power", "MIG", "profiles")
     for gpu in models:
         table.add_row(
-            gpu.key + (", from its driver" if DESCRIBED in gpu.sources else ""),
-            f"{gpu.sms}",
-            f"{gpu.memory_mib:,} MiB",
-            _known(gpu.bandwidth_gb_s, "GB/s"),
-            _known(gpu.power_limit_w, "W"),
-            counted(len(gpu.mig), "kind") if gpu.mig else "no",
+            gpu.key + (", from its driver" if DESCRIBED in gpu.sources else ""), f"{gpu.sms}",
+            f"{gpu.memory_mib:,} MiB", _known(gpu.bandwidth_gb_s, "GB/s"),
+            _known(gpu.power_limit_w, "W"), counted(len(gpu.mig), "kind") if gpu.mig else "no",
             "yes" if gpu.key in profiled else "none",
-        )
+        )  # fmt: skip
     return table
 
 
@@ -62,19 +59,14 @@ def live_lines(gpus: Sequence[LiveGpu | BrokenGpu]) -> list[str]:
 
 
 def gpus_document(
-    models: Iterable[Gpu],
-    profiled: Sequence[str],
-    live: Sequence[LiveGpu | BrokenGpu],
+    models: Iterable[Gpu], profiled: Sequence[str], live: Sequence[LiveGpu | BrokenGpu],
     problem: str | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     """Return what ``advisor gpus --json`` prints; `problem`: why reading `live` failed."""
     return {
-        "schema": SCHEMA,
-        "catalogue": [asdict(gpu) for gpu in models],
-        "profiled": list(profiled),
-        "at_hand": [asdict(gpu) for gpu in live],
-        "problem": problem,
-    }
+        "schema": SCHEMA, "catalogue": [asdict(gpu) for gpu in models], "profiled": list(profiled),
+        "at_hand": [asdict(gpu) for gpu in live], "problem": problem,
+    }  # fmt: skip
 
 
 def workloads_table(workloads: Iterable[Workload]) -> Table:
@@ -88,9 +80,7 @@ def workloads_table(workloads: Iterable[Workload]) -> Table:
 def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) -> Table:
     """Return profiles with pace, the share of a step in which their kernels run, and memory.
 
-    Args:
-        profiles: By name.
-        details: Whether to add the fastest step and the date; estimated profiles always have them.
+    With `details`, or if a profile is estimated, also the fastest step, and the date or the source.
     """
     details |= any(each.estimated_from is not None for each in profiles.values())
     more = ("fastest", "measured") if details else ()
@@ -114,23 +104,18 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
 def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, Any]:
     """Return what ``advisor profiles --json`` prints; kernel traces are left out."""
     return {
-        "schema": SCHEMA,
-        "gpu": gpu,
+        "schema": SCHEMA, "gpu": gpu,
         "profiles": [
             {
-                "name": name,
-                "step_s": each.step_s,
-                "fastest_step_s": each.fastest_step_s,
-                "unsteady": each.unsteady,
-                "epoch_s": each.epoch_s,
-                "gpu_busy": each.busy_share,
+                "name": name, "step_s": each.step_s, "fastest_step_s": each.fastest_step_s,
+                "unsteady": each.unsteady, "epoch_s": each.epoch_s, "gpu_busy": each.busy_share,
                 "memory": asdict(each.memory),
                 "provenance": each.provenance and asdict(each.provenance),
                 "estimated_from": each.estimated_from,
             }
             for name, each in profiles.items()
         ],
-    }
+    }  # fmt: skip
 
 
 def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
@@ -194,28 +179,23 @@ def layouts_document(
 ) -> dict[str, Any]:
     """Return what ``advisor layouts --json`` prints; starts and sizes in memory slices."""
     return {
-        "schema": SCHEMA,
-        "gpu": gpu.key,
-        "profiles": [profile.name for profile in profiles],
+        "schema": SCHEMA, "gpu": gpu.key, "profiles": [profile.name for profile in profiles],
         "valid_placement_sets": sets.valid,
         "maximal": [
             [
-                {"profile": name, "start": start, "size": profile_of(gpu, name).memory_slices}
-                for name, start in ((each.profile, each.start) for each in layout)
+                {"profile": each.profile, "start": each.start,
+                 "size": profile_of(gpu, each.profile).memory_slices}
+                for each in layout
             ]
             for layout in reversed(sets.maximal)
         ],
-    }
+    }  # fmt: skip
 
 
 def layouts_report(
-    gpu: Gpu,
-    profiles: Sequence[MigProfile],
-    sets: PlacementSets,
-    in_use: Sequence[Instance],
-    *,
+    gpu: Gpu, profiles: Sequence[MigProfile], sets: PlacementSets, in_use: Sequence[Instance], *,
     every: bool = False,
-) -> Group:
+) -> Group:  # fmt: skip
     """Return MIG profiles, their compute instances, and full layouts to scale.
 
     Similar layouts have the same instances, wherever these lie and whichever has media engines: the
@@ -237,25 +217,33 @@ def layouts_report(
     if shared:
         table = plain_table("one of", "compute instances that share its memory: all of it, or")
         for each in shared:
-            # ``4c+3x1c`` of (4, 1, 1, 1).
-            ways = (
-                "+".join(
-                    f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in Counter(way).items()
-                )
-                for way in compute_sets(gpu, each.name)
-                if len(way) > 1
-            )
-            table.add_row(each.name, ", ".join(ways))
+            ways = [Counter(way) for way in compute_sets(gpu, each.name) if len(way) > 1]
+            table.add_row(each.name, ", ".join(map(_compute_instances, ways)))
         parts += [table, ""]
-    full = {ordinal: each for ordinal, each in enumerate(reversed(sets.maximal), start=1)}
+    full = dict(enumerate(reversed(sets.maximal), start=1))
     similar = {ordinal: [ordinal] for ordinal in full} if every else _similar(full)
-    parts += [_layouts_table(gpu, full, similar, in_use), ""]
+    width = _CHARACTERS // gpu.memory_slices
+    ruler = "".join(f" {ordinal}".ljust(width) for ordinal in range(gpu.memory_slices))
+    table = plain_table("no.", ruler, "SMs", "ways")
+    table.columns[1].no_wrap = True
+    for ordinal, numbers in similar.items():
+        layout = full[ordinal]
+        sms = [profile_of(gpu, each.profile).sms for each in layout]
+        total = None if None in sms else sum(each or 0 for each in sms)
+        drawing = drawn(gpu, layout, _used(layout, in_use))
+        table.add_row(f"{ordinal}", drawing, _count(total), f"{len(numbers)}")
+    parts += [table, ""]
     if len(similar) < len(full):
         parts += [Text(_OTHERS), ""]
     inside = gpu.sources.get("compute_instances", "no source lists them")
     places = gpu.sources.get("mig") or gpu.sources[DESCRIBED]
     notes = f"Profiles and places: {places}.\nCompute instances: {inside}.\n{_UNTRIED}"
     return Group(*parts, Text(notes))
+
+
+def _compute_instances(way: Mapping[int, int]) -> str:
+    """``4c+3x1c`` for one of four slices and three of one."""
+    return "+".join(f"{n}x{size}c" if n > 1 else f"{size}c" for size, n in way.items())
 
 
 def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -> str:
@@ -282,25 +270,6 @@ def _similar(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
     return {numbers[0]: numbers for numbers in groups.values()}
 
 
-def _layouts_table(
-    gpu: Gpu,
-    full: Mapping[int, Sequence[Instance]],
-    similar: Mapping[int, Sequence[int]],
-    in_use: Sequence[Instance],
-) -> Table:
-    width = _CHARACTERS // gpu.memory_slices
-    ruler = "".join(f" {ordinal}".ljust(width) for ordinal in range(gpu.memory_slices))
-    table = plain_table("no.", ruler, "SMs", "ways")
-    table.columns[1].no_wrap = True
-    for ordinal, numbers in similar.items():
-        layout = full[ordinal]
-        sms = [profile_of(gpu, each.profile).sms for each in layout]
-        total = None if None in sms else sum(each for each in sms if each is not None)
-        drawing = drawn(gpu, layout, _used(layout, in_use))
-        table.add_row(f"{ordinal}", drawing, _count(total), f"{len(numbers)}")
-    return table
-
-
 def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instance]:
     """The instances of `layout` that are `in_use`; without a start, the first of their profile."""
     used = [each for each in layout if each in in_use]
@@ -316,45 +285,24 @@ def _count(value: int | None) -> str:
     return "?" if value is None else f"{value}"
 
 
-@dataclass(frozen=True, slots=True)
-class GpuChoice:
-    """A GPU model of the catalogue.
+def gpu_choices(here: str | None) -> dict[str, tuple[str, str]]:
+    """Return a label and the basis of answers for each GPU model, by key.
 
-    Attributes:
-        here: Whether it is in this machine.
-        measured: Number of jobs with profiles of this GPU.
-        nearest: GPUs from which other jobs are estimated, nearest first.
+    That of this machine, `here`, comes first, then those with profiles, then others.
     """
-
-    key: str
-    here: bool
-    measured: int
-    nearest: tuple[str, ...]
-
-    @property
-    def label(self) -> str:
-        """Key and basis, for a narrow list."""
-        basis = "measured" if self.measured else "estimated"
-        return f"{self.key}: {'in this machine' if self.here else basis}"
-
-    @property
-    def standing(self) -> str:
-        """The basis of answers about it, in a sentence or two."""
-        here = "This GPU is in this machine. " if self.here else ""
-        estimated = f"estimated from {', '.join(self.nearest)}"
-        if not self.measured:
-            return f"{here}Nothing was measured on it: all answers are {estimated}."
-        others = f"; other jobs are {estimated}" if self.nearest else ""
-        return f"{here}Jobs measured on it alone: {self.measured}{others}."
-
-
-def gpu_choices(here: str | None) -> dict[str, GpuChoice]:
-    """Return all GPU models by key: that of this machine, then those with profiles, then others."""
     models = known_gpus()
     measured = {key: len(profile_paths(key)) for key in models}
     sources = {key for key in models if measured[key]}
-    keys = sorted(models, key=lambda key: (key != here, key not in sources))
-    return {
-        key: GpuChoice(key, key == here, measured[key], most_alike(sources - {key}, models[key]))
-        for key in keys
-    }
+    choices = {}
+    for key in sorted(models, key=lambda key: (key != here, key not in sources)):
+        short = "measured" if measured[key] else "estimated"
+        basis = "This GPU is in this machine. " if key == here else ""
+        nearest = most_alike(sources - {key}, models[key])
+        estimated = f"estimated from {', '.join(nearest)}"
+        if not measured[key]:
+            basis += f"Nothing was measured on it: all answers are {estimated}."
+        else:
+            others = f"; other jobs are {estimated}" if nearest else ""
+            basis += f"Jobs measured on it alone: {measured[key]}{others}."
+        choices[key] = f"{key}: {'in this machine' if key == here else short}", basis
+    return choices

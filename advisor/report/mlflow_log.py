@@ -9,6 +9,7 @@ are left out, because they may be secrets; values of options with secret names a
 import math
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -47,14 +48,11 @@ class MlflowLog:
                 "--mlflow: MLflow is not installed here. Install it: pip install 'advisor[mlflow]'"
             ) from None
         self._uri = uri
-        try:
+        with self._failures_explained():
             self._client = MlflowClient(tracking_uri=uri)
             old = self._client.get_experiment_by_name(EXPERIMENT)
-            self._experiment = (
-                old.experiment_id if old else self._client.create_experiment(EXPERIMENT)
-            )
-        except Exception as error:  # of MLflow, of its store, or of the network
-            raise self._failed(error) from error
+            new = None if old else self._client.create_experiment(EXPERIMENT)
+            self._experiment = old.experiment_id if old else new
 
     def profile(self, profile: Profile) -> None:
         """Log the numbers of a profile, without the trace."""
@@ -97,25 +95,26 @@ class MlflowLog:
             Param(_plain(key), str(value)[:_LONGEST])
             for key, value in request.items() if value is not None
         ]  # fmt: skip
-        try:
+        with self._failures_explained():
             run = self._client.create_run(self._experiment, run_name=name, tags=tags)
-            now_ms = run.info.start_time
+            run_id, now_ms = run.info.run_id, run.info.start_time
             metrics = [Metric(key, value, now_ms, 0) for key, value in _numbers(document)]
-            run_id = run.info.run_id
             for first in range(0, len(metrics), 500):  # MLflow takes 1000 a request
                 self._client.log_batch(run_id, metrics=metrics[first : first + 500])
             self._client.log_batch(run_id, params=params)
             self._client.log_dict(run_id, document, f"{kind}.json")
             self._client.set_terminated(run_id)
-        except Exception as error:
-            raise self._failed(error) from error
 
-    def _failed(self, error: Exception) -> AdvisorError:
-        first = (str(error).splitlines() or [""])[0]
-        return AdvisorError(
-            f"--mlflow {self._uri}: {type(error).__name__}: {first[:300]} Name a server "
-            f"(http://...) or a database (sqlite:///mlflow.db)."
-        )
+    @contextmanager
+    def _failures_explained(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # of MLflow, of its store, or of the network
+            first = (str(error).splitlines() or [""])[0]
+            raise AdvisorError(
+                f"--mlflow {self._uri}: {type(error).__name__}: {first[:300]} Name a server "
+                f"(http://...) or a database (sqlite:///mlflow.db)."
+            ) from error
 
 
 def _without_secrets(value: Any) -> Any:
@@ -125,9 +124,7 @@ def _without_secrets(value: Any) -> Any:
             for key, each in value.items()
             if key not in _SECRET
         }
-    if isinstance(value, list | tuple):
-        return [_without_secrets(each) for each in value]
-    return value
+    return [*map(_without_secrets, value)] if isinstance(value, list | tuple) else value
 
 
 def _masked(command: Any) -> Any:
@@ -144,16 +141,14 @@ def _numbers(document: Mapping[str, Any], path: str = "") -> Iterator[tuple[str,
     """
     for key, value in document.items():
         name = f"{path}{_plain(str(key))}"
-        match value:
-            case bool() | int() | float():
-                if math.isfinite(value):
-                    yield name, float(value)
-            case Mapping():
-                yield from _numbers(value, f"{name}/")
-            case list() | tuple():
-                for number, each in enumerate(value, start=1):
-                    if isinstance(each, Mapping):
-                        yield from _numbers(each, f"{name}/{number}/")
+        if isinstance(value, int | float) and math.isfinite(value):
+            yield name, float(value)
+        elif isinstance(value, Mapping):
+            yield from _numbers(value, f"{name}/")
+        elif isinstance(value, list | tuple):
+            for number, each in enumerate(value, start=1):
+                if isinstance(each, Mapping):
+                    yield from _numbers(each, f"{name}/{number}/")
 
 
 def _plain(key: str) -> str:

@@ -1,8 +1,8 @@
 """Tables of plans: the ranking on a screen or in full, and two plans compared."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -22,27 +22,10 @@ from advisor.plan.reasons import (
     limit_in_words,
 )
 from advisor.plan.values import Forecast, Plan, Recommendation
-from advisor.prediction.prediction import LEVELS, Interval, JobPrediction
+from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import briefly
+from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.forecast import (
-    SCHEMA,
-    Letters,
-    basis,
-    binding_document,
-    bounds_note,
-    cap_note,
-    epoch,
-    equal_jobs,
-    gain,
-    host_note,
-    letters_of,
-    memory_held,
-    plan_name,
-    shown_cost,
-    standing_document,
-    with_estimates_named,
-)
 from advisor.report.format import FittedTable, FixedRow, explained, fits, plain_table, words_of
 from advisor.report.recommendation import paragraphs
 from advisor.sharing.groups import kind_of
@@ -57,13 +40,10 @@ def plans_report(
 ) -> RenderableType:
     """Return the answer, the best plan in full, and the best `top` others and serial in a line.
 
-    Args:
-        advised: The recommendation.
-        top: Number of plans to show; None: as many as a screen holds, at most 5, or all with
-            `details`.
-        details: Show every plan in full, and how the plans were searched.
+    Without `top`, as many as a screen holds, at most 5. With `details`, every plan in full, and
+    how the plans were searched.
     """
-    letters, write = letters_of(advised.jobs), _in_full if details else _at_a_glance
+    letters, write = forecast.letters_of(advised.jobs), _in_full if details else _at_a_glance
 
     def report(shown: Sequence[Plan], *, hints: bool = True) -> RenderableType:
         first, *others = paragraphs(advised, hints=hints)
@@ -101,44 +81,47 @@ def _by_rank(advised: Recommendation, *plans: Plan) -> list[Plan]:
 
 
 def _at_a_glance(
-    advised: Recommendation, shown: Sequence[Plan], letters: Letters
+    advised: Recommendation, shown: Sequence[Plan], letters: forecast.Letters
 ) -> Iterator[RenderableType]:
     """The best plan with a line for each job, and a line for each of the others `shown`."""
     best = advised.best
-    mix, named = best.prediction, [letters[job.name][0] for job in advised.jobs]
-    yield Text(f"1  {plan_name(advised, best)}: {explained(best.sharing, named)}", style="bold")
+    mix, names = best.prediction, [letters[job.name][0] for job in advised.jobs]
+    meaning = explained(best.sharing, names)
+    yield Text(f"1  {forecast.plan_name(advised, best)}: {meaning}", style="bold")
     table = plain_table("", "job", "epoch (shared)", "step vs alone")
     table.abreast, table.columns[1].no_wrap = 2, True
-    for same in equal_jobs(mix.jobs):
+    for same in forecast.equal_jobs(mix.jobs):
         letter, job = letters[same[0].job]
         copies, slower = units.collapsed([letter] * len(same)), f"{units.number(same[0].slowdown)}x"
-        table.add_row(copies, job, epoch(same[0]), slower)
+        table.add_row(copies, job, forecast.epoch(same[0]), slower)
     yield Padding(table, (0, 0, 0, 3), expand=False)
     brief = replace(mix, wide_because=mix.wide_because and briefly(mix.wide_because))
     binds = limit_in_words(brief, verdict(advised).binding)
-    held = memory_held(best)
+    held = forecast.memory_held(best)
     held += "" if mix.power_w is None else f", {units.number(mix.power_w.p50)} W"
     yield Padding(f"{held}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
     # If no plan is confirmed by runs, the first line contains that.
     marked = any(plan.prediction.confirmed_on_hardware for plan in advised.plans)
-    if len(shown) > 1:
-        yield _others_table(advised, shown[1:], marked=marked)
+    if others := shown[1:]:
+        yield _others_table(advised, others, marked=marked)
     yield Text(_notes_on_others(advised, shown, marked=marked))
+
+
+def _cost(advised: Recommendation, plan: Plan) -> str:
+    by = advised.ranked_by
+    return forecast.shown_cost(by)(known_cost(plan, by))
 
 
 def _others_table(advised: Recommendation, plans: Sequence[Plan], *, marked: bool) -> FittedTable:
     headings = ("or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory")
     table = plain_table("", *headings, *([""] if marked else []))
     table.abreast, table.columns[1].overflow = 2, "fold"
-    shown = shown_cost(advised.ranked_by)
     for plan in plans:
-        mix = plan.prediction
+        mix, gain = plan.prediction, f"{units.number(forecast.gain(advised, plan).p50)}x"
         mark = "" if mix.confirmed_on_hardware else "estimated"
         table.add_row(
-            str(plan.rank), plan_name(advised, plan),
-            shown(known_cost(plan, advised.ranked_by)),
-            f"{units.number(gain(advised, plan).p50)}x",
-            units.gib_of(mix.memory_total_mib), *([mark] if marked else []),
+            str(plan.rank), forecast.plan_name(advised, plan), _cost(advised, plan),
+            gain, units.gib_of(mix.memory_total_mib), *([mark] if marked else []),
         )  # fmt: skip
     return table
 
@@ -150,14 +133,14 @@ def _notes_on_others(advised: Recommendation, shown: Sequence[Plan], *, marked: 
     for rule, pairs in out_of_order(advised, others).items():
         order = ", ".join(f"{earlier} before {later}" for earlier, later in pairs)
         notes.append(f"{order} {rule_in_words(rule, advised.level)}.")
-    example = words_of(advised.best.sharing).notation
     notations = dict.fromkeys(words_of(plan.sharing).notation for plan in others)
-    unexplained = [each for each in notations if each not in ("", example)]
-    notes += [f"{'; '.join(unexplained)}."] if unexplained else []
+    if unexplained := notations.keys() - {"", words_of(advised.best.sharing).notation}:
+        notes.append(f"{'; '.join(each for each in notations if each in unexplained)}.")
     if advised.serial not in shown:  # a gain needs what it is a gain over
-        alone = shown_cost(advised.ranked_by)(known_cost(advised.serial, advised.ranked_by))
-        notes.append(f"{plan_name(advised, advised.serial)}: {alone}.")
-    notes += [f"{counted(hidden, 'more plan')}: --top {len(advised.plans)}."] if hidden else []
+        serial = advised.serial
+        notes.append(f"{forecast.plan_name(advised, serial)}: {_cost(advised, serial)}.")
+    if hidden:
+        notes.append(f"{counted(hidden, 'more plan')}: --top {len(advised.plans)}.")
     if marked and not all(plan.prediction.confirmed_on_hardware for plan in others):
         notes.append("Estimated: not confirmed on hardware.")
     full = "In full, with what was left out" if advised.left_out else "In full"
@@ -165,19 +148,19 @@ def _notes_on_others(advised: Recommendation, shown: Sequence[Plan], *, marked: 
 
 
 def _in_full(
-    advised: Recommendation, shown: Sequence[Plan], letters: Letters
+    advised: Recommendation, shown: Sequence[Plan], letters: forecast.Letters
 ) -> Iterator[RenderableType]:
     yield from (Text(f"{letter}  {job}") for letter, job in letters.values())
     yield Text()
     yield FixedRow((), _PLAN_HEADINGS, _PLAN_WIDTHS)
     for plan in shown:
-        yield Text(f"{plan.rank}  {plan_name(advised, plan)}", style="bold")
+        yield Text(f"{plan.rank}  {forecast.plan_name(advised, plan)}", style="bold")
         epochs = tuple(
-            f"{units.collapsed([letters[each.job][0] for each in same])}  {epoch(same[0])}"
-            for same in equal_jobs(plan.prediction.jobs)
+            f"{units.collapsed([letters[each.job][0] for each in same])}  {forecast.epoch(same[0])}"
+            for same in forecast.equal_jobs(plan.prediction.jobs)
         )
-        memory = memory_held(plan).replace(" of ", "\nof ", 1)
-        cells = ("", epochs, memory, units.times(gain(advised, plan)))
+        memory = forecast.memory_held(plan).replace(" of ", "\nof ", 1)
+        cells = ("", epochs, memory, units.times(forecast.gain(advised, plan)))
         yield FixedRow(cells, _PLAN_HEADINGS, _PLAN_WIDTHS)
         yield Padding(plan.why, (0, 0, 1, 4), style="dim", expand=False)
     if len(advised.plans) > len(shown):
@@ -187,8 +170,8 @@ def _in_full(
         yield Text(f"Left out: {each.sharing}: {each.why}.")
     if advised.searched:
         yield Text(f"Searched: {advised.searched}.")
-    yield Text(bounds_note(advised))
-    yield Text(host_note(advised.standing))
+    yield Text(forecast.bounds_note(advised))
+    yield Text(forecast.host_note(advised.standing))
     yield Text("`--commands 1` prints the shell commands of plan 1.")
 
 
@@ -207,35 +190,35 @@ def plan_commands(advised: Recommendation, rank: int) -> str:
 
 def comparison_report(comparison: Comparison) -> RenderableType:
     """Return what ``advisor explain`` prints."""
-    names, shown = plan_names(comparison), shown_cost(comparison.objective)
+    names, shown = plan_names(comparison), forecast.shown_cost(comparison.objective)
 
     def row(cells: Sequence[str] = ()) -> FixedRow:
         return FixedRow(cells, ("", *names, "change"), _COMPARISON_WIDTHS)
 
-    answer = with_estimates_named(comparison.plans[0].standing, comparison_text(comparison))
+    standing = comparison.plans[0].standing
+    answer = forecast.with_estimates_named(standing, comparison_text(comparison))
     parts: list[RenderableType] = [Text(answer, style="bold"), Text()]
     for name, plan, bound in zip(names, comparison.plans, comparison.bindings, strict=True):
         parts.append(Text(f"{name}: {limit_in_words(plan.prediction, bound)}"))
     parts += [Text(), row(), row(_cells("in all", shown, comparison.cost))]
     if comparison.power_w is not None:
         parts.append(row(_cells("power", units.watts, comparison.power_w)))
-    copies: dict[tuple[str, tuple[Cells, ...], str], int] = {}
-    for change in comparison.jobs:
-        key = change.job, tuple(_rows_of_job(change)), job_reason(comparison, change)
-        copies[key] = copies.get(key, 0) + 1
+    copies = Counter(
+        (job.job, tuple(_rows_of_job(job)), job_reason(comparison, job)) for job in comparison.jobs
+    )
     for (job, rows, reason), count in copies.items():
         parts += [Text(), Text(units.collapsed([job] * count)), *map(row, rows)]
         parts.append(Padding(reason, (0, 0, 0, 4), style="dim", expand=False))
     notes = ["?: within our error. In parentheses: 90 % intervals."]
     caps = {plan.prediction.power_cap_w for plan in comparison.plans}
-    notes += [cap_note(cap_w) for cap_w in caps if cap_w is not None]
-    notes.append(host_note(comparison.plans[0].standing))
+    notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
+    notes.append(forecast.host_note(standing))
     return Group(*parts, Text(), *map(Text, notes))
 
 
 def comparison_text(comparison: Comparison) -> str:
     """Return the answer in a sentence or two, independent of the order of the plans."""
-    cost, measure = comparison.cost, shown_cost(comparison.objective)
+    cost, measure = comparison.cost, forecast.shown_cost(comparison.objective)
     names, costs = plan_names(comparison), (comparison.cost.first, comparison.cost.second)
     pairs = sorted(
         zip(names, costs, comparison.forbidden, strict=True),
@@ -248,10 +231,9 @@ def comparison_text(comparison: Comparison) -> str:
         text = f"{better} and {worse} come out the same {numbers}."
     elif cost.within_error:
         text = f"{better} looks {ahead}, within our error: they are statistically tied {numbers}."
-    elif comparison.same_error:
-        text = f"{better} is {ahead}, because both have the same error {numbers}."
     else:
-        text = f"{better} is {ahead}, more than our error {numbers}."
+        why = "because both have the same error" if comparison.same_error else "more than our error"
+        text = f"{better} is {ahead}, {why} {numbers}."
     if any(not plan.prediction.confirmed_on_hardware for plan in comparison.plans):
         text = f"Estimated: {text}"
     if comparison.serial is not None:
@@ -345,11 +327,8 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """Return what ``advisor explain --json`` prints; pairs are first plan, second plan."""
     less, serial = comparison.cost.less, comparison.serial
     return {
-        "schema": SCHEMA,
-        "gpu": comparison.gpu.key,
-        "compared_by": comparison.objective,
-        "note": comparison.note,
-        **standing_document(comparison.plans[0].standing),
+        "schema": forecast.SCHEMA, "gpu": comparison.gpu.key, "compared_by": comparison.objective,
+        "note": comparison.note, **forecast.standing_document(comparison.plans[0].standing),
         "text": comparison_text(comparison),
         "better": None if less is None else plan_names(comparison)[less],
         "cost": _difference(comparison.cost),
@@ -359,12 +338,10 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         },
         "plans": [
             {
-                "sharing": str(plan.prediction.sharing),
-                "power_cap_w": plan.prediction.power_cap_w,
+                "sharing": str(plan.prediction.sharing), "power_cap_w": plan.prediction.power_cap_w,
                 "confirmed_on_hardware": plan.prediction.confirmed_on_hardware,
-                "estimated_from": plan.prediction.estimated_from,
-                "forbidden": forbidden,
-                "binding": binding_document(bound),
+                "estimated_from": plan.prediction.estimated_from, "forbidden": forbidden,
+                "binding": forecast.binding_document(bound),
             }
             for plan, forbidden, bound in zip(
                 comparison.plans, comparison.forbidden, comparison.bindings, strict=True
@@ -373,16 +350,11 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "power_w": _difference(comparison.power_w),
         "jobs": [
             {
-                "number": change.number,
-                "job": change.job,
-                "step_s": _difference(change.step_s),
-                "ends_s": _difference(change.ends_s),
-                "memory_mib": _difference(change.memory_mib),
+                "number": change.number, "job": change.job, "step_s": _difference(change.step_s),
+                "ends_s": _difference(change.ends_s), "memory_mib": _difference(change.memory_mib),
                 "energy_step_j": _difference(change.energy_step_j),
-                "slowdown": list(change.slowdown),
-                "oom_probability": list(change.oom_probability),
-                "limits": list(change.limits),
-                "reason": job_reason(comparison, change),
+                "slowdown": list(change.slowdown), "oom_probability": list(change.oom_probability),
+                "limits": list(change.limits), "reason": job_reason(comparison, change),
             }
             for change in comparison.jobs
         ],
@@ -393,75 +365,45 @@ def _difference(value: Difference | None) -> dict[str, Any] | None:
     if value is None:
         return None
     return {
-        "first": asdict(value.first),
-        "second": asdict(value.second),
-        "change": value.change,
+        "first": asdict(value.first), "second": asdict(value.second), "change": value.change,
         "within_error": value.within_error,
-    }
+    }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonSection:
-    """Changes between two plans for all jobs, or for one job or its copies.
-
-    Attributes:
-        title: The job, or all.
-        text: The differences and their reasons.
-    """
-
-    title: str
-    text: str
-    rows: tuple[Cells, ...]
+ComparisonSection = tuple[str, str, tuple[Cells, ...]]
+"""A job or all jobs, the differences between two plans for it with their reasons, and its rows."""
 
 
 def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
     """Return a section for all jobs, then one for each job; copies with equal cells share one."""
-    mixes = zip(*(plan.prediction.jobs for plan in comparison.plans), strict=True)
-    parts = [
-        ComparisonSection(
-            job.job, f"{job_reason(comparison, job)}.", tuple(_page_rows(comparison, job, both))
-        )
-        for job, both in zip(comparison.jobs, mixes, strict=True)
-    ]
-    (first, second), row = comparison.plans, partial(_row, same_error=comparison.same_error)
-    mixes_held = units.held(first.prediction), units.held(second.prediction)
+    (first, second), same_error = comparison.plans, comparison.same_error
+
+    def row(name: str, shown: Callable[[Interval | None], str], *values: Interval | None) -> Cells:
+        known = [value for value in values if value is not None]
+        change = change_text(Difference(known[0], known[1], same_error)) if len(known) == 2 else ""
+        return name, shown(values[0]), shown(values[1]), change
+
+    first_mix, second_mix = first.prediction, second.prediction
     rows = [
         row("total time", units.seconds, first.makespan_interval_s, second.makespan_interval_s),
-        ("memory", *mixes_held, ""),
-        row("power", units.watts, first.prediction.power_w, second.prediction.power_w),
+        ("memory", units.held(first_mix), units.held(second_mix), ""),
+        row("power", units.watts, first_mix.power_w, second_mix.power_w),
         row("energy until then", units.joules, first.energy_j, second.energy_j),
     ]
     if any(due is not None for due in first.deadlines_s):
         rows.append(("deadlines", _late(first), _late(second), ""))
-    rows.append(("based on", basis(first.prediction), basis(second.prediction), ""))
-    whole = ComparisonSection("All jobs", comparison_text(comparison), tuple(rows))
-    return [whole, *dict.fromkeys(parts)]
+    rows.append(("based on", forecast.basis(first_mix), forecast.basis(second_mix), ""))
+    parts = []
+    for change, one, other in zip(comparison.jobs, first_mix.jobs, second_mix.jobs, strict=True):
+        slower = Difference(forecast.slowdown(one), forecast.slowdown(other), same_error)
+        cells = [_cells("times as long as alone", units.times, slower)]
+        if change.ends_s is not None:
+            cells.append(_cells("ends after", units.seconds, change.ends_s))
+        cells.append(_cells("memory", units.gib, change.memory_mib))
+        parts.append((change.job, f"{job_reason(comparison, change)}.", tuple(cells)))
+    return [("All jobs", comparison_text(comparison), tuple(rows)), *dict.fromkeys(parts)]
 
 
 def _late(plan: Forecast) -> str:
     late = [plan.prediction.jobs[at].job for at in sorted(plan.late("p50"))]
     return f"missed by {', '.join(late)}" if late else "all kept"
-
-
-def _page_rows(
-    comparison: Comparison, job: JobChange, both: tuple[JobPrediction, JobPrediction]
-) -> Iterator[Cells]:
-    first, second = (Interval(*map(each.slowdown_at, LEVELS)) for each in both)
-    slowdown = Difference(first, second, comparison.same_error)
-    yield _cells("times as long as alone", units.times, slowdown)
-    if job.ends_s is not None:
-        yield _cells("ends after", units.seconds, job.ends_s)
-    yield _cells("memory", units.gib, job.memory_mib)
-
-
-def _row(
-    name: str,
-    shown: Callable[[Interval | None], str],
-    first: Interval | None,
-    second: Interval | None,
-    *,
-    same_error: bool,
-) -> Cells:
-    if first is None or second is None:
-        return name, shown(first), shown(second), ""
-    return _cells(name, shown, Difference(first, second, same_error))

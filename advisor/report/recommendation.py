@@ -14,25 +14,8 @@ from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
+from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.forecast import (
-    SCHEMA,
-    asked_document,
-    basis,
-    binding_document,
-    cap_note,
-    chosen_cap_w,
-    forecast_fields,
-    gain,
-    host_note,
-    job_document,
-    plan_kind,
-    short_basis,
-    shown_cost,
-    standing_document,
-    with_estimates_named,
-    workloads_document,
-)
 from advisor.report.format import way_advised
 from advisor.sharing import Mps, Naive
 from advisor.sharing.groups import one_by_one
@@ -67,27 +50,27 @@ def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...
         plan.append(f"While all run, {jobs}.")
     plan += [*_deadline_sentences(advised), _interval_sentence(advised)]
     plan += _alternatives(advised, summary, hints=hints)
-    notes = [*filter(None, [with_estimates_named(advised.standing, "")])]
+    notes = [*filter(None, [forecast.with_estimates_named(advised.standing, "")])]
     if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
         notes.append(f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long.")
     notes += _lengths_apart(advised)
     if advised.note:
         notes.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
     if (cap_w := best.prediction.power_cap_w) is not None:
-        notes.append(cap_note(cap_w))
+        notes.append(forecast.cap_note(cap_w))
     return tuple([*hosts, *plan, *notes] if host_first else [*plan, *hosts, *notes])
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
     """Return figures of the best plan by medians: title, value, and a value to compare with."""
-    mix, shown = advised.best.prediction, shown_cost(advised.ranked_by)
+    mix, shown = advised.best.prediction, forecast.shown_cost(advised.ranked_by)
     cost, serial = (_cost(advised, plan).p50 for plan in (advised.best, advised.serial))
     power_w = None if mix.power_w is None else _exactly(mix.power_w.p50)
     limit_w = mix.power_cap_w or advised.gpu.power_limit_w
     measure = OBJECTIVES[advised.ranked_by].measure.capitalize()
     return [
         (measure, shown(_exactly(cost)), f"serial {shown(_exactly(serial))}"),
-        ("Gain over serial", _gain_text(advised), short_basis(mix)),
+        ("Gain over serial", _gain_text(advised), forecast.short_basis(mix)),
         ("Memory", units.held(mix), _memory_left(advised).removeprefix("; ")),
         ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
     ]
@@ -107,7 +90,7 @@ def _advice(advised: Recommendation) -> str:
         makespan = best.makespan_interval_s
         done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
         return f"Nothing to share: one job{done}{_memory_left(advised)}."
-    cap_w = chosen_cap_w(advised, best)
+    cap_w = forecast.chosen_cap_w(advised, best)
     text = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
     text += "" if cap_w is None else f", at most {cap_w:g} W"
     text += "" if best.prediction.confirmed_on_hardware else ", estimated"
@@ -129,7 +112,7 @@ def _advice(advised: Recommendation) -> str:
 
 def _may_lose(advised: Recommendation) -> tuple[str, ...]:
     """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
-    if one_by_one(advised.best.sharing) or gain(advised, advised.best).p05 >= 1:
+    if one_by_one(advised.best.sharing) or forecast.gain(advised, advised.best).p05 >= 1:
         return ()
     return without_utilisation([job.profile for job in advised.jobs])
 
@@ -137,7 +120,7 @@ def _may_lose(advised: Recommendation) -> tuple[str, ...]:
 def _outcome(advised: Recommendation) -> str:
     """Cost and gain of the best plan, in medians or, if it may lose, in ranges."""
     plan, by = advised.best, OBJECTIVES[advised.ranked_by]
-    cost, shown = _cost(advised, plan), shown_cost(advised.ranked_by)
+    cost, shown = _cost(advised, plan), forecast.shown_cost(advised.ranked_by)
     makespan = plan.makespan_interval_s
     done = "as long as it takes" if makespan is None else units.duration(makespan.p50)
     if one_by_one(plan.sharing):
@@ -155,7 +138,7 @@ def _outcome(advised: Recommendation) -> str:
 
 def _gain_text(advised: Recommendation) -> str:
     """The median gain of the best plan over serial, or its range if the plan may lose."""
-    better = gain(advised, advised.best)
+    better = forecast.gain(advised, advised.best)
     if _may_lose(advised):
         return f"{units.number(better.p05)}x to {units.number(better.p95)}x"
     return units.times(_exactly(better.p50))
@@ -176,13 +159,14 @@ def _memory_left(advised: Recommendation) -> str:
 
 
 def _interval_sentence(advised: Recommendation) -> str:
-    best, better = advised.best, gain(advised, advised.best)
-    ranges = shown_cost(advised.ranked_by)(_cost(advised, best))
+    best, better = advised.best, forecast.gain(advised, advised.best)
+    ranges = forecast.shown_cost(advised.ranked_by)(_cost(advised, best))
     if advised.ranked_by != "makespan":  # which the first line calls "all done in"
         ranges = f"{OBJECTIVES[advised.ranked_by].measure} {ranges}"
     if better.p05 < better.p95:
         ranges += f", gain {units.times(better)}"
-    return f"90 % interval: {ranges}; {basis(best.prediction)}. {host_note(advised.standing)}"
+    basis, host = forecast.basis(best.prediction), forecast.host_note(advised.standing)
+    return f"90 % interval: {ranges}; {basis}. {host}"
 
 
 def _alternatives(advised: Recommendation, summary: Verdict, *, hints: bool) -> list[str]:
@@ -195,11 +179,11 @@ def _alternatives(advised: Recommendation, summary: Verdict, *, hints: bool) -> 
         name = "Sharing at its best" if "dont-share" in summary.answers else "The next"
         behind = f"{abs(gap):.0%} {'ahead' if gap < 0 else 'behind'}"
         by = "" if advised.best.precedes_by == "cost" else _deciding_rule(advised)
-        kind = plan_kind(advised, runner_up)
+        kind = forecast.plan_kind(advised, runner_up)
         return [f"{name}, {runner_up.rank} ({kind}), is {behind}, more than our error{by}."]
     confirmed = next((plan for plan in ties if plan.prediction.confirmed_on_hardware), None)
     shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, confirmed)]
-    text = ", ".join(f"{plan.rank} ({plan_kind(advised, plan)})" for plan in shown)
+    text = ", ".join(f"{plan.rank} ({forecast.plan_kind(advised, plan)})" for plan in shown)
     text += f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
     text += _faster_job(advised.best, shown) if hints else ""
     if confirmed is not None and not advised.best.prediction.confirmed_on_hardware:
@@ -257,13 +241,12 @@ def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
             yield "Plan 1 keeps every deadline."
         unsure = [advised.jobs[at].name for at in sorted(best.late("p95") - best.late("p50"))]
         due = sum(bool(job.deadline_s) for job in advised.jobs)
+        late = f"its interval {named(unsure)} is late"
         if len(unsure) == due > 1:
-            jobs = "both" if due == 2 else "all"
-            yield f"That is by medians: at the upper end of their intervals {jobs} are late."
-        elif unsure:
-            late = f"its interval {named(unsure)} is late"
-            if len(unsure) > 1:
-                late = f"their intervals {named(unsure)} are late"
+            late = f"their intervals {'both' if due == 2 else 'all'} are late"
+        elif len(unsure) > 1:
+            late = f"their intervals {named(unsure)} are late"
+        if unsure:
             yield f"That is by medians: at the upper end of {late}."
     for each in advised.left_out:
         if each.why == TOO_SLOW:
@@ -292,15 +275,15 @@ def _missed(advised: Recommendation) -> str:
 
 def _lengths_apart(advised: Recommendation) -> Iterator[str]:
     """That the shortest job is negligible next to the longest, if their lengths count."""
-    by_length = sorted((job.alone_s or 0.0, at) for at, job in enumerate(advised.jobs))
-    unknown = any(job.alone_s is None for job in advised.jobs)
-    if advised.ranked_by not in _BY_LENGTHS or unknown:
+    lengths_s = [job.alone_s for job in advised.jobs if job.alone_s is not None]
+    if advised.ranked_by not in _BY_LENGTHS or len(lengths_s) < len(advised.jobs):
         return
-    share = by_length[0][0] / (by_length[-1][0] or 1.0)
+    least_s, most_s = min(lengths_s), max(lengths_s)
+    share = least_s / (most_s or 1.0)
     if share >= _NEGLIGIBLE_LENGTH:
         return
-    short, long = (advised.jobs[by_length[end][1]] for end in (0, -1))
-    one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in (short, long))
+    jobs = (advised.jobs[lengths_s.index(length_s)] for length_s in (least_s, most_s))
+    one, other = (f"{job.name} ({counted(job.epochs, 'epoch')})" for job in jobs)
     yield (
         f"Lengths differ: {one} is {100 * share:.2g}% of {other}, so how they share "
         f"hardly counts. The default is 1 epoch; set others by `NAME@EPOCHS`."
@@ -310,54 +293,39 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
 def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
     """Return what ``advisor recommend --json`` prints.
 
-    `workloads` defines each name, so that ``python -m advisor.measure runs`` can run the plans on
-    a machine without the profiles; each plan contains the command that starts a job.
-
-    Args:
-        advised: The recommendation.
-        top: Most plans to include; None: all.
+    `workloads` defines each name, so that ``python -m advisor.measure runs`` can run the `top`
+    plans, by default all, on a machine without the profiles.
     """
     summary = verdict(advised)
     runner_up = advised.plans[1] if len(advised.plans) > 1 else None
     return {
-        "schema": SCHEMA,
-        "gpu": advised.gpu.key,
-        "objective": advised.objective,
-        "ranked_by": advised.ranked_by,
-        "note": advised.note,
-        **standing_document(advised.standing),
+        "schema": forecast.SCHEMA, "gpu": advised.gpu.key, "objective": advised.objective,
+        "ranked_by": advised.ranked_by, "note": advised.note,
+        **forecast.standing_document(advised.standing),
         "verdict": {
-            "answers": list(summary.answers),
-            "text": answer(advised),
-            "binding": binding_document(summary.binding),
+            "answers": list(summary.answers), "text": answer(advised),
+            "binding": forecast.binding_document(summary.binding),
             "runner_up": None if runner_up is None else {
-                "rank": runner_up.rank,
-                "sharing": str(runner_up.sharing),
-                "behind": summary.next_behind,
-                "within_error": runner_up.ties_best,
+                "rank": runner_up.rank, "sharing": str(runner_up.sharing),
+                "behind": summary.next_behind, "within_error": runner_up.ties_best,
             },
             "host_bound": [asdict(each) for each in summary.host_bound],
         },
-        "workloads": workloads_document(advised.jobs),
+        "workloads": forecast.workloads_document(advised.jobs),
         "epochs": [job.epochs for job in advised.jobs],
         "serial": _plan_document(advised, advised.serial),
         "plans": [_plan_document(advised, plan) for plan in advised.plans[:top]],
-        "left_out": [asdict(each) for each in advised.left_out],
-        "searched": advised.searched,
+        "left_out": [asdict(each) for each in advised.left_out], "searched": advised.searched,
     }  # fmt: skip
 
 
 def _plan_document(advised: Recommendation, plan: Plan) -> dict[str, Any]:
     own = {
-        "rank": plan.rank,
-        "ties_best": plan.ties_best,
-        "late": list(plan.late_jobs),
-        "precedes_by": plan.precedes_by,
-        "commands": list(plan.commands),
-        "why": plan.why,
-    }
+        "rank": plan.rank, "ties_best": plan.ties_best, "late": list(plan.late_jobs),
+        "precedes_by": plan.precedes_by, "commands": list(plan.commands), "why": plan.why,
+    }  # fmt: skip
     jobs = [
-        job_document(job) | asked_document(request)
+        forecast.job_document(job) | forecast.asked_document(request)
         for job, request in zip(plan.prediction.jobs, advised.jobs, strict=True)
     ]
-    return own | forecast_fields(plan) | {"jobs": jobs}
+    return own | forecast.forecast_fields(plan) | {"jobs": jobs}

@@ -39,10 +39,7 @@ HEADINGS = (
 )  # fmt: skip
 _BASELINES = ("replay", "fair-share", "capacity", "alone")
 # The same for a terminal of 80 columns, without units; mode and jobs share a column.
-_NARROW = (
-    "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval", "width of it",
-    "noise floor", "throughput MAPE", "replay alone", "fair share",
-)  # fmt: skip
+_NARROW = HEADINGS[2:-2]
 _NARROW_WORDS = (
     "", "n", "MAPE", "known\ncores", "med-\nian", "P90", "in\n90 %", "wide", "noise", "thr.",
     "only\nreplay", "fair\nshare",
@@ -79,16 +76,12 @@ def score_cells(
         known = scores.on_known_cores(row)  # the same jobs on cores of recorded speed
         cells = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
         shares = {
-            "MAPE": row.mape,
-            "core speeds known": None if known is None else known.mape,
-            "median": row.median,
-            "P90": row.p90,
-            "in 90 % interval": row.coverage90,
-            "width of it": row.width90,
-            "noise floor": row.noise_floor,
+            "MAPE": row.mape, "core speeds known": None if known is None else known.mape,
+            "median": row.median, "P90": row.p90, "in 90 % interval": row.coverage90,
+            "width of it": row.width90, "noise floor": row.noise_floor,
             "throughput MAPE": row.throughput_mape,
             **{RULE_WORDS[name]: row.baselines.get(name) for name in _BASELINES},
-        }
+        }  # fmt: skip
         cells |= {heading: percent(share) for heading, share in shares.items()}
         table.append([cells[heading] for heading in shown])
     return table
@@ -131,16 +124,13 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     """
     rows, chosen = scoreboard(evaluation), evaluation.chosen
     return {
-        "schema": 1,
-        "gpu": chosen.gpu.key,
-        "split": SPLIT,
-        "families": list(chosen.families),
+        "schema": 1, "gpu": chosen.gpu.key, "split": SPLIT, "families": list(chosen.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
         "regret": regret_document(evaluation),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
         "drift": asdict(drift) if (drift := chosen.drift) else None,
         "unusable_runs": list(chosen.unusable),
-    }
+    }  # fmt: skip
 
 
 def remarks(scores: Scores) -> list[str]:
@@ -162,11 +152,8 @@ def remarks(scores: Scores) -> list[str]:
             f"{counted(scores.unusable, 'drawn run')} not scored: a tenant ended early or has no "
             "profile. `advisor evaluate --json` names them."
         )
-    for kind, judged in (
-        ("run to be chosen from", scores.chosen),
-        ("drawn in several modes", scores.drawn),
-    ):
-        regrets = judged.rules
+    kinds = {"run to be chosen from": scores.chosen, "drawn in several modes": scores.drawn}
+    for kind, regrets in ((kind, judged.rules) for kind, judged in kinds.items()):
         if not regrets[MODEL].n:
             continue
         rules = [
@@ -195,24 +182,18 @@ def regret_rows(
 ) -> list[tuple[str, ...]]:
     """Return a line under `REGRET_HEADINGS` for each rule of choice, best first."""
     return [
-        (
-            words.get(name, name),
-            str(each.n),
-            percent(each.mean),
-            percent(each.worst),
-            f"{each.best} of {each.n}",
-        )
+        (words.get(name, name), str(each.n), percent(each.mean), percent(each.worst),
+         f"{each.best} of {each.n}")
         for name, each in _ranked(rules)
-    ]
+    ]  # fmt: skip
 
 
 def choice_rows(choices: Choices) -> list[tuple[str, ...]]:
     """Return a line under `CHOICE_HEADINGS` for each rule of choice, best first."""
-    names = [name for name, _ in _ranked(choices.rules)]
     clear = {name: each.mean for name, each in choices.clear.items()}
     return [
         (*row, percent(choices.worst_beyond_noise(name)), percent(clear.get(name)))
-        for name, row in zip(names, regret_rows(choices.rules), strict=True)
+        for (name, _), row in zip(_ranked(choices.rules), regret_rows(choices.rules), strict=True)
     ]
 
 

@@ -1,26 +1,21 @@
-"""A simulation over time: as text with curves of characters, as JSON, and as a trace."""
+"""A simulation over time: as text with curves of characters, as bars, as JSON and as a trace."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from itertools import chain, groupby
+from typing import Any, Literal
 
 from rich.console import Group
 from rich.text import Text
 
 from advisor.errors import counted
+from advisor.hardware.gpus import Gpu
 from advisor.plan.forecast import OverTime
-from advisor.prediction.prediction import Interval
+from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.replay import ReplayedKernel
+from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.forecast import (
-    SCHEMA,
-    basis_notes,
-    estimated,
-    interval_document,
-    standing_document,
-    with_estimates_named,
-)
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage, parts
 
 # Up to this number of jobs each gets a bar, and up to this number of GPUs a curve.
@@ -29,25 +24,6 @@ _MOST_JOBS, _MOST_GPUS = 24, 16
 _NAME, _TAIL, _COLUMNS = 26, 10, 40
 _WAITS, _RUNS, _NOTHING = "·", "█", " "
 _LEVELS = " ▁▂▃▄▅▆▇█"
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """Scale of a curve.
-
-    Attributes:
-        most: Value of the highest block; None: the largest value.
-        size: Size of one `unit`.
-    """
-
-    style: str
-    most: float | None = None
-    unit: str = ""
-    size: float = 1.0
-
-
-_SHARE = _Scale("green", 1.0, " %", 0.01)
-_MEMORY, _POWER = _Scale("green", None, " GiB", units.MIB_PER_GIB), _Scale("green", None, " W")
 
 
 def _lanes(simulation: Simulation) -> Iterator[Text]:
@@ -88,47 +64,58 @@ def _state(run: SimulatedJob, at_s: float) -> str:
 
 def _counted(simulation: Simulation, column_s: float) -> Iterator[Text]:
     """Number of jobs that wait and that run, in all and on each GPU."""
+
+    def running(usage: Iterable[Usage]) -> list[float]:
+        return _means([(use.start_s, use.end_s, len(use.jobs)) for use in usage], column_s)
+
     waits = [(each.arrival_s, each.start_s, 1.0) for each in simulation.jobs]
-    runs = [(each.start_s, each.end_s, float(len(each.jobs))) for each in simulation.usage]
-    yield _curve_lane("jobs that wait", _means(waits, column_s), _Scale("yellow"))
-    yield _curve_lane("jobs that run", _means(runs, column_s), _Scale("cyan"))
-    if not 1 < simulation.gpus <= _MOST_GPUS:
-        return
-    most = max(len(each.jobs) for each in simulation.usage)
-    for gpu in range(simulation.gpus):
-        here = [each for each in simulation.usage if each.gpu == gpu]
-        spans = [(each.start_s, each.end_s, float(len(each.jobs))) for each in here]
-        yield _curve_lane(f"  on GPU {gpu}", _means(spans, column_s), _Scale("cyan", most))
+    yield _curve_lane("jobs that wait", _means(waits, column_s), "yellow")
+    yield _curve_lane("jobs that run", running(simulation.usage), "cyan")
+    if 1 < simulation.gpus <= _MOST_GPUS:
+        most = max(len(use.jobs) for use in simulation.usage)
+        for gpu in range(simulation.gpus):
+            here = running(use for use in simulation.usage if use.gpu == gpu)
+            yield _curve_lane(f"  on GPU {gpu}", here, "cyan", most)
+
+
+def _quantities(usage: Sequence[Usage]) -> Iterator[tuple[str, str, list[float | None]]]:
+    """Name, unit and values of activity, memory and power; None: not measured."""
+    yield "GPU busy", "%", [None if use.gract is None else 100 * use.gract for use in usage]
+    yield "SMs busy", "%", [None if use.smact is None else 100 * use.smact for use in usage]
+    yield "memory", "GiB", [use.memory_mib / units.MIB_PER_GIB for use in usage]
+    yield "power", "W", [use.power_w for use in usage]
 
 
 def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Text]:
     """Activity, memory and power, means over GPUs and over the time of each column."""
     idle_w = simulation.idle_power_w
-    power = "power while jobs run" if idle_w is None else "power"
-    rows: tuple[tuple[str, Callable[[Usage], float | None], float, _Scale], ...] = (
-        ("GPU busy", lambda use: use.gract, 0.0, _SHARE),
-        ("SMs busy", lambda use: use.smact, 0.0, _SHARE),
-        ("memory held", lambda use: use.memory_mib, 0.0, _MEMORY),
-        (power, lambda use: use.power_w, idle_w or 0.0, _POWER),
-    )
-    for name, value_of, idle, scale in rows:
-        values = [value_of(use) for use in simulation.usage]
+    names = {
+        "memory": "memory held",
+        "power": "power while jobs run" if idle_w is None else "power",
+    }
+    for quantity, unit, values in _quantities(simulation.usage):
+        name, idle = names.get(quantity, quantity), (idle_w or 0.0) if unit == "W" else 0.0
         spans = [
             (use.start_s, use.end_s, (value - idle) / simulation.gpus)
             for use, value in zip(simulation.usage, values, strict=True)
             if value is not None
         ]
         if len(spans) == len(values):
-            yield _curve_lane(name, [idle + mean for mean in _means(spans, column_s)], scale)
+            means = [idle + mean for mean in _means(spans, column_s)]
+            most = 100.0 if unit == "%" else None
+            yield _curve_lane(name, means, "green", most, f" {unit}")
         else:
             yield _line(f"{name:{_NAME}} {units.NOT_MEASURED}")
 
 
-def _curve_lane(name: str, values: Sequence[float], scale: _Scale) -> Text:
+def _curve_lane(
+    name: str, values: Sequence[float], style: str, most: float | None = None, unit: str = ""
+) -> Text:
+    """A curve whose highest block is `most`, by default its peak."""
     peak = max(values)
-    top = scale.most or peak or 1.0
+    top = most or peak or 1.0
     drawn = "".join(_LEVELS[round(min(1.0, value / top) * (len(_LEVELS) - 1))] for value in values)
-    return _lane(name, drawn, f"≤ {units.number(peak / scale.size)}{scale.unit}", scale.style)
+    return _lane(name, drawn, f"≤ {units.number(peak)}{unit}", style)
 
 
 def _means(spans: Sequence[tuple[float, float, float]], column_s: float) -> list[float]:
@@ -147,7 +134,7 @@ def simulation_report(over_time: OverTime) -> Group:
     facts = [f"{name:<20}{value}" for name, value in simulation_facts(over_time.simulation)]
     return Group(
         Text(simulation_heading(over_time), style="bold"),
-        *map(Text, [*facts, *basis_notes(over_time.standing)]),
+        *map(Text, [*facts, *forecast.basis_notes(over_time.standing)]),
         Text(),
         *_lanes(over_time.simulation),
     )
@@ -157,23 +144,18 @@ def simulation_heading(over_time: OverTime) -> str:
     """Return the request in a sentence, and the sources of estimated profiles."""
     simulation = over_time.simulation
     jobs, gpus = len(simulation.jobs), simulation.gpus
-    origin = "" if simulation.confirmed_on_hardware else f", {estimated(simulation)}"
+    origin = "" if simulation.confirmed_on_hardware else f", {forecast.estimated(simulation)}"
     heading = (
         f"{counted(jobs, 'job')} under {simulation.sharing} on {gpus:,} {simulation.gpu}, "
         f"{simulation.policy}{origin}."
     )
-    return with_estimates_named(over_time.standing, heading)
+    return forecast.with_estimates_named(over_time.standing, heading)
 
 
 def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """Yield the figures of a simulation: name and value."""
-
-    def seconds(value: float) -> str:
-        unit, size_s = units.time_unit(value) if value else ("s", 1.0)
-        return f"{units.number(value / size_s)} {unit}"
-
-    wait_s, mean_s = simulation.mean_wait_s, seconds(simulation.mean_completion_s)
-    waiting = f"{seconds(wait_s)} of it waiting" if wait_s else "none of it waiting"
+    wait_s, mean_s = simulation.mean_wait_s, units.duration(simulation.mean_completion_s)
+    waiting = f"{units.duration(wait_s)} of it waiting" if wait_s else "none of it waiting"
     rate = f"{units.number(simulation.jobs_per_hour)} jobs an hour"
     memory = units.gib_of(simulation.peak_memory_mib)
     yield "total time", units.seconds(simulation.makespan_s)
@@ -195,52 +177,141 @@ def _plain(value: float) -> str:
     return units.number(value) if value >= 0.1 else f"{value:.2g}"
 
 
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of memory, SMs or time in the row of one job.
+
+    Attributes:
+        kind: The job's share of the GPU, its MIG instance, or its state in that time.
+        start: Left end, in GiB, SMs or a unit of time.
+        end_low: Lower end of the interval of the right end; None: the right end is certain.
+    """
+
+    row: str
+    job: str
+    kind: Literal["job", "instance", "runs", "waits"]
+    start: float
+    end: float
+    hint: str
+    end_low: float | None = None
+    end_high: float | None = None
+
+
+def row_name(first: int, job: str, copies: int = 1) -> str:
+    """Return the name of the row of `copies` of `job`, the first of which has the number `first`.
+
+    For example ``"2 · resnet26-cifar10-bs128"`` or ``"2-41 · resnet26-cifar10-bs128 x40"``.
+    """
+    numbers = f"{first}" if copies == 1 else f"{first}-{first + copies - 1}"
+    return f"{numbers} · {units.collapsed([job] * copies)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A simulation as bars of waiting and running.
+
+    Attributes:
+        unit: Of time, e.g. ``"min"``.
+        end: Right end of the drawing: the upper end of the makespan.
+    """
+
+    unit: str
+    rows: Sequence[str]
+    spans: Sequence[Bar]
+    end: float
+
+
+def timeline(simulation: Simulation) -> Timeline:
+    """Draw the jobs of `simulation`; copies next to each other with equal times share a row."""
+    rows, first = [], 1
+    for (name, *_), equal in groupby(simulation.jobs, same_times):
+        run, *others = equal
+        rows.append((row_name(first, name, 1 + len(others)), run))
+        first += 1 + len(others)
+    return in_rows(rows, simulation.makespan_s)
+
+
+def same_times(run: SimulatedJob) -> tuple[str, int, float, float, str]:
+    """Return a key that is equal for copies that are drawn as one."""
+    return run.job.name, run.gpu, run.arrival_s, run.start_s, units.seconds(run.end_s)
+
+
+def in_rows(jobs: Sequence[tuple[str, SimulatedJob]], makespan_s: Interval) -> Timeline:
+    """Draw jobs, each in the named row."""
+    unit, size_s = units.time_unit(makespan_s.p50)
+    bars = [
+        Bar(
+            row, run.job.name, "waits", run.arrival_s / size_s, run.start_s / size_s,
+            f"waits {units.duration(run.wait_s)}",
+        )
+        for row, run in jobs if run.wait_s > 0
+    ]  # fmt: skip
+    for row, run in jobs:
+        low, end, high = (run.end_s.at(level) / size_s for level in LEVELS)
+        hint = f"ends after {units.seconds(run.end_s)}"
+        bars.append(Bar(row, run.job.name, "runs", run.start_s / size_s, end, hint, low, high))
+    return Timeline(unit, [row for row, _ in jobs], bars, makespan_s.p95 / size_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A quantity of the GPU over time.
+
+    Attributes:
+        name: Name with unit, e.g. ``"memory, GiB"``.
+        most: End of its axis: the GPU's capacity, or the largest value.
+        readings: Start and end in the unit of the `Timeline`, and the value between them.
+    """
+
+    name: str
+    most: float
+    readings: Sequence[tuple[float, float, float]]
+
+
+def curves(simulation: Simulation, gpu: Gpu) -> Iterator[Curve]:
+    """Yield activity, memory and power of the one `gpu`; without readings: not measured."""
+    _, size_s = units.time_unit(simulation.makespan_s.p50)
+    usage, ends = simulation.usage, {"%": 100.0, "W": gpu.power_limit_w}
+    for name, unit, values in _quantities(usage):
+        measured = [value for value in values if value is not None]
+        spans = ((use.start_s / size_s, use.end_s / size_s) for use in usage)
+        most = ends.get(unit) or max(measured, default=0.0)
+        readings = [(*span, value) for span, value in zip(spans, measured, strict=False)]
+        yield Curve(f"{name}, {unit}", most, readings if len(measured) == len(usage) else ())
+
+
 def simulation_document(over_time: OverTime) -> dict[str, Any]:
     """Return what ``advisor simulate --json`` prints; times in seconds from the start."""
     simulation = over_time.simulation
     return {
-        "schema": SCHEMA,
-        **standing_document(over_time.standing),
-        "gpu": simulation.gpu,
-        "gpus": simulation.gpus,
-        "sharing": str(simulation.sharing),
+        "schema": forecast.SCHEMA, **forecast.standing_document(over_time.standing),
+        "gpu": simulation.gpu, "gpus": simulation.gpus, "sharing": str(simulation.sharing),
         "policy": simulation.policy,
         "confirmed_on_hardware": simulation.confirmed_on_hardware,
-        "estimated_from": simulation.estimated_from,
-        "makespan_s": simulation.makespan_s.p50,
-        "makespan_interval_s": interval_document(simulation.makespan_s),
+        "estimated_from": simulation.estimated_from, "makespan_s": simulation.makespan_s.p50,
+        "makespan_interval_s": forecast.interval_document(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
-        "mean_completion_s": simulation.mean_completion_s,
-        "mean_wait_s": simulation.mean_wait_s,
-        "gract": simulation.mean_gract,
-        "peak_memory_mib": simulation.peak_memory_mib,
-        "energy_j": interval_document(simulation.energy_j),
+        "mean_completion_s": simulation.mean_completion_s, "mean_wait_s": simulation.mean_wait_s,
+        "gract": simulation.mean_gract, "peak_memory_mib": simulation.peak_memory_mib,
+        "energy_j": forecast.interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,
-        "gpu_hours": interval_document(simulation.gpu_hours),
+        "gpu_hours": forecast.interval_document(simulation.gpu_hours),
         "occupied_gpu_hours": simulation.occupied_gpu_hours,
         "price_eur_per_gpu_hour": simulation.price_eur_per_gpu_hour,
-        "cost_eur": interval_document(simulation.cost_eur),
+        "cost_eur": forecast.interval_document(simulation.cost_eur),
         "jobs": [
             {
-                "job": run.job.name,
-                "epochs": run.job.epochs,
-                "gpu": run.gpu,
-                "place": run.place,
-                "arrival_s": run.arrival_s,
-                "start_s": run.start_s,
-                "end_s": run.end_s.p50,
-                "end_interval_s": interval_document(run.end_s),
+                "job": run.job.name, "epochs": run.job.epochs, "gpu": run.gpu, "place": run.place,
+                "arrival_s": run.arrival_s, "start_s": run.start_s, "end_s": run.end_s.p50,
+                "end_interval_s": forecast.interval_document(run.end_s),
             }
             for run in simulation.jobs
         ],
         "over_time": [asdict(each) for each in simulation.usage],
-    }
+    }  # fmt: skip
 
 
-# With more epochs in all, a trace shows jobs without them.
-MOST_EPOCHS = 20_000
-
-
+_MOST_EPOCHS = 20_000  # with more in all, a trace shows jobs without their epochs
 _Event = dict[str, Any]
 _WAITING = 0  # the process of jobs that wait; GPU n is process n + 1
 
@@ -249,30 +320,21 @@ def trace_text(simulation: Simulation, kernels: Sequence[ReplayedKernel] = ()) -
     """Return a trace for Perfetto and chrome://tracing: jobs over time, and counters.
 
     The format is the Trace Event Format's JSON: times in microseconds, a process for each GPU, a
-    thread for each of its places.
-
-    Args:
-        simulation: The jobs and counters.
-        kernels: Replayed kernels of the jobs of `Simulation.first`, shown as another process.
+    thread for each of its places. Another process shows the `kernels`, replayed, of the jobs of
+    `Simulation.first`.
     """
     places = sorted({(each.gpu, each.place) for each in simulation.jobs})
-    names = [
-        _named("process_name", _WAITING, 0, "waiting"),
-        *(
-            _named("process_name", gpu + 1, 0, f"GPU {gpu}, {simulation.gpu}")
-            for gpu in range(simulation.gpus)
-        ),
-        *(_named("thread_name", gpu + 1, at + 1, f"place {at + 1}") for gpu, at in places),
-    ]
+    names = [_named("process_name", _WAITING, 0, "waiting")]
+    names += (
+        _named("process_name", gpu + 1, 0, f"GPU {gpu}, {simulation.gpu}")
+        for gpu in range(simulation.gpus)
+    )
+    names += (_named("thread_name", gpu + 1, at + 1, f"place {at + 1}") for gpu, at in places)
+    events = (names, _jobs(simulation), _counters(simulation), _kernels(simulation, kernels))
     document = {
         "displayTimeUnit": "ms",
         "otherData": {"what": "simulated by advisor, not measured"},
-        "traceEvents": [
-            *names,
-            *_jobs(simulation),
-            *_counters(simulation),
-            *_kernels(simulation, kernels),
-        ],
+        "traceEvents": list(chain(*events)),
     }
     return json.dumps(document, allow_nan=False) + "\n"
 
@@ -282,7 +344,7 @@ def _named(kind: str, process: int, thread: int, name: str) -> _Event:
 
 
 def _jobs(simulation: Simulation) -> Iterator[_Event]:
-    in_detail = sum(each.job.epochs for each in simulation.jobs) <= MOST_EPOCHS
+    in_detail = sum(each.job.epochs for each in simulation.jobs) <= _MOST_EPOCHS
     of_job: dict[int, list[Usage]] = {}
     for use in simulation.usage:
         for number in use.jobs:
@@ -290,12 +352,10 @@ def _jobs(simulation: Simulation) -> Iterator[_Event]:
     for number, run in enumerate(simulation.jobs):
         yield _slice(run, run.job.name, "job", run.start_s, run.end_s.p50) | {
             "args": {
-                "job": number,
-                "end_s_p05": run.end_s.p05,
-                "end_s_p95": run.end_s.p95,
+                "job": number, "end_s_p05": run.end_s.p05, "end_s_p95": run.end_s.p95,
                 "wait_s": run.wait_s,
             }
-        }
+        }  # fmt: skip
         if run.wait_s > 0:  # a track for each waiting job, because many wait at once
             for phase, at_s in (("b", run.arrival_s), ("e", run.start_s)):
                 yield {
@@ -344,13 +404,9 @@ def _counters(simulation: Simulation) -> Iterator[_Event]:
 def _counter(
     gpu: int, at_s: float, gract: float | None, memory_mib: float, power_w: float | None
 ) -> Iterator[_Event]:
-    busy_pct = None if gract is None else 100 * gract
-    for name, value in (
-        ("GPU busy, %", busy_pct),
-        ("memory, MiB", memory_mib),
-        ("power, W", power_w),
-    ):
+    busy_percent = None if gract is None else 100 * gract
+    values = {"GPU busy, %": busy_percent, "memory, MiB": memory_mib, "power, W": power_w}
+    event = {"ph": "C", "ts": 1e6 * at_s, "pid": gpu + 1}
+    for name, value in values.items():
         if value is not None:
-            yield {
-                "name": name, "ph": "C", "ts": 1e6 * at_s, "pid": gpu + 1, "args": {"value": value},
-            }  # fmt: skip
+            yield {"name": name, **event, "args": {"value": value}}

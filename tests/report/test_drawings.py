@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import layouts
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
-from advisor.report.drawings import blocks, drawing, timeline
+from advisor.report.charts import blocks, drawing
 from advisor.report.fleet import job_rows_of, jobs_of_queue, lanes_of
+from advisor.report.simulation import curves, timeline
 from advisor.sharing import Mig, Serial, parse_sharing
 from advisor.simulation.simulate import SimulatedJob, Simulation, Usage
 from advisor.workload.job import Job
@@ -135,7 +136,7 @@ IN_TURN = Simulation(
     makespan_s=after(30), energy_j=None, idle_power_w=None, price_eur_per_gpu_hour=None,
     confirmed_on_hardware=True,
 )  # fmt: skip
-LINE = timeline(IN_TURN, H200)
+LINE = timeline(IN_TURN)
 
 
 def test_each_job_runs_from_its_start_to_its_end_in_the_unit_that_reads_best():
@@ -146,11 +147,10 @@ def test_each_job_runs_from_its_start_to_its_end_in_the_unit_that_reads_best():
 
 
 def test_curves_change_when_the_jobs_that_run_do():
-    busy, _, memory, power = LINE.curves
-    assert [(each.start, each.end, each.value) for each in busy.readings] == [
-        (0, 10, 50), (10, 30, 100),
-    ]  # fmt: skip
-    assert [each.value for each in memory.readings] == [2, 1]
+    busy, sms, memory, power = curves(IN_TURN, H200)
+    assert busy.readings == [(0, 10, 50), (10, 30, 100)]
+    assert not sms.readings, "not measured"
+    assert [value for _, _, value in memory.readings] == [2, 1]
     assert memory.most == 2, "drawn as high as it is taken"
     assert power.most == H200.power_limit_w
 
@@ -168,7 +168,7 @@ def placed(*jobs):
 
 def test_rows_go_by_gpu_and_on_each_as_jobs_start():
     jobs = placed(lived(1, 0, 10), lived(0, 10, 30), lived(0, 0, 10))
-    assert [(each.gpu, each.number) for each in jobs] == [(0, 3), (0, 2), (1, 1)]
+    assert [(run.gpu, number) for number, run in jobs] == [(0, 3), (0, 2), (1, 1)]
     assert [row.partition(" · ")[0] for row in lanes_of(jobs).rows] == ["GPU 0", "GPU 0", "GPU 1"]
     assert lanes_of(jobs).end == 33, "where the last may end"
 
