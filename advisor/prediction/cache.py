@@ -107,7 +107,7 @@ def start_answers(
 
 @cache
 def _pools() -> Any:
-    """Thread pools of the loaded libraries; finding them takes longer than setting them."""
+    """Return thread pools of the loaded libraries; finding them takes longer than setting them."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
@@ -122,8 +122,8 @@ def one_thread() -> Iterator[None]:
     """Limit numpy's matrix products to one thread while the block runs.
 
     On a busy machine the threads of a small product wait for each other several times as long as
-    they save on an idle one. Entering the block takes as long as a small product, so use one block
-    around many products.
+    they save on an idle one. Entering the block takes as long as a small product, so put many
+    products into one block.
     """
     if not _HELD.acquire(blocking=False):
         yield
@@ -156,19 +156,10 @@ def in_processes(
     begin: Callable[..., None] | None = None,
     arguments: tuple[Any, ...] = (),
 ) -> Iterator[Iterator[_Answer]]:
-    """Do `work` on each of `parts`, in new processes, which end with this one.
+    """Yield `work` of each of `parts`, in order, computed in new processes that end with this one.
 
-    Only this process handles an interrupt and ends the others, which would print tracebacks.
-
-    Args:
-        work: A function of a module.
-        parts: Taken one after another; each is sent to a process.
-        processes: Number of processes.
-        begin: Called first in each process.
-        arguments: Of `begin`.
-
-    Yields:
-        The result of each part, in order, as soon as it is ready.
+    Processes first call `begin` with `arguments`. Only this process handles an interrupt and ends
+    the others, which would print tracebacks.
     """
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import active_children, get_context
@@ -191,7 +182,7 @@ def in_processes(
 
 
 def _begin(begin: Callable[..., None] | None, *arguments: Any) -> None:
-    """Begin a process that ends with its parent: killed, that could not end it any more."""
+    """Begin a process that ends with its parent, even if that is killed."""
     from multiprocessing import parent_process
 
     die_with_parent()

@@ -1,7 +1,6 @@
 """Finds profiles of a GPU; estimates those that were not measured on it.
 
 An estimate is made from the profile on another GPU, else from other batch sizes of the workload.
-Profiles measured on the GPU, or written for it by its user, take precedence.
 """
 
 from collections.abc import Iterable
@@ -34,14 +33,7 @@ _ALIKE = 0.5
 def profile_finder(
     gpu: Gpu, folder: Path | None = None, calibration: Path | None = None
 ) -> FindsProfiles:
-    """Return a function that finds profiles of `gpu` by name, or in files, each once.
-
-    Args:
-        gpu: The GPU on which the jobs are to run.
-        folder: Folder of profiles; None: the shipped ones and the user's own.
-        calibration: Calibration of `gpu`, as `load_calibration` takes it; its measured rates are
-            used in estimates.
-    """
+    """Return `find_profile` of a name, which reads a profile once."""
     return cache(lambda name: find_profile(name, gpu, folder, calibration))
 
 
@@ -57,8 +49,9 @@ def find_profile(
         name: Name of a profile; or path of its file, of any GPU; or of a script, ``train.py``,
             whose profile has the script's name.
         gpu: The GPU on which the job is to run.
-        folder: As of `profile_finder`.
-        calibration: As of `profile_finder`.
+        folder: Folder of profiles; None: the shipped ones and the user's own.
+        calibration: Calibration of `gpu`, an argument of `load_calibration`; estimates use its
+            measured rates.
 
     Raises:
         UnknownName: It was measured on no GPU, and at less than two batch sizes.
@@ -97,37 +90,33 @@ def find_profile(
 
 
 def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
-    """The profile measured on `gpu`, or the error that names the missing profile."""
+    """Raise the error that names the missing profile."""
     names, on_cpu = names_of_jobs(gpu, folder), profile_paths("cpu", folder)
     if not name or is_folder(Path(name)):
         what = f"{name}: a folder" if name else "an empty word"
         raise InvalidInput(f"{what} is not a JOB. Name one: `advisor profiles` lists them.")
-    if name in on_cpu and name not in names:
-        return load_profile(str(on_cpu[name]), gpu.key)  # which raises an error
-    if name in names and name not in profile_paths(gpu.key, folder):
+    if name in names:
         raise InvalidInput(
             f"{name}: it was never measured, and an estimate for another GPU cannot be estimated "
             f"again. Measure it on {with_article(gpu.key)}: {how_to_measure([name])}."
         )
-    if names and name not in profile_paths(gpu.key, folder):
+    if name in on_cpu:
+        return load_profile(str(on_cpu[name]), gpu.key)  # which raises an error
+    if names:
         raise unknown_profile(name, gpu.key, names)
     return load_profile(name, gpu.key, folder)
 
 
 @lru_cache(1024)
 def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]) -> Profile:
-    """The same object each time, because results about a profile are cached by object."""
+    """Return the same object each time, because results about a profile are cached by object."""
     from advisor.prediction.other_gpu import on_gpu
 
     return on_gpu(profile, gpu, calibrations)
 
 
 def profile_of_file(content: bytes, file: str, gpu: Gpu) -> Profile:
-    """Read the profile in the `content` of a `file`; estimate it for `gpu` if it is of another GPU.
-
-    Raises:
-        InvalidInput: The file holds no profile, or none that can be estimated for `gpu`.
-    """
+    """Read the profile in the `content` of a `file`; estimate it for `gpu` if it is of another."""
     from advisor.prediction.other_gpu import on_gpu
 
     profile = check_key(parse_profile(content, file), file)
@@ -145,7 +134,7 @@ def names_of_batches(name: str, gpu: Gpu, folder: Path | None = None) -> tuple[s
     """Return the names of the profiles of one workload at all batch sizes, smallest first.
 
     They are those measured on `gpu` if there are two or more, else those measured anywhere. `name`
-    is that of a profile at any batch size, measured or not; or without a size.
+    may contain any batch size or none.
     """
     own = batch_name(name)
     work = name if own is None else own.work
@@ -159,12 +148,8 @@ def names_of_batches(name: str, gpu: Gpu, folder: Path | None = None) -> tuple[s
 def nearest_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile | None:
     """Return the profile called `name` from the GPU most similar to `gpu`, but not its own.
 
-    Of about equally similar GPUs, the one whose host was fastest: any slower time is the host's and
-    not the workload's. The job's own path counts, because the moments of a host's check may be
-    others than its steps'.
-
-    Raises:
-        InvalidInput: A file of that name is malformed.
+    Of about equally similar GPUs, that with the fastest host path of the job: any slower time is
+    the host's and not the workload's.
     """
     others = (known_gpus().keys() & profiled_gpus(folder)) - {gpu.key}
     paths = {key: profile_paths(key, folder).get(name) for key in others}
@@ -186,6 +171,6 @@ def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
 
 
 def _calibrations(gpu: Gpu, profile: Profile, chosen: Path | None) -> tuple[Calibration, ...]:
-    """Calibrations of `gpu` and of the GPU of `profile`, which may have measured their rates."""
+    """Return calibrations of `gpu` and of the GPU of `profile`, if they exist."""
     other = None if chosen == NO_CALIBRATION else load_calibration(profile.gpu)
     return tuple(each[1] for each in (load_calibration(gpu.key, chosen), other) if each is not None)

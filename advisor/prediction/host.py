@@ -16,17 +16,15 @@ from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Counters, LimitedRun, Profile, Window
 from advisor.workload.run import Run, Tenant
 
-# Of a factor on host work: beyond it nobody would run so many jobs.
-_MOST_STRETCH = 1e6
-# Halvings of the interval in which the factor is looked for.
-_ROUNDS = 60
+# The largest factor on host work, and the halvings of the interval in which it is searched.
+_MOST_STRETCH, _ROUNDS = 1e6, 60
 
 
 def core_seconds(profile: Profile) -> float | None:
     """Return core seconds of a step: of the process that launches it and its loader's workers.
 
-    Spinning waits do not count, since they yield. If the work of a loader was not measured on its
-    own, each worker counts as busy while it makes a batch as fast as it can.
+    Spinning waits do not count, because they yield. If the work of a loader was not measured on its
+    own, a worker counts as busy while it makes a batch as fast as it can.
     """
     if profile.host_s is None:
         return None
@@ -45,15 +43,14 @@ def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int
     Jobs with enough cores do not disturb each other. With fewer cores than busy processes, all host
     work gets longer by one factor: the least at which the jobs together need no more than the cores
     there are. A job that still waits for the GPU then is not slowed; one whose host path is not
-    known needs a core. `steps_s` are seconds of a step with cores enough, shape (jobs,).
+    known needs a core. `steps_s` are those with enough cores.
     """
     needs = []
     for profile, step_s in zip(profiles, steps_s, strict=True):
-        work_s = core_seconds(profile)
-        if work_s is None or profile.host_s is None:
-            needs.append((step_s, step_s, step_s))
-        else:
-            needs.append((work_s, profile.host_s, step_s))
+        work_s, path_s = core_seconds(profile), profile.host_s
+        if work_s is None or path_s is None:
+            work_s = path_s = step_s
+        needs.append((work_s, path_s, step_s))
 
     def busy(stretch: float) -> float:
         return sum(work_s / max(step_s, stretch * path_s) for work_s, path_s, step_s in needs)
@@ -100,7 +97,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     if profile.host_s is None or slowdown == 1:
         return profile
     card = catalogue().get(profile.gpu) or known_gpus().get(profile.gpu)
-    times = {  # what is read from files stays
+    times = {  # data read from files stay
         name: value * slowdown
         for name in ("main_s", "loader_s", "loader_cpu_s", "wait_s")
         if (value := getattr(profile.host, name, None)) is not None
@@ -144,21 +141,14 @@ _FAR = 1.2
 
 
 def profiles_on_host(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
-    """Return the profile of each tenant of `run`, converted to the core that it had, in order.
-
-    Raises:
-        KeyError: A tenant has no profile.
-    """
+    """Return the profile of each tenant of `run`, converted to the core that it had, in order."""
     return tuple(
         on_host_checked(profiles[each.workload.name], each.host_check_s) for each in run.tenants
     )
 
 
 def on_like_core(profile: Profile, tenant: Tenant) -> bool:
-    """Return whether the core of `tenant` is known to be about as fast as that of `profile`.
-
-    Otherwise the step of a host-bound job depends more on the core than on the other jobs.
-    """
+    """Return whether the core of `tenant` is known to be about as fast as that of `profile`."""
     if tenant.host_check_s is None:
         return False
     ratio = tenant.host_check_s / (profile.host_check_s or tenant.host_check_s)
@@ -174,17 +164,16 @@ def at_pace(profile: Profile, stretch: float) -> Profile:
     power_w, idle_w, probe = profile.power_w, profile.idle_power_w, profile.mps
     if power_w is not None and idle_w is not None:
         power_w = idle_w + (power_w - idle_w) / stretch
+    if probe is not None:  # all runs of it, so that a limit costs as much as before
+        limited = tuple(longer(run, stretch) for run in probe.limited)
+        probe = replace(probe, unlimited=longer(probe.unlimited, stretch), limited=limited)
     return replace(
         profile,
         windows=stretched(profile.windows, stretch),
         counters=profile.counters and thinned(profile.counters, stretch, {}),
         power_w=power_w,
-        mps=probe and replace(  # all runs of it, so that a limit costs as much as before
-            probe,
-            unlimited=longer(probe.unlimited, stretch),
-            limited=tuple(longer(run, stretch) for run in probe.limited),
-        ),
-    )  # fmt: skip
+        mps=probe,
+    )
 
 
 def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
@@ -227,11 +216,8 @@ def profiles_on_calibrated(
 
     A profile that did not record the speed of its host is unchanged.
     """
-    slowdowns = [slowdown_of(profile, calibration, busy) for profile in profiles]
-    return tuple(
-        profile if slowdown is None else on_host(profile, slowdown)
-        for profile, slowdown in zip(profiles, slowdowns, strict=True)
-    )
+    slowdowns = [slowdown_of(profile, calibration, busy) or 1.0 for profile in profiles]
+    return tuple(map(on_host, profiles, slowdowns))
 
 
 def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:

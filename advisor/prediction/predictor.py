@@ -37,14 +37,6 @@ from advisor.prediction.mix_steps import (
     under_unequal_limits,
 )
 from advisor.prediction.model import Model, calibrated_constants
-from advisor.prediction.power import (
-    PowerAndEnergy,
-    activity_on_instances,
-    held_to,
-    power_in_turn,
-    power_together,
-    throttled,
-)
 from advisor.prediction.prediction import (
     Interval,
     JobPrediction,
@@ -97,7 +89,9 @@ def _estimate_range(profile: Profile) -> Interval:
     return interval_around(1.0, -end, end)
 
 
-def _with_power_doubt(drawn: PowerAndEnergy, profiles: Sequence[Profile]) -> PowerAndEnergy:
+def _with_power_doubt(
+    drawn: power.PowerAndEnergy, profiles: Sequence[Profile]
+) -> power.PowerAndEnergy:
     """Widen the intervals of `drawn` where `profiles` are estimates.
 
     Over batch sizes power and time grow together, so power is as uncertain as the step.
@@ -107,7 +101,7 @@ def _with_power_doubt(drawn: PowerAndEnergy, profiles: Sequence[Profile]) -> Pow
     end = Z95 * max(_estimate_spread(each, _POWER_SPREAD) for each in profiles)
     doubt = interval_around(1.0, -end, end)
     power_w = drawn.power_w and drawn.power_w.times(doubt)
-    return PowerAndEnergy(power_w, tuple(j and j.times(doubt) for j in drawn.energy_step_j))
+    return power.PowerAndEnergy(power_w, tuple(j and j.times(doubt) for j in drawn.energy_step_j))
 
 
 # Parts of a profile: whether a profile lacks it, and its use, in words.
@@ -360,7 +354,7 @@ class Predictor:
             mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
         mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
         mix = replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
-        return held_to(mix, self.gpu.power_limit_w)
+        return power.held_to(mix, self.gpu.power_limit_w)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Return the surrogate for searching; None without a fitted one, traces or counters."""
@@ -380,15 +374,15 @@ class Predictor:
         sharing = without_idle_limits(as_whole_gpu(placed_as, self.gpu))
         steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
         if instance_sets(sharing):  # they share the whole GPU's power limit
-            steps = throttled(profiles, steps, self.gpu, own.power)
+            steps = power.throttled(profiles, steps, self.gpu, own.power)
         in_turn = sharing.mode == "serial"
         # Jobs in turn have the law of a job alone.
         at_once = 1 if in_turn else len(profiles)
         law = own.power.law(sharing.mode, at_once, sharing.keeps_sms_apart)
         if in_turn:
-            drawn = power_in_turn(profiles, steps, self.gpu, own.power)
+            drawn = power.power_in_turn(profiles, steps, self.gpu, own.power)
         else:
-            drawn = power_together(profiles, steps, self.gpu, own.power, law)
+            drawn = power.power_together(profiles, steps, self.gpu, own.power, law)
         drawn = _with_power_doubt(drawn, profiles)
         wanted = needs(profiles, sharing, own.context, self.gpu)
         memories = pools(self.gpu, placed_as, len(profiles), own.mps_server_mib)
@@ -398,7 +392,9 @@ class Predictor:
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
         if sets := instance_sets(sharing):
             constants = own.physics, own.power
-            gract, smact = activity_on_instances(profiles, sets[0], steps, self.gpu, constants)
+            gract, smact = power.activity_on_instances(
+                profiles, sets[0], steps, self.gpu, constants
+            )
         else:
             activity = power.gract_under_limits if sharing.limits else power.gract
             gract, smact = activity(profiles, speeds, law), power.smact(profiles, speeds, law)
