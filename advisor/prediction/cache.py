@@ -122,8 +122,7 @@ def one_thread() -> Iterator[None]:
     """Limit numpy's matrix products to one thread while the block runs.
 
     On a busy machine the threads of a small product wait for each other several times as long as
-    they save on an idle one. Entering the block takes as long as a small product, so put many
-    products into one block.
+    they save on an idle one. Entering the block takes as long as a small product.
     """
     if not _HELD.acquire(blocking=False):
         yield

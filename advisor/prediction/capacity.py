@@ -70,13 +70,12 @@ class UtilisationModel:
     """Residual of the capacity model in one mode, and bounds of the remaining error.
 
     Attributes:
-        gpu_bound: Bounds of log(measured / predicted) for families left out, of jobs that keep the
-            GPU busy alone: their steps do not follow the host.
-        host_bound: The same of the others.
+        gpu_bound: For jobs that keep the GPU busy alone: their steps do not follow the host.
+        host_bound: For the others.
         constant: Log of measured over the capacity model's step, if all columns are average.
         mean: Mean of each of `COLUMNS`; empty: the capacity model is not corrected.
         scale: Standard deviation of each column.
-        weights: What one standard deviation of each column adds to the log.
+        weights: Addition to the log for one standard deviation of each column.
     """
 
     gpu_bound: ResidualBounds
@@ -143,11 +142,7 @@ def columns(
 ) -> Floats:
     """Compute a row for each of two jobs or more, with `COLUMNS`, shape (jobs, columns).
 
-    Args:
-        profiles: From `seen_by_driver`, all with a GPU path.
-        sharing: Of these jobs.
-        gpu: The GPU that they share.
-        capacity_s: Steps by the capacity model, shape (jobs,).
+    `profiles` are from `seen_by_driver`, all with a GPU path; `capacity_s` by the capacity model.
     """
     jobs, step_s = len(profiles), np.array([each.step_s for each in profiles])
     busy = np.array([each.busy_share for each in profiles])
@@ -226,10 +221,8 @@ def contended(
 ) -> tuple[float, ...]:
     """Predict seconds of a step of each job when all share a resource of limited capacity.
 
-    Args:
-        free_s: Steps without contention.
-        busy_s: Seconds that a step keeps the resource busy; at most the step.
-        capacity: Share of the time in which the resource can be busy.
+    `free_s` are steps without contention, in which the resource is busy for `busy_s`; `capacity` is
+    the share of time in which it can be busy.
     """
     loads = [busy / max(free, busy) for free, busy in zip(free_s, busy_s, strict=True)]
     if sum(loads) <= capacity:

@@ -288,10 +288,7 @@ def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
 def kept_factor(points: Points, inputs: bytes, make: Callable[[], Factor]) -> Factor:
     """Return the factor that `make` computes, or that another process computed and kept.
 
-    Args:
-        points: The very object that `keep_factors` got.
-        inputs: Everything the factor is computed from.
-        make: Called if no file has the factor.
+    `points` is the very object that `keep_factors` got; `inputs` determine the factor.
     """
     if id(points) not in _kept:
         return make()
@@ -357,13 +354,11 @@ def host_spread(profiles: Sequence[Profile], steps_s: Floats, host_sigma: float 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """Uncertainty of predictions for unseen families.
+    """Uncertainty of predictions for unseen families, by jobs that keep the GPU busy alone or not.
 
     Attributes:
         host_sigma: Standard deviation of the log of a host-bound job's step alone, between its
             profile and another run.
-        gpu_bound: For jobs that keep the GPU busy alone.
-        host_bound: For the others.
     """
 
     host_sigma: float
@@ -480,8 +475,8 @@ def others_spread(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
 
     Under naive sharing a job that fills the GPU has the time that the others leave: if they work on
     the GPU for the shares a of their steps, its step takes its GPU part over 1 - sum(a). A job
-    slowed by its host leaves more. A job whose windows varied when profiled may be slow or fast. 0
-    for jobs that do not fill the GPU: others do not slow them. `steps_s` are those in the mix.
+    slowed by its host leaves more. 0 for jobs that do not fill the GPU. `steps_s` are those in the
+    mix.
     """
     share = np.array([each.gpu_s or 0.0 for each in profiles]) / steps_s
     varied = (share * host_spread(profiles, steps_s)) ** 2

@@ -209,13 +209,6 @@ def _past_copies(i, row, starts, kernels, paces, log, at, state):
 
 
 @lean
-def _waited(i, starts, kernels, at):
-    """Return whether the host of tenant `i` waited for the kernel before the next one."""
-    before = at[i] - 1 if at[i] > starts[i] else starts[i + 1] - 1
-    return kernels[WAIT, before] < NEVER
-
-
-@lean
 def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
     """Run the loop of `naive`; return the seconds between its two counts, the rows of `done`."""
     begin(starts, kernels, at, state)
@@ -235,7 +228,8 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
                 waiting = min(waiting, state[READY, i])
         start = max(now, state[READY, owner])
         # No host launches more after a wait as soon as the GPU finds that there is nothing left.
-        waited = _waited(owner, starts, kernels, at)
+        before = at[owner] - 1 if at[owner] > starts[owner] else starts[owner + 1] - 1
+        waited = kernels[WAIT, before] < NEVER
         patience = 0.0 if waited else max(patience_s, paces[GAP, owner] + DUST)
         idle = start - now > patience and waiting < start
         evicted = max(now + min(patience, patience_s) if idle else max(now, slice_end), waiting)

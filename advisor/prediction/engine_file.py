@@ -54,25 +54,27 @@ def _load() -> dict[str, Callable[..., float]]:
     folders = [_HERE / "__pycache__"]  # for all users of this installation, then the user's own
     with suppress(RuntimeError):  # this user has no home
         folders.append(cache_folder("engine"))
-    paths = [folder / f"engine-{_key()}.o" for folder in folders]
+    # Everything that machine code depends on.
+    versions = version("numba"), version("llvmlite")
+    processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    inputs = "\n".join((str(LOOPS), *versions, llvm.get_process_triple(), *processor))
+    key = sha256((_HERE / "engine.py").read_bytes() + inputs.encode()).hexdigest()[:32]
+    paths = [folder / f"engine-{key}.o" for folder in folders]
     for code in filter(None, map(_read, paths)):
         try:
             return _linked(code)
         except RuntimeError:  # LLVM rejects the file, whatever the reason: compile
             continue
     from advisor.prediction.engine import machine_code
+    from advisor.workload.writing import write_whole
 
     code = machine_code(LOOPS)
-    _keep(code, paths)
+    for path in paths:
+        with suppress(AdvisorError, OSError):
+            path.unlink(missing_ok=True)  # its mode would stay
+            write_whole(path, sha256(code).digest() + code)
+            break
     return _linked(code)
-
-
-def _key() -> str:
-    """Return a digest of everything that machine code depends on."""
-    versions = version("numba"), version("llvmlite")
-    processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    inputs = "\n".join((str(LOOPS), *versions, llvm.get_process_triple(), *processor))
-    return sha256((_HERE / "engine.py").read_bytes() + inputs.encode()).hexdigest()[:32]
 
 
 def _read(path: Path) -> bytes | None:
@@ -92,17 +94,6 @@ def _read(path: Path) -> bytes | None:
         return None
     checksum, code = content[:_CHECKSUM_BYTES], content[_CHECKSUM_BYTES:]
     return code if sha256(code).digest() == checksum else None
-
-
-def _keep(code: bytes, paths: list[Path]) -> None:
-    """Write `code` to the first of `paths` that can be written."""
-    from advisor.workload.writing import write_whole
-
-    for path in paths:
-        with suppress(AdvisorError, OSError):
-            path.unlink(missing_ok=True)  # its mode would stay
-            write_whole(path, sha256(code).digest() + code)
-            return
 
 
 def _linked(code: bytes) -> dict[str, Callable[..., float]]:
@@ -138,9 +129,9 @@ def mps(
 ) -> Floats:  # fmt: skip
     """Replay seconds of a step when kernels run side by side, shape (tenants,).
 
-    Blocks start in the order in which their kernels became ready, where slots for them are free;
-    of these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
-    kernel all its blocks have started. Kernels that are on the SMs together share these.
+    Blocks start in the order in which their kernels became ready, where slots for them are free; of
+    these a kernel leaves the share `ceded` to those after it. In the last `DRAIN` seconds of a
+    kernel all its blocks have started.
     """
     tenants = len(starts) - 1
     rest = ceded, np.zeros((2, tenants), np.uint64), np.zeros((5, tenants))

@@ -50,8 +50,7 @@ def find_profile(
             whose profile has the script's name.
         gpu: The GPU on which the job is to run.
         folder: Folder of profiles; None: the shipped ones and the user's own.
-        calibration: Calibration of `gpu`, an argument of `load_calibration`; estimates use its
-            measured rates.
+        calibration: Calibration of `gpu`, whose measured rates estimates use.
 
     Raises:
         UnknownName: It was measured on no GPU, and at less than two batch sizes.

@@ -68,8 +68,7 @@ class Need:
         held_mib: Memory held when nothing stops it.
         least_mib: Live tensors at their peak, and the context.
         spread_mib: Standard deviation, if it is an estimate.
-        pliable: Share of the memory beyond `least_mib` that it gives up, relative to a job of
-            convolutions.
+        pliable: Share of its cache that it gives up, relative to a job of convolutions.
     """
 
     held_mib: float
@@ -90,13 +89,9 @@ class Need:
 
 
 def need(profile: Profile, context: Context, *, under_mps: bool, sms_taken: float = 0) -> Need:
-    """Return the memory of one process of `profile`, on this GPU with this `context`.
+    """Return the memory of one process of `profile`, with contexts like `context`.
 
-    Args:
-        profile: Measured alone.
-        context: Size of a context on this GPU.
-        under_mps: Whether it is an MPS client, which has a context of another size.
-        sms_taken: SMs that its MPS limit or instance takes away.
+    An MPS limit or an instance takes `sms_taken` SMs away.
     """
     memory = profile.mps.memory if under_mps and profile.mps else profile.memory
     measured = memory.context_mib
@@ -203,14 +198,8 @@ def deviations_over(
     """Return how many standard deviations processes are over even odds of running out of memory.
 
     Errors of the processes are taken to be correlated, because one driver and one allocator cause
-    them. Arrays are broadcast.
-
-    Args:
-        held_mib: Memory that the processes together hold when nothing stops them.
-        cache_mib: `caches_mib` of them.
-        capacity_mib: Memory of the pool.
-        edge: Share, width and sigma of an `Edge`.
-        own_spread_mib: Standard deviation of estimated processes together.
+    them. `edge` is share, width and sigma of an `Edge`; `own_spread_mib` the standard deviation of
+    estimated processes together. Arrays are broadcast.
     """
     share, width, sigma = edge
     even_mib = held_mib - (1 - share) * cache_mib
@@ -289,13 +278,8 @@ def edge_for(edges: Mapping[Mode, Edge], mode: Mode, processes: int, sigma: floa
     """Return the edge of processes that share one memory, of a whole GPU or an instance.
 
     Without trials of this kind, the edge of other mixes is taken: the driver refuses all processes
-    by the same rule, and a process alone is never refused for the cache of another.
-
-    Args:
-        edges: Edges learnt from trials; serial: of a process alone.
-        mode: Mode of sharing.
-        processes: Number of processes.
-        sigma: Relative standard error of a process's memory, where no outcome was measured.
+    by the same rule, and a process alone is never refused for the cache of another. `sigma` is the
+    relative standard error of a process's memory, where no outcome was measured.
     """
     # Compute instances have a job each, and their memory in common.
     shared: Mode = "naive" if mode == "serial" else mode

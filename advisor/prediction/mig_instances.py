@@ -96,11 +96,9 @@ def _on_place(
 
 
 def slowed_by_traffic(others: float, busy: float | None) -> Interval:
-    """Return how many times as long a step takes next to jobs on other SMs of the same memory.
+    """Return how many times as long a step takes next to jobs that use a share of its bandwidth.
 
-    Args:
-        others: Shares of the bandwidth that they use, summed.
-        busy: Share of its step in which it keeps the GPU busy; None: all of it.
+    These `others` run on other SMs; `busy` is its share of time on the GPU, None: all of it.
     """
     longer = _OTHERS * sqrt(others)
     return Interval(*(
@@ -240,9 +238,8 @@ def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interva
 def longer_step(before: float, after: float) -> float:
     """Return how many times as long a step takes, at least 1, once its GPU work takes longer.
 
-    Args:
-        before: Seconds of its GPU work over those of the step, alone on the whole GPU.
-        after: Seconds of its GPU work on the partition over those of the step before.
+    `before` and `after` are seconds of GPU work, on the whole GPU and on the partition, over those
+    of the step on the whole GPU.
     """
     grown = max(before, after) ** _SHARPNESS - min(1.0, before) ** _SHARPNESS
     return float(max(1.0, after, (1 + max(0.0, grown)) ** (1 / _SHARPNESS)))

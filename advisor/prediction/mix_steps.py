@@ -60,14 +60,7 @@ def by_replay(
 ) -> list[Floats] | None:
     """Predict steps of the jobs at `positions`, seconds: lower end, middle, upper end of 90 %.
 
-    Args:
-        mixes: At least one.
-        gpu: The GPU that all share.
-        model: Its physics and corrections by mode.
-        play: Replays a mix.
-
-    Returns:
-        Of each mix, shape (3, positions); None without traces, or without a correction of a mode.
+    Their shapes are (3, positions). None without traces, or without a correction of a mode.
     """
     modes = [mix.sharing.mode for mix in mixes]
     steps: dict[int, Floats] = {}
@@ -295,9 +288,7 @@ class SurrogatePredictor:
     def steps(self, sets: Sequence[tuple[Tenancy, _Places]]) -> list[Floats]:
         """Return seconds of a step for each of `sets`, shapes (sets, places); NaN: an empty place.
 
-        Args:
-            sets: Tenancies, each with the profile in each place of its sets, -1 for none; all of
-                one width.
+        Each has the profile in each place of its sets, -1 for none; all are of one width.
         """
         known = self.distilled.surrogates
         modes = [each.mode if each.mode in known else "mps" for each, _ in sets]
@@ -328,11 +319,9 @@ class SurrogatePredictor:
     ) -> NDArray[np.bool_]:
         """Return whether sets of jobs fit in memory, shape (sets,).
 
-        Args:
-            tenancy: Partition and sharing.
-            counts: Number of jobs of each profile, shape (sets, profiles).
-            most_risk: Highest chance of running out that is allowed, 0..1.
-            margin: Share of the memory that the jobs' upper ends must leave free.
+        `counts` are numbers of jobs of each profile, shape (sets, profiles), `most_risk` the
+        highest chance of running out, and `margin` the share of the memory that upper ends must
+        leave free.
         """
         part, own = tenancy.partition, self.model.of(self.gpu)
         taken = self.gpu.sms - (part.limited(tenancy.limit) if tenancy.limit else part).sms

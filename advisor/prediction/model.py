@@ -38,11 +38,9 @@ _MOST = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnStep:
-    """Pace of a job that fills the GPU in the user's own runs in one mode.
+    """Seconds of a step in the user's own runs in one mode over those predicted from profiles.
 
-    Attributes:
-        factor: Seconds of a step in these runs over those predicted from profiles.
-        runs: Number of these runs.
+    It belongs to a job that fills the GPU; `runs` is the number of these runs.
     """
 
     factor: float
@@ -110,8 +108,7 @@ class GpuConstants:
     """Constants of one GPU and its driver.
 
     Attributes:
-        memory_edges: By mode of mixes; serial: of a process alone; empty if no outcome was
-            measured.
+        memory_edges: By mode of mixes; serial: of a process alone; empty if not measured.
         mps_server_mib: Memory of the GPU that an MPS server holds.
     """
 
@@ -208,13 +205,7 @@ FEWEST_RUNS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """Data of one GPU that the model was fitted to.
-
-    Attributes:
-        profiles: Number of profiles of the tenants of these runs.
-        runs: Number of runs of each mode, of `advisor.sharing.SHARED_MODES`.
-        sha256: Digest of these runs.
-    """
+    """Data of one GPU that the model was fitted to: numbers of profiles and of runs, a digest."""
 
     profiles: int
     runs: dict[Mode, int]
@@ -228,7 +219,6 @@ class UnseenGpu:
     Attributes:
         widening: Factor on the log of both ends of an interval over its middle, at least 1.
         alike: The same for a GPU that has the architecture of one that was seen.
-        source: Origin of the factors, in words.
     """
 
     widening: float

@@ -84,12 +84,10 @@ _ALONE = PowerLaw(low=-0.1, high=0.1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Power:
-    """Power laws of one GPU.
+    """Power laws of one GPU, by mode, and of a job alone.
 
     Attributes:
         awake_w: Power of a GPU that processes hold without giving it work.
-        laws: By mode, of `advisor.sharing.SHARED_MODES`.
-        alone: For a job alone.
     """
 
     awake_w: float
@@ -188,12 +186,7 @@ def summed_share(
 
 @dataclass(frozen=True, slots=True)
 class PowerAndEnergy:
-    """Power and energy of a mix.
-
-    Attributes:
-        power_w: Mean power of the whole GPU; None if a profile has none.
-        energy_step_j: Energy of a step of each job; None where power was not measured.
-    """
+    """Mean power of the GPU, and energy of a step of each job; None where not measured."""
 
     power_w: Interval | None
     energy_step_j: tuple[Interval | None, ...]
@@ -357,14 +350,10 @@ def check_cap(cap_w: float, gpu: Gpu) -> None:
 
 
 def capped(mix: MixPrediction, alone_w: Sequence[float], cap_w: float, gpu: Gpu) -> MixPrediction:
-    """Return `mix` under a power cap, marked as not confirmed.
+    """Return `mix` under a power cap that `check_cap` allows, marked as not confirmed.
 
-    Args:
-        mix: Prediction without a cap, with known power.
-        alone_w: The power that determines each job's slowdown: the mix's if jobs run at once, each
-            job's own if they take turns.
-        cap_w: A cap that `check_cap` allows.
-        gpu: The GPU of the prediction.
+    `alone_w` determine the jobs' slowdowns: the power of the mix if jobs run at once, the power of
+    each job alone if they take turns.
     """
     limit_w = gpu.power_limit_w or cap_w
     slower = [_ratio(TIME, watts, cap_w, limit_w) for watts in alone_w]
@@ -398,7 +387,7 @@ def throttled(
 
     Instances have one clock, and one power limit together. A job's own profile shows how it slows
     near the limit as far as it draws power itself; the rest goes by the law of caps. That was never
-    measured on MIG: the interval is from nothing to twice as much.
+    measured on MIG, so the interval is from nothing to twice as much.
     """
     pace = [profile.step_s / step.p50 for profile, step in zip(profiles, steps, strict=True)]
     together_w = power.awake_w + float(power.added_w(profiles, pace, PowerLaw()).sum())

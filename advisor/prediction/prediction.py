@@ -136,9 +136,8 @@ class JobPrediction:
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
         slowdown_error: Factor on `slowdown`; None: that on the median of `step_s`. A job alone is
             as fast as alone, however fast that is.
-        energy_step_j: Its part of the GPU's energy in one of its steps, split as in
-            `advisor.prediction.power`, because no meter separates jobs. None if a profile of the
-            mix has no power.
+        energy_step_j: Its part of the GPU's energy in a step, by the rule in
+            `advisor.prediction.power`; None if a profile of the mix has no power.
         energy_epoch_j: The same of one pass, training steps only.
     """
 
@@ -190,7 +189,6 @@ class MixPrediction:
     """All jobs of a mix together, while all of them run.
 
     Attributes:
-        gpu: Catalogue key.
         memory_total_mib: Sum of the jobs' `memory_mib`; the largest one when serial.
         memory_capacity_mib: The GPU's memory for processes.
         oom_probability: Chance that any job runs out of memory, 0..1.
@@ -199,11 +197,9 @@ class MixPrediction:
         gract: Share of time in which the GPU's engine is active, 0..1; None if not known.
         smact: Mean share of SMs with work, 0..1; None if not known.
         confirmed_on_hardware: Whether real runs of this kind of sharing on this GPU confirm it.
-        ran_elsewhere: Whether real runs of this kind on the GPUs of `estimated_from` confirm it.
-        mps_server_mib: Memory that an MPS server holds of that of its clients; None: as on the GPU
-            on which it was read first.
-        power_cap_w: Its power cap; effects of caps were never measured on this GPU. None: no cap.
         estimated_from: Keys of other GPUs whose data it is estimated from; None: this GPU's only.
+        ran_elsewhere: Whether real runs of this kind on these GPUs confirm it.
+        mps_server_mib: Memory that an MPS server holds; None: as on the first GPU measured.
         wide_because: Reason why intervals of steps are wider than usual, or narrower than under
             other ways to share; None if they are not.
         host_stretch: Factor on host work because jobs wait for cores; 1: they do not.
@@ -235,11 +231,7 @@ def in_phases(
 
     Power, activity and the weighted speedup are means over the time that the groups take if all
     jobs are equally long alone; when every job is a group of its own, they are those of serial.
-
-    Args:
-        sharing: Of all jobs.
-        groups: Positions of the jobs of each group, increasing.
-        answers: The prediction of each group, its jobs in the order of `groups`.
+    `groups` are positions of jobs, increasing.
     """
     answered = chain.from_iterable(answer.jobs for answer in answers)
     jobs = dict(zip(chain.from_iterable(groups), answered, strict=True))

@@ -353,7 +353,12 @@ class Predictor:
         if alone:
             mix = replace(mix, jobs=tuple(replace(job, slowdown_error=_EXACT) for job in mix.jobs))
         mix = self._by_runs_elsewhere(profiles, learnt_as, mix)
-        mix = replace(mix, jobs=tuple(map(self._no_faster_than_alone, profiles, mix.jobs)))
+        # Ranges of bare numbers are so wide that others might speed up a job.
+        jobs = tuple(
+            job if profile.trace else job.no_faster_than(self._alone(profile).p05)
+            for profile, job in zip(profiles, mix.jobs, strict=True)
+        )
+        mix = replace(mix, jobs=jobs)
         return power.held_to(mix, self.gpu.power_limit_w)
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
@@ -462,12 +467,9 @@ class Predictor:
             energy_example_j=energy and energy.scaled(1 / batch),
         )
 
-    def _no_faster_than_alone(self, profile: Profile, job: JobPrediction) -> JobPrediction:
-        """Cut the range of a job of bare numbers, so wide that others might speed it up."""
-        if profile.trace is not None:
-            return job
-        alone_s = _around_alone(profile, profile.step_s, self.model).times(_estimate_range(profile))
-        return job.no_faster_than(alone_s.p05)
+    def _alone(self, profile: Profile) -> Interval:
+        alone_s = _around_alone(profile, profile.step_s, self.model)
+        return alone_s.times(_estimate_range(profile))
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Predictor:

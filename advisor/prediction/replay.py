@@ -35,14 +35,14 @@ from advisor.workload.reading import DAY_S, LEAST_STEP_S, check, check_number
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """Length of a replay: it ends when the first of two bounds is reached.
+    """Bounds of a replay, which ends at the first that is reached.
 
     Eight jobs of long steps need most of the events: with a quarter of them, in which some jobs do
     not even finish a step, predictions of 3 to 8 unseen jobs under MPS were 0.8 points worse, and
     with twice as many, no better.
 
     Attributes:
-        steps: Steps of the slowest tenant, counted at its pace alone times the tenants.
+        steps: Steps of the slowest tenant, at its pace alone times the tenants.
         events: Kernel starts and ends, over all tenants.
     """
 
@@ -124,14 +124,8 @@ def replay_mps(
 ) -> Floats:  # fmt: skip
     """Replay seconds of a step of each tenant under MPS, shape (tenants,).
 
-    Args:
-        scripts: Traces of the tenants.
-        limits: Shares of the SMs that they may use, (0, 1].
-        exponents: `limit_exponent` of the tenants.
-        ceded: `Physics.ceded`.
-        effort: Length of the replay.
-        log: Filled, up to its length, with tenant, kernel of its trace, start and end of each
-            kernel that runs, shape (rows, 4), in seconds.
+    `limits` are shares of the SMs, (0, 1], `exponents` those of `limit_exponent`. `log` is filled,
+    up to its length, with tenant, kernel of its trace, start and end in seconds, shape (rows, 4).
     """
     columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
     return engine_file.mps(*columns, ceded, horizon_s, effort.events, log)
@@ -211,13 +205,9 @@ def replay_mix(
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Steps of a mix by replay, with the fitted constants, and the least certain ones moved.
+    """Steps of a mix by replay, shapes (jobs,).
 
-    Shapes are (jobs,).
-
-    Attributes:
-        ceding_s: With more SMs ceded.
-        packing_s: With blocks packed more closely.
+    They are with the fitted constants, with more SMs ceded, and with blocks packed more closely.
     """
 
     steps_s: Floats

@@ -64,12 +64,9 @@ _WIDE = 0.9
 
 
 class Summaries(NamedTuple):
-    """Features of jobs for the surrogate model.
+    """Features of jobs: steps alone, `LIMITED` at each limit of `LIMIT_GRID`, and `FIXED`.
 
-    Attributes:
-        step_s: Steps alone, shape (jobs,).
-        limited: `LIMITED` at each limit of `LIMIT_GRID`, shape (jobs, limits, columns).
-        fixed: `FIXED`, shape (jobs, columns).
+    Shapes are (jobs,), (jobs, limits, columns) and (jobs, columns).
     """
 
     step_s: Floats
@@ -207,11 +204,10 @@ _Indices = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class MixBatch:
-    """Mixes of some jobs, one mix a row; rows with fewer jobs have empty places.
+    """Mixes of some jobs, one mix a row, with a job in each place and its MPS limit.
 
-    Attributes:
-        jobs: The job in each place, shape (mixes, places); -1 if it is empty.
-        limits: Its MPS limit in per cent, in the same shape; 100 if there is none.
+    `jobs` are -1 where a place is empty; limits are in per cent, 100 for none. Shapes are (mixes,
+    places).
     """
 
     jobs: _Indices

@@ -16,12 +16,11 @@ Floats = NDArray[np.float64]
 
 
 class WaitingStep(NamedTuple):
-    """Kernels of a step, and how far the host is when it waits for them; seconds.
+    """Kernels of a step whose host waits for some of them; fields are those of `ReplayTrace`.
 
     Such a host does not run ahead: the GPU has nothing to do from the end of a wait until the host
     has launched again, and the host nothing until the GPU is done. So a step takes longer than
-    either of them, and grows with both. Fields are those of `ReplayTrace`; a wait at least is
-    finite.
+    either of them, and grows with both.
     """
 
     launch_s: Floats
