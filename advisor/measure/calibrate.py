@@ -176,8 +176,8 @@ def _gpu(
     for cost in turns:
         text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
         if cost.slice_s is not None and cost.switch_s is not None:
-            text += f", slices of {cost.slice_s * 1e3:.2f} ms"
-            text += f", {cost.switch_s * 1e3:.2f} ms a change"
+            slice_ms, switch_ms = 1e3 * cost.slice_s, 1e3 * cost.switch_s
+            text += f", slices of {slice_ms:.2f} ms, {switch_ms:.2f} ms a change"
         say(f"  taking turns, {text}")
     return sizes, turns, clocks_mhz
 

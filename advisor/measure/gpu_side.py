@@ -59,51 +59,45 @@ _AHEAD_S, _MOST_AHEAD = 0.1, 900
 
 
 def calibration_verbs() -> Mapping[str, Verb]:
-    """The training verbs, `load_kernel`, `time_operators` and `l2_mib`."""
+    """The training verbs, `load_kernel` and `time_operators`."""
     own: dict[str, Verb] = {"load_kernel": load_kernel, "time_operators": time_operators}
-    return {**training_verbs(), **own, "l2_mib": l2_mib}
+    return {**training_verbs(), **own}
 
 
 def load_kernel(state: TenantState, kernel_s: float) -> dict[str, Any]:
-    """Make a step one product of square matrices that takes about `kernel_s`, or so it answers."""
-    side, took_s = _FIRST_SIDE, _took_s(state, _Repeated(state.device, _FIRST_SIDE, _MOST_AHEAD))
+    """Make a step one product of square matrices that takes about `kernel_s`."""
+    side, kernel = _FIRST_SIDE, _repeated(state.device, _FIRST_SIDE, _MOST_AHEAD)
+    ahead = max(2, min(_MOST_AHEAD, round(_AHEAD_S / kernel_s)))
     for _ in range(_TRIES):
+        kernel()
+        synchronise(state)
+        began = perf_counter()
+        for _ in range(_TIMED):
+            kernel()
+        synchronise(state)
+        took_s = (perf_counter() - began) / _TIMED
         if took_s <= 0:
             raise AdvisorError("a matrix product took no time here. Calibrate again.")
         # Its work grows with the cube of its side.
         side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / _TILE)) * _TILE
-        ahead = max(2, min(_MOST_AHEAD, round(_AHEAD_S / kernel_s)))
-        kernel = _Repeated(state.device, side, ahead)
-        took_s = _took_s(state, kernel)
+        kernel = _repeated(state.device, side, ahead)
     state.trainable = cast("Trainable", kernel)  # `run` only calls it
-    return {"kernel_s": took_s}
+    return {}
 
 
-def _took_s(state: TenantState, kernel: "_Repeated") -> float:
-    kernel()
-    synchronise(state)
-    began = perf_counter()
-    for _ in range(_TIMED):
-        kernel()
-    synchronise(state)
-    return (perf_counter() - began) / _TIMED
+def _repeated(device: str, side: int, ahead: int) -> Callable[[], None]:
+    """A call that enqueues one matrix product, and waits if more than `ahead` are queued."""
+    import torch
 
+    factor = torch.ones(side, side, device=device)
+    product, queue = torch.empty_like(factor), GpuQueue(ahead)
 
-class _Repeated:
-    """Enqueues one matrix product a call; waits if more than `ahead` are queued."""
+    def call() -> None:
+        torch.mm(factor, factor, out=product)
+        if factor.is_cuda:
+            queue.mark()
 
-    def __init__(self, device: str, side: int, ahead: int) -> None:
-        import torch
-
-        self._multiply = torch.mm
-        self._factor = torch.ones(side, side, device=device)
-        self._product = torch.empty_like(self._factor)
-        self._queue = GpuQueue(ahead)
-
-    def __call__(self) -> None:
-        self._multiply(self._factor, self._factor, out=self._product)
-        if self._factor.is_cuda:
-            self._queue.mark()
+    return call
 
 
 def all_answers(
@@ -359,20 +353,15 @@ _EMPTY = Operator("empty", "1", "fp32")
 
 
 def time_operators(state: TenantState, chosen: Sequence[Operator]) -> dict[str, Any]:
-    """``latency_ms`` and ``kernel_ms`` of each operator, shapes (operators,)."""
-    latency_ms, kernel_ms = zip(
-        *(time_operator(each, state.device) for each in chosen), strict=True
-    )
-    return {"latency_ms": latency_ms, "kernel_ms": kernel_ms}
-
-
-def l2_mib(state: TenantState) -> dict[str, Any]:
-    """``l2_mib``: the L2 cache of the device; None on a CPU."""
-    if state.device == "cpu":
-        return {"l2_mib": None}
+    """``latency_ms`` and ``kernel_ms`` of each operator, (operators,); ``l2_mib`` of the device."""
     import torch
 
-    return {"l2_mib": torch.cuda.get_device_properties(0).L2_cache_size / 2**20}
+    l2_mib = None
+    if state.device == "cuda":
+        l2_mib = torch.cuda.get_device_properties(0).L2_cache_size / 2**20
+    times_ms = [time_operator(each, state.device) for each in chosen]
+    latency_ms, kernel_ms = zip(*times_ms, strict=True)
+    return {"latency_ms": latency_ms, "kernel_ms": kernel_ms, "l2_mib": l2_mib}
 
 
 def sweep(
@@ -382,7 +371,7 @@ def sweep(
 
     It takes about a minute on a current GPU, where `tenant` is alone. It sets no clocks.
     """
-    l2_mib = living(tenant.ask("l2_mib"))["l2_mib"]
+    answer: dict[str, Any] = {}
     clocks_mhz: list[int | None] = []
     launches_ms: list[float | None] = []
     kernels_ms: dict[Operator, list[float | None]] = {each: [] for each in (*chosen, _EMPTY)}
@@ -398,7 +387,7 @@ def sweep(
             kernels_ms[operator].append(ms)
     clock_mhz, launch_ms = _median(clocks_mhz), _median(launches_ms)
     return GpuSide(
-        l2_mib=l2_mib,
+        l2_mib=answer["l2_mib"],
         sm_clock_mhz=None if clock_mhz is None else round(clock_mhz),
         launch_us=None if launch_ms is None else launch_ms * 1e3,
         times=tuple(OperatorTime(operator, ms) for operator, each_ms in kernels_ms.items()
@@ -432,14 +421,13 @@ def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
     moved = ", ".join(f"{mib:.3g}: {rate:.0f}" for mib, rate in side.traffic_gb_s)
     return (
         f"attained, and stated by its maker, TFLOP/s: {', '.join(attained)}",
-        f"the same, GB/s: memory {_shown(side.bandwidth_gb_s)} "
-        f"({_shown(maker.get('memory'))}), inside L2 "
-        f"{_shown(side.l2_bandwidth_gb_s)}",
+        f"the same, GB/s: memory {_shown(side.bandwidth_gb_s)} ({_shown(maker.get('memory'))}), "
+        f"inside L2 {_shown(side.l2_bandwidth_gb_s)}",
         f"an empty kernel: {_shown(side.launch_us)} us with its launch, "
         f"{_shown(side.empty_kernel_us)} us queued; SM clock {_shown(side.sm_clock_mhz)} MHz",
         *(f"{each}, TFLOP/s by side of square products: {squares[each]}" for each in _PRECISIONS),
         f"GB/s by MiB moved: {moved}",
-    )  # fmt: skip
+    )
 
 
 def _shown(figure: float | None) -> str:
