@@ -168,6 +168,7 @@ class Ledger:
         steadiness: Receives every run.
 
     Attributes:
+        steadiness: Of all runs and profiles.
         done: Ids of the runs in the folder.
         homes: The runner that did the busy control, by the id of its idle twin.
     """
@@ -176,8 +177,8 @@ class Ledger:
         self._out = out
         self._name = name
         self._profiles = profiles
-        self._steadiness = steadiness
         self._lock = Lock()
+        self.steadiness = steadiness
         self.done: set[str] = set()
         self.homes: dict[str, str] = {}
         for path in sorted(out.glob("*.jsonl")):
@@ -192,11 +193,11 @@ class Ledger:
         with self._lock:
             if isinstance(record, Run):
                 append_run(self._out / f"{self._name}-{runner}.jsonl", record)
-                self._steadiness.note(asdict(record))
+                self.steadiness.note(asdict(record))
             else:
                 path = self._profiles / f"{record.name}.json"
                 write_whole(path, profile_text(record))
-                self._steadiness.learn(path)
+                self.steadiness.learn(path)
 
     def fail(self, task: Task, why: str) -> None:
         """Write to the log that `task` was given up, and why."""
@@ -210,82 +211,39 @@ def _task_name(task: Task) -> str:
     return f"profile of {task.name}" if isinstance(task, Workload) else task.id
 
 
-class CampaignProgress:
-    """Counts what is done and failed; every method may be called from any thread.
-
-    Args:
-        total: Number of records to measure.
-        runners: Number of runners.
-        deadline_s: No task is begun that would end later than this after the start; None: no
-            deadline.
-        steadiness: Its short summary ends each line.
-    """
-
-    def __init__(
-        self, total: int, runners: int, deadline_s: float | None, steadiness: Steadiness
-    ) -> None:
-        self._total = total
-        self._runners = runners
-        self._deadline_s = deadline_s
-        self._steadiness = steadiness
-        self._began = monotonic()
-        self._spent_s = 0.0
-        self._lock = Lock()
-        self.done = 0
-        self.failed = 0
-
-    def too_late(self) -> bool:
-        """Whether one more would pass the deadline."""
-        with self._lock:
-            next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
-        passed_s = monotonic() - self._began
-        return self._deadline_s is not None and passed_s + next_s > self._deadline_s
-
-    def report_done(self, record: Record, runner: str, seconds: float) -> None:
-        """Print that `runner` measured `record` in `seconds`."""
-        with self._lock:
-            self.done += 1
-            self._spent_s += seconds
-            summary = (
-                f"profile of {record.name}," if isinstance(record, Profile) else run_summary(record)
-            )
-            a_minute = 60 * self.done / (monotonic() - self._began)
-            left = self._total - self.done - self.failed
-            say(
-                f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on {runner}; "
-                f"{a_minute:.1f} records a minute, about {left / a_minute:.1f} min left; "
-                f"{self.failed} failed; {self._steadiness.short()}"
-            )
-
-    def give_up(self, name: str, why: str) -> None:
-        """Print that the task called `name` was given up."""
-        with self._lock:
-            self.failed += 1
-            say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
-
-    def summary(self) -> str:
-        """Count the records, in one line."""
-        passed_s = monotonic() - self._began
-        return (
-            f"{self.done} records in {passed_s:.0f} s by {self._runners} runners, "
-            f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
-        )
-
-
 # How often a run is repeated, each time by a new runner, before it is given up.
 _AGAIN = 2
 
 
 class Crew:
-    """All runners of a campaign, started."""
+    """All started runners of a campaign; prints a line for each task that is done.
 
-    def __init__(self, queue: TaskQueue, ledger: Ledger, progress: CampaignProgress) -> None:
+    Args:
+        queue: The tasks.
+        ledger: Receives the records; how steady they are ends each line.
+        total: Number of records to measure.
+        deadline_s: No task is begun that would end later than this after the start; None: no
+            deadline.
+
+    Attributes:
+        done: Number of tasks that have a record.
+        failed: Number of tasks that were given up.
+    """
+
+    def __init__(
+        self, queue: TaskQueue, ledger: Ledger, total: int, deadline_s: float | None
+    ) -> None:
         self._queue = queue
         self._ledger = ledger
-        self._progress = progress
+        self._total = total
+        self._deadline_s = deadline_s
+        self._began = monotonic()
+        self._spent_s = 0.0
         self._tries: Counter[str] = Counter()
         self._lock = Lock()
         self._error: BaseException | None = None
+        self.done = 0
+        self.failed = 0
 
     def work(self, runners: Sequence[Runner]) -> None:
         """Let started `runners` work until all is done, or the next task would pass the deadline.
@@ -309,6 +267,11 @@ class Crew:
                 )
         finally:
             self._queue.close()
+        passed_s = monotonic() - self._began
+        say(
+            f"{self.done} records in {passed_s:.0f} s by {len(runners)} runners, "
+            f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
+        )
 
     def _serve(self, runner: Runner) -> None:
         try:
@@ -324,7 +287,7 @@ class Crew:
     def _block(self, runner: Runner, block: list[Task]) -> bool:
         """Do the tasks of `block`; whether `runner` can go on."""
         while block:
-            if self._progress.too_late():
+            if self._too_late():
                 self._queue.back(block)
                 self._queue.close()
                 return False
@@ -333,6 +296,13 @@ class Crew:
                 self._queue.back(block)
                 return False
         return True
+
+    def _too_late(self) -> bool:
+        """Whether one more would pass the deadline."""
+        with self._lock:
+            next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
+        passed_s = monotonic() - self._began
+        return self._deadline_s is not None and passed_s + next_s > self._deadline_s
 
     def _do(self, runner: Runner, task: Task) -> bool:
         """Do `task`, or queue it again; whether `runner` is still usable."""
@@ -354,8 +324,23 @@ class Crew:
             return False
         self._ledger.add(record, runner.name)
         self._queue.done(task, runner.name)
-        self._progress.report_done(record, runner.name, monotonic() - began)
+        self._report_done(record, runner.name, monotonic() - began)
         return died is None
+
+    def _report_done(self, record: Record, runner: str, seconds: float) -> None:
+        with self._lock:
+            self.done += 1
+            self._spent_s += seconds
+            summary = (
+                f"profile of {record.name}," if isinstance(record, Profile) else run_summary(record)
+            )
+            a_minute = 60 * self.done / (monotonic() - self._began)
+            left = self._total - self.done - self.failed
+            say(
+                f"{self.done + self.failed}/{self._total} {summary} {seconds:.1f} s on {runner}; "
+                f"{a_minute:.1f} records a minute, about {left / a_minute:.1f} min left; "
+                f"{self.failed} failed; {self._ledger.steadiness.short()}"
+            )
 
     def _once_more(self, runner: Runner, task: Task, why: str) -> None:
         if not self._may_try_again(task):
@@ -373,7 +358,9 @@ class Crew:
     def _give_up(self, runner: Runner, task: Task, why: str) -> None:
         self._ledger.fail(task, why)
         self._queue.done(task, runner.name)
-        self._progress.give_up(_task_name(task), why)
+        with self._lock:
+            self.failed += 1
+            say(f"{self.done + self.failed}/{self._total} {_task_name(task)} failed: {why}")
 
     def _replaced(self, runner: Runner) -> bool:
         """Whether a lost runner was replaced by a new one."""
@@ -414,7 +401,7 @@ def run_campaign(argv: Sequence[str]) -> int:
     say(counts(plans))
     steadiness = Steadiness([words.profiles, *map(Path, campaign.profile.known)])
     ledger = Ledger(words.out, campaign.name, words.profiles, steadiness)
-    unprofiled, runs = _unmeasured(campaign, plans, ledger, steadiness)
+    unprofiled, runs = _unmeasured(campaign, plans, ledger)
     run_s = sum(_RUN_S + _TENANT_S * len(run.workloads) for run in runs)
     minutes = (len(unprofiled) * _PROFILE_S + run_s) / 60
     devices = 1 if words.ray else len(devices_in(words.devices or "0"))
@@ -433,11 +420,11 @@ def run_campaign(argv: Sequence[str]) -> int:
         for workload in unprofiled:
             cores_of_each([workload.cores], fewest, share=campaign.gpu == "cpu")
         start_all(runners)
-        return _measure(runners, (*unprofiled, *runs), ledger, steadiness, words.deadline)
+        return _measure(runners, (*unprofiled, *runs), ledger, words.deadline)
 
 
 def _unmeasured(
-    campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger, steadiness: Steadiness
+    campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger
 ) -> tuple[list[Workload], list[PlannedRun]]:
     """The workloads and runs that are not measured yet."""
     planned = [run for plan in plans for run in single_runs(plan)]
@@ -447,11 +434,12 @@ def _unmeasured(
     used = [workload for run in planned for workload in run.workloads]
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
     names = {workload.name for workload in listed}
-    for name, why in sorted(steadiness.refused.items()):
+    for name, why in sorted(ledger.steadiness.refused.items()):
         if name in names:
             raise InvalidInput(why)
         say(f"warning: {why}")
-    unprofiled = [workload for workload in listed if workload.name not in steadiness.alone_s]
+    profiled = ledger.steadiness.alone_s
+    unprofiled = [workload for workload in listed if workload.name not in profiled]
     return unprofiled if campaign.profile.missing else [], runs
 
 
@@ -489,11 +477,7 @@ def _runners(
 
 
 def _measure(
-    runners: Sequence[Runner],
-    todo: Sequence[Task],
-    ledger: Ledger,
-    steadiness: Steadiness,
-    deadline_s: float | None,
+    runners: Sequence[Runner], todo: Sequence[Task], ledger: Ledger, deadline_s: float | None
 ) -> int:
     controls = [task for task in todo if isinstance(task, PlannedRun) and task.purpose == "control"]
     if len(runners) == 1 and controls:
@@ -504,13 +488,12 @@ def _measure(
     busy = [task for task in todo if task not in idle_controls]
     names = [runner.name for runner in runners]
     queue = TaskQueue(busy, idle_controls, ledger.homes, names)
-    progress = CampaignProgress(len(todo), len(runners), deadline_s, steadiness)
-    Crew(queue, ledger, progress).work(runners)
-    say(progress.summary())
+    crew = Crew(queue, ledger, len(todo), deadline_s)
+    crew.work(runners)
     if queue.left:
         say(f"{queue.left} left; the same command does them")
-    say(steadiness.summary())
-    return AdvisorError.exit_code if progress.failed else 0
+    say(ledger.steadiness.summary())
+    return AdvisorError.exit_code if crew.failed else 0
 
 
 def _parsed(argv: Sequence[str]) -> Namespace:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign import CampaignProgress, Crew, Ledger, Steadiness
+from advisor.measure.campaign import Crew, Ledger, Steadiness
 from advisor.measure.campaign_runner import TaskQueue
 from advisor.measure.draw import (
     Count,
@@ -208,10 +208,9 @@ def work(tmp_path):
     """Lets runners do so many runs; what is recorded, by file."""
 
     def do(count, *runners, out=tmp_path):
-        steadiness = Steadiness([])
         queue = TaskQueue(many(count), [], {}, [each.name for each in runners])
-        ledger = Ledger(out, "c", out / "profiles", steadiness)
-        Crew(queue, ledger, CampaignProgress(count, len(runners), None, steadiness)).work(runners)
+        ledger = Ledger(out, "c", out / "profiles", Steadiness([]))
+        Crew(queue, ledger, count, None).work(runners)
         return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}
 
     return do
