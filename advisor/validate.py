@@ -318,9 +318,9 @@ def validation_table(validation: Validation) -> "Table":
     notes += [f"Out of memory, as predicted: {each}." for each in validation.foreseen]
     estimated = validation.estimated.items()
     notes += [f"Estimated from a profile of {key}: {job}." for job, key in estimated]
-    caption = "\n".join([*notes, *([validation.host] if validation.host else [])])
+    caption = "\n".join(filter(None, [*notes, validation.host])) or None
     table = FittedTable(
-        box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=caption or None
+        box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=caption
     )
     for heading in ("", "predicted", "90 % interval", "measured", "error", ""):
         table.add_column(heading, justify="right" if heading else "left")

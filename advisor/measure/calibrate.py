@@ -21,7 +21,6 @@ from advisor.measure.device import (
     claimed,
     command_line,
     find_device,
-    host_cpu,
     memory_record,
     power_readings_w,
     refuse_other,
@@ -247,8 +246,7 @@ def host_now(gpu: str) -> Calibration:
         if code:
             raise AdvisorError("the line before says why")
         checks = tuple(HostCheck(*each) for each in json.loads(file.read_text()))
-    cpu = Device("cpu", None, "cpu", host_cpu(), None)
-    origin = Origin(cpu, "a check before advice", len(allowed_cores()))
+    origin = Origin(find_device("cpu"), "a check before advice", len(allowed_cores()))
     return Calibration(
         gpu=gpu, host=checks, contexts=None, switching=(), idle_power_w=None,
         provenance=origin.provenance({"torch": torch}, (None, None)), in_passing=True,

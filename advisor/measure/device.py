@@ -126,23 +126,11 @@ def claimed(device: Device, command: str) -> Iterator[None]:
 
 
 def refuse_busy(uuid: str) -> None:
-    """Check that no process uses the GPU `uuid`, and no MPS daemon may serve it.
+    """Check that no process uses the GPU `uuid`, and no MPS daemon or server may serve it.
 
     Raises:
-        GpuUnavailable: One does; the message names it.
+        GpuUnavailable: One does; the message names it, and its owner and how to end it.
     """
-    refuse_strangers(uuid)
-    # A run that has just ended may still be leaving.
-    if not wait_until(lambda: not live_gpu(uuid).processes, 5):
-        pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
-        raise GpuUnavailable(
-            f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
-            f"for it, or use another --device."
-        )
-
-
-def refuse_strangers(uuid: str) -> None:
-    """Check that no MPS daemon or server runs that may serve the GPU `uuid`."""
     for stranger in mps_processes():
         if stranger.serves(uuid):
             raise GpuUnavailable(
@@ -150,6 +138,13 @@ def refuse_strangers(uuid: str) -> None:
                 f"{stranger.pipes}) runs on this machine and would serve or disturb what is "
                 f"measured. Have its owner end it: {stranger.how_to_end}"
             )
+    # A run that has just ended may still be leaving.
+    if not wait_until(lambda: not live_gpu(uuid).processes, 5):
+        pids = ", ".join(str(each.pid) for each in live_gpu(uuid).processes)
+        raise GpuUnavailable(
+            f"process {pids} uses this GPU, so measurements on it would be wrong. Wait "
+            f"for it, or use another --device."
+        )
 
 
 def power_readings_w(device: Device, readings: int, pause_s: float) -> list[float]:

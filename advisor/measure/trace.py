@@ -209,11 +209,7 @@ def join_marks(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, A
 def steps_of_trace(
     document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
 ) -> tuple[TracedStep, ...]:
-    """Return the steps of which each phase, by name and in order, was marked in `document`.
-
-    Raises:
-        AdvisorError: The marks are not those of complete steps, or it is not a trace.
-    """
+    """Return the steps of which each phase, by name and in order, was marked in `document`."""
     try:
         return _steps(document, phases, limits)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.machine import mps_processes
-from advisor.measure.device import Device, refuse_strangers
+from advisor.measure.device import Device, refuse_busy
 from advisor.measure.mps import MpsDaemon, MpsSession, tenant_environments
 from advisor.measure.process import end_mps_within, mps_within
 from advisor.sharing import Mps, Naive
@@ -76,7 +76,7 @@ def test_somebody_elses_mps_is_refused_by_pid_owner_and_pipes(name):
         stranger(name, environment) as pid,
         pytest.raises(GpuUnavailable, match=rf"process {pid}, pipes in /somewhere/pipes"),
     ):
-        refuse_strangers(UUID)
+        refuse_busy(UUID)
 
 
 def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
