@@ -1,12 +1,12 @@
 """Fits the regressions of replay's residuals and of the capacity model's, a mode at a time.
 
-Their intervals are those of errors on families left out. The results of scikit-learn and optuna are
-returned as plain numbers.
+Their intervals are those of errors on families left out. The results of scikit-learn are returned
+as plain numbers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,6 @@ from advisor.prediction.correction import FEATURES, MOST, Correction, Doubt, Ker
 from advisor.prediction.mix_steps import corrected
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
-
-if TYPE_CHECKING:
-    import optuna
-
 
 # A class of jobs with fewer rows than this takes the quantiles of all.
 _FEWEST_ROWS = 20
@@ -103,9 +99,8 @@ def _quantiles(share: Floats, family: NDArray[np.str_]) -> Floats:
 
 # The kernels that are tried. Only signal over noise matters, so the noise is one: errors are scaled
 # by spreads afterwards.
-_GRID = {"length": (7.0, 9.0, 12.0), "signal": (0.004, 0.015, 0.03, 0.06)}
+_LENGTHS, _SIGNALS = (7.0, 9.0, 12.0), (0.004, 0.015, 0.03, 0.06)
 _NOISE = 0.005
-_SEED = 2028
 
 
 def fit_correction(
@@ -125,34 +120,19 @@ def fit_correction(
             run recorded these.
         host_sigmas: As of `Doubt`, for `raw` and for `on_known_cores`.
     """
+    families = {family for shared in runs for family in shared.families}
+    left_out = {family: of_runs_with(family, rows, runs) for family in families}
     with fitting_in_one_thread():
-        kernel = _tuned(rows, tuple(_blocks_of(rows, runs)))
-        solved = _Solved(rows, runs, kernel)
-        fitted = _process(rows.x, _target(rows), kernel)
+        tried = (
+            _Solved(rows, left_out, Kernel(length=length, signal=signal, noise=_NOISE))
+            for length, signal in product(_LENGTHS, _SIGNALS)
+        )
+        solved = min(tried, key=_Solved.error)
+        fitted = _process(rows.x, solved.target, solved.kernel)
         doubt, on_known = solved.doubt(raw, host_sigmas[0]), None
         if on_known_cores.profiles:
             on_known = solved.doubt(on_known_cores, host_sigmas[1])
     return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known or doubt)
-
-
-def _target(rows: Rows) -> Floats:
-    return np.asarray(np.log(rows.measured_s / rows.replayed_s))
-
-
-def _tuned(rows: Rows, blocks: "Sequence[_Block]") -> Kernel:
-    """The kernel of the grid with the least mean error on families left out."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(sampler=optuna.samplers.GridSampler(_GRID, seed=_SEED))
-
-    def error(trial: "optuna.Trial") -> float:
-        tried = {name: trial.suggest_categorical(name, values) for name, values in _GRID.items()}
-        log_errors, _ = _unseen(rows, blocks, Kernel(**tried, noise=_NOISE))
-        return float(np.abs(log_errors).mean())
-
-    study.optimize(error)
-    return Kernel(**study.best_params, noise=_NOISE)
 
 
 def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
@@ -178,60 +158,44 @@ def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
     )
 
 
-# Rows that are left out together, and those of them that are scored then.
-_Block = tuple[NDArray[np.intp], Bools]
-
-
-def _blocks_of(rows: Rows, runs: Sequence[ObservedRun]) -> Iterator[_Block]:
-    """Return for each family the rows of all runs that contain it, and its own rows among them."""
-    families = np.array(rows.family)
-    for family in sorted(set(rows.family)):
-        left_out = of_runs_with(family, rows, runs)
-        yield left_out, families[left_out] == family
-
-
 def of_runs_with(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArray[np.intp]:
     """Return the rows of all runs that contain `family`; if every run does, only its own rows."""
     with_it = np.array([family in shared.families for shared in runs])[rows.of_run]
     return np.flatnonzero(np.array(rows.family) == family if with_it.all() else with_it)
 
 
-def _unseen(rows: Rows, blocks: Sequence[_Block], kernel: Kernel) -> tuple[Floats, Floats]:
-    """Log errors and spreads of each family's jobs, fitted on the runs without that family.
-
-    In closed form: with A the inverse of the covariance of all rows and B those left out, the
-    errors of B are ``inv(A_BB) (A y)_B`` with covariance ``inv(A_BB)`` (Rasmussen and Williams
-    2006, section 5.4.2, for one row; here for blocks). Columns are scaled by all rows.
-    """
-    y = _target(rows)
-    scaled = (rows.x - rows.x.mean(axis=0)) / np.maximum(rows.x.std(axis=0), 1e-12)
-    inverse = _inverse(kernel.likeness(scaled, scaled) + kernel.noise * np.eye(len(y)))
-    pulled = inverse @ y
-    log_errors, spreads = np.zeros(len(y)), np.ones(len(y))
-    for left_out, own in blocks:
-        covariance = _inverse(inverse[np.ix_(left_out, left_out)])
-        missed = (covariance @ pulled[left_out])[own]
-        scored = left_out[own]
-        middle = corrected(rows.replayed_s[scored], y[scored] - missed, rows.alone_s[scored])
-        log_errors[scored] = np.log(rows.measured_s[scored] / middle)
-        spreads[scored] = np.sqrt(np.diagonal(covariance)[own])
-    return log_errors, spreads
-
-
 class _Solved:
     """The regression of `rows`, for predicting any job without the runs of its family.
 
-    In closed form, as in `_unseen`: the weights without the rows B left out are those of all minus
-    ``A_.B inv(A_BB) (A y)_B``, and the explained covariance changes likewise.
+    In closed form, with A the inverse of the covariance of all rows and B those `left_out`
+    (Rasmussen and Williams 2006, section 5.4.2, for one row; here for blocks). Columns are scaled
+    by all rows.
     """
 
-    def __init__(self, rows: Rows, runs: Sequence[ObservedRun], kernel: Kernel) -> None:
-        self._rows, self._runs, self._kernel = rows, runs, kernel
+    def __init__(
+        self, rows: Rows, left_out: Mapping[str, NDArray[np.intp]], kernel: Kernel
+    ) -> None:
+        self._rows, self._left_out, self.kernel = rows, left_out, kernel
+        self.target: Floats = np.log(rows.measured_s / rows.replayed_s)
         self._mean, self._scale = rows.x.mean(axis=0), np.maximum(rows.x.std(axis=0), 1e-12)
         self._points = (rows.x - self._mean) / self._scale
         covariance = kernel.likeness(self._points, self._points)
         self._inverse = _inverse(covariance + kernel.noise * np.eye(len(covariance)))
-        self._pulled = self._inverse @ _target(rows)
+        self._pulled = self._inverse @ self.target
+
+    def error(self) -> float:
+        """Mean absolute log error of each family's jobs: those of B are ``inv(A_BB) (A y)_B``."""
+        rows, families = self._rows, np.array(self._rows.family)
+        log_errors = np.zeros(len(families))
+        for family in set(rows.family):
+            left_out = self._left_out[family]
+            own = families[left_out] == family
+            block = _inverse(self._inverse[np.ix_(left_out, left_out)])
+            missed, scored = (block @ self._pulled[left_out])[own], left_out[own]
+            log_correction = self.target[scored] - missed
+            middle = corrected(rows.replayed_s[scored], log_correction, rows.alone_s[scored])
+            log_errors[scored] = np.log(rows.measured_s[scored] / middle)
+        return float(np.abs(log_errors).mean())
 
     def doubt(self, jobs: Rows, host_sigma: float) -> Doubt:
         """The doubt shown by the errors on `jobs`, each predicted without its family."""
@@ -245,16 +209,20 @@ class _Solved:
         return doubt_of(log_errors, jobs.profiles, middle, spread, host_sigma)
 
     def _without(self, family: str, x: Floats) -> tuple[Floats, Floats]:
-        """Log correction and spread at `x`, shape (jobs, features), had `family` not been seen."""
-        left_out = of_runs_with(family, self._rows, self._runs)
+        """Log correction and spread at `x`, shape (jobs, features), had `family` not been seen.
+
+        The weights without B are those of all minus ``A_.B inv(A_BB) (A y)_B``, and the explained
+        covariance changes likewise.
+        """
+        left_out = self._left_out[family]
         block = _inverse(self._inverse[np.ix_(left_out, left_out)])
-        near = self._kernel.likeness((x - self._mean) / self._scale, self._points)
+        near = self.kernel.likeness((x - self._mean) / self._scale, self._points)
         seen = near @ self._inverse
         hidden = seen[:, left_out]
         log_correction = near @ self._pulled - hidden @ (block @ self._pulled[left_out])
         explained = (seen * near).sum(axis=1) - ((hidden @ block) * hidden).sum(axis=1)
-        most = self._kernel.signal + self._kernel.noise
-        return log_correction, np.sqrt(np.maximum(most - explained, self._kernel.noise))
+        most = self.kernel.signal + self.kernel.noise
+        return log_correction, np.sqrt(np.maximum(most - explained, self.kernel.noise))
 
 
 def _inverse(covariance: Floats) -> Floats:
