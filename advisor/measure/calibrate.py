@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import astuple
 from math import inf
 from pathlib import Path
@@ -18,7 +17,6 @@ from advisor.measure.device import (
     Device,
     Meter,
     Origin,
-    claimed,
     command_line,
     find_device,
     memory_record,
@@ -34,7 +32,7 @@ from advisor.measure.gpu_side import (
     sweep,
     switching,
 )
-from advisor.measure.mps import MpsSession
+from advisor.measure.mps import MpsSession, bench_on
 from advisor.measure.process import INTERRUPTED, say, scratch_folder, supervise
 from advisor.measure.tenants import tenants_on, warm_up
 from advisor.measure.worker import TenantHandle, TenantSetup, installed_version
@@ -134,27 +132,25 @@ def run_calibrate(argv: Sequence[str]) -> int:
 
 
 def _calibration(
-    device: Device, cores: Sequence[int], command: str, *, gpu_side: bool
+    device: Device, cores: tuple[int, ...], command: str, *, gpu_side: bool
 ) -> Calibration:
-    ours = allowed_cores()
     taken = cores[: max(CORES_AT_ONCE)]
-    with claimed(device, command), scratch_folder() as folder:
+    with bench_on(device, cores, command) as bench:
+        session = bench.session
         readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
-        leave_to_tenants([tuple(taken)], ours)
-        warm_up(folder)
-        with closing(MpsSession(device, folder)) as session:
-            session.switch_to(Naive())
-            setups = [TenantSetup("cpu", (core,), {}) for core in taken]
-            with tenants_on(setups, session.folder) as tenants:
-                checks, versions = host_checks(tenants), tenants[0].versions
-            for check in checks:
-                say(f"  host check, {check.cores} at once: {check.check_s * 1e3:.3f} ms")
-            sizes, turns, clocks_mhz = _gpu(session, taken)
-            side = _gpu_side(session, taken[0]) if gpu_side else None
+        leave_to_tenants([taken], bench.host_cores)
+        session.switch_to(Naive())
+        setups = [TenantSetup("cpu", (core,), {}) for core in taken]
+        with tenants_on(setups, session.folder) as tenants:
+            checks, versions = host_checks(tenants), tenants[0].versions
+        for check in checks:
+            say(f"  host check, {check.cores} at once: {check.check_s * 1e3:.3f} ms")
+        sizes, turns, clocks_mhz = _gpu(session, taken)
+        side = _gpu_side(session, taken[0]) if gpu_side else None
     return Calibration(
         gpu=device.key, host=checks, contexts=sizes, switching=turns,
         idle_power_w=min(readings_w, default=None), gpu_side=side,
-        provenance=Origin(device, command, len(ours)).provenance(versions, clocks_mhz),
+        provenance=bench.origin.provenance(versions, clocks_mhz),
     )  # fmt: skip
 
 
