@@ -1,12 +1,12 @@
 """Fits the regressions of replay's residuals and of the capacity model's, a mode at a time.
 
-Their intervals are those of errors on families left out. The results of scikit-learn are returned
-as plain numbers.
+Their intervals are those of errors on families left out. The results of scikit-learn and optuna are
+returned as plain numbers.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from advisor.prediction.correction import FEATURES, MOST, Correction, Doubt, Ker
 from advisor.prediction.mix_steps import corrected
 from advisor.prediction.trace import Floats
 from advisor.workload.profile import Profile
+
+if TYPE_CHECKING:
+    import optuna
 
 # A class of jobs with fewer rows than this takes the quantiles of all.
 _FEWEST_ROWS = 20
@@ -99,8 +102,9 @@ def _quantiles(share: Floats, family: NDArray[np.str_]) -> Floats:
 
 # The kernels that are tried. Only signal over noise matters, so the noise is one: errors are scaled
 # by spreads afterwards.
-_LENGTHS, _SIGNALS = (7.0, 9.0, 12.0), (0.004, 0.015, 0.03, 0.06)
+_GRID = {"length": (7.0, 9.0, 12.0), "signal": (0.004, 0.015, 0.03, 0.06)}
 _NOISE = 0.005
+_SEED = 2028
 
 
 def fit_correction(
@@ -123,16 +127,26 @@ def fit_correction(
     families = {family for shared in runs for family in shared.families}
     left_out = {family: of_runs_with(family, rows, runs) for family in families}
     with fitting_in_one_thread():
-        tried = (
-            _Solved(rows, left_out, Kernel(length=length, signal=signal, noise=_NOISE))
-            for length, signal in product(_LENGTHS, _SIGNALS)
-        )
-        solved = min(tried, key=_Solved.error)
+        solved = _Solved(rows, left_out, _tune_kernel(rows, left_out))
         fitted = _process(rows.x, solved.target, solved.kernel)
         doubt, on_known = solved.doubt(raw, host_sigmas[0]), None
         if on_known_cores.profiles:
             on_known = solved.doubt(on_known_cores, host_sigmas[1])
     return replace(fitted, doubt=doubt, doubt_on_known_cores=on_known or doubt)
+
+
+def _tune_kernel(rows: Rows, left_out: Mapping[str, NDArray[np.intp]]) -> Kernel:
+    """The kernel of the grid with the least mean error on families left out."""
+    import optuna
+
+    def error(trial: "optuna.Trial") -> float:
+        values = {name: trial.suggest_categorical(name, some) for name, some in _GRID.items()}
+        return _Solved(rows, left_out, Kernel(**values, noise=_NOISE)).error()
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.GridSampler(_GRID, seed=_SEED))
+    study.optimize(error)
+    return Kernel(**study.best_params, noise=_NOISE)
 
 
 def _process(x: Floats, y: Floats, kernel: Kernel) -> Correction:
