@@ -51,10 +51,9 @@ _STEADY_WITHIN = 0.05
 
 
 class Steadiness:
-    """Collects runs and profiles as read from their files, and compares them.
+    """Runs and profiles as read from their files, compared.
 
-    Args:
-        profiles: Folders of profiles; of two with one name, the first folder's counts.
+    Of two profiles with one name, that in the first of the folders `profiles` counts.
 
     Attributes:
         alone_s: Seconds of a step by the workload's name, of those that have a profile.
@@ -77,11 +76,7 @@ class Steadiness:
                     self.refused[path.stem] = str(error)
 
     def learn(self, path: Path) -> None:
-        """Add the profile in the file `path`.
-
-        Raises:
-            InvalidInput: It is not a profile.
-        """
+        """Add the profile in the file `path`; raises InvalidInput if it is not one."""
         remedy = "Measure it again, or move it out of this folder."
         measured = read_json(path, remedy)
         try:
@@ -91,11 +86,7 @@ class Steadiness:
         self.refused.pop(path.stem, None)
 
     def note(self, record: Mapping[str, Any]) -> None:
-        """Add a run; one with a tenant that ended early is ignored.
-
-        Raises:
-            InvalidInput: It is not a run.
-        """
+        """Add a run; one with a tenant that ended early is ignored."""
         name = record["id"]
         try:
             tenants = record.get("tenants") or ()
@@ -248,8 +239,7 @@ class Crew:
     def work(self, runners: Sequence[Runner]) -> None:
         """Let started `runners` work until all is done, or the next task would pass the deadline.
 
-        Raises:
-            AdvisorError: A record cannot be written, or no runner is left.
+        Raises AdvisorError if a record cannot be written, or no runner is left.
         """
         threads = [Thread(target=self._serve, args=(each,), daemon=True) for each in runners]
         for thread in threads:

@@ -45,7 +45,6 @@ class RunnerSettings:
     Attributes:
         device: GPU index or UUID, or ``"cpu"``.
         cores: Host cores for it and its tenants alone.
-        timing: How long to measure.
         probe: Whether profiles have an MPS probe.
         command: The user's command line.
     """
@@ -118,11 +117,7 @@ class Runner(Protocol):
     name: str
 
     def start(self) -> None:
-        """Start, or start again after it was lost.
-
-        Raises:
-            AdvisorError: It does not start.
-        """
+        """Start, or start again after it was lost; raises AdvisorError if it does not start."""
 
     def measured(self, task: Task) -> Record:
         """Measure `task`.
@@ -335,12 +330,7 @@ class Actor:
         self._runner: LocalRunner | None = None
 
     def place(self, gpu: str) -> tuple[str, str, tuple[int, ...]]:
-        """Return Ray's id of its node, its device, and all host cores that it may use.
-
-        Raises:
-            InvalidInput: The device is not of the model `gpu`.
-            GpuUnavailable: It cannot be used.
-        """
+        """Return Ray's id of its node, its device of the model `gpu`, and its host cores."""
         import ray
 
         context = ray.get_runtime_context()
@@ -374,11 +364,7 @@ class Actor:
 
 
 class ClusterRunner:
-    """A runner on the node of its actor.
-
-    Attributes:
-        settings: Its device and its cores among them.
-    """
+    """A runner on the node of its actor, by `settings` for that place."""
 
     def __init__(
         self, name: str, remote: Any, actor: Any, node: str, gpu: str, settings: RunnerSettings
@@ -445,10 +431,7 @@ def cluster_runners(
 ) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
     """Start runners on a Ray cluster; yield them, and the cores of the smallest.
 
-    Args:
-        words: The parsed command line.
-        gpu: The GPU model of the plan, or ``"cpu"``.
-        settings: Of all runners; device and cores are replaced by those of each place.
+    In `settings`, device and cores are replaced by those of each place.
 
     Raises:
         InvalidInput: Ray is not installed, devices or cores were given, or a GPU is another model.

@@ -91,9 +91,7 @@ def sleep_until(moment: float) -> None:
 def windows_of(plan: Schedule, completed_at: Sequence[float]) -> tuple[Window, ...]:
     """Count one tenant's steps in each window; a step cut by a bound counts in part on both sides.
 
-    Args:
-        plan: Of the windows.
-        completed_at: Ends of its steps, never decreasing, shape (steps,).
+    `completed_at` has the ends of its steps, never decreasing, shape (steps,).
     """
     ends_s = np.array([plan.start_at, *completed_at]) - plan.start_at
     done = np.interp(plan.bounds_s, ends_s, np.arange(len(ends_s)))
@@ -140,11 +138,7 @@ def mean_step_s(windows: Sequence[Window]) -> float:
 
 
 def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float) -> float:
-    """Train until the pace is steady; return seconds of a step, at first about `first_step_s`.
-
-    Raises:
-        AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
-    """
+    """Train until the pace is steady; return seconds of a step, at first about `first_step_s`."""
     paces = [first_step_s]
     until = time() + _LONGEST_SETTLING_S
     while time() < until:

@@ -174,17 +174,10 @@ class StartedScript:
         self, script: Script, setup: TenantSetup, folder: Path, added: Mapping[str, str], *,
         piped: bool,
     ) -> None:  # fmt: skip
-        """Start it.
+        """Start `script` with its working folder and its log in `folder`, which is new.
 
-        Args:
-            script: The program.
-            setup: Where it runs.
-            folder: New; for its working folder and its log.
-            added: Variables in addition to those of the caller, the script and the setup.
-            piped: Whether its output comes by a pipe, for the caller to log.
-
-        Raises:
-            InvalidInput: There is no such program or folder.
+        The variables in `added` come on top of those of the caller, the script and the setup. If
+        `piped`, its output comes by a pipe, for the caller to log.
         """
         working = _working_folder(script, folder)
         _refuse_missing(script)

@@ -65,8 +65,7 @@ def cores_of_tenants(
     """Return the cores of each tenant of `plan` among those `allowed`.
 
     Raises:
-        InvalidInput: There are too few for those that run at the same time; the message names the
-            run.
+        InvalidInput: There are too few for those that run at the same time.
     """
     cores: dict[int, tuple[int, ...]] = {}
     for jobs, _ in plan.groups:
@@ -146,11 +145,7 @@ class SettledTenants:
             )
 
     def provenance(self, name: str, clocks_mhz: tuple[int | None, int | None]) -> Provenance:
-        """Return the provenance of the run called `name`, which ended now.
-
-        Raises:
-            AdvisorError: No tenant started.
-        """
+        """Return the provenance of the run called `name`, which ended now."""
         versions = next((tenant.versions for tenant in self.tenants if tenant.versions), None)
         if versions is None:
             ended = self.tenants[0].ended
@@ -330,11 +325,7 @@ class PlannedProcess:
 def planned_processes(
     plan: PlannedRun, uuid: str | None, allowed: Sequence[int]
 ) -> tuple[PlannedProcess, ...]:
-    """Return the processes of `plan` on the GPU `uuid`, or on a CPU, as they start.
-
-    Raises:
-        InvalidInput: There are too few cores.
-    """
+    """Return the processes of `plan` on the GPU `uuid`, or on a CPU, as they start."""
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
     command = ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu")
     processes = []
@@ -407,11 +398,7 @@ def run_summary(run: Run) -> str:
 
 
 def records_in(path: Path) -> list[dict[str, Any]]:
-    """Read the runs in a JSON Lines file as they are; check only that each has an id.
-
-    Raises:
-        InvalidInput: A line is not a run.
-    """
+    """Read the runs in a JSON Lines file as they are; check only that each has an id."""
     records = []
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         place = f"{path}:{number}"

@@ -66,11 +66,9 @@ class PhasedStep(Trainable, Protocol):
 
 
 def trained(routine: Routine, loaded: Callable[[], Trainable | None]) -> dict[str, Any]:
-    """Train as far as `routine` asks; return its answer.
+    """Train the `PhasedStep` that `loaded` returns as far as `routine` asks; return its answer.
 
-    Args:
-        routine: Asks for training only if there is something to train; it may load that itself.
-        loaded: Returns the `PhasedStep` to train.
+    A routine may load it, before it asks for training.
     """
     left: list[Callable[[], None]] = []
     try:
@@ -475,11 +473,7 @@ Answer = dict[str, Any] | Ended
 
 
 def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
-    """Return `answer`, if its tenant still runs.
-
-    Raises:
-        AdvisorError: The tenant ran out of memory or died; the message ends with `remedy`.
-    """
+    """Return `answer` if its tenant still runs; else raise AdvisorError, ending with `remedy`."""
     if isinstance(answer, Ended):
         raise AdvisorError(f"{answer.outcome}: {answer.detail}{remedy}")
     return answer
