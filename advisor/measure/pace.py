@@ -302,7 +302,7 @@ def step_parts(tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stop
     return _recorded_parts(tenant, pace, device, watch)
 
 
-def step_from(fields: Mapping[str, Any]) -> TracedStep:
+def _step_from(fields: Mapping[str, Any]) -> TracedStep:
     """Build the step whose fields a tenant sent."""
     return TracedStep(
         tuple(GpuWork(**each) for each in fields["work"]),
@@ -372,7 +372,7 @@ def _traced_parts(tenant: TenantHandle, device: Device, watch: Stopwatch) -> Ste
     watch.lap("host_path_s")
     capability = gpu(device.key).compute_capability
     try:
-        step = step_from(living(tenant.ask("trace", compute_capability=capability))["step"])
+        step = _step_from(living(tenant.ask("trace", compute_capability=capability))["step"])
     except AdvisorError as error:
         say(f"  no kernel trace: {error}")
         return _with_loader(sum(issued["phases_s"]), issued)
@@ -411,7 +411,7 @@ def _recorded_step(tenant: TenantHandle, step_s: float, device: Device) -> Trace
     answer = living(tenant.ask("record", step_s=step_s, compute_capability=capability))
     if not answer:
         raise AdvisorError("no process of it uses the GPU by torch")
-    return step_from(answer["step"])
+    return _step_from(answer["step"])
 
 
 def _with_loader(main_s: float, issued: dict[str, Any]) -> StepParts:
