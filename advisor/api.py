@@ -127,7 +127,7 @@ class Advisor:
     @cached_property
     def uncalibrated(self) -> Predictor:
         """Predictor for hosts as fast as those of the profiles, without a power cap."""
-        return Predictor(self.card, self.model, play=once_a_mix(replay_mix))
+        return Predictor(self.card, self.model, replay=once_a_mix(replay_mix))
 
     @cached_property
     def predictor(self) -> Predicts:

@@ -68,7 +68,7 @@ def searched(jobs: Sequence[Job], question: Question) -> None:
 
 def forgetful(predictor: Predictor) -> Predictor:
     """As each answer has it: it replays no mix twice, and remembers none of other answers."""
-    return replace(predictor, play=once_a_mix(replay_mix))
+    return replace(predictor, replay=once_a_mix(replay_mix))
 
 
 def main() -> None:

@@ -94,7 +94,7 @@ def figures_of(
     taught = MeasuredGpu(gpu, profiles, runs_of_other_sets(runs))
     all_profiles = {gpu: list(profiles.values())}
     model = with_surrogate(fit([taught], playback), all_profiles, processes=processes)
-    predictor = Predictor(gpu, model, play=playback.play)
+    predictor = Predictor(gpu, model, replay=playback.play)
     evaluation = evaluate(profiles, runs, gpu, processes, playback)
     advice = [
         compare(run, profiles_of(run, profiles, "raw"), predictor, gpu, {})

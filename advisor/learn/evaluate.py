@@ -210,7 +210,7 @@ def predicted_by(
         Predictions from profiles as measured; and for runs that recorded the speed of each core,
         those from profiles converted to these cores.
     """
-    predictor = Predictor(chosen.gpu, model, play=playback.play)
+    predictor = Predictor(chosen.gpu, model, replay=playback.play)
     rivals = baselines(model.of(chosen.gpu).physics, playback.play)
 
     def predict(runs: Sequence[Run], view: View) -> Held:

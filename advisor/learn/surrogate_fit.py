@@ -9,9 +9,8 @@ import numpy as np
 
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import fitting_in_one_thread, in_processes
-from advisor.prediction.mix_steps import Mix, ReplayFunction, by_replay
+from advisor.prediction.mix_steps import Mix, ReplayFunction, alone_s, by_replay
 from advisor.prediction.model import Model
-from advisor.prediction.predictor import alone_s
 from advisor.prediction.replay import replay_mix
 from advisor.prediction.surrogate import (
     COLUMNS,

@@ -173,8 +173,8 @@ def in_processes(
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield results
     except BaseException:
-        for each in active_children():
-            each.terminate()
+        for process in active_children():
+            process.terminate()
         raise
     finally:
         pool.shutdown(cancel_futures=True)

@@ -170,13 +170,13 @@ def features(
         "log_degree": np.full(degree, np.log(degree)),
         "busy_share": busy,
         "busy_at_pace": busy * speed,
-        "mates_busy": _of_others(busy * speed),
+        "mates_busy": of_others(busy * speed),
         "busy_of_all": np.full(degree, busy.sum()),
         "dram": dram / busy,
-        "mates_dram": _of_others(dram * speed),
-        "dram_times_mates": dram / busy * _of_others(dram * speed),
+        "mates_dram": of_others(dram * speed),
+        "dram_times_mates": dram / busy * of_others(dram * speed),
         "occupancy": occupancy / busy,
-        "mates_occupancy": _of_others(occupancy * speed),
+        "mates_occupancy": of_others(occupancy * speed),
         "log_kernel_us": log_kernel_us,
         "log_mates_kernel_us": _mean_of_others(log_kernel_us, busy * speed),
         "log_alone_under_mps": log_under_mps,
@@ -186,7 +186,7 @@ def features(
         "log_alone_limited_over_replayed": limited + np.log(speed),
         "headroom": headroom,
         "mates_headroom": _mean_of_others(headroom, busy * speed),
-        "headroom_times_mates_dram": headroom * _of_others(dram * speed),
+        "headroom_times_mates_dram": headroom * of_others(dram * speed),
     }
     company = np.column_stack([columns[name] for name in IN_COMPANY])
     own = np.stack([traits(each, gpu) for each in profiles])
@@ -212,7 +212,7 @@ def _alone(profile: Profile) -> tuple[float, ...]:
     )
 
 
-def _of_others(values: Floats) -> Floats:
+def of_others(values: Floats) -> Floats:
     """Sum over the other jobs, in the shape of `values`, (..., jobs)."""
     return np.asarray(values.sum(axis=-1, keepdims=True) - values)
 
@@ -221,7 +221,7 @@ def _mean_of_others(values: Floats, weights: Floats) -> Floats:
     """Average over the other jobs, weighted by `weights`; of a job alone, its own value."""
     if len(weights) == 1:
         return values
-    return np.asarray(_of_others(values * weights) / np.maximum(_of_others(weights), 1e-9))
+    return np.asarray(of_others(values * weights) / np.maximum(of_others(weights), 1e-9))
 
 
 _BLOCK = 64
@@ -280,9 +280,9 @@ def keep_factors(model: Path, points: Mapping[str, Points]) -> None:
     """Keep the factors of the model in the file `model` from now on; `points` is by mode."""
     with suppress(RuntimeError):  # this user has no home
         whose = sha256(bytes(model)).hexdigest()[:16]
-        for mode, each in points.items():
+        for mode, of_mode in points.items():
             path = cache_folder("factors") / f"{whose}-{mode}.bin"
-            _kept[id(each)] = each, path
+            _kept[id(of_mode)] = of_mode, path
 
 
 def kept_factor(points: Points, inputs: bytes, make: Callable[[], Factor]) -> Factor:

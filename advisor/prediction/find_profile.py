@@ -163,8 +163,8 @@ def nearest_profile(name: str, gpu: Gpu, folder: Path | None = None) -> Profile 
 
 def most_alike(keys: Iterable[str], gpu: Gpu) -> tuple[str, ...]:
     """Return the GPUs called `keys` that are most similar to `gpu`, nearest first."""
-    known = known_gpus()
-    apart = {key: unlikeness(known[key], gpu) for key in sorted(keys)}
+    gpus = known_gpus()
+    apart = {key: unlikeness(gpus[key], gpu) for key in sorted(keys)}
     return tuple(key for key in sorted(apart, key=apart.__getitem__)
                  if apart[key] <= min(apart.values()) + _ALIKE)  # fmt: skip
 

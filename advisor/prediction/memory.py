@@ -301,7 +301,7 @@ def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
         least_mib = sum(each.memory_min_mib for each in needs.values())
         if clients.issuperset(needs) and least_mib <= pool.capacity_mib < held_mib:
             part = (pool.capacity_mib - least_mib) / (held_mib - least_mib)
-            for job, each in needs.items():
-                more_mib = part * (each.memory_mib - each.memory_min_mib)
-                caps[job + 1] = int(each.memory_min_mib + more_mib)
+            for job, own in needs.items():
+                more_mib = part * (own.memory_mib - own.memory_min_mib)
+                caps[job + 1] = int(own.memory_min_mib + more_mib)
     return caps

@@ -133,10 +133,10 @@ def placed(sharing: Sharing, gpu: Gpu) -> Sharing:
     starts: list[Instance] = []
     for hybrid in instance_sets(sharing):
         starts += place(gpu, hybrid.instances)
-        for each in hybrid.places:
-            sizes = [part.slices for part in each.partitions if part.slices is not None]
+        for held in hybrid.places:
+            sizes = [part.slices for part in held.partitions if part.slices is not None]
             if sizes:
-                place_compute(gpu, each.instance.profile, sizes)
+                place_compute(gpu, held.instance.profile, sizes)
     return relocated(sharing, starts)
 
 

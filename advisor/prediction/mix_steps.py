@@ -56,7 +56,7 @@ class Mix:
 
 
 def by_replay(
-    mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction = replay_mix
+    mixes: Sequence[Mix], gpu: Gpu, model: Model, replay: ReplayFunction = replay_mix
 ) -> list[Floats] | None:
     """Predict steps of the jobs at `positions`, seconds: lower end, middle, upper end of 90 %.
 
@@ -66,7 +66,7 @@ def by_replay(
     steps: dict[int, Floats] = {}
     for mode in dict.fromkeys(modes):
         chosen = [at for at, other in enumerate(modes) if other == mode]
-        answers = _of_one_mode([mixes[at] for at in chosen], gpu, model, play)
+        answers = _of_one_mode([mixes[at] for at in chosen], gpu, model, replay)
         if answers is None:
             return None
         steps |= zip(chosen, answers, strict=True)
@@ -74,13 +74,13 @@ def by_replay(
 
 
 def _of_one_mode(
-    mixes: Sequence[Mix], gpu: Gpu, model: Model, play: ReplayFunction
+    mixes: Sequence[Mix], gpu: Gpu, model: Model, replay: ReplayFunction
 ) -> list[Floats] | None:
     sharing, physics = mixes[0].sharing, model.of(gpu).physics
     correction = model.corrections.get(sharing.mode)
     variants = [replay_variants(mix.sharing, physics, mix.effort) for mix in mixes]
     played = iter(answer_all(
-        lambda each: play(each[0].profiles, each[0].sharing, gpu, *each[1]),
+        lambda each: replay(each[0].profiles, each[0].sharing, gpu, *each[1]),
         [(mix, way) for mix, some in zip(mixes, variants, strict=True) for way in some],
     ))  # fmt: skip
     replays = all_known(combined_variants([next(played) for _ in some]) for some in variants)
@@ -141,7 +141,7 @@ def _anchors(limits: Sequence[float], place: int) -> tuple[float, ...]:
 
 
 def under_unequal_limits(
-    profiles: Sequence[Profile], sharing: Mps, gpu: Gpu, model: Model, play: ReplayFunction
+    profiles: Sequence[Profile], sharing: Mps, gpu: Gpu, model: Model, replay: ReplayFunction
 ) -> Floats | None:
     """Predict seconds of a step: lower end, middle and upper end of 90 %, shape (3, jobs).
 
@@ -158,7 +158,7 @@ def under_unequal_limits(
     steps = by_replay(
         [_mix(profiles, sharing, order, place, anchor)
          for place, some in anchors.items() for anchor in some],
-        gpu, model, play,
+        gpu, model, replay,
     )  # fmt: skip
     if steps is None:
         return None
@@ -170,18 +170,23 @@ def under_unequal_limits(
     return np.asarray(np.exp([answers[places[kind]] for kind in kinds]).T)
 
 
-def alone_under_limit(
-    profile: Profile, limit: float, gpu: Gpu, physics: Physics, play: ReplayFunction
-) -> float | None:
-    """Return seconds of a step of a job alone under `limit`, in per cent; None without a trace."""
-    curve = _alone(profile, gpu, physics, play)
-    return None if curve is None else float(np.exp(np.interp(np.log(limit), np.log(_ALONE), curve)))
+def alone_s(
+    profile: Profile, sharing: Concurrent, gpu: Gpu, model: Model, replay: ReplayFunction
+) -> float:
+    """Return seconds of a step of a job alone: measured, or replayed under a limit.
+
+    Without a trace a limit is taken not to slow it.
+    """
+    curve = _alone(profile, gpu, model.of(gpu).physics, replay) if sharing.limits else None
+    if curve is None:
+        return profile.step_s
+    return float(np.exp(np.interp(np.log(sharing.limits[0]), np.log(_ALONE), curve)))
 
 
 @once_a_profile
-def _alone(profile: Profile, gpu: Gpu, physics: Physics, play: ReplayFunction) -> Floats | None:
-    """Log of the fastest step at `_ALONE` and below, shape (limits,)."""
-    steps = [play([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]
+def _alone(profile: Profile, gpu: Gpu, physics: Physics, replay: ReplayFunction) -> Floats | None:
+    """Return the log of the fastest step at `_ALONE` and below, shape (limits,)."""
+    steps = [replay([profile], Mps((float(each),)), gpu, physics, Effort()) for each in _ALONE]
     steps_s = [each[0] for each in steps if each is not None]
     return np.minimum.accumulate(np.log(steps_s)) if steps_s else None
 
@@ -290,8 +295,8 @@ class SurrogatePredictor:
 
         Each has the profile in each place of its sets, -1 for none; all are of one width.
         """
-        known = self.distilled.surrogates
-        modes = [each.mode if each.mode in known else "mps" for each, _ in sets]
+        fitted = self.distilled.surrogates
+        modes = [each.mode if each.mode in fitted else "mps" for each, _ in sets]
         steps: dict[int, Floats] = {}
         for mode in dict.fromkeys(modes):
             chosen = [at for at, other in enumerate(modes) if other == mode]

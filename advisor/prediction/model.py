@@ -122,17 +122,17 @@ class GpuConstants:
         check(self, ("mps_server_mib",))
 
 
-def nearest_constants(to: Gpu, known: Mapping[str, GpuConstants]) -> GpuConstants:
+def nearest_constants(to: Gpu, others: Mapping[str, GpuConstants]) -> GpuConstants:
     """Return the constants that stand in on `to`, of which nothing was measured.
 
-    They are those of the GPU of `known` most like it. Replay's constants and memory edges are
+    They are those of the GPU of `others` most like it. Replay's constants and memory edges are
     shares and times of the driver and stay. A context keeps local memory for every thread that its
     SMs can hold, so it shrinks with these; the awake GPU draws the same share of its limit.
     """
-    gpus = {key: _known_gpu(key) for key in known}
+    gpus = {key: _known_gpu(key) for key in others}
     apart = {key: inf if like is None else unlikeness(like, to) for key, like in gpus.items()}
-    key = min(known, key=lambda key: (apart[key], key))
-    constants, like = known[key], gpus[key]
+    key = min(others, key=lambda key: (apart[key], key))
+    constants, like = others[key], gpus[key]
     if like is None:
         return constants
     context, power = constants.context, constants.power

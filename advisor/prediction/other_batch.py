@@ -53,59 +53,59 @@ class AtBatch:
     spread: float
 
 
-def band(known: Mapping[int, float], batch: int) -> tuple[float, float]:
+def band(costs: Mapping[int, float], batch: int) -> tuple[float, float]:
     """Return the bounds that the three laws allow at `batch`; equal where it was measured.
 
-    `known` is the cost of a step by batch size. Measurements that contradict the laws are replaced
+    `costs` is the cost of a step by batch size. Measurements that contradict the laws are replaced
     by the line between the nearest two.
     """
 
     def line(one: int, other: int) -> float:
-        return known[one] + (known[other] - known[one]) * (batch - one) / (other - one)
+        return costs[one] + (costs[other] - costs[one]) * (batch - one) / (other - one)
 
-    if batch in known:
-        return known[batch], known[batch]
-    below = sorted((each for each in known if each < batch), reverse=True)[:2]
-    above = sorted(each for each in known if each > batch)[:2]
+    if batch in costs:
+        return costs[batch], costs[batch]
+    below = sorted((each for each in costs if each < batch), reverse=True)[:2]
+    above = sorted(each for each in costs if each > batch)[:2]
     least = [line(*near) for near in (below, above) if len(near) == 2]
-    least += [known[each] for each in below[:1]]
-    least += [known[each] * batch / each for each in above[:1]]
+    least += [costs[each] for each in below[:1]]
+    least += [costs[each] * batch / each for each in above[:1]]
     if below and above:
         most = line(below[0], above[0])
     else:
-        most = known[below[0]] * batch / below[0] if below else known[above[0]]
+        most = costs[below[0]] * batch / below[0] if below else costs[above[0]]
     return min(max(least), most), most
 
 
-def step_at(known: Mapping[int, float], batch: int) -> AtBatch:
+def step_at(costs: Mapping[int, float], batch: int) -> AtBatch:
     """Estimate time or energy of a step: the middle of the band, or its lower end beyond the sizes.
 
     There the line through the nearest two sizes continues as far as the other laws allow.
     """
-    low, high = band(known, batch)
-    middle = sqrt(low) * sqrt(high) if min(known) < batch < max(known) else low
+    low, high = band(costs, batch)
+    middle = sqrt(low) * sqrt(high) if min(costs) < batch < max(costs) else low
     width = log(high / low) if low > 0 else 0.0
-    return AtBatch(middle, hypot(_away(known, batch, _ALIKE), _OF_BAND * width))
+    return AtBatch(middle, hypot(_away(costs, batch, _ALIKE), _OF_BAND * width))
 
 
-def memory_at(known: Mapping[int, float], batch: int) -> AtBatch:
+def memory_at(held_mib: Mapping[int, float], batch: int) -> AtBatch:
     """Estimate memory: on the line through two sizes, because activations grow in proportion.
 
     Beyond the largest size the line is a lower bound: where activations are few, memory peaks at
     the optimizer's step, and a larger batch moves the peak to the backward pass, where all
     activations count.
     """
-    low, high = band(known, batch)
-    spread = _away(known, batch, _MEMORY_ALIKE)
-    if min(known) < batch < max(known):
+    low, high = band(held_mib, batch)
+    spread = _away(held_mib, batch, _MEMORY_ALIKE)
+    if min(held_mib) < batch < max(held_mib):
         return AtBatch(high, spread)
-    above = batch > max(known) and low > 0
+    above = batch > max(held_mib) and low > 0
     return AtBatch(low, hypot(spread, _OF_BAND * log(high / low)) if above else spread)
 
 
-def _away(known: Mapping[int, float], batch: int, spread: float) -> float:
+def _away(costs: Mapping[int, float], batch: int, spread: float) -> float:
     """Return `spread`, once more for each doubling from the nearest measured size; 0 at one."""
-    doublings = min(abs(log2(each / batch)) for each in known)
+    doublings = min(abs(log2(each / batch)) for each in costs)
     return spread * (1 + doublings) if doublings else 0.0
 
 
@@ -172,10 +172,10 @@ def at_batch(profiles: Sequence[Profile], batch: int) -> Profile:
 def check_alike(profiles: Sequence[Profile]) -> None:
     """Check that `profiles` differ in batch size, and in nothing else of their workloads."""
     first, *others = profiles
-    for each in others:
-        own = replace(first.workload, name=each.name, batch=each.workload.batch)
-        if each.workload != own or each.gpu != first.gpu:
-            raise InvalidInput(f"{each.name} differs from {first.name} in more than its batch")
+    for other in others:
+        like = replace(first.workload, name=other.name, batch=other.workload.batch)
+        if other.workload != like or other.gpu != first.gpu:
+            raise InvalidInput(f"{other.name} differs from {first.name} in more than its batch")
     if len({each.workload.batch for each in profiles}) < 2:
         raise InvalidInput(
             f"{first.name} was measured at batch {first.workload.batch} only, and the cost of "
@@ -189,15 +189,15 @@ class _Sizes:
     def __init__(self, measured: dict[int, Profile], batch: int) -> None:
         self.measured, self.batch = measured, batch
 
-    def known(self, number: Callable[[Profile], float | None]) -> dict[int, float] | None:
+    def by_size(self, number: Callable[[Profile], float | None]) -> dict[int, float] | None:
         """Return a number of each profile by batch size; None if a profile lacks it."""
         values = all_known(number(each) for each in self.measured.values())
         return None if values is None else dict(zip(self.measured, values, strict=True))
 
     def step(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
         """Estimate a number that adds up over a step, such as time."""
-        known = self.known(number)
-        return None if known is None else step_at(known, self.batch)
+        costs = self.by_size(number)
+        return None if costs is None else step_at(costs, self.batch)
 
     def per_step(self, number: Callable[[Profile], float | None], step_s: float) -> float | None:
         """Estimate a rate, from its amount in a step, which takes `step_s`."""
@@ -210,8 +210,8 @@ class _Sizes:
         return None if amount is None else amount.middle / step_s
 
     def memory(self, number: Callable[[Profile], float | None]) -> AtBatch | None:
-        known = self.known(number)
-        return None if known is None else memory_at(known, self.batch)
+        costs = self.by_size(number)
+        return None if costs is None else memory_at(costs, self.batch)
 
 
 def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profile:
@@ -221,13 +221,17 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
     memory = _memory(sizes, lambda each: each.memory)
     held = sizes.memory(lambda each: each.memory.reserved_mib or each.memory.device_mib)
     # By the energy above idle, of which a step has a part and an example a part.
-    idles_w = sizes.known(lambda each: each.idle_power_w)
+    idles_w = sizes.by_size(lambda each: each.idle_power_w)
     idle_w = fmean(idles_w.values()) if idles_w else 0.0
     above_w = sizes.per_step(
         lambda each: None if each.power_w is None else max(0.0, each.power_w - idle_w), step.middle
     )
     power_w = None if above_w is None else idle_w + above_w
     name = batch_name(near.name)
+
+    def of_host(name: str) -> float | None:
+        return _middle(sizes.step(lambda each: getattr(each.host, name, None)))
+
     return replace(
         near,
         workload=replace(near.workload, name=name.at(batch) if name else near.name, batch=batch),
@@ -242,20 +246,11 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
         mps=_probe(sizes, near),
         trace=near.trace and trace_at_batch(near, batch, host, on_gpu),
         took=None,
-        host=_host_side(sizes, near.host),
+        host=near.host and HostSide(**{each.name: of_host(each.name) for each in fields(HostSide)}),
         other_batches=OtherBatches(
             tuple(sorted(measured)), step.spread, held.spread if held else step.spread
         ),
     )
-
-
-def _host_side(sizes: _Sizes, near: HostSide | None) -> HostSide | None:
-    """Estimate each part by the laws of a step."""
-
-    def part(name: str) -> float | None:
-        return _middle(sizes.step(lambda each: getattr(each.host, name, None)))
-
-    return near and HostSide(**{each.name: part(each.name) for each in fields(HostSide)})
 
 
 def _middle(value: AtBatch | None) -> float | None:
@@ -264,10 +259,10 @@ def _middle(value: AtBatch | None) -> float | None:
 
 def _host(sizes: _Sizes, near: Profile) -> AtBatch | None:
     """Estimate the host path: launches, the same beyond the sizes measured; or a loader's."""
-    host, known = sizes.step(lambda each: each.host_s), sizes.known(lambda each: each.host_s)
-    if host is None or known is None or near.workload.loader_workers:
+    host, costs = sizes.step(lambda each: each.host_s), sizes.by_size(lambda each: each.host_s)
+    if host is None or costs is None or near.workload.loader_workers:
         return host
-    return AtBatch(min(max(host.middle, min(known.values())), max(known.values())), host.spread)
+    return AtBatch(min(max(host.middle, min(costs.values())), max(costs.values())), host.spread)
 
 
 def _step(sizes: _Sizes, near: Profile, host: AtBatch | None, on_gpu: AtBatch | None) -> AtBatch:

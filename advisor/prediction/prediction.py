@@ -109,8 +109,8 @@ _Value = TypeVar("_Value")
 def all_known(values: Iterable[_Value | None]) -> list[_Value] | None:
     """Return `values` if all are known; None if one is None."""
     every = list(values)
-    known = [value for value in every if value is not None]
-    return known if len(known) == len(every) else None
+    present = [value for value in every if value is not None]
+    return present if len(present) == len(every) else None
 
 
 def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -> Interval | None:
@@ -239,8 +239,8 @@ def in_phases(
     shares = [each / sum(takes) for each in takes]
 
     def mean_share(values: Sequence[float | None]) -> float | None:
-        known = all_known(values)
-        return None if known is None else sum(map(mul, known, shares))
+        numbers = all_known(values)
+        return None if numbers is None else sum(map(mul, numbers, shares))
 
     fullest = max(answers, key=lambda each: each.memory_total_mib / each.memory_capacity_mib)
     return MixPrediction(

@@ -30,7 +30,7 @@ from advisor.prediction.mix_steps import (
     Predicts,
     ReplayFunction,
     SurrogatePredictor,
-    alone_under_limit,
+    alone_s,
     by_replay,
     corrected,
     surrogate_predictor,
@@ -183,9 +183,9 @@ _LEAST_S, _MOST_S = 1e-3 * LEAST_STEP_S, 1e6 * DAY_S
 
 def step_intervals(
     profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu, model: Model,
-    play: ReplayFunction = replay_mix,
+    replay: ReplayFunction = replay_mix,
 ) -> list[Interval]:  # fmt: skip
-    """Predict seconds of a step of each job, in the jobs' order; `play` replays.
+    """Predict seconds of a step of each job, in the jobs' order; `replay` replays.
 
     Raises:
         InvalidInput: The model predicts no time or an endless step: it was not fitted properly.
@@ -197,7 +197,7 @@ def step_intervals(
     elif shared is None:
         steps = [_around_alone(each, each.step_s, model) for each in profiles]
     else:
-        steps = _on_gpu(profiles, shared, gpu, model, play)
+        steps = _on_gpu(profiles, shared, gpu, model, replay)
     steps = [step.times(_estimate_range(profile)) if profile.is_estimate else step
              for step, profile in zip(steps, profiles, strict=True)]  # fmt: skip
     if min(each.p05 for each in steps) < _LEAST_S or max(each.p95 for each in steps) > _MOST_S:
@@ -216,20 +216,20 @@ def _on_instance(
 
 
 def _on_gpu(
-    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
+    profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu, model: Model, replay: ReplayFunction
 ) -> list[Interval]:
     if len(profiles) == 1:
         profile = profiles[0]
         if profile.trace is not None or not sharing.limits:
-            return [_around_alone(profile, alone_s(profile, sharing, gpu, model, play), model)]
+            return [_around_alone(profile, alone_s(profile, sharing, gpu, model, replay), model)]
         slowdown = slowdown_on(profile, whole_gpu(gpu).limited(sharing.limits[0]))
         return [_around_alone(profile, profile.step_s, model).times(slowdown)]
     sharing = without_idle_limits(sharing)
     if len(set(sharing.limits)) > 1:
-        steps = under_unequal_limits(profiles, Mps(sharing.limits), gpu, model, play)
+        steps = under_unequal_limits(profiles, Mps(sharing.limits), gpu, model, replay)
     else:
         mix = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
-        replayed = by_replay([mix], gpu, model, play)
+        replayed = by_replay([mix], gpu, model, replay)
         steps = None if replayed is None else replayed[0]
     if steps is None:
         return _by_capacity(profiles, sharing, gpu, model)
@@ -242,19 +242,6 @@ def _around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
     scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
     low, high = doubt.log_bounds([profile], scale)
     return interval_around(step_s, float(low[0]), float(high[0]))
-
-
-def alone_s(
-    profile: Profile, sharing: Concurrent, gpu: Gpu, model: Model, play: ReplayFunction
-) -> float:
-    """Return seconds of a step of a job alone: measured, or replayed under a limit.
-
-    Without a trace a limit is taken not to slow it.
-    """
-    if not sharing.limits:
-        return profile.step_s
-    step_s = alone_under_limit(profile, sharing.limits[0], gpu, model.of(gpu).physics, play)
-    return profile.step_s if step_s is None else step_s
 
 
 def _by_capacity(
@@ -315,7 +302,7 @@ class Predictor:
 
     Attributes:
         model: The fitted model, learnt on this GPU or on others.
-        play: Replays mixes.
+        replay: Replays mixes.
         calibration: Speed of the host of all jobs; None: that of their profiles. A profile that
             recorded the speed of its host is converted, with as many cores busy as jobs run at
             once. The slowdown of a job is relative to the job alone on this host.
@@ -323,7 +310,7 @@ class Predictor:
 
     gpu: Gpu
     model: Model
-    play: ReplayFunction = replay_mix
+    replay: ReplayFunction = replay_mix
     calibration: Calibration | None = None
 
     def on_known_cores(self) -> "Predictor":
@@ -377,7 +364,7 @@ class Predictor:
         """Predict by all that the model learnt, on any GPU."""
         own = self.model.of(self.gpu)
         sharing = without_idle_limits(as_whole_gpu(placed_as, self.gpu))
-        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.play)
+        steps = step_intervals(profiles, sharing, self.gpu, self.model, self.replay)
         if instance_sets(sharing):  # they share the whole GPU's power limit
             steps = power.throttled(profiles, steps, self.gpu, own.power)
         in_turn = sharing.mode == "serial"

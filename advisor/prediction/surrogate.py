@@ -17,7 +17,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_mix, one_thread
-from advisor.prediction.correction import counter
+from advisor.prediction.correction import counter, of_others
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
@@ -160,7 +160,7 @@ def _columns_of_others(fixed: Floats, limited: Floats, present: NDArray[np.bool_
     of = dict(zip((*FIXED, *LIMITED), np.moveaxis(np.concatenate([fixed, limited], 2), 2, 0),
                   strict=True))  # fmt: skip
     busy, long = np.where(present, of["busy"], 0.0), np.where(present, of["log_kernel_us"], 0.0)
-    count, others_busy = np.maximum(_others(present.astype(np.float64)), 1), _others(busy)
+    count, others_busy = np.maximum(of_others(present.astype(np.float64)), 1), of_others(busy)
     # Log of one and the time that a job's kernels wait in a step, over the step.
     step_us, kernels = 1e3 * np.exp(of["log_step_ms"]), np.exp(of["log_kernels"])
     turn_us = busy * busy * step_us / kernels
@@ -169,21 +169,16 @@ def _columns_of_others(fixed: Floats, limited: Floats, present: NDArray[np.bool_
     return np.stack([
         np.broadcast_to(np.log(np.maximum(1, present.sum(axis=1, keepdims=True))), present.shape),
         others_busy,
-        _others(np.where(present, of["sms"], 0.0)),
-        _others(busy * of["dram"]),
-        _others(busy * of["occupancy"]),
-        _others(busy * of["wide"]),
-        _others(busy * long) / np.maximum(others_busy, 1e-9),
-        _others(np.where(present, of["log_step_ms"], 0.0)) / count,
+        of_others(np.where(present, of["sms"], 0.0)),
+        of_others(busy * of["dram"]),
+        of_others(busy * of["occupancy"]),
+        of_others(busy * of["wide"]),
+        of_others(busy * long) / np.maximum(others_busy, 1e-9),
+        of_others(np.where(present, of["log_step_ms"], 0.0)) / count,
         _most_of_others(busy),
         _most_of_others(long),
-        *(np.log1p(_others(each) * kernels / step_us) for each in waits),
+        *(np.log1p(of_others(each) * kernels / step_us) for each in waits),
     ], axis=2)  # fmt: skip
-
-
-def _others(values: Floats) -> Floats:
-    """Sum over all other places."""
-    return np.asarray(values.sum(axis=1, keepdims=True) - values)
 
 
 def _most_of_others(values: Floats) -> Floats:

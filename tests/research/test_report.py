@@ -63,7 +63,7 @@ def test_figures_of_one_family_and_mode_follow_from_the_data(data):
     seen = {name: p for name, p in profiles.items() if p.workload.family != family}
     kept = [run for run in shared if family not in families_of([run])]
     model = fit([MeasuredGpu(H200, seen, kept)], playback)
-    predictor = Predictor(H200, model, play=playback.play)
+    predictor = Predictor(H200, model, replay=playback.play)
     scored = [run for run in select(profiles, runs, H200).scored
               if run.sharing == "mps" and family in families_of([run])]  # fmt: skip
     errors = [
