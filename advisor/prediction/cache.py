@@ -29,10 +29,7 @@ def once_a_profile(
 
     The key is the object, not its value: hashing a trace takes as long as replaying it.
     """
-
-    @once_a_mix
-    def of_mix(profiles: Sequence[Profile], /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:
-        return function(profiles[0], *args, **named)
+    of_mix = once_a_mix(lambda profiles, *args, **named: function(profiles[0], *args, **named))
 
     @wraps(function)
     def cached(profile: Profile, /, *args: _Rest.args, **named: _Rest.kwargs) -> _Answer:

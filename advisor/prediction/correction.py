@@ -375,8 +375,11 @@ class Doubt:
         """
         return np.asarray(np.hypot(spread, host_spread(profiles, steps_s, self.host_sigma)))
 
-    def log_bounds(self, profiles: Sequence[Profile], scale: Floats) -> tuple[Floats, Floats]:
+    def log_bounds(
+        self, profiles: Sequence[Profile], steps_s: Floats, spread: Floats
+    ) -> tuple[Floats, Floats]:
         """Return log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
+        scale = self.scale(profiles, steps_s, spread)
         bounds = [self.gpu_bound if is_gpu_bound(each) else self.host_bound for each in profiles]
         low, high = np.array([(each.low, each.high) for each in bounds]).T
         return low * scale, high * scale
@@ -432,13 +435,6 @@ class Correction:
         explained = (white * white).sum(axis=0, dtype=np.float64)
         unexplained = self.kernel.noise + np.maximum(0.0, self.kernel.signal - explained)
         return np.asarray(np.sqrt(unexplained))
-
-    def log_bounds(
-        self, profiles: Sequence[Profile], near: Floats, steps_s: Floats
-    ) -> tuple[Floats, Floats]:
-        """Return log distances to both ends of the 90 % interval of each job, shapes (jobs,)."""
-        scale = self.doubt.scale(profiles, steps_s, self.spread(near))
-        return self.doubt.log_bounds(profiles, scale)
 
     @cached_property
     def _arrays(self) -> tuple[Floats, Floats, Floats, Floats]:

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ctypes import CFUNCTYPE, byref, c_double, c_int32, c_int64, c_void_p
-from functools import partial
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
@@ -34,7 +34,6 @@ _HERE = Path(__file__).parent
 _CHECKSUM_BYTES = sha256().digest_size
 _ARGUMENTS = {"F": c_void_p, "I": c_void_p, "U": c_void_p, "f": c_double, "n": c_int64}
 
-_loaded: dict[str, Callable[..., float]] = {}
 _loading = Lock()
 
 
@@ -45,11 +44,10 @@ def loops() -> Mapping[str, Callable[..., float]]:
     written, in each process again.
     """
     with _loading:
-        if not _loaded:
-            _loaded.update(_load())
-    return _loaded
+        return _load()
 
 
+@cache
 def _load() -> dict[str, Callable[..., float]]:
     folders = [_HERE / "__pycache__"]  # for all users of this installation, then the user's own
     with suppress(RuntimeError):  # this user has no home

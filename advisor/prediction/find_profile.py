@@ -11,6 +11,8 @@ from pathlib import Path
 from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware.gpus import Gpu, check_key, check_power, known_gpus, unlikeness
 from advisor.prediction.host import host_path_s
+from advisor.prediction.other_batch import at_batch
+from advisor.prediction.other_gpu import on_gpu
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
@@ -81,8 +83,6 @@ def find_profile(
         wanted, others = batch_name(name), names_of_batches(name, gpu, folder)
         if wanted is None or len(others) < 2:
             return _own(name, gpu, folder)  # which raises an error
-        from advisor.prediction.other_batch import at_batch
-
         profiles = [find_profile(each, gpu, folder, calibration) for each in others]
         return at_batch(profiles, wanted.batch)
     return _estimated(elsewhere, gpu, _calibrations(gpu, elsewhere, calibration))
@@ -109,15 +109,11 @@ def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
 @lru_cache(1024)
 def _estimated(profile: Profile, gpu: Gpu, calibrations: tuple[Calibration, ...]) -> Profile:
     """Return the same object each time, because results about a profile are cached by object."""
-    from advisor.prediction.other_gpu import on_gpu
-
     return on_gpu(profile, gpu, calibrations)
 
 
 def profile_of_file(content: bytes, file: str, gpu: Gpu) -> Profile:
     """Read the profile in the `content` of a `file`; estimate it for `gpu` if it is of another."""
-    from advisor.prediction.other_gpu import on_gpu
-
     profile = check_key(parse_profile(content, file), file)
     return check_power(profile, gpu) if profile.gpu == gpu.key else on_gpu(profile, gpu)
 

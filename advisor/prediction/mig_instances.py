@@ -108,10 +108,7 @@ def slowed_by_traffic(others: float, busy: float | None) -> Interval:
 
 
 def as_whole_gpu(sharing: Arrangement, gpu: Gpu) -> Arrangement:
-    """Return the sharing of the whole GPU if the only instance has all of its SMs and bandwidth.
-
-    `sharing` itself if the GPU is cut into less.
-    """
+    """Return a sharing of the whole GPU if the only instance is all of it; else `sharing`."""
     if sets := instance_sets(sharing):
         first, *others = sets[0].partitions
         if not others and partition_of(gpu, sets[0].instances[0].profile, first.slices).whole:

@@ -94,7 +94,7 @@ def _of_one_mode(
     with one_thread():
         near, alone_s = correction.near(chosen), np.array([each.step_s for each in jobs])
         middle = corrected(replayed_s, correction.log_correction(near), alone_s)
-        low, high = correction.log_bounds(jobs, near, middle)
+        low, high = correction.doubt.log_bounds(jobs, middle, correction.spread(near))
         if sharing.mode == "naive":
             spreads = [
                 others_spread(mix.profiles, replayed.steps_s)[list(mix.positions)]
@@ -415,7 +415,7 @@ class Predicts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PacedPredictor:
-    """Predicts as `predictor` does, each job as fast as in the user's own runs behind `paces`.
+    """Predictor of jobs as fast as in the user's own runs behind `paces`.
 
     A job's slowdown is relative to the job alone at that pace. Its steps together with others get
     the factor of its own runs; the other jobs have factors of their own.

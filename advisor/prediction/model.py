@@ -64,8 +64,7 @@ class OwnPace:
     the profile is right, and the prediction of jobs together is wrong by one factor.
 
     Attributes:
-        slowdown: Seconds of its host path in these runs over those in the profile; 1 where no run
-            showed that.
+        slowdown: Seconds of its host path over those in the profile; 1 where no run showed that.
         runs: Number of runs in which the host set the job's pace.
         profiled: Date of the profile, a later one is not converted; None: not known.
         beside: By mode: its steps together with other jobs, if it fills the GPU.
@@ -123,11 +122,11 @@ class GpuConstants:
 
 
 def nearest_constants(to: Gpu, others: Mapping[str, GpuConstants]) -> GpuConstants:
-    """Return the constants that stand in on `to`, of which nothing was measured.
+    """Return the constants of the GPU most like `to`, adapted to `to`, where nothing was measured.
 
-    They are those of the GPU of `others` most like it. Replay's constants and memory edges are
-    shares and times of the driver and stay. A context keeps local memory for every thread that its
-    SMs can hold, so it shrinks with these; the awake GPU draws the same share of its limit.
+    Replay's constants and memory edges are shares and times of the driver and stay. A context keeps
+    local memory for every thread that its SMs can hold, so it shrinks with these; the awake GPU
+    draws the same share of its limit.
     """
     gpus = {key: _known_gpu(key) for key in others}
     apart = {key: inf if like is None else unlikeness(like, to) for key, like in gpus.items()}

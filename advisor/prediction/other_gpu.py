@@ -83,11 +83,8 @@ def tflops(rates: GpuRates, what: Arithmetic) -> float:
 
     Without tensor cores for a format it is computed in FP32.
     """
-    peak: float | None = rates.fp32_tflops
-    if what == "tf32":
-        peak = rates.tf32_tflops
-    elif what == "fp16" or (what == "bf16" and rates.tf32_tflops is not None):
-        peak = rates.fp16_tflops
+    half = what == "fp16" or (what == "bf16" and rates.tf32_tflops is not None)
+    peak = rates.fp16_tflops if half else rates.tf32_tflops if what == "tf32" else None
     return peak or rates.fp32_tflops
 
 

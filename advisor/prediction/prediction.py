@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from math import exp, hypot, log, prod, sqrt
 from operator import mul
@@ -177,10 +178,7 @@ class JobPrediction:
 
     def longer(self, by: float) -> "JobPrediction":
         """Return the job with steps `by` times as long, at the same power, so with more energy."""
-
-        def scaled(each: Interval) -> Interval:
-            return each.scaled(by)
-
+        scaled = partial(Interval.scaled, factor=by)
         return replace(self.mapped(scaled, scaled), slowdown=self.slowdown * by)
 
 
@@ -266,9 +264,6 @@ def in_phases(
 
 def widened(mix: MixPrediction, factor: float) -> MixPrediction:
     """Widen the intervals of time, power and energy of `mix` by `Interval.widened`."""
-
-    def wider(interval: Interval) -> Interval:
-        return interval.widened(factor)
-
+    wider = partial(Interval.widened, factor=factor)
     jobs = tuple(job.mapped(wider, wider) for job in mix.jobs)
     return replace(mix, jobs=jobs, power_w=mix.power_w and wider(mix.power_w))

@@ -238,9 +238,8 @@ def _on_gpu(
 
 def _around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
     """Return the interval of a job alone around `step_s`; the model adds no doubt of its own."""
-    doubt = model.alone
-    scale = doubt.scale([profile], np.array([step_s]), np.array([SOLO_SPREAD]))
-    low, high = doubt.log_bounds([profile], scale)
+    spread = np.array([SOLO_SPREAD])
+    low, high = model.alone.log_bounds([profile], np.array([step_s]), spread)
     return interval_around(step_s, float(low[0]), float(high[0]))
 
 
@@ -302,7 +301,6 @@ class Predictor:
 
     Attributes:
         model: The fitted model, learnt on this GPU or on others.
-        replay: Replays mixes.
         calibration: Speed of the host of all jobs; None: that of their profiles. A profile that
             recorded the speed of its host is converted, with as many cores busy as jobs run at
             once. The slowdown of a job is relative to the job alone on this host.

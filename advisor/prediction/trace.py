@@ -145,10 +145,7 @@ class ReplayTrace:
         return WaitingStep(self.launch_s, self.duration_s, self.waits_s, self.host_s, self.gap_s)
 
     def alone_s(self, step_s: float, kernels_s: float) -> float:
-        """Return seconds of a step alone, measured as `step_s`, once its kernels take `kernels_s`.
-
-        They take at least as long as now.
-        """
+        """Return seconds of a step alone, measured as `step_s`, if its kernels take `kernels_s`."""
         if (waiting := self.waiting) is None:
             return max(step_s, kernels_s + self.gap_s * len(self.duration_s))
         return waiting.changed(gpu=kernels_s / float(self.duration_s.sum())).seconds()
