@@ -69,8 +69,7 @@ def _mps(root: Path) -> Iterator[Problem]:
     for each in mps_processes(root / "proc"):
         yield (
             "blocks",
-            f"an MPS {each.role} of {each.owner} runs (process {each.pid}, pipes in "
-            f"{each.pipes})",
+            f"an MPS {each.role} of {each.owner} runs (process {each.pid}, pipes in {each.pipes})",
             "it would serve or disturb what is measured, and serves one user at a time",
             f"have its owner end it: {each.how_to_end}",
         )  # fmt: skip
@@ -447,13 +446,14 @@ def _owner(pid: int) -> str:
         return "a user outside this container"
 
 
-def gpu_findings(gpu: LiveGpu | BrokenGpu, health: GpuHealth | None) -> Iterator[Finding]:
-    """Find what on a GPU spoils measuring or sharing; `health` is None if it does not answer."""
+def gpu_findings(gpu: LiveGpu | BrokenGpu) -> Iterator[Finding]:
+    """Find what on a GPU spoils measuring or sharing."""
     about = f"GPU {gpu.index}"
-    if isinstance(gpu, BrokenGpu) or health is None:
-        problem = gpu.problem.rstrip(".") if isinstance(gpu, BrokenGpu) else "it does not answer"
+    if isinstance(gpu, BrokenGpu):
+        problem = gpu.problem.rstrip(".")
         yield Finding("blocks", about, problem, "nothing runs on it", "see dmesg, or reboot")
         return
+    health = gpu_health(gpu.index)
     for check in (_use, _modes, _pace, _memory, _age):
         for severity, *texts in check(gpu, health):
             yield Finding(severity, about, *texts)
@@ -500,8 +500,7 @@ def examine() -> list[Finding]:
     findings = [*host_findings(), *leftover_findings()]
     try:
         for gpu in live_gpus():
-            health = gpu_health(gpu.index) if isinstance(gpu, LiveGpu) else None
-            findings += gpu_findings(gpu, health)
+            findings += gpu_findings(gpu)
     except AdvisorError as error:
         findings.append(Finding(
             "blocks", "host", f"no GPU here: {str(error).rstrip('.')}",

@@ -101,7 +101,7 @@ def looked_at(install, monkeypatch):  # noqa: F811
         install(FakeLibrary(FakeGpu(**SOUND | wrong)))
         monkeypatch.setattr(health_of, "_time_slice", lambda _: time_slice)
         gpu = live_gpu(0)
-        return list(gpu_findings(replace(gpu, driver=driver or gpu.driver), gpu_health(0)))
+        return list(gpu_findings(replace(gpu, driver=driver or gpu.driver)))
 
     return look
 
@@ -237,7 +237,7 @@ def test_each_fault_of_a_gpu_is_found_with_a_remedy(looked_at, severity, wrong, 
 
 def test_a_gpu_that_is_idle_or_does_not_answer_is_not_slow(looked_at):
     assert looked_at(slowed=1) == []
-    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."), None)
+    (found,) = gpu_findings(BrokenGpu(1, "the GPU has fallen off its bus."))
     assert (found.severity, found.about) == ("blocks", "GPU 1")
 
 
@@ -254,7 +254,7 @@ def test_what_a_driver_does_not_say_is_no_finding(install, monkeypatch):  # noqa
     monkeypatch.setattr(health_of, "_time_slice", lambda _: None)
     health = gpu_health(0)
     assert (health.persistence, health.ecc, health.remap_pending) == (None, None, None)
-    assert list(gpu_findings(live_gpu(0), health)) == []
+    assert list(gpu_findings(live_gpu(0))) == []
 
 
 @pytest.mark.parametrize(
