@@ -23,13 +23,18 @@ from advisor.page.link import linked
 from advisor.page.more import foresee, further_questions
 from advisor.page.question import STYLE, keep_address, read_question, refuse
 from advisor.plan.values import Plan, Recommendation
-from advisor.report.forecast import ORIGINS, bounds_note, plan_name, plan_rows
+from advisor.report.forecast import bounds_note, plan_name, plan_rows
 from advisor.report.format import NOT_MEASURED, shortened, words_of
 from advisor.report.recommendation import recommendation_document
 
 _WIDTHS = {"rank": st.column_config.Column(width=50), "plan": st.column_config.Column(width=250)}
 _LONGEST = 36  # letters that fit into the column of plans
 _WRAPPED_PX = 65  # Streamlit wraps words in rows that are higher than 4 rem
+_ORIGINS = """\
+**Measured** is each job alone: its step, kernels, memory and power. **Predicted** is the pace of
+jobs that share, by a model fitted to real runs of that kind of sharing. **Estimated** is all that
+no run confirms here: MIG, power caps, and results transferred from another GPU. Times until jobs
+end follow from these by simulation."""
 
 
 def main() -> None:
@@ -82,11 +87,11 @@ def _show(advised: Recommendation, plan: Plan) -> None:
     st.subheader("All ways, best first")
     _ranking(advised)
     with st.expander("Measured, predicted, estimated: the origin of the figures"):
-        st.markdown(ORIGINS)
+        st.markdown(_ORIGINS)
     if advised.left_out:
         with st.expander("Considered and left out"):
-            for each in advised.left_out:
-                st.markdown(f"`{shortened(str(each.sharing))}`: {each.why}")
+            for other in advised.left_out:
+                st.markdown(f"`{shortened(str(other.sharing))}`: {other.why}")
 
 
 def _plan_in_view(advised: Recommendation) -> Plan:

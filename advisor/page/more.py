@@ -143,7 +143,8 @@ def _queue(question: PageQuestion, jobs: Sequence[Job], gpus: int | None, policy
 
 
 def _jobs_on_gpus(placed: Sequence[fleet.JobOnGpu]) -> None:
-    drawn = charts.lanes_chart(fleet.lanes_of(placed), fleet.names_of(placed))
+    names = {number: run.job.name for number, run in placed}  # in the order of the request
+    drawn = charts.lanes_chart(fleet.lanes_of(placed), [names[number] for number in sorted(names)])
     st.altair_chart(drawn, width="stretch")
     st.caption("The thin line is the 90 % interval of an end.")
     stacked_table(fleet.job_rows_of(placed), "jobs on GPUs")

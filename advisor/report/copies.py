@@ -18,6 +18,7 @@ from advisor.plan.copies import (
     SliceSpeed,
     Trials,
 )
+from advisor.plan.reasons import named
 from advisor.prediction.prediction import Interval
 from advisor.report import forecast
 from advisor.report import format as units
@@ -71,7 +72,7 @@ def _report(
         table = plain_table(*headings)
         for row in shown:
             mix = row.prediction
-            table.add_row(str(row.copies), notation(mix.sharing), *cells(row), units.held(mix))
+            table.add_row(str(row.copies), _notation(mix.sharing), *cells(row), units.held(mix))
         return answer_above_table(advice, table, [*notes, *more])
 
     shown, more = list(rows), list[str]()
@@ -81,14 +82,14 @@ def _report(
     return report(shown, more)
 
 
-def notation(sharing: Sharing) -> str:
-    """Return the notation of a sharing of copies, whose limits are equal."""
+def _notation(sharing: Sharing) -> str:
+    """The notation of a sharing of copies, whose limits are equal."""
     return f"mps={sharing.limits[0]:g} each" if sharing.limits else str(sharing)
 
 
 def _marked(row: CopiesRow) -> str:
     mark = "" if row.prediction.confirmed_on_hardware else ", estimated"
-    return f"{notation(row.prediction.sharing)}{mark}"
+    return f"{_notation(row.prediction.sharing)}{mark}"
 
 
 def _notes_on_numbers(copies: Copies, unit: str) -> Iterator[str]:
@@ -287,14 +288,12 @@ def _slowing(added: Addition) -> str:
 
 
 def _names(jobs: Sequence[Job]) -> str:
-    names = [job.name for job in jobs]
-    return ", ".join(units.collapsed([name] * names.count(name)) for name in dict.fromkeys(names))
+    return named([job.name for job in jobs])
 
 
 def notes_on_additions(additions: Additions) -> Iterator[str]:
     """Yield why jobs were left out, and how to read the figures."""
-    for each in additions.left_out:
-        yield f"Left out: {each.sharing}: {each.why}."
+    yield from (f"Left out: {each.sharing}: {each.why}." for each in additions.left_out)
     yield "Work added: of the added jobs, in the time in which one alone does 1."
     yield "Slowing is of median steps; running jobs keep limits and instances."
     if _any_due(additions):
@@ -338,9 +337,8 @@ def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) 
         f"host of the profile. {subject} {forecast.NOT_CONFIRMED}."
     ]
     lacks: dict[str, list[str]] = {}
-    for each in speeds:
-        if each.speed is None:
-            lacks.setdefault(each.job, []).append(each.where)
+    for job, where in ((each.job, each.where) for each in speeds if each.speed is None):
+        lacks.setdefault(job, []).append(where)
     text += [f"{job} does not fit {', '.join(where)}." for job, where in lacks.items()]
     return " ".join(text)
 
@@ -348,16 +346,16 @@ def slice_speed_text(speeds: Sequence[SliceSpeed], profiles: Sequence[Profile]) 
 def slice_batches_report(batches: SlicesForJob) -> RenderableType:
     """Return a line for each slice with its largest batch size."""
     table = plain_table("slice", "batch", "memory")
-    for each in batches.slices:
-        where = "whole GPU" if each.name == WHOLE else f"{each.instances} x {each.name}"
-        if each.largest is None or each.memory_mib is None:
+    for batch in batches.slices:
+        where = "whole GPU" if batch.name == WHOLE else f"{batch.instances} x {batch.name}"
+        if batch.largest is None or batch.memory_mib is None:
             table.add_row(where, "none fits", "")
             continue
-        mark = "" if each.largest in batches.measured else "*"
-        more = " or more" if each.open_ended else ""
-        table.add_row(where, f"{each.largest}{mark}{more}", units.gib(each.memory_mib))
+        mark = "" if batch.largest in batches.measured else "*"
+        more = " or more" if batch.open_ended else ""
+        table.add_row(where, f"{batch.largest}{mark}{more}", units.gib(batch.memory_mib))
     ends = dict.fromkeys((batches.slices[0], batches.slices[-1]))
-    answer = " ".join(f"{_largest_batch(each, batches)}." for each in ends)
+    answer = " ".join(f"{_largest_batch(batch, batches)}." for batch in ends)
     sizes = ", ".join(map(str, batches.measured))
     notes = [f"Measured at batch {sizes}; * other sizes are estimated from these."]
     if len(batches.measured) < 2:
@@ -374,9 +372,8 @@ def _largest_batch(batch: SliceBatch, batches: SlicesForJob) -> str:
     where = f"The whole {batches.gpu.key}" if batch.name == WHOLE else batch.name
     if batch.largest is None:
         return f"{where} does not hold {batches.job} at any batch that can be estimated"
-    if batch.open_ended:
-        return f"{where} holds {batches.job} at batch {batch.largest} and perhaps more"
-    return f"{where} holds {batches.job} up to batch {batch.largest}"
+    most = f"at batch {batch.largest} and perhaps more" if batch.open_ended else None
+    return f"{where} holds {batches.job} {most or f'up to batch {batch.largest}'}"
 
 
 def slice_batches_document(batches: SlicesForJob) -> dict[str, Any]:

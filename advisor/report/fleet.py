@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from rich.console import Group
@@ -159,7 +158,7 @@ def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]
     for on in plan.on:
         for number, job in zip(on.candidate.jobs, on.forecast.prediction.jobs, strict=True):
             end_s = forecast.interval_document(ends_s[number - 1])
-            request = forecast.asked_document(plan.jobs[number - 1])
+            request = forecast.request_document(plan.jobs[number - 1])
             jobs[number] = asdict(job) | request | {"on_gpu": on.number, "end_s": end_s}
     document = {
         "rank": 1, "ties_best": True,
@@ -229,11 +228,6 @@ def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> list[Job
 def _in_order(jobs: Iterable[JobOnGpu]) -> list[JobOnGpu]:
     """`jobs` by GPU, and on each as they start; copies next to each other."""
     return sorted(jobs, key=lambda job: (job[1].gpu, job[1].start_s, job[1].job.name, job[0]))
-
-
-def names_of(jobs: Sequence[JobOnGpu]) -> list[str]:
-    """Return the names of the jobs, in the order of the request."""
-    return [run.job.name for _, run in sorted(jobs, key=itemgetter(0))]
 
 
 def lanes_of(jobs: Sequence[JobOnGpu]) -> Timeline:

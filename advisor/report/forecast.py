@@ -32,13 +32,6 @@ SCHEMA = 1
 NOT_CONFIRMED = "estimated, not confirmed on hardware"
 _MOST_NAMED = 3  # jobs; more are counted
 
-ORIGINS = """\
-**Measured** is each job alone: its step, kernels, memory and power. **Predicted** is the pace of
-jobs that share, by a model fitted to real runs of that kind of sharing. **Estimated** is all that
-no run confirms here: MIG, power caps, and results transferred from another GPU. Times until jobs
-end follow from these by simulation."""
-"""Origin of the figures of the page."""
-
 
 def cap_note(cap_w: float) -> str:
     """Return the basis of predictions under a power cap."""
@@ -233,16 +226,14 @@ def _job_lines(jobs: Sequence[JobPrediction]) -> Iterator[str]:
         yield f"    epoch   {epoch(job)}"
         capped = units.gib_of(job.memory_min_mib)
         yield f"    memory  {units.gib(job.memory_interval_mib)}; {capped} if capped"
-        if job.energy_step_j is None:
-            continue
         energies = {
             "a step": job.energy_step_j, "an example": job.energy_example_j,
             "an epoch": job.energy_epoch_j,
         }  # fmt: skip
         amounts = [f"{units.joules(j)} {of}" for of, j in energies.items() if j is not None]
-        # No meter separates jobs.
-        rule = "its part: base power split equally, the rest by what each job adds"
-        yield "    energy  " + "\n            ".join([*amounts, rule])
+        if amounts:  # no meter separates jobs
+            amounts.append("its part: base power split equally, the rest by what each job adds")
+            yield "    energy  " + "\n            ".join(amounts)
 
 
 Letters = dict[str, tuple[str, str]]
@@ -382,7 +373,7 @@ def workloads_document(jobs: Iterable[Job]) -> dict[str, Any]:
     return {name: asdict(each) for name, each in workloads.items()}
 
 
-def asked_document(job: Job) -> dict[str, Any]:
+def request_document(job: Job) -> dict[str, Any]:
     """Return the request for `job` and the script that starts it, by the keys of a plan file."""
     from advisor.launch.plan_file import job_fields  # only for JSON: text starts sooner without it
 

@@ -101,15 +101,12 @@ def collapsed(equal: Sequence[str]) -> str:
 
 def numbers(ordered: Iterable[int]) -> str:
     """Return increasing numbers, three or more in a row by their ends, e.g. ``"1-8,11,12"``."""
-    runs: list[list[int]] = []
-    for value in ordered:
-        if runs and value == runs[-1][-1] + 1:
-            runs[-1].append(value)
-        else:
-            runs.append([value])
-    return ",".join(
-        f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs
-    )
+    parts = list[str]()
+    # Numbers in a row differ equally from their places.
+    for _, run in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0]):
+        first, *others = (value for _, value in run)
+        parts += [f"{first}-{others[-1]}"] if len(others) > 1 else map(str, (first, *others))
+    return ",".join(parts)
 
 
 def with_ends(value: Interval, shown: Callable[[float], str], unit: str = "") -> str:

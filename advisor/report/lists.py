@@ -72,8 +72,8 @@ def gpus_document(
 def workloads_table(workloads: Iterable[Workload]) -> Table:
     """Return a table of workloads with the length of an epoch."""
     table = plain_table("workload", "examples an epoch")
-    for each in workloads:
-        table.add_row(each.name, _known(each.examples_per_epoch, ""))
+    for workload in workloads:
+        table.add_row(workload.name, _known(workload.examples_per_epoch, ""))
     return table
 
 
@@ -85,19 +85,15 @@ def profiles_table(profiles: Mapping[str, Profile], *, details: bool = False) ->
     details |= any(each.estimated_from is not None for each in profiles.values())
     more = ("fastest", "measured") if details else ()
     table = plain_table("profile", "step", "kernel", "memory", *more)
-    for name, each in profiles.items():
-        memory_mib = each.memory.device_mib
-        origin = clean(each.provenance.date[:10]) if each.provenance else NOT_MEASURED
-        if each.estimated_from is not None:
-            origin = f"estimated from {each.estimated_from}"
-        more = (f"{number(1000 * each.fastest_step_s)} ms", origin) if details else ()
+    for name, profile in profiles.items():
+        origin = clean(profile.provenance.date[:10]) if profile.provenance else NOT_MEASURED
+        if profile.estimated_from is not None:
+            origin = f"estimated from {profile.estimated_from}"
+        more = (f"{number(1000 * profile.fastest_step_s)} ms", origin) if details else ()
         table.add_row(
-            clean(name),
-            f"{number(1000 * each.step_s)} ms",
-            share(each.busy_share),
-            _UNKNOWN if memory_mib is None else f"{memory_mib:,.0f} MiB",
-            *more,
-        )
+            clean(name), f"{number(1000 * profile.step_s)} ms", share(profile.busy_share),
+            _known(profile.memory.device_mib, "MiB"), *more,
+        )  # fmt: skip
     return table
 
 
@@ -148,17 +144,14 @@ def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:
 
 def process_rows(gpu: LiveGpu, jobs: Sequence[Job]) -> list[dict[str, str]]:
     """Return a row for each process on it, with those of `jobs` that hold as much memory."""
-    held_mib, clients = held_alone_mib(job.profile for job in jobs), tenants(gpu)
-    return [
-        {
-            "process": str(each.pid),
-            "holds": _known(each.memory_mib, "MiB"),
-            "as much as": ", ".join(similar_in_memory(each, held_mib)) or "none of the jobs"
-            if each in clients
-            else "the MPS server",
-        }
-        for each in gpu.processes
-    ]
+    held_mib, clients, rows = held_alone_mib(job.profile for job in jobs), tenants(gpu), []
+    for process in gpu.processes:
+        similar = ", ".join(similar_in_memory(process, held_mib)) or "none of the jobs"
+        rows.append({
+            "process": str(process.pid), "holds": _known(process.memory_mib, "MiB"),
+            "as much as": similar if process in clients else "the MPS server",
+        })  # fmt: skip
+    return rows
 
 
 def _known(value: float | None, unit: str) -> str:
@@ -207,18 +200,18 @@ def layouts_report(
         f"{len(sets.maximal):,} of them"
     )
     table = plain_table("profile", "id", "memory", "SMs", "most", "starts at memory slice")
-    for each in profiles:
+    for profile in profiles:
         table.add_row(
-            each.name, f"{each.profile_id}", f"{each.memory_mib:,} MiB", _count(each.sms),
-            f"{each.max_instances}", ", ".join(map(str, each.starts)),
+            profile.name, f"{profile.profile_id}", f"{profile.memory_mib:,} MiB",
+            _count(profile.sms), f"{profile.max_instances}", ", ".join(map(str, profile.starts)),
         )  # fmt: skip
     parts: list[RenderableType] = [Text(heading), "", table, ""]
     shared = [profile for profile in profiles if len(compute_sets(gpu, profile.name)) > 1]
     if shared:
         table = plain_table("one of", "compute instances that share its memory: all of it, or")
-        for each in shared:
-            ways = [Counter(way) for way in compute_sets(gpu, each.name) if len(way) > 1]
-            table.add_row(each.name, ", ".join(map(_compute_instances, ways)))
+        for profile in shared:
+            ways = [Counter(way) for way in compute_sets(gpu, profile.name) if len(way) > 1]
+            table.add_row(profile.name, ", ".join(map(_compute_instances, ways)))
         parts += [table, ""]
     full = dict(enumerate(reversed(sets.maximal), start=1))
     similar = {ordinal: [ordinal] for ordinal in full} if every else _similar(full)
@@ -250,10 +243,10 @@ def drawn(gpu: Gpu, layout: Sequence[Instance], used: Sequence[Instance] = ()) -
     """Return `layout` to scale, from the first memory slice; a star marks instances in use."""
     width = _CHARACTERS // gpu.memory_slices
     row = [" "] * (width * gpu.memory_slices + 1)
-    for each in layout:
-        first, size = each.start or 0, profile_of(gpu, each.profile).memory_slices
+    for instance in layout:
+        first, size = instance.start or 0, profile_of(gpu, instance.profile).memory_slices
         left, right = width * first, width * (first + size)
-        label = ("*" if each in used else "") + re.sub(r"\.\d+gb", "", each.profile)
+        label = ("*" if instance in used else "") + re.sub(r"\.\d+gb", "", instance.profile)
         row[left] = row[right] = "|"
         row[left + 1 : right] = label[: right - left - 1].ljust(right - left - 1)
     return "".join(row)
@@ -272,12 +265,12 @@ def _similar(full: Mapping[int, Sequence[Instance]]) -> dict[int, list[int]]:
 
 def _used(layout: Sequence[Instance], in_use: Sequence[Instance]) -> list[Instance]:
     """The instances of `layout` that are `in_use`; without a start, the first of their profile."""
-    used = [each for each in layout if each in in_use]
-    missing = Counter(each.profile for each in in_use if each.start is None)
-    for each in layout:
-        if missing[each.profile] and each not in used:
-            missing[each.profile] -= 1
-            used.append(each)
+    used = [instance for instance in layout if instance in in_use]
+    missing = Counter(instance.profile for instance in in_use if instance.start is None)
+    for instance in layout:
+        if missing[instance.profile] and instance not in used:
+            missing[instance.profile] -= 1
+            used.append(instance)
     return used
 
 

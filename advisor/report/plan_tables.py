@@ -166,8 +166,7 @@ def _in_full(
     if len(advised.plans) > len(shown):
         more = counted(len(advised.plans) - len(shown), "more plan")
         yield Text(f"{more}: --top {len(advised.plans)}.")
-    for each in advised.left_out:
-        yield Text(f"Left out: {each.sharing}: {each.why}.")
+    yield from (Text(f"Left out: {each.sharing}: {each.why}.") for each in advised.left_out)
     if advised.searched:
         yield Text(f"Searched: {advised.searched}.")
     yield Text(forecast.bounds_note(advised))
@@ -276,11 +275,9 @@ def job_reason(comparison: Comparison, change: JobChange) -> str:
 
 
 _LIMITED_BY: dict[Limit, str] = {
-    "host path": "CPU-bound",
-    "SMs": "limited by the SMs",
+    "host path": "CPU-bound", "SMs": "limited by the SMs",
     "own instances": "limited by its MIG instance",
-    "MPS limits": "limited by MPS limits",
-}
+}  # fmt: skip
 
 
 def _limit(bound: Binding, job: int) -> str:

@@ -248,9 +248,8 @@ def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
             late = f"their intervals {named(unsure)} are late"
         if unsure:
             yield f"That is by medians: at the upper end of {late}."
-    for each in advised.left_out:
-        if each.why == TOO_SLOW:
-            yield f"{each.sharing} left out: {each.why}."
+    slow = (each for each in advised.left_out if each.why == TOO_SLOW)
+    yield from (f"{each.sharing} left out: {each.why}." for each in slow)
 
 
 def _missed(advised: Recommendation) -> str:
@@ -325,7 +324,7 @@ def _plan_document(advised: Recommendation, plan: Plan) -> dict[str, Any]:
         "precedes_by": plan.precedes_by, "commands": list(plan.commands), "why": plan.why,
     }  # fmt: skip
     jobs = [
-        forecast.job_document(job) | forecast.asked_document(request)
+        forecast.job_document(job) | forecast.request_document(request)
         for job, request in zip(plan.prediction.jobs, advised.jobs, strict=True)
     ]
     return own | forecast.forecast_fields(plan) | {"jobs": jobs}

@@ -15,18 +15,11 @@ from advisor.report.format import FittedTable
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
-    MODEL: "this model",
-    AT_RANDOM: "a random choice",
-    "alone": "as if alone",
-    "fair-share": "fair share",
-    "summed-utilisation": "summed utilisation",
-    "capacity": "capacity",
-    "replay": "replay alone",
-    "always-serial": "always one after another",
-    "always-naive": "always naive",
-    "always-mps": "always MPS",
-    "equal-limits": "equal limits",
-}
+    MODEL: "this model", AT_RANDOM: "a random choice", "alone": "as if alone",
+    "fair-share": "fair share", "summed-utilisation": "summed utilisation", "capacity": "capacity",
+    "replay": "replay alone", "always-serial": "always one after another",
+    "always-naive": "always naive", "always-mps": "always MPS", "equal-limits": "equal limits",
+}  # fmt: skip
 BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "host-bound"}
 
 REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")

@@ -89,10 +89,8 @@ def _quantities(usage: Sequence[Usage]) -> Iterator[tuple[str, str, list[float |
 def _curve_lanes(simulation: Simulation, column_s: float) -> Iterator[Text]:
     """Activity, memory and power, means over GPUs and over the time of each column."""
     idle_w = simulation.idle_power_w
-    names = {
-        "memory": "memory held",
-        "power": "power while jobs run" if idle_w is None else "power",
-    }
+    power = "power while jobs run" if idle_w is None else "power"
+    names = {"memory": "memory held", "power": power}
     for quantity, unit, values in _quantities(simulation.usage):
         name, idle = names.get(quantity, quantity), (idle_w or 0.0) if unit == "W" else 0.0
         spans = [
