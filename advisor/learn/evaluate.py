@@ -53,9 +53,7 @@ class Drift:
 
     Attributes:
         n: Solo runs.
-        median: Median absolute difference.
-        worst: Largest absolute difference.
-        worst_job: Job with the largest difference.
+        median: Median absolute difference; `worst` is the largest, that of `worst_job`.
     """
 
     n: int

@@ -82,7 +82,6 @@ class Trial:
 
     Attributes:
         mode: One of `advisor.sharing.SHARED_MODES`; serial: a process alone.
-        families: Families of its tenants.
         needs: Predicted memory of each tenant, in order.
         capacity_mib: Memory that the tenants could share.
         refused: Number of tenants that ended early.

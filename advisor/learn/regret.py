@@ -49,9 +49,7 @@ class PanelOption:
     """One way in which a job set was run; throughput is the sum of solo over shared steps.
 
     Attributes:
-        measured: Mean over all times it was run, so that no single lucky run sets the mark.
-        times: How often that was.
-        predicted: By the evaluated model.
+        measured: Mean over all `times` it was run, so that no single lucky run sets the mark.
         baselines: By each baseline; None if it is not defined.
     """
 

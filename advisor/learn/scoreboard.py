@@ -22,7 +22,7 @@ ALL: Final = "all"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreRow:
-    """One line of the scoreboard; errors are shares of what was measured.
+    """One line of the scoreboard; errors are shares of what was measured, None if nothing was.
 
     Attributes:
         view: The profiles: as they were measured, or as on the cores of each run.
@@ -30,23 +30,18 @@ class ScoreRow:
         bound: The jobs that count: those that the GPU paces alone, that the host paces, or all.
         degree: Tenants in a run; None: all degrees are pooled.
         jobs: The runs: with tenants of one workload, of several, or all.
-        n: Number of jobs scored.
-        runs: Number of runs that they come from.
-        mape: Mean absolute error of the step time.
-        rmse: Root of its mean square.
+        n: Number of jobs scored; `runs` is that of the runs that they come from.
+        mape: Mean absolute error of the step time; `rmse` is the root of its mean square.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
         coverage90_low: Lower end of the 95 % interval of that share; see `coverage_of`.
-        coverage90_high: Upper end.
-        width90: Mean width of the 90 % intervals, as a share of the predicted step; None likewise.
+        width90: Mean width of the 90 % intervals, as a share of the predicted step.
         noise_floor: Median absolute difference of a job between a run and its repeat with fresh
-            workers; None if no run was repeated.
-        noise_floor_rmse: Root of the mean square of those differences; None likewise.
+            workers; `noise_floor_rmse` is the root of the mean square.
         excess_error: Root of the squared error, over the repeated runs, less that of the noise.
-        throughput_mape: Mean absolute error of a run's weighted speedup; None where not all of a
-            run's jobs count.
-        memory_mape: Mean absolute error of a process's device memory; None if not measured.
-        memory_total_mape: The same for all processes of a run together; None as `throughput_mape`.
-        baselines: Mean absolute error of each baseline's step time; None if not defined.
+        throughput_mape: Mean absolute error of a run's weighted speedup; None, as
+            `memory_total_mape`, where not all of a run's jobs count.
+        memory_mape: Mean absolute error of a process's device memory.
+        baselines: Mean absolute error of each baseline's step time.
         baselines_n: Jobs for which each baseline is defined.
     """
 
@@ -81,10 +76,7 @@ class Scores:
     """The figures of one evaluation; see `ScoreRow`, `Choices` and `Drift`.
 
     Attributes:
-        gpu: Catalogue key.
-        families: Families left out one after another.
         runs: Number of runs scored.
-        rows: The scoreboard.
         chosen: Job sets that were run in several ways to be chosen from.
         drawn: The same among the scored runs.
         drift: None if no solo run lies between the shared ones.
