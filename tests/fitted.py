@@ -24,7 +24,7 @@ from advisor.workload.writing import profile_text, run_line, write_whole
 
 _ROOT = Path(__file__).resolve().parents[1]
 _FOLDER = _ROOT / ".pytest_cache" / "fitted"
-_LIBRARIES = ("numba", "numpy", "scikit-learn", "scipy")
+_LIBRARIES = ("numba", "numpy", "optuna", "scikit-learn", "scipy")
 
 _KEPT_S = 7 * 24 * 3600
 
