@@ -5,14 +5,18 @@ import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from advisor import run as runner
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
+from advisor.measure import watched_run
+from advisor.measure.device import Device, Origin
 from advisor.measure.doctor import leftover_findings
-from advisor.measure.script import read_progress
+from advisor.measure.script import ReportedProgress, read_progress
+from advisor.measure.watched_run import SETTLE_S
 from advisor.run import find_run, rehearse, run_lines, stop, undo_left
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
@@ -308,6 +312,29 @@ def test_a_job_that_prints_its_pace_is_watched_by_that():
     watcher = Watcher()
     assert watcher.watch(folder) == 0
     assert 10 <= watcher.shown[-1].jobs[0].done <= 40
+
+
+def test_steps_that_jobs_did_together_become_a_run_to_learn_from(monkeypatch):
+    folder = started(prepared("naive", FOREVER, FOREVER))
+    up(1, 2)
+    began_s = monotonic()
+    reports = {}
+    monkeypatch.setattr(watched_run, "read_progress", lambda path: reports.get(path.name))
+    run = watched_run.WatchedRun(folder)
+    for second in range(31):  # the second job starts later, and ends earlier
+        for number, pace in ((1, 10), (2, 20)):
+            if number == 1 or 5 <= second <= 20:
+                reports[f"job-{number}.progress"] = ReportedProgress(
+                    pace * (second + 1), began_s + second
+                )
+        run.look()
+    stop(folder, None, print)
+    origin = Origin(Device("cpu", None, "cpu", "a processor", None), "advisor run", 2)
+    (record,) = run.records(origin, [0, 1])
+    assert (record.sharing, record.purpose, record.gpu) == ("naive", "validation", "cpu")
+    assert [each.step_s for each in record.tenants] == pytest.approx([0.1, 0.05])
+    for tenant in record.tenants:  # after the jobs have settled
+        assert sum(each.seconds for each in tenant.windows) == pytest.approx(15 - SETTLE_S)
 
 
 def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
