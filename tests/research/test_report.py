@@ -55,17 +55,18 @@ def test_every_document_has_the_committed_figures():
     assert noise == {mode: row.median for mode, row in COMMITTED.noise.items()}
 
 
-def test_figures_of_one_family_and_mode_follow_from_the_data(data):
+@pytest.mark.parametrize("mode", ["naive", pytest.param("mps", marks=pytest.mark.exhaustive)])
+def test_figures_of_one_family_and_mode_follow_from_the_data(data, mode):
     """A sample of what `make report` does for all of them, from fit to error."""
     family, (profiles, runs) = "resnet", data
-    shared = [run for run in runs if run.sharing == "mps"]
+    shared = [run for run in runs if run.sharing == mode]
     playback = ReplayCache()
     seen = {name: p for name, p in profiles.items() if p.workload.family != family}
     kept = [run for run in shared if family not in families_of([run])]
     model = fit([MeasuredGpu(H200, seen, kept)], playback)
     predictor = Predictor(H200, model, replay=playback.play)
     scored = [run for run in select(profiles, runs, H200).scored
-              if run.sharing == "mps" and family in families_of([run])]  # fmt: skip
+              if run.sharing == mode and family in families_of([run])]  # fmt: skip
     errors = [
         abs(job.error)
         for run in scored
@@ -73,7 +74,7 @@ def test_figures_of_one_family_and_mode_follow_from_the_data(data):
         if job.family == family
     ]
     (group,) = [group for group in COMMITTED.families if group.name == family]
-    assert sum(errors) / len(errors) == pytest.approx(group.mape_by_mode["mps"], abs=TOLERANCE)
+    assert sum(errors) / len(errors) == pytest.approx(group.mape_by_mode[mode], abs=TOLERANCE)
 
 
 def test_the_splits_are_those_of_the_committed_runs(data):

@@ -36,7 +36,7 @@ from advisor.zoo.task import build, optimizer_for
         ("gru-speech-bs4", 0.05),
         ("gcn-molecules-bs8", 1e-3),
         ("mf-movielens-bs32", 0.1),
-        ("unet-cifar10-bs2", 1e-3),
+        ("unet-cifar10-bs1", 1e-3),
         pytest.param("lstm-wikitext-bs2", 1.0, marks=pytest.mark.exhaustive),
         pytest.param("t5-small-pretrain-bs1", 1e-3, marks=pytest.mark.exhaustive),
     ],
@@ -56,11 +56,16 @@ def test_each_model_learns_the_batches_it_sees_again_and_again(name, rate):
     assert all(parameter.isfinite().all() for parameter in step.network.parameters())
 
 
+# Of the same layers as smaller ones.
+LARGER = {"resnet50", "resnet152", "vit_base_patch16_224", "mixer_b16_224"}
+
+
 @pytest.mark.parametrize(
     "model",
     [
-        pytest.param(each, marks=[pytest.mark.exhaustive] if "_large_" in each else [])
+        pytest.param(each, marks=[pytest.mark.exhaustive] if slow else [])
         for each in TIMM
+        for slow in ["_large_" in each or each in LARGER]
     ],
 )
 def test_every_image_model_of_the_zoo_trains_at_32_pixels(model):

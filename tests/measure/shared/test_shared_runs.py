@@ -97,7 +97,7 @@ def test_mixes_and_whole_jobs_run_where_only_torch_and_timm_are_installed(comman
 
 def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(command):
     shared = command(mix("pair"))
-    process = shared.start("--settle", "2", "--window", "0.3")
+    process = shared.start("--settle", "1", "--window", "0.3")
     victim = shared.wait_for_tenants(2)[0]
     os.kill(victim, signal.SIGKILL)
     assert process.wait(PATIENCE_S) == 0
@@ -162,7 +162,7 @@ def test_each_job_of_a_group_keeps_its_limit():
 def test_two_scripts_and_a_program_share_a_device_and_each_is_measured(command, tmp_path):
     folder = scripts.write(tmp_path / "scripts")
     printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
-    commands = (["scaled.py"], ["two_networks.py"], ["-c", printer])
+    commands = (["by_itself.py"], ["two_networks.py"], ["-c", printer])
     workloads = [
         Workload(
             name=f"job{n}", source="script", model="it", family="it", batch=4,
