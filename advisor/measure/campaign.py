@@ -288,7 +288,7 @@ class Crew:
         return True
 
     def _too_late(self) -> bool:
-        """Whether one more would pass the deadline."""
+        """Return whether one more would pass the deadline."""
         with self._lock:
             next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
         passed_s = monotonic() - self._began
@@ -353,7 +353,7 @@ class Crew:
             say(f"{self.done + self.failed}/{self._total} {_task_name(task)} failed: {why}")
 
     def _replaced(self, runner: Runner) -> bool:
-        """Whether a lost runner was replaced by a new one."""
+        """Start a lost runner again; return whether that worked."""
         reason: object = "the campaign ends"
         for _ in range(_AGAIN + 1):
             if self._queue.over:

@@ -311,7 +311,7 @@ class TaskQueue:
 
 
 def _needs_mps(task: Task) -> bool:
-    """Whether it begins with an MPS daemon running."""
+    """Return whether it begins with an MPS daemon running."""
     return isinstance(task, PlannedRun) and task.groups[0][1].under_mps
 
 

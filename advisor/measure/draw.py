@@ -55,7 +55,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class MissingProfiles:
-    """Whether to profile first, also under MPS, workloads without a profile in `known` folders."""
+    """Settings for workloads without a profile in `known` folders: profile them, also under MPS."""
 
     missing: bool = False
     probe: bool = True

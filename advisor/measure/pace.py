@@ -171,13 +171,13 @@ def measured_pace(
     plan = schedule(time() + _NOTICE_S, timing, step_s)
     tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
     sleep_until(plan.begin_at)
-    asked_at = monotonic()
+    metered_at = monotonic()
     meter.begin()
-    meter_s = monotonic() - asked_at
+    meter_s = monotonic() - metered_at
     sleep_until(plan.end_at)
-    asked_at = monotonic()
+    metered_at = monotonic()
     activity, clocks_mhz = meter.end(), meter.clocks_mhz()
-    meter_s += monotonic() - asked_at
+    meter_s += monotonic() - metered_at
     answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
     completed_at = answer["completed_at"]
     wall_s = completed_at[-1] - plan.start_at

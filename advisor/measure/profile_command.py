@@ -305,8 +305,8 @@ class _Batch:
         self._seconds: list[float] = []
         skip = words.skip_existing
         self.todo = [each for each in self._valid() if not (skip and self._path(each).exists())]
-        for each in self.todo:
-            writable(self._path(each))
+        for job in self.todo:
+            writable(self._path(job))
 
     def _valid(self) -> Iterator[Workload]:
         for name in self._words.workloads:

@@ -241,12 +241,12 @@ class StartedScript:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it has ended with exit status 0."""
+        """True once it has ended with exit status 0."""
         return self._process.poll() == 0
 
     @property
     def out_of_memory(self) -> bool:
-        """Whether it failed because the device had no memory left, by its output."""
+        """True if it failed and its output says that the device had no memory left."""
         return not self.succeeded and lacks_memory(self._last_output())
 
     def error_line(self) -> str:

@@ -334,7 +334,7 @@ class SteppingScript(ScriptTenant):
 
     @property
     def _hook_failed(self) -> bool:
-        """Whether the hook could not be set in a Python of the script, nor in another."""
+        """True if the hook could not be set in a Python of the script, nor in another."""
         return self._connection is None and (self._hook / "error").is_file()
 
     @property
@@ -498,7 +498,7 @@ class WatchedScript(ScriptTenant):
         return self._gone() or {}
 
     def _gone(self) -> Ended | None:
-        """How it ended, if it has."""
+        """Its end, if it has ended."""
         if not wait([self._running.exited], 0):
             return None
         how = f"{self._program} {self._running.how_it_ended()}"
