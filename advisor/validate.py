@@ -418,7 +418,7 @@ def runs_of_jobs(profiles: Sequence[Profile], predictor: Predictor) -> MeasuredR
     gpu = predictor.gpu
 
     def tenants(run: Run) -> Counter[str]:
-        return Counter(tenant.workload.name for tenant in run.tenants)
+        return Counter(run.names)
 
     def shared(run: Run) -> bool:
         # One alone on the whole GPU was not shared, and is what profiles are made of.

@@ -128,7 +128,7 @@ def runs_of_other_sets(runs: Sequence[Run]) -> list[Run]:
     """Return those of `runs` that are not advice, repeat none, and share none of its job sets."""
 
     def jobs(run: Run) -> tuple[str, ...]:
-        return tuple(sorted(tenant.workload.name for tenant in run.tenants))
+        return tuple(sorted(run.names))
 
     advice = [run for run in runs if run.purpose == "validation"]
     ids, sets = {run.id for run in advice}, {jobs(run) for run in advice if len(run.tenants) > 1}

@@ -64,9 +64,9 @@ def power_score(
     profiles = evaluation.chosen.profiles
     usable = shared_runs(profiles, runs, gpu)
     alone = [
-        (profiles[run.tenants[0].workload.name], run)
+        (profiles[run.names[0]], run)
         for run in runs
-        if run.ok and len(run.tenants) == 1 and run.tenants[0].workload.name in profiles
+        if run.ok and len(run.tenants) == 1 and run.names[0] in profiles
     ]
     scored = {comparison.run.id: comparison for comparison in evaluation.runs}
     errors: list[_Error] = []

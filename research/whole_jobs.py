@@ -106,12 +106,11 @@ def simulated_runs(
         simulated = forecast(Mixes(jobs, predictor), sharing)
         assert simulated.ends_s is not None  # the jobs' lengths are known
         assert simulated.makespan_interval_s is not None
-        names = (tenant.workload.name for tenant in run.tenants)
         results.append(
             SimulatedRun(
                 run=run.id,
                 sharing=sharing,
-                work=tuple(zip(names, done.steps, strict=True)),
+                work=tuple(zip(run.names, done.steps, strict=True)),
                 predicted_s=simulated.ends_s,
                 predicted_makespan_s=simulated.makespan_interval_s,
                 measured_s=tuple(end_s for end_s in done.ended_s if end_s is not None),

@@ -109,7 +109,7 @@ class Selection:
         differences = []
         for run in self.alone:
             if run.purpose == "solo":
-                (tenant,), name = run.tenants, run.tenants[0].workload.name
+                (tenant,), (name,) = run.tenants, run.names
                 differences.append((abs(tenant.step_s / self.profiles[name].step_s - 1), name))
         if not differences:
             return None
@@ -126,7 +126,7 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
     """
 
     def usable(run: Run) -> bool:
-        profiled = all(tenant.workload.name in profiles for tenant in run.tenants)
+        profiled = profiles.keys() >= {*run.names}
         return run.ok and profiled and together(parse_sharing(run.sharing)) is not None
 
     ordinary = of_pace(runs)
@@ -194,7 +194,6 @@ _WORTH_SPREADING = 100
 
 Held = dict[tuple[str, int], JobComparison]
 """Jobs predicted without their families, by the run's id and the place in it."""
-
 FamilyLeftOut = tuple[Model, Held, Held]
 """A model and its predictions of a family that it did not see; see `predicted_by`."""
 

@@ -230,11 +230,9 @@ def _constants(
 
 
 def _correction(
-    runs: Sequence[ObservedRun],
-    physics: Mapping[str, Physics],
-    playback: ReplayCache,
+    runs: Sequence[ObservedRun], physics: Mapping[str, Physics], playback: ReplayCache,
     host_sigmas: tuple[float, float],
-) -> Correction:
+) -> Correction:  # fmt: skip
     """The correction of one mode, with its doubts."""
     raw = playback.rows([replace(each, profiles=each.as_measured) for each in runs], physics)
     checked = playback.rows([each for each in runs if each.run.cores_known], physics)
@@ -262,8 +260,7 @@ def _alone(pairs: Solo, otherwise: float) -> Doubt:
 def _solo(measured: MeasuredGpu) -> Solo:
     profiles = measured.profiles
     alone = [run for run in measured.runs if len(run.tenants) == 1 and run.shows_pace]
-    named = [(run.tenants[0].workload.name, run) for run in alone]
-    return [(profiles[name], run) for name, run in named if name in profiles]
+    return [(profiles[name], run) for run in alone for name in run.names if name in profiles]
 
 
 Part = Literal["host"] | Mode
@@ -333,14 +330,13 @@ def _logs_of_run(
     run: Run, profiles: Mapping[str, Profile], predictor: Predictor
 ) -> dict[tuple[str, Part], float]:
     """By name and evidence: log of measured over predicted step, median of copies."""
-    names = [tenant.workload.name for tenant in run.tenants]
     sharing = together(parse_sharing(run.sharing))
-    if not run.shows_pace or sharing is None or any(name not in profiles for name in names):
+    if not run.shows_pace or sharing is None or not profiles.keys() >= {*run.names}:
         return {}
-    mode = without_idle_limits(sharing).mode if len(names) > 1 else None
-    jobs = predictor.predict([profiles[name] for name in names], sharing).jobs
+    mode = without_idle_limits(sharing).mode if len(run.tenants) > 1 else None
+    jobs = predictor.predict([profiles[name] for name in run.names], sharing).jobs
     logs: dict[tuple[str, Part], list[float]] = defaultdict(list)
-    for name, tenant, job in zip(names, run.tenants, jobs, strict=True):
+    for name, tenant, job in zip(run.names, run.tenants, jobs, strict=True):
         profile, step_s = profiles[name], job.step_s.p50
         if profile.host_s is None:  # of bare numbers, which do not contain the host's path
             continue

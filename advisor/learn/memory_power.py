@@ -33,11 +33,9 @@ NO_CONTEXT = Context(usual_mib=600.0, per_sm_mib=0.0)
 
 
 def fit_context(
-    profiles: Mapping[str, Profile],
-    usable: Sequence[ObservedRun],
-    gpu: Gpu,
+    profiles: Mapping[str, Profile], usable: Sequence[ObservedRun], gpu: Gpu,
     otherwise: Context = NO_CONTEXT,
-) -> Context:
+) -> Context:  # fmt: skip
     """Fit the usual size of a context, and how much of it each SM taken away by a limit saves."""
     contexts = [each.memory.context_mib for each in profiles.values()]
     saved = [
@@ -104,11 +102,10 @@ def trials(
     """
     tried = []
     for run in runs:
-        names = [tenant.workload.name for tenant in run.tenants]
         shared = together(parse_sharing(run.sharing))
-        if run.free_mib is None or shared is None or any(name not in profiles for name in names):
+        if run.free_mib is None or shared is None or not profiles.keys() >= {*run.names}:
             continue
-        tenants = [profiles[name] for name in names]
+        tenants = [profiles[name] for name in run.names]
         tried.append(Trial(
             mode="serial" if len(tenants) == 1 else shared.mode,
             families=frozenset(each.workload.family for each in tenants),

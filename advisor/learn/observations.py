@@ -101,11 +101,10 @@ def shared_runs(
     """Return those of `runs`, all on `gpu`, that fitting can use, in order."""
     observed = []
     for run in runs:
-        names = [tenant.workload.name for tenant in run.tenants]
         sharing = together(parse_sharing(run.sharing))
-        usable = run.shows_pace and len(names) > 1 and all(name in profiles for name in names)
+        usable = run.shows_pace and len(run.tenants) > 1 and profiles.keys() >= {*run.names}
         if usable and sharing is not None:
-            alone = tuple(profiles[name] for name in names)
+            alone = tuple(profiles[name] for name in run.names)
             pairs = zip(alone, run.tenants, strict=True)
             observed.append(ObservedRun(
                 gpu=gpu, run=run, sharing=sharing, profiles=profiles_on_host(run, profiles),

@@ -116,13 +116,10 @@ def fit_correction(
     Its intervals come from these errors, so they are valid for new families that differ from the
     known ones as these differ from each other.
 
-    Args:
-        rows: Jobs of `runs` that show the effect of sharing, which the process is fitted to.
-        runs: All of one mode.
-        raw: All jobs, from profiles as measured; their errors show how uncertain predictions are.
-        on_known_cores: The same from profiles converted to the cores that jobs had; empty if no
-            run recorded these.
-        host_sigmas: As of `Doubt`, for `raw` and for `on_known_cores`.
+    The process is fitted to `rows`, the jobs of `runs` that show the effect of sharing. Errors on
+    all jobs show how uncertain predictions are: from profiles as measured, `raw`, and converted to
+    the cores that jobs had, `on_known_cores`, empty if no run recorded these. `host_sigmas` are
+    those of `Doubt` for either.
     """
     families = {family for shared in runs for family in shared.families}
     left_out = {family: of_runs_with(family, rows, runs) for family in families}

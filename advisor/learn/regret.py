@@ -122,11 +122,9 @@ class Panel:
 def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> tuple[Panel, ...]:
     """Group shared runs by job set, in the order in which the sets were first run.
 
-    Args:
-        comparisons: Runs of advice; one sharing may have been run several times.
-        alone: Runs of one tenant. A set's serial option is made of those of advice whose ids begin
-            as the ids of its runs do, and of the solo runs of its campaign, on any host: alone, a
-            job runs the same for every set. A job without either ran as in its profile.
+    One sharing may have been run several times. A set's serial option is made of those runs `alone`
+    whose ids begin as the ids of its runs do, and of the solo runs of its campaign, on any host:
+    alone, a job runs the same for every set. A job without either ran as in its profile.
     """
     sets: dict[tuple[str, ...], dict[Sharing, list[RunComparison]]] = {}
     for each in comparisons:

@@ -191,14 +191,13 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile], view: View) -> tuple[
     Raises:
         UnknownName: A tenant has none.
     """
-    names = [tenant.workload.name for tenant in run.tenants]
-    for name in names:
+    for name in run.names:
         if name not in profiles:
             remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
             raise UnknownName("profile", name, profiles, remedy)
     if view == "core-adjusted":
         return profiles_on_host(run, profiles)
-    return tuple(profiles[name] for name in names)
+    return tuple(profiles[name] for name in run.names)
 
 
 def compare(

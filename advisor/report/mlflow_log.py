@@ -75,7 +75,7 @@ class MlflowLog:
 
     def run(self, run: Run) -> None:
         """Log a run of jobs together."""
-        jobs = ", ".join(tenant.workload.name for tenant in run.tenants)
+        jobs = ", ".join(run.names)
         request = {"gpu": run.gpu, "sharing": run.sharing, "jobs": jobs, "purpose": run.purpose}
         steps = {
             f"step_s/{number} {tenant.workload.name}": tenant.step_s

@@ -9,7 +9,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -142,12 +142,9 @@ def cache_folder(kind: Literal["engine", "factors", "inductor"]) -> Path:
 MOST_BYTES = 128 * 2**20
 
 _KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+}  # fmt: skip
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -206,16 +203,12 @@ def located(where: object, remedy: str = "") -> Iterator[None]:
 
 def is_folder(path: Path) -> bool:
     """Return whether it is a folder; a name that is too long for a file names none."""
-    with suppress(OSError):
-        return path.is_dir()
-    return False
+    return os.path.isdir(path)  # noqa: PTH112 - pathlib raises an error then
 
 
 def is_file(path: Path) -> bool:
     """Return whether it is a regular file; see `is_folder`."""
-    with suppress(OSError):
-        return path.is_file()
-    return False
+    return os.path.isfile(path)  # noqa: PTH113 - pathlib raises an error then
 
 
 def present_folder() -> Path:

@@ -36,11 +36,9 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
 
 
 def parse_record(
-    kind: type[_Record],
-    text: str | bytes,
-    where: str,
+    kind: type[_Record], text: str | bytes, where: str,
     remedy: str = "Measure it again, or correct the file.",
-) -> _Record:
+) -> _Record:  # fmt: skip
     """Read the record of type `kind`, a frozen dataclass, from the JSON document `text`.
 
     Messages call the document `where`, and end with the `remedy`.

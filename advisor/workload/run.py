@@ -37,8 +37,6 @@ class Completion:
     def __post_init__(self) -> None:
         if not len(self.steps) == len(self.began_s) == len(self.ended_s):
             raise InvalidInput("steps, began_s and ended_s have an entry for each tenant")
-        if any(each < 1 for each in self.steps):
-            raise InvalidInput(f"a tenant has at least 1 step to do, got {min(self.steps)}")
         pairs = zip(self.began_s, self.ended_s, strict=True)
         if min((*self.began_s, *self.pauses_s), default=0.0) < 0 or any(
             ended is not None and ended <= began for began, ended in pairs
@@ -46,7 +44,8 @@ class Completion:
             raise InvalidInput("a tenant begins at 0 s or later, and ends after it began")
         longest_s = max((self.makespan_s, *self.began_s, *self.pauses_s))
         check_number("seconds of a run", longest_s, DAY_S)
-        check_number("steps of a tenant", max(self.steps, default=0), MOST_COUNT)
+        check_number("least steps of a tenant", min(self.steps, default=1), MOST_COUNT, 1)
+        check_number("most steps of a tenant", max(self.steps, default=1), MOST_COUNT)
         check(self, ("energy_j",))
 
     @property
@@ -168,6 +167,11 @@ class Run:
                 f"run {self.id}: between {groups} groups are {groups - 1} pauses, got "
                 f"{len(done.pauses_s)}"
             )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name of each tenant's workload."""
+        return tuple(tenant.workload.name for tenant in self.tenants)
 
     @property
     def ok(self) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
-from advisor.workload.reading import MOST_COUNT, MOST_LOADER_WORKERS, check
+from advisor.workload.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
 Execution = Literal["eager", "compiled", "graph"]
@@ -156,13 +156,9 @@ class Workload:
             raise InvalidInput(f"{self.name}: a script of the user's has a command")
         if self.data is not None and not Path(self.data).is_absolute():
             raise InvalidInput(f"{self.name}: its data lies at an absolute path, not {self.data!r}")
-        if self.loader_workers < 0:
-            raise InvalidInput(f"{self.name}: loader_workers={self.loader_workers} is below 0")
         for name in _COUNTS:
-            count = getattr(self, name)
-            if count is not None and count < 1:
-                raise InvalidInput(f"{self.name}: {name} must be at least 1, got {count}")
-        check(self, _COUNTS, MOST_COUNT)
+            if (count := getattr(self, name)) is not None:
+                check_number(f"{self.name}: {name}", count, MOST_COUNT, 1)
         check(self, ("table_mib",))
         check(self, ("loader_workers",), MOST_LOADER_WORKERS)
 

@@ -235,7 +235,7 @@ def read_runs(path: Path) -> tuple[Run, ...]:
 
 def tenants_of(runs: Iterable[Run]) -> frozenset[str]:
     """Return the names of the workloads in `runs`."""
-    return frozenset(tenant.workload.name for run in runs for tenant in run.tenants)
+    return frozenset(name for run in runs for name in run.names)
 
 
 def runs_by_owner(gpu: str, folder: Path | None = None) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
