@@ -293,7 +293,7 @@ class WorkSign:
 
     Attributes:
         constant: Log odds of W where the sign is 1.
-        slope: What a unit of its log adds.
+        slope: Addition for a unit of its log.
         doubt: Bound of the error of the log odds in nine of ten cases, of models left out, on parts
             with less bandwidth.
         doubt_of_limits: The same on parts with all of the bandwidth.

@@ -241,7 +241,7 @@ class Model:
         constants: By GPU that has enough runs.
         corrections: By mode, of `advisor.sharing.SHARED_MODES`.
         capacity: By mode, for profiles without a trace.
-        alone: Of steps alone over their profiles on a host of unknown speed.
+        alone: Doubt of steps alone on a host of unknown speed.
         alone_on_known_cores: The same with profiles converted to the speed of the host's cores.
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.

@@ -177,8 +177,8 @@ def test_ranges_are_wider_on_smaller_instances_and_widest_for_mates():
     wide = [step_intervals([BUSY], parse_sharing(text), H200, MODEL)[0] for text in texts]
     for larger, smaller in pairwise(each.p95 / each.p05 for each in wide):
         assert larger < smaller
-    mates = step_intervals([BUSY, BUSY], parse_sharing("mig=4g.71gb[1,2]/mps"), H200, MODEL)[0]
-    assert mates.p95 / mates.p05 > wide[1].p95 / wide[1].p05
+    pair = step_intervals([BUSY, BUSY], parse_sharing("mig=4g.71gb[1,2]/mps"), H200, MODEL)[0]
+    assert pair.p95 / pair.p05 > wide[1].p95 / wide[1].p05
 
 
 def test_mates_take_their_memory_from_one_instance():

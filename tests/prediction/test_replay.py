@@ -270,9 +270,9 @@ def test_alone_a_step_takes_what_was_measured(execution):
 
 
 def test_graphs_that_queue_up_in_turns_follow_each_other_without_a_gap():
-    mate = played_as("eager")
+    other = played_as("eager")
     steps = {
-        execution: replay_naive([played_as(execution), mate], DRIVER, Effort(steps=40))[0]
+        execution: replay_naive([played_as(execution), other], DRIVER, Effort(steps=40))[0]
         for execution in ("eager", "graph")
     }
     assert steps["graph"] / steps["eager"] == pytest.approx(KERNELS_S / STEP_S, rel=0.02)
@@ -341,9 +341,9 @@ FULL = synthetic.profile(host_s=0.005, gpu_s=0.020)
 
 def test_mates_run_while_a_job_waits_for_its_host_and_not_in_gaps_between_kernels():
     slicing = TimeSlicing(slice_s=2e-3, patience_s=1e-4, switch_s=1e-4)
-    mate = replay_trace(FULL, 132, 0.0)
+    other = replay_trace(FULL, 132, 0.0)
     steps = {
-        name: replay_naive([replay_trace(job, 132, 0.0), mate], slicing, Effort(steps=40))
+        name: replay_naive([replay_trace(job, 132, 0.0), other], slicing, Effort(steps=40))
         for name, job in (("gaps", IDLE), ("waits", waits(IDLE, 1.0)))
     }
     assert steps["waits"].sum() < 0.95 * steps["gaps"].sum()
