@@ -21,6 +21,7 @@ from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import Profile, Provenance
 from advisor.workload.reading import (
     DAY_S,
+    LEAST_STEP_S,
     MOST_CORES,
     MOST_COUNT,
     MOST_SMS,
@@ -302,10 +303,8 @@ class HostCheck:
     check_s: float
 
     def __post_init__(self) -> None:
-        if self.cores < 1 or not 0 < self.check_s < float("inf"):
-            raise InvalidInput(f"a host check takes time, on at least one core; got {self}")
-        check(self, ("cores",), MOST_CORES)
-        check(self, ("check_s",))
+        check_number("cores of a host check", self.cores, MOST_CORES, 1)
+        check_number("check_s", self.check_s, DAY_S, LEAST_STEP_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,12 +85,10 @@ class Job:
     protect: float | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.profile, str):
-            raise InvalidInput(
-                f"Job takes a Profile: Advisor.find_profile({self.profile!r}) finds it"
-            )
         if not isinstance(self.profile, Profile):
-            raise InvalidInput(f"Job takes a Profile, got {type(self.profile).__name__}")
+            raise InvalidInput(
+                f"Job takes a Profile: Advisor.find_profile({self.profile!r:.60}) finds it"
+            )
         for field in ("epochs", "validation_s", "checkpoint_s", "deadline_s", "protect"):
             value = getattr(self, field)
             optional = field in ("deadline_s", "protect")

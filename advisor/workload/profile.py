@@ -40,11 +40,9 @@ class Window:
     steps: float
 
     def __post_init__(self) -> None:
-        if not (isfinite(self.seconds) and isfinite(self.steps) and self.seconds > 0):
-            raise InvalidInput(f"a window takes time, got {self.seconds} s and {self.steps} steps")
-        if self.steps <= 0:
+        check_number("seconds of a window", self.seconds, DAY_S, LEAST_STEP_S)
+        if not self.steps > 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
-        check_number("seconds of a window", self.seconds, DAY_S)
         check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
 
     @property
@@ -535,8 +533,6 @@ class MinimalProfile:
                 f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
                 "accumulated, count every backward pass as a step"
             )
-        if not self.memory_mib > 0:
-            raise InvalidInput(f"memory_mib must be above 0, got {self.memory_mib}")
         if self.memory_mib < LEAST_MEMORY_MIB:
             raise InvalidInput(
                 f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "

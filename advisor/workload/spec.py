@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -67,16 +68,13 @@ class Script:
                     f"leave it out"
                 )
         if self.throughput is not None:
-            try:
+            groups = 0
+            with suppress(re.error):
                 groups = re.compile(self.throughput).groups
-            except re.error as error:
-                raise InvalidInput(
-                    f"{self.throughput!r} is not a regular expression: {error}"
-                ) from None
             if groups != 1:
                 raise InvalidInput(
-                    f"{self.throughput!r}: write one group for the throughput, e.g. "
-                    f"'([0-9.]+) images/s'"
+                    f"{self.throughput!r}: write a regular expression with one group for the "
+                    f"throughput, e.g. '([0-9.]+) images/s'"
                 )
 
     @property
