@@ -15,6 +15,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import GpuProcess, LiveGpu
 from advisor.hardware.mig import place
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.job_sets import Kinds, Members, with_one, without
 from advisor.plan.rules import (
     MOST_SLOWING,
     UNCONDITIONAL,
@@ -286,24 +287,21 @@ def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], li
     A set is tried only if all its subsets of one job less may be added: another job never speeds up
     those that run.
     """
-    counts = Counter(offered.index(job) for job in offered)
-    additions: list[Addition] = []
-    left_out: list[LeftOut] = []
-    larger: set[tuple[int, ...]] = {(name,) for name in counts}
+    kinds, additions, left_out = Kinds(offered), list[Addition](), list[LeftOut]()
+    larger: set[Members] = {(kind,) for kind in range(len(kinds.jobs))}
     while larger:
         allowed = []
         for group in sorted(larger):
-            answer = table.best([offered[name] for name in group])
+            answer = table.best(kinds.of(group))
             if isinstance(answer, Addition):
                 allowed.append(group)
                 additions.append(answer)
             elif len(group) == 1:
-                left_out.append(LeftOut(offered[group[0]].name, answer))
-        sets = {tuple(sorted((*group, name))) for group in allowed for name in counts}
+                left_out.append(LeftOut(kinds.jobs[group[0]].name, answer))
+        sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
         larger = {
             group for group in sets
-            if Counter(group) <= counts
-            and all((*group[:at], *group[at + 1 :]) in allowed for at in range(len(group)))
+            if kinds.allows(group) and all(without(group, kind) in allowed for kind in group)
         }  # fmt: skip
     return additions, left_out
 

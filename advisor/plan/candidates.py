@@ -286,16 +286,10 @@ class OneGpuSolver:
         return best
 
 
-class WholeGpuSolver:
-    """Forecasts all jobs under `sharing`, as `OneGpuSolver`; a job alone has the whole GPU."""
-
-    def __init__(self, jobs: Sequence[Job], question: Question, sharing: Concurrent) -> None:
-        self._jobs, self._question, self._sharing = tuple(jobs), question, sharing
-
-    def best(self, members: Members) -> Forecast | None:
-        jobs = [self._jobs[at] for at in members]
-        plan = candidate_of_all(len(jobs), self._sharing if len(jobs) > 1 else Serial())
-        return _priced(plan, Forecaster(jobs, self._question), self._question)[0]
+def plan_under(sharing: Concurrent, jobs: Sequence[Job], question: Question) -> Forecast | None:
+    """Forecast `jobs` under `sharing`, a job alone on the whole GPU; None as for `OneGpuSolver`."""
+    candidate = candidate_of_all(len(jobs), sharing if len(jobs) > 1 else Serial())
+    return _priced(candidate, Forecaster(jobs, question), question)[0]
 
 
 def _priced(

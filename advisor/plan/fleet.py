@@ -22,7 +22,7 @@ from advisor.plan.candidates import Candidate, Forecaster, candidate_of_all, cap
 from advisor.plan.fleet_groups import MOST_TOGETHER, GroupPool, Improver, Incumbent
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one
-from advisor.plan.objectives import OBJECTIVES, FleetTerms, Objective, rankable_by
+from advisor.plan.objectives import OBJECTIVES, FleetTerms, rankable_by
 from advisor.plan.placement import (
     FleetGroup,
     PlacedGroup,
@@ -41,7 +41,6 @@ from advisor.plan.placement import (
 from advisor.plan.rules import check_each_fits, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing
 from advisor.prediction.mix_steps import Predicts
-from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, all_known, around
 from advisor.sharing import Group, Hybrid, Serial, Sharing
 from advisor.sharing.groups import in_turn, relabelled
@@ -450,7 +449,7 @@ def plan_fleet(
     ranked_by, note = rankable_by([serial], terms.objective)
     objective = OBJECTIVES[ranked_by]
     distinct = Kinds(jobs)
-    problem = _problem(distinct, objective, terms.gpus, caching)
+    problem = Problem(distinct, objective, terms.gpus, caching)
     question = Question(
         gpu=gpu, predictor=caching, objective=objective.within_group or objective.name,
         conditions=terms.conditions, level=terms.level,
@@ -518,18 +517,3 @@ def _gpu_plans(
         mixes = Mixes(candidate.chosen(jobs), predictor)
         plans.append(GpuPlan(gpu, candidate, forecast(mixes, candidate.sharing)))
     return tuple(plans)
-
-
-def _problem(distinct: Kinds, objective: Objective, gpus: int, predictor: Predicts) -> Problem:
-    jobs = distinct.jobs
-    alone_s = least_s = (1.0,) * len(jobs)
-    if objective.in_seconds:
-        steps = [job.work_steps or 0.0 for job in jobs]
-        predicted = [predictor.predict([job.profile], Serial()).jobs[0].step_s for job in jobs]
-        alone_s = tuple(n * job.profile.step_s for n, job in zip(steps, jobs, strict=True))
-        least_s = tuple(n * step_s.p50 for n, step_s in zip(steps, predicted, strict=True))
-    return Problem(
-        objective=objective, gpus=gpus, counts=distinct.copies, alone_s=alone_s, least_s=least_s,
-        deadlines_s=tuple(job.deadline_s for job in jobs),
-        idle_power_w=idle_power_w([job.profile for job in jobs]),
-    )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.hardware.partition import whole_gpu
-from advisor.plan.candidates import OneGpuSolver, WholeGpuSolver
+from advisor.plan.candidates import OneGpuSolver, plan_under
 from advisor.plan.job_sets import Kinds, Members, with_one, without
 from advisor.plan.objectives import Objective, throughput
 from advisor.plan.placement import (
@@ -153,11 +153,7 @@ class GroupPool:
         self._estimates = None
         if surrogate is not None:
             self._estimates = EstimatedGroups(kinds, surrogate, question, problem.objective)
-        self._level = question.level
-        self._solvers = {
-            way: WholeGpuSolver(kinds.jobs, question, sharing) for way, sharing in WAYS.items()
-        }
-        self._thorough = OneGpuSolver(kinds.jobs, question)
+        self._question, self._thorough = question, OneGpuSolver(kinds.jobs, question)
         self._estimated: dict[Members, FleetGroup | None] = {}
         self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
         self._best: dict[Members, FleetGroup] = {}
@@ -168,8 +164,11 @@ class GroupPool:
         None where none is allowed and fits. For throughput, all jobs are taken to be equally long
         alone.
         """
-        in_seconds, level = self._problem.objective.in_seconds, self._level
-        plan = (self._solvers[way] if way else self._thorough).best(members)
+        in_seconds, level = self._problem.objective.in_seconds, self._question.level
+        if way:
+            plan = plan_under(WAYS[way], self._kinds.of(members), self._question)
+        else:
+            plan = self._thorough.best(members)
         if plan is None:
             return None
         if not in_seconds or plan.ends_s is None:

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from advisor.plan.job_sets import Members
+from advisor.plan.job_sets import Kinds, Members
 from advisor.plan.objectives import Objective
+from advisor.prediction.mix_steps import Predicts
+from advisor.prediction.power import idle_power_w
 from advisor.prediction.trace import Floats
-from advisor.sharing import Sharing
+from advisor.sharing import Serial, Sharing
 from advisor.sharing.groups import groups
 from advisor.simulation.events import Indices, repartition_s
 
@@ -117,23 +119,28 @@ def queues_of(plan: Sequence[PlacedGroup], gpus: int) -> list[list[FleetGroup]]:
 WAITING = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """Jobs to run on equal GPUs, and the objective of their plan.
 
     Attributes:
-        least_s: Seconds of a job of each kind at least, however it runs, shape (kinds,).
+        counts: Number of jobs of each kind, shape (kinds,).
+        alone_s: Seconds of a job of each kind alone, same shape; 1 for throughput.
+        least_s: The same as predicted: a job takes at least as long, however it runs.
         deadlines_s: Deadline of each kind from the start of all, same shape.
         idle_power_w: Power of a GPU on which nothing runs; None where not measured.
     """
 
-    objective: Objective
-    gpus: int
-    counts: tuple[int, ...]
-    alone_s: tuple[float, ...]
-    least_s: tuple[float, ...]
-    deadlines_s: tuple[float | None, ...]
-    idle_power_w: float | None
+    def __init__(self, kinds: Kinds, objective: Objective, gpus: int, predictor: Predicts) -> None:
+        jobs, self.objective, self.gpus = kinds.jobs, objective, gpus
+        self.counts = kinds.copies
+        self.alone_s = self.least_s = [1.0] * len(jobs)
+        if objective.in_seconds:
+            steps = [job.work_steps or 0.0 for job in jobs]
+            alone = [predictor.predict([job.profile], Serial()).jobs[0] for job in jobs]
+            self.alone_s = [n * job.profile.step_s for n, job in zip(steps, jobs, strict=True)]
+            self.least_s = [n * job.step_s.p50 for n, job in zip(steps, alone, strict=True)]
+        self.deadlines_s = [job.deadline_s for job in jobs]
+        self.idle_power_w = idle_power_w([job.profile for job in jobs])
 
     def late(self, kind: int, end_s: float) -> bool:
         """Check whether a job of `kind` that ends at `end_s` misses its deadline."""
