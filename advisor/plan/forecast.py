@@ -159,12 +159,10 @@ HostCheckNow = Callable[[], Calibration]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine on which the jobs are to run.
+    """The machine on which the jobs are to run, as far as it is known.
 
     Attributes:
         file: File of `calibration`; None: there is none, or the host was checked just now.
-        calibration: None: the speed of the host is unknown, and intervals allow for that.
-        present: Its hardware and software now; None: not known.
         unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
     """
 
@@ -184,10 +182,8 @@ class Machine:
         if self.calibration is not None:
             slowdowns = [slowdown_of(each, self.calibration, len(jobs)) for each in profiles]
             measured_slowdowns = [each for each in slowdowns if each is not None]
-            calibrated = Calibrated(
-                None if self.file is None else str(self.file),
-                median(measured_slowdowns) if measured_slowdowns else None,
-            )
+            host_slowdown = median(measured_slowdowns) if measured_slowdowns else None
+            calibrated = Calibrated(str(self.file) if self.file else None, host_slowdown)
         unsteady, estimated = unsteady_profiles(profiles), estimated_profiles(profiles)
         if self.present is None:
             return Standing(calibrated, unsteady=unsteady, estimated=estimated)
@@ -210,17 +206,11 @@ def machine(
     present: Present | None,
     check_host: HostCheckNow | None = None,
 ) -> Machine:
-    """Find the calibration for advice on `gpu`.
+    """Find the calibration for advice on `gpu`, a key of the catalogue.
 
-    The order is: the file `calibration`, the user's own file if it is of this host, and a check of
-    how fast the host is now.
-
-    Args:
-        gpu: Catalogue key.
-        calibration: File of a calibration; `NO_CALIBRATION`: use none; None: the user's own, if
-            there is one.
-        present: Hardware and software of this machine; None: those of the calibrated machine.
-        check_host: Checks this machine's host; None: advice is for another machine.
+    It is that of the file `calibration`, or the user's own if it is of this host, or a check of how
+    fast the host is now. `NO_CALIBRATION`: none. `present` None: that of the calibrated machine.
+    `check_host` None: advice is for another machine.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.
@@ -229,7 +219,7 @@ def machine(
         return Machine(None, None, present)
     stored, unchecked = load_calibration(gpu, calibration), None
     if check_host is not None and calibration is None:
-        here = None if present is None else present.host_cpu
+        here = present and present.host_cpu
         if stored is None or here not in (None, stored[1].provenance.host_cpu):
             try:
                 return Machine(None, check_host(), present)
@@ -249,12 +239,9 @@ class OverTime:
 
 
 def over_time(
-    arrivals: Sequence[Arrival],
-    sharing: Sharing,
-    predictor: Predicts,
-    fleet: Fleet,
+    arrivals: Sequence[Arrival], sharing: Sharing, predictor: Predicts, fleet: Fleet,
     at_once: int | None,
-) -> OverTime:
+) -> OverTime:  # fmt: skip
     """Simulate `arrivals`; for arguments and errors see `advisor.api.Advisor.simulate`."""
     if not all(isinstance(each, Arrival) for each in arrivals):
         raise InvalidInput("arrivals are a list of Arrival(Job(...), arrival_s)")

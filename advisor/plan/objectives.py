@@ -33,7 +33,7 @@ class PhaseGroup:
 
     Attributes:
         chosen: The set of its jobs, by number in `Sets`.
-        placement: A set of jobs on the whole GPU, or an assignment to MIG instances.
+        placement: On the whole GPU, or an assignment to MIG instances.
         setup: Number of the set-up of the GPU that the group needs.
         time_s: Seconds until the last job ends.
         cost: The number of `Objective.of_group` that is summed.
@@ -82,7 +82,6 @@ class Objective(ABC):
     plan that costs its makespan. For plans on several GPUs see `advisor.plan.placement`.
 
     Attributes:
-        unit: Unit of `cost`.
         choice: The goal in words, for a list to choose from.
         measure: The quantity `cost` in words.
         explained: How to read a `cost` that has no unit; empty where it has one.
@@ -396,9 +395,8 @@ class FleetTerms:
     """The options of a plan for many jobs or several GPUs.
 
     Attributes:
-        gpus: Number of equal GPUs.
         limit_s: Seconds that the search may take.
-        level: Which point of an interval counts for times and joules: the median or the upper end.
+        level: The point of an interval that counts for times and joules.
 
     Raises:
         InvalidInput: `gpus` or `limit_s` is not positive, or power caps save no energy.

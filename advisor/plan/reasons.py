@@ -70,7 +70,7 @@ class Binding:
         """The resource that limits the jobs not bound by their hosts; None: none is full."""
         if self.cut == "own instances":
             return self.cut
-        full = [each for each, share in self.uses.items() if _fullness(each, share) >= 1]
+        full = [each for each, share in self.uses.items() if share >= FULL[each]]
         return full[0] if full else self.cut
 
     def limit_of(self, job: int) -> Limit | None:
@@ -89,11 +89,6 @@ class Binding:
         if job in self.alone:
             return self.gpu_shares[job]
         return next((share for each, share in self.uses.items() if each == limit), None)
-
-
-def _fullness(resource: Resource, share: float) -> float:
-    """The share in use, over the share from which the resource counts as full."""
-    return share / FULL[resource]
 
 
 def binding(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> Binding:
@@ -140,7 +135,7 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> dict[Resource, f
         "power": mix.power_w.p50 / watts if mix.power_w and watts else None,
     }
     uses = [(each, min(1.0, share)) for each, share in shares.items() if share is not None]
-    return dict(sorted(uses, key=lambda use: -_fullness(*use)))
+    return dict(sorted(uses, key=lambda use: -use[1] / FULL[use[0]]))
 
 
 def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
@@ -184,7 +179,7 @@ def host_bound(
 ) -> tuple[HostBound, ...]:
     """Find the jobs that their hosts hold far below the pace of the GPU; of equal jobs one.
 
-    `bound` holds the limits of the jobs under a plan. `variants` may hold faster profiles.
+    `variants` may hold faster profiles of them.
     """
     held: dict[str, HostBound] = {}
     for at in bound.by_host:
@@ -226,13 +221,11 @@ def variants_of(
 def _work(workload: Workload) -> Workload:
     """A key that is equal for equal work; loading input is part of it. Scripts differ in name."""
     loads = int(bool(workload.loader_workers))
-    key = replace(
-        workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None
-    )
-    if workload.source != "script":
-        return key
-    name = _WAYS.sub("", workload.name)
-    return replace(key, model=name, family=name)
+    own = _WAYS.sub("", workload.name) if workload.source == "script" else None
+    return replace(
+        workload, name="work", execution="eager", loader_workers=loads, examples_per_epoch=None,
+        model=own or workload.model, family=own or workload.family,
+    )  # fmt: skip
 
 
 _ROUNDED = 1e-9
@@ -277,11 +270,8 @@ class JobChange:
     """One job under two plans; each pair holds the value under the first, then the second.
 
     Attributes:
-        number: From 1, in the order in which the jobs were asked for.
-        step_s: Step while all jobs of its group run.
         ends_s: Seconds until the job ends, waiting included; None: a length is unknown.
         energy_step_j: The job's share of the GPU's energy for a step; None: not measured.
-        limits: The resource that limits the job; None: no resource is full.
     """
 
     number: int
@@ -301,7 +291,6 @@ class Comparison:
 
     Attributes:
         objective: The objective compared by; if another than asked for, `note` gives the reason.
-        same_error: Whether both plans have the same error, because they differ in a power cap.
         cost: Value of the objective, the lower the better.
         forbidden: Why the plan is not allowed; None where it is.
         serial: All jobs one after another; None where one of the plans is that, or not known.
@@ -310,7 +299,6 @@ class Comparison:
     gpu: Gpu
     objective: ObjectiveName
     note: str | None
-    same_error: bool
     plans: tuple[Forecast, Forecast]
     cost: Difference
     jobs: tuple[JobChange, ...]
@@ -355,7 +343,7 @@ def compare(
         ))  # fmt: skip
     costs = [known_cost(each, compared_by) for each in plans]
     return Comparison(
-        gpu=gpu, objective=compared_by, note=note, same_error=same_error, plans=plans,
+        gpu=gpu, objective=compared_by, note=note, plans=plans,
         cost=Difference(costs[0], costs[1], same_error), jobs=tuple(changes),
         power_w=difference(first.power_w, second.power_w), bindings=bindings,
         forbidden=(forbidden(plans[0]), forbidden(plans[1])), serial=None if in_turn else serial,
@@ -431,9 +419,8 @@ def limit_in_words(mix: MixPrediction, bound: Binding) -> str:
 
 def named(jobs: Sequence[str]) -> str:
     """Join names of jobs, copies counted, e.g. ``"resnet50 x2, bert"``."""
-    return ", ".join(
-        name if count == 1 else f"{name} x{count}" for name, count in Counter(jobs).items()
-    )
+    counts = Counter(jobs).items()
+    return ", ".join(name if count == 1 else f"{name} x{count}" for name, count in counts)
 
 
 def _limit(mix: MixPrediction, bound: Binding) -> str:

@@ -18,7 +18,7 @@ from advisor.sharing.groups import memories, mps_servers, partitions
 from advisor.workload.job import Job
 
 MOST_SLOWING = 0.05
-"""Share by which steps of a job that is protected, or runs already, may take longer: default."""
+"""Default of the share by which steps of a protected or running job may take longer."""
 
 TOO_SLOW = "slowing a protected job more than it may be; see --hurt"
 """Why a way to share is left out that `slows_protected`."""
@@ -85,8 +85,7 @@ def _most_mps_clients(gpu: Gpu, most: int) -> Rule:
                 own = part.slices or profile_of(gpu, part.instance.profile).compute_slices
                 allowed = most * own // whole
             if part.sharing.under_mps and len(part.jobs) > allowed:
-                served = counted(allowed, "process")
-                return f"MPS serves {served} at most, not {len(part.jobs)}"
+                return f"MPS serves {counted(allowed, 'process')} at most, not {len(part.jobs)}"
         return None
 
     return broken

@@ -1,4 +1,4 @@
-"""The values of a recommendation: the question, the forecasts, the plans, and their basis."""
+"""The values of a recommendation: question, forecasts, plans, and their basis."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -43,8 +43,8 @@ class Calibrated:
 
     Attributes:
         file: Its file; None: the host was checked just now instead.
-        host_slowdown: Host time on this machine over host time where the jobs were profiled, with
-            all jobs running: median over the jobs. None: no profile recorded its host's speed.
+        host_slowdown: Host time on this machine over that where the jobs were profiled, with all
+            jobs running: median over the jobs. None: no profile recorded its host's speed.
     """
 
     file: str | None

@@ -231,7 +231,11 @@ def comparison_text(comparison: Comparison) -> str:
     elif cost.within_error:
         text = f"{better} looks {ahead}, within our error: they are statistically tied {numbers}."
     else:
-        why = "because both have the same error" if comparison.same_error else "more than our error"
+        why = (
+            "because both have the same error"
+            if comparison.cost.same_error
+            else "more than our error"
+        )
         text = f"{better} is {ahead}, {why} {numbers}."
     if any(not plan.prediction.confirmed_on_hardware for plan in comparison.plans):
         text = f"Estimated: {text}"
@@ -373,7 +377,7 @@ ComparisonSection = tuple[str, str, tuple[Cells, ...]]
 
 def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
     """Return a section for all jobs, then one for each job; copies with equal cells share one."""
-    (first, second), same_error = comparison.plans, comparison.same_error
+    (first, second), same_error = comparison.plans, comparison.cost.same_error
 
     def row(name: str, shown: Callable[[Interval | None], str], *values: Interval | None) -> Cells:
         known = [value for value in values if value is not None]
