@@ -168,18 +168,14 @@ _MOST_KEPT = 12
 def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]]:
     """Find the best plans that run all jobs in phases, at most `most`, each with its cost.
 
-    Each has two or more groups, in the order in which they run; the best comes first.
-
-    The best one without MIG instances is always among them, if need be as one more: how instances
-    slow each other is not counted here, so groups on instances seem cheaper than they are.
+    Each has two or more groups, in the order in which they run; the best comes first. The best one
+    without MIG instances is always among them, if need be as one more: how instances slow each
+    other is not counted here, so groups on instances seem cheaper than they are.
 
     This is a dynamic program. Its state is the set of jobs that are done; its labels are sequences
     of groups that end there, kept apart by how they leave the GPU set up. A label that another
-    beats in every respect is dropped.
-
-    A group on MIG instances uses the way that is best for the group alone. Of two ways that cost
-    nearly the same, the search may therefore miss the one with the cheaper change of instances. The
-    loss is at most the seconds that making and destroying instances take.
+    beats in every respect is dropped. A group on MIG instances uses the way that is best for the
+    group alone, so the search may lose the seconds that a cheaper change of instances would save.
     """
     jobs, of_phases = space.jobs_in(space.sets.everything), space.objective.of_phases
     plans = [(of_phases(each.cost, each.worst, jobs), each.groups) for each in _reached(space)]
@@ -297,11 +293,11 @@ class _GroupTable:
         scores = [(space.scores(each.option), each.chosen) for each in parts]
         most = max(float(own.most[part]) for own, part in scores)
         total = sum(float(own.total[part]) for own, part in scores)
-        cost, worst = space.objective.of_group(most, total, space.awake_w, jobs)
+        cost = space.objective.of_group(most, total, space.awake_w, jobs)
         time_s, due = self._timed(parts) if space.objective.uses_deadlines else (most, ())
         return PhaseGroup(
             chosen=chosen, placement=placement, setup=self._setup(placement), jobs=jobs,
-            time_s=time_s, cost=cost, worst=worst, due=due,
+            time_s=time_s, cost=cost, due=due,
         )  # fmt: skip
 
     def _timed(self, parts: Sequence[Choice]) -> tuple[float, tuple[tuple[float, float], ...]]:

@@ -2,9 +2,8 @@
 
 The search begins with greedy plans and takes steps from the best of them: it regroups some jobs,
 swaps jobs, recombines all predicted groups with CP-SAT, and looks for better ways to share within
-groups with the one-GPU solver. Thousands of groups are estimated; every group of a plan is
-predicted before the plan counts, so that what is optimised is what is reported. The steps are the
-same whatever time there is, and time only ends them: more of it never makes a plan worse.
+groups. Every group of a plan is predicted before the plan counts. The steps are the same whatever
+time there is, and time only ends them: more of it never makes a plan worse.
 """
 
 from collections import Counter
@@ -60,20 +59,17 @@ _THOROUGH = 0.25
 Clock = Callable[[], float]
 """Seconds from any moment on."""
 
-
 # Numbers of jobs in a batch.
 SIZES = (2, 3, 4, 5, 6, 8)
 # Largest sum of the jobs' busy shares of a GPU, each measured alone, in best fit.
 _BUSY = (1.0, 1.5, 2.0)
 
 MayShare = Callable[[Members], bool]
+"""Whether the jobs of a group may share a GPU, and fit on it."""
 
 
 def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> list[list[Members]]:
-    """Group all jobs, in batches of several sizes and by best fit, each in several orders.
-
-    `may` checks whether the jobs of a group may share a GPU, and fit on it.
-    """
+    """Group all jobs, in batches of several sizes and by best fit, each in several orders."""
     jobs = [kind for kind, count in enumerate(problem.counts) for _ in range(count)]
     longest_first = sorted(jobs, key=lambda kind: -problem.alone_s[kind])
     orders = [longest_first]
@@ -366,8 +362,7 @@ class FleetPlan:
     """A plan for many jobs on equal GPUs, `on` each that runs a job, and how good it is.
 
     Attributes:
-        ranked_by: The objective of the search: another than asked for if that cannot be computed;
-            then `note` gives the reason.
+        ranked_by: The objective of the search; if another than asked for, `note` gives the reason.
         serial_s: Seconds if every GPU ran one job at a time, longest jobs first; None: the length
             of a job is not known.
         idle_power_w: Power of a GPU on which nothing runs; None: not measured.
@@ -474,8 +469,7 @@ def plan_fleet(
 def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
     """`free` with power caps that save most joules in all, chosen for one GPU after another.
 
-    A job that keeps its deadline without caps must keep it under them. The predictor of `question`
-    is one without a cap.
+    A job that keeps its deadline without caps must keep it under them.
     """
 
     def joules(plan: FleetPlan) -> float:

@@ -464,8 +464,8 @@ class Improver:
     def offer(self, member_sets: Sequence[Members]) -> None:
         """Predict `member_sets` in turn, and after each offer the plan that results so far.
 
-        Jobs whose group is not predicted yet run alone, as they do when the time ends there: so
-        a plan that is found in less time is found in more time as well.
+        Jobs whose group is not predicted yet run alone, as they do when the time ends there: so a
+        plan that is reached in less time is reached in more time as well.
         """
         parts: list[Members] = []
         for at, members in enumerate(member_sets):
@@ -497,8 +497,8 @@ class Improver:
 
     def round(self) -> bool:
         """Try one kind of change; whether it improves the plan."""
+        number, odd = divmod(self._rounds, 2)
         self._rounds += 1
-        number, odd = divmod(self._rounds - 1, 2)
         return self._change_few() if odd else self._regroup(number)
 
     def _regroup(self, number: int) -> bool:

@@ -1,13 +1,8 @@
-"""The best MPS limits: thousands of vectors are estimated, and the best of them predicted.
+"""The best MPS limits: the surrogate model estimates thousands of vectors, the best are predicted.
 
-The surrogate model estimates the steps under each vector. Estimates of similar limits have similar
-errors, so of up to `MOST_EXACT` jobs the most promising vectors are predicted one after another,
-and each prediction corrects the estimates of the others: by one Gaussian process for each job, of
-the log of predicted over estimated steps.
-
-Of more jobs, the best estimates and a few vectors that are always tried are replayed for a short
-time, and the best of these are predicted. Without surrogate model, traces or counters, only those
-few are tried.
+Estimates of similar limits have similar errors, so of up to `MOST_EXACT` jobs each prediction
+corrects the estimates of the others. Of more jobs, the best are replayed for a short time first.
+Without surrogate model, traces or counters, only a few vectors are tried, which are always tried.
 """
 
 from collections.abc import Callable, Sequence
@@ -103,7 +98,10 @@ def promising(
     cost: Callable[[Floats], Floats],
     tries: tuple[Sequence[int], int],
 ) -> list[int]:
-    """Return indices of the `vectors` that were tried, the best first.
+    """Return indices of the `vectors` that were tried, the most promising in turn, the best first.
+
+    Each prediction corrects the estimates of the others, by one Gaussian process for each job, of
+    the log of predicted over estimated steps.
 
     Args:
         vectors: Limits of the jobs in per cent, shape (vectors, jobs).

@@ -36,8 +36,7 @@ class PhaseGroup:
         placement: On the whole GPU, or an assignment to MIG instances.
         setup: Number of the set-up of the GPU that the group needs.
         time_s: Seconds until the last job ends.
-        cost: The number of `Objective.of_group` that is summed.
-        worst: The number of `Objective.of_group` of which the largest counts.
+        cost: Its part in the cost of phases, see `Objective.of_group`.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
 
@@ -47,7 +46,6 @@ class PhaseGroup:
     jobs: int
     time_s: float
     cost: float
-    worst: float
     due: tuple[tuple[float, float], ...]
 
     @property
@@ -59,7 +57,6 @@ class PhaseGroup:
         return (
             self.time_s <= other.time_s
             and self.cost <= other.cost
-            and self.worst <= other.worst
             and all(mine[0] <= yours[0] for mine, yours in zip(self.due, other.due, strict=True))
         )
 
@@ -153,13 +150,13 @@ class Objective(ABC):
         """
         return most, total
 
-    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
-        """Compute a group's part in the cost of phases: a number to sum, and one for a maximum."""
-        return total, 0.0
+    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> float:
+        """Compute a group's part in the cost of phases."""
+        return total
 
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
-        """Compute the two numbers of `of_group` for the groups `before`, followed by `group`."""
-        return before[0] + group.cost, max(before[1], group.worst)
+        """Add `group` to the sum of the groups `before`; the second number is a maximum."""
+        return before[0] + group.cost, 0.0
 
     def of_phases(self, cost: float, worst: float, jobs: int) -> float:
         """Compute the cost of groups that run one after another from the numbers of `after`."""
@@ -301,8 +298,8 @@ class Throughput(Objective):
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
         return np.where(total < 0, -1 / np.minimum(total, -1e-300), np.inf), most
 
-    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
-        return (jobs / -total if total < 0 else np.inf), 0.0
+    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> float:
+        return jobs / -total if total < 0 else np.inf
 
 
 def throughput(mix: MixPrediction, level: Level) -> float:
@@ -347,8 +344,8 @@ class Energy(Objective):
     def price(self, most: Floats, total: Floats, awake_w: float, jobs: int) -> Arrays:
         return awake_w * most + total, most
 
-    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> Sums:
-        return awake_w * most + total, 0.0
+    def of_group(self, most: float, total: float, awake_w: float, jobs: int) -> float:
+        return awake_w * most + total
 
     def after(self, before: Sums, group: PhaseGroup, turn: Turn) -> Sums:
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0

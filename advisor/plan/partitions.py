@@ -211,8 +211,7 @@ class AssignmentSearch:
     """Searches all assignments of jobs to partitions; `price` turns scores into costs.
 
     The search is best-first: the least cost of the remaining jobs in the remaining partitions
-    bounds a partial assignment from below. So each answer costs no less than those before it, and
-    the first is the best.
+    bounds a partial assignment from below. So the first answer is the best.
 
     Attributes:
         allowed: For each MIG profile: the sets that may be on one instance at once, shape (sets,).

@@ -338,18 +338,25 @@ class PackingModel:
             for group, used, start in self._pieces
         ]
         self.model.add_cumulative(intervals, [1] * len(intervals), problem.gpus)
+        self.cost_of: Callable[[float], float]  # cost of a plan, from a value of what is minimised
+        unit_s, jobs, late = self._unit_s, sum(problem.counts), _LATEST + 1
         match problem.objective.name:
             case "mean-completion":
-                self.model.minimize(sum(
+                minimised = sum(
                     len(group.members) * start + sum(map(self._units, group.ends_s)) * used
                     for group, used, start in self._pieces
-                ))  # fmt: skip
+                )
+                self.cost_of = lambda value: value * unit_s / jobs
             case "deadlines":
-                self.model.minimize((_LATEST + 1) * self._late_jobs() + self._end())
+                minimised = late * self._late_jobs() + self._end()
+                self.cost_of = lambda value: value // late
             case "energy":
-                self.model.minimize(self._joules())
+                minimised = self._joules()
+                self.cost_of = lambda value: value * self._part_j
             case _:
-                self.model.minimize(self._end())
+                minimised = self._end()
+                self.cost_of = lambda value: value * unit_s
+        self.model.minimize(minimised)
 
     def hint(self, plan: Sequence[PlacedGroup]) -> None:
         """Let the solver start from `plan`."""
@@ -365,18 +372,6 @@ class PackingModel:
         """Return the groups of the solver's plan, in the order of their starts."""
         pieces = [piece for piece in self._pieces if value(piece.used)]
         return [piece.group for piece in sorted(pieces, key=lambda each: value(each.start))]
-
-    def cost_of(self, minimum: float) -> float:
-        """Return the cost of a plan, from a value of what is minimised."""
-        match self._problem.objective.name:
-            case "mean-completion":
-                return minimum * self._unit_s / sum(self._problem.counts)
-            case "deadlines":
-                return minimum // (_LATEST + 1)
-            case "energy":
-                return minimum * self._part_j
-            case _:
-                return minimum * self._unit_s
 
     def _units(self, seconds: float) -> int:
         return floor(seconds / self._unit_s)
