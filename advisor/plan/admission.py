@@ -108,7 +108,7 @@ def tenants(live: LiveGpu) -> list[GpuProcess]:
 def recognised(live: LiveGpu, jobs: Sequence[Job]) -> tuple[int, ...]:
     """Return the positions of the `jobs` that seem to run on `live`, judged by their memory.
 
-    A process whose memory fits jobs of several names is not recognised.
+    A process whose memory fits jobs of several names is left out.
     """
     held_mib = held_alone_mib(job.profile for job in jobs)
     positions: list[int] = []

@@ -12,7 +12,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Space, hybrid, phased
 from advisor.plan.forecast import Mixes, forecast, serial_s
-from advisor.plan.job_sets import WHOLE_GPU, Members, options
+from advisor.plan.job_sets import WHOLE_GPU, Kinds, Members, options
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import Conditions, first_broken, memory_problem, rules
@@ -193,7 +193,7 @@ class Solver:
 
 
 # The most sets of jobs that are searched: those of 8 jobs.
-MOST_STATES = 256
+MOST_SETS = 256
 # How many plans of each kind are forecast; and how many on MIG instances if the predictor itself is
 # asked about each partition. How instances slow each other shows only in the forecast.
 FORECAST, FORECAST_ASKED = 3, 12
@@ -209,8 +209,7 @@ def proposed(
     """
     if len(jobs) == 1:
         return [], [], None
-    first = [jobs.index(job) for job in jobs]  # copies of a job count as one kind
-    if prod(1 + first.count(at) for at in set(first)) > MOST_STATES:
+    if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return [], [LeftOut("MIG, and phases", why)], None
     solver = Solver(jobs, question, ask=True)
@@ -241,8 +240,8 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"
 
 
-# The most plans on MIG instances, or in phases, that are forecast: where their costs are estimates;
-# and where they are lower bounds, so that the search normally ends earlier.
+# The most plans on MIG instances, or in phases, that are forecast: if their costs are estimates;
+# and if they are lower bounds, so that the search normally ends earlier.
 ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
 
 
@@ -303,10 +302,7 @@ def _priced(
 
 
 CAP_SHARES = (0.9, 0.8, 0.7, 0.6)
-"""Caps that a plan may have, as shares of the GPU's own limit: a choice.
-
-The least that boards take is not in the catalogue; a cap of less than 0.6 may be refused by one.
-"""
+"""Caps that a plan may have, as shares of the GPU's own limit: a choice. Boards may refuse less."""
 
 
 def cap_choices(gpu: Gpu) -> tuple[float, ...]:

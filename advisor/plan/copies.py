@@ -55,7 +55,7 @@ class CopiesRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """The performance of 1 to n copies of a job on one GPU.
+    """The performance of copies of a job on one GPU.
 
     Attributes:
         rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies would not be
@@ -181,7 +181,6 @@ class Study:
     Attributes:
         rounds: Rounds in which trials run; the last may have fewer trials than the others.
         wall_s: Seconds with `Trials.at_once` trials at once; fewer share the GPU in the last round.
-        one_by_one_s: Seconds with one trial after another.
     """
 
     trials: int
@@ -238,14 +237,10 @@ def trials_that_pay(
     count: int | None = None,
     start_s: float = 0.0,
 ) -> Trials:
-    """Choose how many trials to run at once, given `copies` of one trial.
+    """Choose how many trials to run at once, given `copies` of one trial, by the same `predictor`.
 
-    Args:
-        copies: The performance of copies of the job on a GPU, by `predictor`.
-        predictor: The same predictor.
-        steps: Training steps of a trial; None: those of the job.
-        count: Number of trials; None: the search is open-ended.
-        start_s: Seconds that the process of a trial takes to start; 0: it goes on with the next.
+    `steps` are those of a trial, else of the job; `count` is the number of trials, None: unknown. A
+    process takes `start_s` to start; 0: it goes on with the next trial.
 
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.
@@ -253,8 +248,8 @@ def trials_that_pay(
     steps = copies.job.work_steps if steps is None else steps
     if steps is None:
         raise InvalidInput(
-            f"{copies.job.name}: how long a trial is, is not known: its profile does not say how "
-            f"many examples a pass has. Say --steps."
+            f"the length of a trial of {copies.job.name} is not known, because its profile has no "
+            f"number of examples. Pass --steps."
         )
     if not (isfinite(steps) and steps >= 1):
         raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")

@@ -62,9 +62,8 @@ class EstimatedGroups:
         if not self._allowed(members, mode):
             return False
         profiles = tuple(job.profile for job in self._kinds.of(members))
-        answers = replace(self._surrogate, profiles=profiles)
         ones = np.ones((1, len(members)), dtype=np.intp)
-        return bool(self._fit(answers, ones, mode)[0])
+        return bool(self._fit(replace(self._surrogate, profiles=profiles), ones, mode)[0])
 
     def _allowed(self, members: Members, mode: Mode) -> bool:
         """Whether no rule forbids it; jobs that rules cannot tell apart are checked once."""
@@ -74,8 +73,8 @@ class EstimatedGroups:
             self._obeys[key] = broken is None
         return self._obeys[key]
 
-    def _fit(self, answers: SurrogatePredictor, counts: Indices, mode: Mode) -> Bools:
-        return answers.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
+    def _fit(self, surrogate: SurrogatePredictor, counts: Indices, mode: Mode) -> Bools:
+        return surrogate.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
 
     def _best(self, member_sets: Indices) -> Iterator[FleetGroup]:
         counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
@@ -118,14 +117,13 @@ class EstimatedGroups:
 
     def _power_w(self, member_sets: Indices, mode: Mode) -> Floats:
         """Power of the GPU while a group runs, shape (groups,); NaN: unknown. -1: a job ended."""
-        answers, rows = self._surrogate, len(member_sets)
-        steps_s = np.ones((rows, len(self._kinds.jobs) + 1))  # the last one of those that ended
+        surrogate, shape = self._surrogate, (len(member_sets), len(self._kinds.jobs) + 1)
+        steps_s, added_w = np.ones(shape), np.zeros(shape)  # the last column: jobs that ended
         np.put_along_axis(steps_s, member_sets, self._steps_s(member_sets, mode), axis=1)
-        added_w = np.zeros(steps_s.shape)
-        added_w[:, :-1] = answers.added_w(self._tenancy(mode), steps_s[:, :-1])
+        added_w[:, :-1] = surrogate.added_w(self._tenancy(mode), steps_s[:, :-1])
         own_w = np.take_along_axis(added_w, member_sets, axis=1).sum(axis=1)
-        limit_w = self._gpu.power_limit_w or np.inf
-        return np.asarray(np.minimum(answers.model.of(answers.gpu).power.awake_w + own_w, limit_w))
+        awake_w = surrogate.model.of(surrogate.gpu).power.awake_w
+        return np.asarray(np.minimum(awake_w + own_w, self._gpu.power_limit_w or np.inf))
 
     def _tenancy(self, mode: Mode) -> Tenancy:
         return Tenancy(whole_gpu(self._gpu), WAYS[mode])
@@ -153,6 +151,7 @@ class GroupPool:
         self._estimates = None
         if surrogate is not None:
             self._estimates = EstimatedGroups(kinds, surrogate, question, problem.objective)
+        self.has_estimates = surrogate is not None
         self._question, self._thorough = question, OneGpuSolver(kinds.jobs, question)
         self._estimated: dict[Members, FleetGroup | None] = {}
         self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
@@ -195,11 +194,6 @@ class GroupPool:
     def groups(self) -> list[FleetGroup]:
         """All predicted groups."""
         return [group for group in self._ways.values() if group is not None]
-
-    @property
-    def has_estimates(self) -> bool:
-        """Whether a surrogate model can estimate thousands of sets of jobs."""
-        return self._estimates is not None
 
     def best(self, members: Members) -> FleetGroup | None:
         """Return the lightest predicted group of `members`; None: not predicted."""
@@ -409,7 +403,7 @@ class Incumbent:
         return better
 
     def offer_groups(self, groups: Sequence[FleetGroup]) -> bool:
-        """Offer the best arrangement of `groups` that takes little time to find."""
+        """Offer `groups` as `arranged`."""
         return self.offer(arranged(groups, self._problem))
 
     def offer_change(self, old: Sequence[FleetGroup], new: Sequence[FleetGroup]) -> bool:

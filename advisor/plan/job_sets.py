@@ -113,11 +113,9 @@ class Sets(Kinds):
         return np.asarray(np.where(self.counts > 0, values, 0.0).max(axis=1))
 
 
-# Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7.
-EQUAL_GRID = (14, 28, 43, 57, 71, 86)
-
-# Limits with a smaller sum, in per cent, leave SMs unused.
-_LEAST_SUM = 90
+# Equal limits that are tried, in per cent: multiples of a compute slice of MIG, k/7. Limits with a
+# smaller sum than the least leave SMs unused.
+EQUAL_GRID, _LEAST_SUM = (14, 28, 43, 57, 71, 86), 90
 
 
 def equal_limits(jobs: int) -> list[int]:

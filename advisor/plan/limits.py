@@ -107,7 +107,7 @@ def promising(
         vectors: Limits of the jobs in per cent, shape (vectors, jobs).
         estimated_s: Estimated seconds of a step of each job, same shape.
         predicted_s: Predicts the vector at an index: seconds of a step of each job.
-        cost: Cost of every vector, shape (vectors,), given the seconds of a step of each job.
+        cost: Cost of every vector, given the seconds of a step of each job.
         tries: Indices that are tried in any case, at least one; and how many more to try.
     """
     first, more = tries
