@@ -12,7 +12,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Space, hybrid, phased
 from advisor.plan.forecast import Mixes, forecast, serial_s
-from advisor.plan.job_sets import WHOLE_GPU, Kinds, Members, options
+from advisor.plan.job_sets import WHOLE_GPU, Kinds, options
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import Conditions, first_broken, memory_problem, rules
@@ -245,48 +245,35 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
 ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
 
 
-class OneGpuSolver:
-    """Finds the best plan for any of `jobs` on one GPU; equal sets of jobs are solved once."""
+def best_plan(jobs: Sequence[Job], question: Question) -> Forecast | None:
+    """Forecast proposals, cheapest first, until none can be better than the best so far.
 
-    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
-        self._jobs, self._question = tuple(jobs), question
-        self._solved: dict[Members, Forecast | None] = {}
-
-    def best(self, members: Members) -> Forecast | None:
-        """Return the best plan for the jobs at the positions `members`; copies repeat theirs.
-
-        None where a job is too big, or where no allowed plan has a known cost.
-        """
-        if members not in self._solved:
-            self._solved[members] = self._solve([self._jobs[at] for at in members])
-        return self._solved[members]
-
-    def _solve(self, jobs: Sequence[Job]) -> Forecast | None:
-        """Forecast proposals, cheapest first, until none can be better than the best so far."""
-        forecaster = Forecaster(jobs, self._question)
-        serial = candidate_of_all(len(jobs), Serial())
-        best, least = _priced(serial, forecaster, self._question)
-        if len(jobs) == 1:
-            return best
-        solver = Solver(jobs, self._question)
-        exact = solver.space.exact  # then the costs of proposals are lower bounds
-        most = MOST_FORECAST if exact else ESTIMATED_FORECAST
-        for propose in (
-            solver.whole,
-            lambda: islice(solver.on_instances(), most),
-            lambda: solver.in_phases(most),
-        ):
-            for lowest, candidate in propose():
-                if exact and lowest >= least:
-                    break
-                plan, price = _priced(candidate, forecaster, self._question)
-                if price < least:
-                    best, least = plan, price
+    None where a job is too big, or where no allowed plan has a known cost.
+    """
+    forecaster = Forecaster(jobs, question)
+    serial = candidate_of_all(len(jobs), Serial())
+    best, least = _priced(serial, forecaster, question)
+    if len(jobs) == 1:
         return best
+    solver = Solver(jobs, question)
+    exact = solver.space.exact  # then the costs of proposals are lower bounds
+    most = MOST_FORECAST if exact else ESTIMATED_FORECAST
+    for propose in (
+        solver.whole,
+        lambda: islice(solver.on_instances(), most),
+        lambda: solver.in_phases(most),
+    ):
+        for lowest, candidate in propose():
+            if exact and lowest >= least:
+                break
+            plan, price = _priced(candidate, forecaster, question)
+            if price < least:
+                best, least = plan, price
+    return best
 
 
 def plan_under(sharing: Concurrent, jobs: Sequence[Job], question: Question) -> Forecast | None:
-    """Forecast `jobs` under `sharing`, a job alone on the whole GPU; None as for `OneGpuSolver`."""
+    """Forecast `jobs` under `sharing`, a job alone on the whole GPU; None as for `best_plan`."""
     candidate = candidate_of_all(len(jobs), sharing if len(jobs) > 1 else Serial())
     return _priced(candidate, Forecaster(jobs, question), question)[0]
 

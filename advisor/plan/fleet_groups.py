@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.hardware.partition import whole_gpu
-from advisor.plan.candidates import OneGpuSolver, plan_under
+from advisor.plan.candidates import best_plan, plan_under
 from advisor.plan.job_sets import Kinds, Members, with_one, without
 from advisor.plan.objectives import Objective, throughput
 from advisor.plan.placement import (
@@ -23,7 +23,7 @@ from advisor.plan.placement import (
     replaced,
 )
 from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
-from advisor.plan.values import Question
+from advisor.plan.values import Forecast, Question
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
@@ -152,7 +152,8 @@ class GroupPool:
         if surrogate is not None:
             self._estimates = EstimatedGroups(kinds, surrogate, question, problem.objective)
         self.has_estimates = surrogate is not None
-        self._question, self._thorough = question, OneGpuSolver(kinds.jobs, question)
+        self._question = question
+        self._solved: dict[Members, Forecast | None] = {}
         self._estimated: dict[Members, FleetGroup | None] = {}
         self._ways: dict[tuple[Members, str], FleetGroup | None] = {}
         self._best: dict[Members, FleetGroup] = {}
@@ -167,7 +168,9 @@ class GroupPool:
         if way:
             plan = plan_under(WAYS[way], self._kinds.of(members), self._question)
         else:
-            plan = self._thorough.best(members)
+            if members not in self._solved:
+                self._solved[members] = best_plan(self._kinds.of(members), self._question)
+            plan = self._solved[members]
         if plan is None:
             return None
         if not in_seconds or plan.ends_s is None:
