@@ -46,8 +46,6 @@ class EstimatedGroups:
         self._kinds, self._surrogate, self._gpu = kinds, surrogate, question.gpu
         self._rules = rules(question.gpu, question.conditions)
         self._margin, self._objective = question.conditions.memory_margin, objective
-        sorts = [(job.user, job.isolated, job.data_parallel) for job in kinds.jobs]
-        self._sorts = [sorts.index(each) for each in sorts]
         self._obeys: dict[tuple[str, tuple[int, ...]], bool] = {}
         work = [job.work_steps or 0.0 for job in kinds.jobs]
         self._work = np.array(work) if objective.in_seconds else 1 / surrogate.jobs.step_s
@@ -67,7 +65,7 @@ class EstimatedGroups:
 
     def _allowed(self, members: Members, mode: Mode) -> bool:
         """Whether no rule forbids it; jobs that rules cannot tell apart are checked once."""
-        key = mode, tuple(sorted(self._sorts[kind] for kind in members))
+        key = mode, tuple(sorted(self._kinds.ruled_as[kind] for kind in members))
         if key not in self._obeys:
             broken = first_broken(self._rules, self._kinds.of(members), WAYS[mode])
             self._obeys[key] = broken is None
@@ -89,7 +87,7 @@ class EstimatedGroups:
                 ends_s, energy_j = (each[row] for each in outcomes[mode])
                 yield FleetGroup(
                     members=members, sharing=WAYS[mode], ends_s=tuple(map(float, ends_s)),
-                    energy_j=None if np.isnan(energy_j) else float(energy_j), predicted=False,
+                    energy_j=None if np.isnan(energy_j) else float(energy_j),
                     in_seconds=self._objective.in_seconds,
                 )  # fmt: skip
 
@@ -178,7 +176,7 @@ class GroupPool:
         else:
             ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)
         return FleetGroup(
-            members=members, sharing=plan.sharing, ends_s=ends_s, predicted=True,
+            members=members, sharing=plan.sharing, ends_s=ends_s,
             in_seconds=in_seconds,
             energy_j=None if plan.energy_j is None else plan.energy_j.at(level),
         )  # fmt: skip

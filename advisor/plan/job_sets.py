@@ -44,6 +44,7 @@ class Kinds:
         jobs: One job of each kind, shape (kinds,).
         positions: Positions of the jobs of each kind among all, from 0, shape (kinds,).
         copies: Number of jobs of each kind, shape (kinds,).
+        ruled_as: The first kind for which all rules have the same result, shape (kinds,).
     """
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -52,6 +53,8 @@ class Kinds:
         self.jobs = tuple(jobs[at] for at in places)
         self.positions = tuple(places.values())
         self.copies = tuple(map(len, self.positions))
+        ruled = [(job.user, job.isolated, job.data_parallel) for job in self.jobs]
+        self.ruled_as = [ruled.index(each) for each in ruled]
 
     def of(self, members: Members) -> tuple[Job, ...]:
         """Return the jobs of `members`, in the same order."""
@@ -289,9 +292,8 @@ def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> Bools:
 
     if allows(sets.tenants[-1]):
         return np.ones(len(sets.counts), dtype=bool)
-    seen = [(job.user or "", job.isolated, job.data_parallel) for job in sets.jobs]  # by rules
-    keys = [tuple(sorted(seen[kind] for kind in tenants)) for tenants in sets.tenants]
-    allowed: dict[tuple[tuple[str, bool, bool], ...], bool] = {(): True}
+    keys = [tuple(sorted(sets.ruled_as[kind] for kind in tenants)) for tenants in sets.tenants]
+    allowed: dict[Members, bool] = {(): True}
     for key, tenants in zip(keys, sets.tenants, strict=True):
         if key not in allowed:
             allowed[key] = allows(tenants)

@@ -5,7 +5,7 @@ corrects the estimates of the others. Of more jobs, the best are replayed for a 
 Without surrogate model, traces or counters, only a few vectors are tried, which are always tried.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations, product
 from math import comb, prod
 
@@ -91,41 +91,11 @@ _OCTAVES = 1.0
 _UNEVEN = 0.01
 
 
-def promising(
-    vectors: Floats,
-    estimated_s: Floats,
-    predicted_s: Callable[[int], Sequence[float]],
-    cost: Callable[[Floats], Floats],
-    tries: tuple[Sequence[int], int],
-) -> list[int]:
-    """Return indices of the `vectors` that were tried, the most promising in turn, the best first.
-
-    Each prediction corrects the estimates of the others, by one Gaussian process for each job, of
-    the log of predicted over estimated steps.
-
-    Args:
-        vectors: Limits of the jobs in per cent, shape (vectors, jobs).
-        estimated_s: Estimated seconds of a step of each job, same shape.
-        predicted_s: Predicts the vector at an index: seconds of a step of each job.
-        cost: Cost of every vector, given the seconds of a step of each job.
-        tries: Indices that are tried in any case, at least one; and how many more to try.
-    """
-    first, more = tries
-    tried, estimated, places = list(first), np.log(estimated_s), np.log2(vectors)
-    ratios = [np.log(predicted_s(at)) - estimated[at] for at in tried]
-    for _ in range(min(more, len(vectors) - len(tried))):
-        costs = cost(np.exp(estimated + _learnt(places, tried, np.array(ratios))))
-        costs[tried] = np.inf
-        tried.append(int(np.argmin(costs)))
-        ratios.append(np.log(predicted_s(tried[-1])) - estimated[tried[-1]])
-    steps = estimated.copy()
-    steps[tried] += ratios
-    costs = cost(np.exp(steps))
-    return sorted(tried, key=lambda at: float(costs[at]))
-
-
 def _learnt(places: Floats, tried: Sequence[int], ratios: Floats) -> Floats:
-    """Correction of every vector learnt from those `tried`, shape (vectors, jobs)."""
+    """Correction of the log of every estimate, shape (vectors, jobs), learnt from those `tried`.
+
+    It is the mean of one Gaussian process for each job. `places` are the logs of the limits.
+    """
     middle = ratios.mean(axis=0)
     distance = ((places[:, None] - places[tried][None]) ** 2).sum(axis=2)
     likeness = np.exp(-distance / (2 * _OCTAVES**2))
@@ -251,23 +221,37 @@ class _LimitSearch:
         return np.array(rows, dtype=np.float64)[:, np.argsort(np.concatenate(places))]
 
     def tuned(self, usual: Sequence[Mps], level: Level) -> tuple[list[Mps], int]:
-        """The best vectors, and the number compared; the most promising are predicted in turn."""
+        """The best vectors, and the number compared; the most promising are predicted in turn.
+
+        Each prediction corrects the estimates of the others.
+        """
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in equal_limits(jobs)]
         best = self.coarse[np.argsort(self.coarse_costs, kind="stable")[:_PROMISING]]
         rows = [*same, *(each.limits for each in usual), *map(tuple, best)]
         vectors = np.array(list(dict.fromkeys(rows)))
         sharings = list(map(_mps, vectors))
-        estimated_s = self.surrogate.limited(vectors)
+        estimated_s, alone_s = self.surrogate.limited(vectors), self.surrogate.jobs.step_s
+        estimated, places = np.log(estimated_s), np.log2(vectors)
 
-        def predicted_s(at: int) -> list[float]:
-            return [each.step_s.at(level) for each in self.mixes.whole(sharings[at]).jobs]
+        def correction(at: int) -> Floats:
+            steps_s = [each.step_s.at(level) for each in self.mixes.whole(sharings[at]).jobs]
+            return np.asarray(np.log(steps_s) - estimated[at])
 
-        def cost(steps_s: Floats) -> Floats:
-            return self.costs(vectors, np.maximum(steps_s, self.surrogate.jobs.step_s), estimated_s)
+        def costs(logs: Floats) -> Floats:
+            return self.costs(vectors, np.maximum(np.exp(logs), alone_s), estimated_s)
 
-        tries = range(len(same)), _TRIED
-        ordered = promising(vectors, estimated_s, predicted_s, cost, tries)
+        tried = list(range(len(same)))
+        corrections = list(map(correction, tried))
+        for _ in range(min(_TRIED, len(vectors) - len(tried))):
+            estimates = costs(estimated + _learnt(places, tried, np.array(corrections)))
+            estimates[tried] = np.inf
+            tried.append(int(np.argmin(estimates)))
+            corrections.append(correction(tried[-1]))
+        corrected = estimated.copy()
+        corrected[tried] += corrections
+        final = costs(corrected)
+        ordered = sorted(tried, key=lambda at: float(final[at]))
         unequal = different([sharings[at] for at in ordered], self.gpu)
         return unequal[:_OF_FEW], len(self.coarse) + len(same) + len(usual)
 

@@ -39,8 +39,7 @@ class FleetGroup:
     sharing: Sharing
     ends_s: tuple[float, ...]
     energy_j: float | None
-    predicted: bool
-    in_seconds: bool = True
+    in_seconds: bool
 
     @property
     def runs_s(self) -> float:

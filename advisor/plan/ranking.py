@@ -29,8 +29,11 @@ from advisor.plan.reasons import (
     binding,
     compared,
     host_bound,
+    limit_in_words,
+    named,
+    ruled_out,
     searched,
-    why,
+    slowed,
 )
 from advisor.plan.rules import (
     TOO_SLOW,
@@ -379,14 +382,16 @@ def _plans(
         plain = rule == "cost" and not (after and rank == 1 and tied(price, after.price))
         if after and rule and not plain:
             gap += f"; before {rank + 1} {rule_in_words(rule, level)}"
-        reasons = why(
-            plan.prediction, binding(jobs, question.gpu, plan.prediction), gap,
-            left_out if rank == 1 else (), late=[jobs[at].name for at in late],
-            starved=[(jobs[at].name, times) for at, times in slow.items()],
-        )  # fmt: skip
+        parts = [limit_in_words(plan.prediction, binding(jobs, question.gpu, plan.prediction)), gap]
+        if slow:
+            parts.append(slowed([(jobs[at].name, times) for at, times in slow.items()]))
+        if late:
+            parts.append(f"misses its deadline: {named([jobs[at].name for at in late])}")
+        if rank == 1 and left_out:
+            parts.append(f"ruled out: {ruled_out(left_out)}")
         own: dict[str, Any] = {field.name: getattr(plan, field.name) for field in fields(plan)}
         plans.append(Plan(
-            **own, rank=rank, ties_best=tied(price, best), why=reasons,
+            **own, rank=rank, ties_best=tied(price, best), why="; ".join(parts),
             late_jobs=tuple(at + 1 for at in late), precedes_by=rule,
         ))  # fmt: skip
     return tuple(plans)

@@ -350,32 +350,15 @@ def compare(
     )  # fmt: skip
 
 
-_FULL_MEMORY = 0.9
-# Smaller differences would be written as 0 %.
-SEEN = 0.005
-# How many of the ways that were ruled out are named, with the rule.
-_NAMED = 2
+# Share of memory from which it is named; smallest difference that is not written as 0 %; and how
+# many of the ways that were ruled out are named.
+_FULL_MEMORY, SEEN, _NAMED = 0.9, 0.005, 2
 
 
-def why(
-    mix: MixPrediction,
-    bound: Binding,
-    gap: str,
-    left_out: Sequence[LeftOut] = (),
-    late: Sequence[str] = (),
-    starved: Sequence[tuple[str, float]] = (),
-) -> str:
-    """Describe in one line what limits a plan, how it compares, and what was ruled out."""
-    parts = [limit_in_words(mix, bound), gap]
-    if starved:
-        parts.append(slowed(starved))
-    if late:
-        parts.append(f"misses its deadline: {named(late)}")
-    if left_out:
-        more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
-        ruled_out = ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED])
-        parts.append(f"ruled out: {ruled_out}{more}")
-    return "; ".join(parts)
+def ruled_out(left_out: Sequence[LeftOut]) -> str:
+    """Name the first ways that are not allowed, with the reason."""
+    more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
+    return ", ".join(f"{each.sharing} ({each.why})" for each in left_out[:_NAMED]) + more
 
 
 def slowed(starved: Sequence[tuple[str, float]]) -> str:
