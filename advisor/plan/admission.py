@@ -333,7 +333,7 @@ class _Joined:
         return next((each for each in answers if isinstance(each, str)), _NO_ROOM)
 
     def under_mps(self, offered: Sequence[Job]) -> bool:
-        """Whether some of `offered` could be added if all jobs shared by MPS."""
+        """Check whether some of `offered` could be added if all jobs shared by MPS."""
         running = replace(self.running, sharing=Mps())
         try:
             joined = _Joined(running, self.gpu, self._predictor, self._limits)

@@ -224,7 +224,7 @@ def proposed(
 
 
 def _cut_up(plan: Proposal) -> bool:
-    """Whether jobs use more than one partition at once; all in one is just a smaller GPU."""
+    """Check that jobs use more than one partition at once; all in one is just a smaller GPU."""
     cut = instance_sets(plan[1].sharing)
     return not cut or any(len(each.partitions) > 1 for each in cut)
 

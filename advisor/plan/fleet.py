@@ -65,7 +65,7 @@ SIZES = (2, 3, 4, 5, 6, 8)
 _BUSY = (1.0, 1.5, 2.0)
 
 MayShare = Callable[[Members], bool]
-"""Whether the jobs of a group may share a GPU, and fit on it."""
+"""Checks that the jobs of a group may share a GPU, and fit on it."""
 
 
 def greedy_groups(kinds: Kinds, problem: Problem, may: MayShare) -> list[list[Members]]:
@@ -165,19 +165,19 @@ class FleetSolver:
                  for group in [self._pool.alone(kind)] * count]  # fmt: skip
         self._incumbent = Incumbent(problem, arranged(alone, problem))
         self._improver = Improver(self._pool, problem, self._incumbent)
-        self._known_bound: float | None = None
+        self._bound: float | None = None
 
     def best(self) -> FleetSearchResult:
         """Search until the steps or the time end."""
         ended = all(self._in_time() for _ in self._steps())
         problem = self._problem
-        plan = soonest_first(self._incumbent.plan, problem, self._known())
+        plan = soonest_first(self._incumbent.plan, problem, self._usable())
         cost = problem.cost(plan)
         least = problem.least_cost(problem.gpus * MOST_TOGETHER)
-        bounds = [each for each in (self._known_bound, least) if each is not None]
+        bounds = [each for each in (self._bound, least) if each is not None]
         return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
-            complete=self._known_bound is not None, groups=len(self._pool.member_sets),
+            complete=self._bound is not None, groups=len(self._pool.member_sets),
             predicted=len(self._pool.predicted), seconds=self._clock() - self._began_s,
             in_time=ended,
         )  # fmt: skip
@@ -211,7 +211,7 @@ class FleetSolver:
         if self._looked_at_all():
             yield
             yield from self._share_better(self._most_promising())
-        plan, _, _ = packed(self._known(), self._problem, self._left_s(), self._incumbent.plan)
+        plan, _, _ = packed(self._usable(), self._problem, self._left_s(), self._incumbent.plan)
         self._incumbent.offer(plan)
         yield
         yield from self._share_better()
@@ -227,12 +227,12 @@ class FleetSolver:
             gained, number = self._improver.round(), number + 1
             yield
             if number % _RECOMBINED == 0:
-                plans = quick_plans(self._known(), self._problem, self._left_s())
+                plans = quick_plans(self._usable(), self._problem, self._left_s())
                 gained = any([self._incumbent.offer(plan) for plan in plans]) or gained
                 yield
             stale = 0 if gained else stale + 1
 
-    def _known(self) -> list[FleetGroup]:
+    def _usable(self) -> list[FleetGroup]:
         groups = [*self._pool.groups, *(each.group for each in self._incumbent.plan)]
         return list({id(each): each for each in groups}.values())
 
@@ -245,7 +245,7 @@ class FleetSolver:
         self._incumbent.offer(plan)
         if not in_time and self._in_time():
             bound = max(bound, cover_bound(groups, self._problem, self._left_s()))
-        self._known_bound = bound
+        self._bound = bound
         return True
 
     def _most_promising(self) -> list[Members]:

@@ -64,7 +64,7 @@ class EstimatedGroups:
         return bool(self._fit(replace(self._surrogate, profiles=profiles), ones, mode)[0])
 
     def _allowed(self, members: Members, mode: Mode) -> bool:
-        """Whether no rule forbids it; jobs that rules cannot tell apart are checked once."""
+        """Check that no rule forbids it; jobs that are equal for all rules are checked once."""
         key = mode, tuple(sorted(self._kinds.ruled_as[kind] for kind in members))
         if key not in self._obeys:
             broken = first_broken(self._rules, self._kinds.of(members), WAYS[mode])
@@ -329,31 +329,6 @@ def some_of(changes: Iterator[Change], most: int, draw: Random) -> list[Change]:
     return listed if len(listed) <= most else draw.sample(listed, most)
 
 
-def rebatched(
-    blocks: Sequence[Sequence[Members]], pool: GroupPool, problem: Problem, draw: Random
-) -> list[list[Members]]:
-    """Regroup the jobs of each block into groups that are estimated lighter.
-
-    Where there are many changes, `draw` chooses those that are looked at.
-    """
-    result = [list(block) for block in blocks]
-    moving = list(range(len(result)))
-    for _ in range(_ROUNDS):
-        if not pool.in_time():
-            break
-        most = max(_OF_EACH, _LOOKED_AT // max(1, len(moving)))
-        looked = {at: some_of(changes(result[at]), most, draw) for at in moving}
-        own = [members for at in moving for members in result[at]]
-        new = [members for some in looked.values() for change in some for members in change.new]
-        estimates = pool.estimates([*own, *new])
-        weights = {members: problem.weight(group) for members, group in estimates.items()}
-        better = {at: _changed(result[at], some, weights) for at, some in looked.items()}
-        for at, member_sets in better.items():
-            result[at] = member_sets or result[at]
-        moving = [at for at, member_sets in better.items() if member_sets]
-    return result
-
-
 def _changed(
     member_sets: Sequence[Members], looked: Sequence[Change], weights: Mapping[Members, float]
 ) -> list[Members] | None:
@@ -504,7 +479,7 @@ class Improver:
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
         member_sets = [[each.members for each in block] for block in blocks]
         starts = [self._mixed(block) for block in member_sets] if number % 2 else member_sets
-        regrouped = rebatched(starts, self._pool, self._problem, self._draw)
+        regrouped = self._rebatched(starts)
         pairs = [(block, new)
                  for block, old, new in zip(blocks, member_sets, regrouped, strict=True)
                  if new != old]  # fmt: skip
@@ -516,6 +491,25 @@ class Improver:
 
         pairs.sort(key=saved, reverse=True)
         return any([self._adopted(block, new) for block, new in pairs])
+
+    def _rebatched(self, blocks: Sequence[Sequence[Members]]) -> list[list[Members]]:
+        """Regroup the jobs of each block into groups that are estimated lighter."""
+        result = [list(block) for block in blocks]
+        moving = list(range(len(result)))
+        for _ in range(_ROUNDS):
+            if not self._pool.in_time():
+                break
+            most = max(_OF_EACH, _LOOKED_AT // max(1, len(moving)))
+            looked = {at: some_of(changes(result[at]), most, self._draw) for at in moving}
+            own = [members for at in moving for members in result[at]]
+            new = [members for some in looked.values() for change in some for members in change.new]
+            estimates = self._pool.estimates([*own, *new]).items()
+            weights = {members: self._problem.weight(group) for members, group in estimates}
+            better = {at: _changed(result[at], some, weights) for at, some in looked.items()}
+            moving = [at for at, member_sets in better.items() if member_sets]
+            for at in moving:
+                result[at] = better[at] or result[at]
+        return result
 
     def _mixed(self, member_sets: Sequence[Members]) -> list[Members]:
         """Groups of the same sizes, with their jobs shuffled."""

@@ -284,7 +284,7 @@ def outcomes(option: Option, answers: Answers, sets: Sets, forbidding: Sequence[
 
 
 def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> Bools:
-    """Whether the rules allow each set; a set may do whatever a larger one may."""
+    """Check each set by the rules, shape (sets,); a set may do whatever a larger one may."""
 
     def allows(tenants: Sequence[int]) -> bool:
         jobs = [sets.jobs[kind] for kind in tenants]

@@ -212,7 +212,7 @@ class _LimitSearch:
         places = self.mixes.copies()
 
         def few(grid: Sequence[int]) -> bool:
-            """Whether `of_copies` makes few enough vectors of `grid`."""
+            """Check that `of_copies` makes few enough vectors of `grid`."""
             of_two = comb(len(grid), 2)
             return prod(len(grid) + (len(own) - 1) * of_two for own in places) <= self._most
 

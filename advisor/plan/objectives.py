@@ -110,7 +110,7 @@ class Objective(ABC):
 
     @property
     def saves_energy(self) -> bool:
-        """Whether the cost is in joules: a power cap slows jobs, and lowers no other cost."""
+        """True if the cost is in joules: a power cap slows jobs, and lowers no other cost."""
         return self.unit == "J"
 
     @abstractmethod

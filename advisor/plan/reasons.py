@@ -245,7 +245,7 @@ class Difference:
 
     @property
     def within_error(self) -> bool:
-        """Whether both are equal within our error."""
+        """True if both are equal within our error."""
         if not self.same_error or min(self.first.p05, self.second.p05) <= 0:
             return tied(self.first, self.second)
         ratio = self.second.over_alike(self.first)
