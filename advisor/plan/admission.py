@@ -147,10 +147,7 @@ MOST_INSTANCES = 3
 
 
 def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Iterator[Arrangement]:
-    """Yield sharings of `gpu` by `before` jobs, which share it by `sharing` now, and `added` jobs.
-
-    MIG gives each added job an instance of its own, in the free part of the GPU.
-    """
+    """Yield sharings by `before` jobs, which share `gpu` by `sharing` now, and `added` jobs."""
     match sharing.mode:
         case "mps":
             yield Mps()
@@ -162,6 +159,7 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
             (taken,) = instance_sets(sharing)
             if added > MOST_INSTANCES:
                 return
+            # Each added job has an instance of its own, in the free part of the GPU.
             for names in product([profile.name for profile in gpu.mig], repeat=added):
                 try:
                     starts = place(gpu, [*taken.instances, *map(Instance, names)])

@@ -303,10 +303,7 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 def under_caps(
     candidates: Sequence[Candidate], forecaster: Forecaster, question: Question
 ) -> list[Forecast]:
-    """Forecast `candidates` under their best power cap, where one helps.
-
-    A job that keeps its deadline without a cap must keep it under the cap.
-    """
+    """Forecast `candidates` under their best cap that makes no further job late, if one helps."""
     capped = []
     for candidate in candidates:
         free = forecaster.forecast(candidate)

@@ -89,9 +89,7 @@ def copies_that_pay(
     conditions: Conditions = UNCONDITIONAL,
     level: Level = "p50",
 ) -> Copies:
-    """Count the copies of `job` that fit on `gpu` at once, and those that are worthwhile.
-
-    Copies are judged by the point `level` of a step's interval.
+    """Count the copies of `job` that fit on `gpu` at once, and those worthwhile at `level`.
 
     Raises:
         NothingFits: Not even one copy fits.

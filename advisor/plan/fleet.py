@@ -467,10 +467,7 @@ def plan_fleet(
 
 
 def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
-    """`free` with power caps that save most joules in all, chosen for one GPU after another.
-
-    A job that keeps its deadline without caps must keep it under them.
-    """
+    """`free` with the power caps that save most joules and make no further job late, GPU by GPU."""
 
     def joules(plan: FleetPlan) -> float:
         assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"

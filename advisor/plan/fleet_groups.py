@@ -92,9 +92,9 @@ class EstimatedGroups:
                 )  # fmt: skip
 
     def _outcomes(self, member_sets: Indices, mode: Mode) -> tuple[Floats, Floats]:
-        """Ends of the jobs of each group that starts at once, and joules until the last one.
+        """Ends of the jobs of each group, (groups, jobs), and joules until the last one, (groups,).
 
-        Shapes (groups, jobs) and (groups,); joules are NaN where the objective does not need them.
+        Joules are NaN where the objective does not need them.
         """
         ends_s, energy_j = np.zeros(member_sets.shape), np.full(len(member_sets), np.nan)
         if not self._objective.in_seconds:
@@ -157,10 +157,9 @@ class GroupPool:
         self._best: dict[Members, FleetGroup] = {}
 
     def solve(self, members: Members, way: str | None = None) -> FleetGroup | None:
-        """Predict the best group of `members` that shares in a way, else in the best way.
+        """Predict the best group of `members`, in one way to share or in the best; None: none fits.
 
-        None where none is allowed and fits. For throughput, all jobs are taken to be equally long
-        alone.
+        For throughput, all jobs are taken to be equally long alone.
         """
         in_seconds, level = self._problem.objective.in_seconds, self._question.level
         if way:

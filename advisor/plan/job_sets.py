@@ -216,10 +216,9 @@ def _own_w(job: JobPrediction, mix: MixPrediction, level: Level) -> float:
 def estimated_answers(
     options: Sequence[Option], sets: Sets, surrogate: SurrogatePredictor, margin: float
 ) -> list[Answers]:
-    """Ask the surrogate model about each set: medians only, and fast.
+    """Ask the surrogate model about each set, all options at once: medians only, and fast.
 
-    All options are answered at once, because sets may be few. `margin` is the share of each memory
-    that jobs must leave free.
+    `margin` is the share of each memory that jobs must leave free.
     """
     tenancies = [Tenancy(partition_of(surrogate.gpu, *each.partition), each.sharing, each.limit)
                  for each in options]  # fmt: skip

@@ -135,10 +135,7 @@ def of_copies(grid: Sequence[int], copies: int) -> list[tuple[int, ...]]:
 def best_limits(
     mixes: Mixes, objective: ObjectiveName, level: Level = "p50"
 ) -> tuple[list[Mps], int]:
-    """Return MPS with the limits that are best by `objective` at `level`.
-
-    The second value is the number of vectors that were compared.
-    """
+    """Return MPS with the limits that are best at `level`, and the number of vectors compared."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
     search = _limit_search(mixes, objective, usual)
     if search is None:
@@ -221,10 +218,7 @@ class _LimitSearch:
         return np.array(rows, dtype=np.float64)[:, np.argsort(np.concatenate(places))]
 
     def tuned(self, usual: Sequence[Mps], level: Level) -> tuple[list[Mps], int]:
-        """The best vectors, and the number compared; the most promising are predicted in turn.
-
-        Each prediction corrects the estimates of the others.
-        """
+        """Predict the most promising vectors in turn: the best ones, and the number compared."""
         jobs = len(self.mixes.jobs)
         same = [(float(each),) * jobs for each in equal_limits(jobs)]
         best = self.coarse[np.argsort(self.coarse_costs, kind="stable")[:_PROMISING]]
@@ -256,11 +250,7 @@ class _LimitSearch:
         return unequal[:_OF_FEW], len(self.coarse) + len(same) + len(usual)
 
     def compared(self) -> tuple[Floats, Floats]:
-        """The vectors to compare, shape (vectors, jobs), and the cost of each.
-
-        To the coarse ones come the best few of them, each limit in turn at every value of
-        `LIMIT_GRID`.
-        """
+        """The coarse vectors and variants of the best few, one limit at a time; and their costs."""
         coarse, costs = self.coarse, self.coarse_costs
         if len(self.mixes.copies()) == 1:
             return coarse, costs

@@ -128,10 +128,8 @@ class Objective(ABC):
     def of_limits(self, slowdowns: Floats, ends_s: EndsOf, deadlines_s: Floats) -> Floats:
         """Compute the cost of each vector of limits, shape (vectors,); only their order matters.
 
-        Args:
-            slowdowns: Slowdown of each job while all run, shape (vectors, jobs).
-            ends_s: Computes when each job ends, same shape.
-            deadlines_s: Deadline of each job, shape (jobs,); infinite where it has none.
+        `slowdowns` and `ends_s()` are those of each job, shape (vectors, jobs). Jobs without a
+        deadline have an infinite one, shape (jobs,).
         """
         return np.asarray(ends_s().max(axis=1))
 

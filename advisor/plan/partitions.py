@@ -191,8 +191,6 @@ class _Open:
 
     Attributes:
         left: The set of jobs that are still to be placed.
-        most: Largest score of the partitions so far.
-        total: Summed score of the partitions so far.
     """
 
     cut: Cut

@@ -182,8 +182,7 @@ class Problem:
     def least_cost(self, places: int) -> float | None:
         """Bound from below the cost of plans with at most `places` jobs at once; None: not known.
 
-        The predictor makes no job faster than alone, so each occupies one place for at least its
-        time alone.
+        No job is faster than alone, so it occupies one place for at least its time alone.
         """
         each_s = self.of_every_job(self.least_s)
         match self.objective.name:
@@ -434,11 +433,9 @@ def packed(
 ) -> tuple[Placement, float, bool]:
     """Search the best plan of `groups` that runs each job once, from the plan `hint`.
 
-    A plan may take a group as often as there are jobs for it.
-
-    Returns:
-        The plan, a lower bound of the cost of all plans of these groups, and whether the search
-        ended before its time was up; then the plan costs as much as the bound, up to rounding.
+    A plan may take a group as often as there are jobs for it. The second value is a lower bound of
+    the cost of all plans; the third one whether the search ended before its time was up: then the
+    plan costs as much as the bound, up to rounding.
     """
     from ortools.sat.python import cp_model
 

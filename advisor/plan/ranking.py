@@ -258,10 +258,10 @@ def out_of_order(
 def _forecast_candidates(
     forecaster: Forecaster, question: Question
 ) -> tuple[list[Forecast], list[LeftOut], int, str | None]:
-    """Forecast the candidates besides serial that are worth it.
+    """Forecast the candidates besides serial that are worth it and allowed.
 
-    Returns the forecasts that jobs and machine allow, what is left out and why, how many candidates
-    were considered, and how they were searched.
+    The other values: what is left out and why, the number of candidates considered, and how they
+    were searched.
     """
     jobs, serial = forecaster.jobs, candidate_of_all(len(forecaster.jobs), Serial())
     sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(), question)

@@ -177,10 +177,7 @@ class HostBound:
 def host_bound(
     jobs: Sequence[Job], bound: Binding, variants: Sequence[Profile]
 ) -> tuple[HostBound, ...]:
-    """Find the jobs that their hosts hold far below the pace of the GPU; of equal jobs one.
-
-    `variants` may hold faster profiles of them.
-    """
+    """Find the jobs that their hosts hold far below the pace of the GPU; of equal jobs one."""
     held: dict[str, HostBound] = {}
     for at in bound.by_host:
         profile, host_share = jobs[at].profile, bound.host_shares[at]

@@ -127,11 +127,7 @@ def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Permissions of machine and user.
-
-    Attributes:
-        cuda: CUDA version of the driver, e.g. ``"13.0"``; None: not known.
-    """
+    """Permissions of machine and user; `cuda` is the version of the driver, e.g. ``"13.0"``."""
 
     root: bool = True
     cuda: str | None = None

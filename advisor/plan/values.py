@@ -128,7 +128,6 @@ class Plan(Forecast):
 
     Attributes:
         ties_best: Whether its cost equals that of the best within our error; true of the best.
-        late_jobs: Numbers, from 1, of the jobs that miss their deadlines at the question's level.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
         why: One line: what limits the plan, how far behind the best it is, and by which rule it
             precedes a plan that is equal within our error.
