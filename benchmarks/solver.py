@@ -20,7 +20,7 @@ from time import perf_counter
 
 from advisor.hardware.gpus import gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Solver
+from advisor.plan.candidate_space import Space, in_phases
 from advisor.plan.ranking import ranked
 from advisor.plan.values import Question
 from advisor.prediction.cache import once_a_mix
@@ -60,10 +60,10 @@ def seconds(call: Callable[[], object]) -> float:
 
 def searched(jobs: Sequence[Job], question: Question) -> None:
     """The best of each kind, from nothing but profiles."""
-    solver = Solver(jobs, question)
-    solver.whole()
-    list(islice(solver.on_instances(), 3))
-    solver.in_phases(3)
+    space = Space(jobs, question)
+    space.whole()
+    list(islice(space.on_instances(), 3))
+    in_phases(space, 3)
 
 
 def forgetful(predictor: Predictor) -> Predictor:

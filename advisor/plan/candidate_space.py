@@ -32,12 +32,17 @@ from advisor.plan.partitions import (
 from advisor.plan.rules import rules
 from advisor.plan.values import Question
 from advisor.prediction.power import idle_power_w
-from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place
+from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place, Serial, Sharing
+from advisor.sharing.groups import in_turn, simplest
 from advisor.simulation.events import MIG_MODE_S, Bools, repartition_s
 from advisor.workload.job import Job
 
 MOST_EXACT = 3
 """Most jobs of which the predictor itself may predict every set in every partition."""
+
+
+Proposal = tuple[float, Sharing]
+"""A plan for all jobs, after its estimated cost if MIG instances do not slow each other."""
 
 
 class Space:
@@ -98,8 +103,27 @@ class Space:
         """Return what turns scores into cost and tie-breaker, where `jobs` jobs run at once."""
         return lambda most, total: self.objective.price(most, total, self.awake_w, jobs)
 
-    def one_job_each(self) -> Iterator[Assignment]:
-        """Yield plans for all jobs in which each has its own MIG instance, cheapest first."""
+    def whole(self) -> list[Proposal]:
+        """Propose naive, MPS, and MPS with equal limits, best first."""
+        proposals = []
+        everything = self.sets.everything
+        price = self.price(self.jobs_in(everything))
+        for option in options(WHOLE_GPU):
+            own = self.scores(option)
+            costs, _ = price(own.most[[everything]], own.total[[everything]])
+            if np.isfinite(costs[0]):
+                choice = Choice(option, everything)
+                proposals.append((float(costs[0]), self.sharing_of([choice])))
+        return sorted(proposals, key=lambda each: each[0])
+
+    def on_instances(self) -> Iterator[Proposal]:
+        """Propose all plans on MIG instances, cheapest first."""
+        everything = self.sets.everything
+        plans = self.hybrids(self.jobs_in(everything)).in_order(everything)
+        return ((each.cost, self.sharing_of([each])) for each in plans)
+
+    def one_job_each(self) -> Iterator[Proposal]:
+        """Propose all plans in which each job has its own MIG instance, cheapest first."""
         everything, crowded = self.sets.everything, self.sets.sizes > 1
         search = self.hybrids(self.jobs_in(everything))
         whole = [cut for cut in search.bounds.cuts if not any(cut.parts)]
@@ -108,7 +132,26 @@ class Space:
             for partition, ways in search.bounds.scores.items()
         }
         bounds = Bounds(self.sets, whole, scores)
-        return AssignmentSearch(bounds, search.price, search.allowed).in_order(everything)
+        plans = AssignmentSearch(bounds, search.price, search.allowed).in_order(everything)
+        return ((each.cost, self.sharing_of([each])) for each in plans)
+
+    def sharing_of(self, placements: Sequence[Choice | Assignment]) -> Sharing:
+        """Return the sharing of groups in turn; of equal jobs, the first is in the first group."""
+        free = [list(own) for own in self.sets.positions]
+
+        def numbers(chosen: int) -> tuple[int, ...]:
+            return tuple(sorted(free[kind].pop(0) + 1 for kind in self.sets.tenants[chosen]))
+
+        groups: list[Group | Hybrid] = []
+        for placement in placements:
+            if isinstance(placement, Assignment):
+                groups.append(hybrid(placement, numbers))
+            else:
+                own = numbers(placement.chosen)
+                sharing = placement.option.of(len(own)) if len(own) > 1 else Serial()
+                groups.append(Group(own, sharing))
+        first, *others = groups
+        return simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
 
     def hybrids(self, jobs: int) -> AssignmentSearch:
         """Return the search for plans on MIG instances, where `jobs` jobs run at once."""
@@ -165,8 +208,8 @@ def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hy
 _MOST_KEPT = 12
 
 
-def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]]:
-    """Find the best plans that run all jobs in phases, at most `most`, each with its cost.
+def in_phases(space: Space, most: int) -> list[Proposal]:
+    """Propose the best plans that run all jobs in phases, at most `most`.
 
     Each has two or more groups, in the order in which they run; the best comes first. The best one
     without MIG instances is always among them, if need be as one more: how instances slow each
@@ -182,7 +225,10 @@ def phased(space: Space, most: int) -> list[tuple[float, tuple[PhaseGroup, ...]]
     plans.sort(key=lambda each: each[0])
     whole = (each for each in plans if not any(group.on_instances for group in each[1]))
     best_whole = next(whole, None)
-    return [each for at, each in enumerate(plans) if at < most or each is best_whole]
+    chosen = [each for at, each in enumerate(plans) if at < most or each is best_whole]
+    proposals = [(cost, space.sharing_of([group.placement for group in groups]))
+                 for cost, groups in chosen]  # fmt: skip
+    return [each for each in proposals if each[1] != Serial()]
 
 
 class _Label(NamedTuple):

@@ -1,27 +1,24 @@
 """Candidate plans for one GPU: their forecasts, the search for them, and their power caps."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, prod
 
-import numpy as np
-
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidate_space import Space, hybrid, phased
+from advisor.plan.candidate_space import Proposal, Space, in_phases
 from advisor.plan.forecast import Mixes, forecast, serial_s
-from advisor.plan.job_sets import WHOLE_GPU, Kinds, options
+from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
-from advisor.plan.partitions import Assignment, Choice
 from advisor.plan.rules import Conditions, first_broken, memory_problem, rules
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
 from advisor.prediction.prediction import MixPrediction
-from advisor.sharing import Arrangement, Concurrent, Group, Hybrid, Instance, Mig, Serial, Sharing
-from advisor.sharing.groups import check_count, in_turn, instance_sets, simplest
+from advisor.sharing import Arrangement, Concurrent, Instance, Mig, Serial, Sharing
+from advisor.sharing.groups import check_count, instance_sets
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -132,66 +129,6 @@ def _power_w(mix: MixPrediction) -> float:
     return mix.power_w.p50
 
 
-Proposal = tuple[float, Candidate]
-"""A candidate of all jobs, after its estimated cost if MIG instances do not slow each other."""
-
-
-class Solver:
-    """Searches candidates for all of `jobs`; see `Space` for the arguments."""
-
-    def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
-        self.jobs = tuple(jobs)
-        self.space = Space(jobs, question, ask=ask)
-
-    def whole(self) -> list[Proposal]:
-        """Propose naive, MPS, and MPS with equal limits, best first."""
-        proposals = []
-        everything, price = self.space.sets.everything, self.space.price(len(self.jobs))
-        for option in options(WHOLE_GPU):
-            own = self.space.scores(option)
-            costs, _ = price(own.most[[everything]], own.total[[everything]])
-            if np.isfinite(costs[0]):
-                proposals.append(self._proposal(float(costs[0]), [Choice(option, everything)]))
-        return sorted(proposals, key=lambda each: each[0])
-
-    def on_instances(self) -> Iterator[Proposal]:
-        """Propose all plans on MIG instances, cheapest first."""
-        plans = self.space.hybrids(len(self.jobs)).in_order(self.space.sets.everything)
-        return (self._proposal(each.cost, [each]) for each in plans)
-
-    def one_job_each(self) -> Iterator[Proposal]:
-        """Propose all plans with a MIG instance for each job, cheapest first."""
-        return (self._proposal(each.cost, [each]) for each in self.space.one_job_each())
-
-    def in_phases(self, most: int) -> list[Proposal]:
-        """Propose the best few plans in phases."""
-        proposals = [
-            self._proposal(cost, [group.placement for group in groups])
-            for cost, groups in phased(self.space, most)
-        ]
-        return [each for each in proposals if each[1].sharing != Serial()]
-
-    def _proposal(self, cost: float, placements: Sequence[Choice | Assignment]) -> Proposal:
-        """A plan of groups in turn; of equal jobs, the first one is in the first group."""
-        sets = self.space.sets
-        free = [list(own) for own in sets.positions]
-
-        def numbers(chosen: int) -> tuple[int, ...]:
-            return tuple(sorted(free[kind].pop(0) + 1 for kind in sets.tenants[chosen]))
-
-        groups: list[Group | Hybrid] = []
-        for placement in placements:
-            if isinstance(placement, Assignment):
-                groups.append(hybrid(placement, numbers))
-            else:
-                own = numbers(placement.chosen)
-                sharing = placement.option.of(len(own)) if len(own) > 1 else Serial()
-                groups.append(Group(own, sharing))
-        first, *others = groups
-        plain = simplest(first) if isinstance(first, Hybrid) and not others else in_turn(groups)
-        return cost, candidate_of_all(len(self.jobs), plain)
-
-
 # The most sets of jobs that are searched: those of 8 jobs.
 MOST_SETS = 256
 # How many plans of each kind are forecast; and how many on MIG instances if the predictor itself is
@@ -212,20 +149,20 @@ def proposed(
     if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return [], [LeftOut("MIG, and phases", why)], None
-    solver = Solver(jobs, question, ask=True)
-    exact = solver.space.exact
-    plans = solver.whole()[:FORECAST] if exact else []
-    apart = list(islice(solver.one_job_each(), FORECAST))
+    space = Space(jobs, question, ask=True)
+    exact = space.exact
+    plans = space.whole()[:FORECAST] if exact else []
+    apart = list(islice(space.one_job_each(), FORECAST))
     most = FORECAST_ASKED if exact else FORECAST
-    plans += [*apart, *islice(filter(_cut_up, solver.on_instances()), most)]
-    plans += filter(_cut_up, solver.in_phases(FORECAST))
+    plans += [*apart, *islice(filter(_cut_up, space.on_instances()), most)]
+    plans += filter(_cut_up, in_phases(space, FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
-    return [candidate for _, candidate in plans], left_out, exact
+    return [candidate_of_all(len(jobs), sharing) for _, sharing in plans], left_out, exact
 
 
 def _cut_up(plan: Proposal) -> bool:
     """Check that jobs use more than one partition at once; all in one is just a smaller GPU."""
-    cut = instance_sets(plan[1].sharing)
+    cut = instance_sets(plan[1])
     return not cut or any(len(each.partitions) > 1 for each in cut)
 
 
@@ -255,18 +192,18 @@ def best_plan(jobs: Sequence[Job], question: Question) -> Forecast | None:
     best, least = _priced(serial, forecaster, question)
     if len(jobs) == 1:
         return best
-    solver = Solver(jobs, question)
-    exact = solver.space.exact  # then the costs of proposals are lower bounds
+    space = Space(jobs, question)
+    exact = space.exact  # then the costs of proposals are lower bounds
     most = MOST_FORECAST if exact else ESTIMATED_FORECAST
     for propose in (
-        solver.whole,
-        lambda: islice(solver.on_instances(), most),
-        lambda: solver.in_phases(most),
+        space.whole,
+        lambda: islice(space.on_instances(), most),
+        lambda: in_phases(space, most),
     ):
-        for lowest, candidate in propose():
+        for lowest, sharing in propose():
             if exact and lowest >= least:
                 break
-            plan, price = _priced(candidate, forecaster, question)
+            plan, price = _priced(candidate_of_all(len(jobs), sharing), forecaster, question)
             if price < least:
                 best, least = plan, price
     return best
