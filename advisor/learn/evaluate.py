@@ -185,7 +185,7 @@ def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
     hosts = {}
     for name, (campaign, *where) in places.items():
         several = zip(where, processors_and_days[campaign], strict=True)
-        hosts[name] = ", ".join((campaign, *(word for word, all_ in several if len(all_) > 1)))
+        hosts[name] = ", ".join((campaign, *(word for word, values in several if len(values) > 1)))
     return hosts
 
 

@@ -158,16 +158,16 @@ def fit(
     physics = physics_by_gpu(modes, playback)
     own = _constants(shared, physics, playback)
     data, memory_errors = {}, []
-    for each, usable in shared:
+    for on_gpu, usable in shared:
         if usable:
             used = {profile.name for run in usable for profile in run.profiles}
             lines = sorted(run_line(run.run) for run in usable)
-            data[each.gpu.key] = Data(
-                profiles=len(used & each.profiles.keys()),
+            data[on_gpu.gpu.key] = Data(
+                profiles=len(used & on_gpu.profiles.keys()),
                 runs=dict(Counter(run.mode for run in usable)),
                 sha256=sha256("".join(lines).encode()).hexdigest(),
             )
-            context = (own.get(each.gpu.key) or nearest_constants(each.gpu, own)).context
+            context = (own.get(on_gpu.gpu.key) or nearest_constants(on_gpu.gpu, own)).context
             memory_errors += [log_memory(run, context) for run in usable]
     solo = [pair for each, _ in shared for pair in _solo(each)]
     checked = [(profiles_on_host(run, {profile.name: profile})[0], run)
@@ -212,15 +212,16 @@ def _constants(
     """Constants of each GPU with enough runs; those that its runs do not show, from others."""
     constants: dict[str, GpuConstants] = {}
     tried: dict[str, Sequence[Trial]] = {}
-    for each, usable in seen:
-        if len(usable) < FEWEST_RUNS or each.gpu.key not in physics:
+    for measured, usable in seen:
+        gpu = measured.gpu
+        if len(usable) < FEWEST_RUNS or gpu.key not in physics:
             continue
-        gpu, like = each.gpu, nearest_constants(each.gpu, constants) if constants else None
-        context = fit_context(each.profiles, usable, gpu, like.context if like else NO_CONTEXT)
-        power = fit_power(usable, _solo(each), gpu, physics[gpu.key], playback)
+        like = nearest_constants(gpu, constants) if constants else None
+        context = fit_context(measured.profiles, usable, gpu, like.context if like else NO_CONTEXT)
+        power = fit_power(usable, _solo(measured), gpu, physics[gpu.key], playback)
         if like is not None:
             power = replace(power, laws=like.power.laws | power.laws)
-        tried[gpu.key] = trials(each.profiles, each.runs, context, gpu)
+        tried[gpu.key] = trials(measured.profiles, measured.runs, context, gpu)
         constants[gpu.key] = GpuConstants(physics=physics[gpu.key], context=context, power=power)
     common = fit_edges([trial for some in tried.values() for trial in some])
     return {

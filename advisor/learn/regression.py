@@ -81,8 +81,8 @@ def bounds_of(share: Floats, families: Sequence[str], chosen: Bools) -> Residual
 def _best_level(share: Floats, family: NDArray[np.str_]) -> int:
     """Index in `_LEVELS` of the level that comes closest to 90 % of families left out."""
     inside = np.zeros(len(_LEVELS))
-    for each in np.unique(family):
-        own = family == each
+    for left_out in np.unique(family):
+        own = family == left_out
         if own.all():
             return int(np.argmin(np.abs(_LEVELS - _LEVEL)))
         low, high = _quantiles(share[~own], family[~own])
@@ -195,7 +195,7 @@ class _Solved:
         self._pulled = self._inverse @ self.target
 
     def error(self) -> float:
-        """Mean absolute log error of each family's jobs: those of B are ``inv(A_BB) (A y)_B``."""
+        """Return the mean absolute log error: the errors of B are ``inv(A_BB) (A y)_B``."""
         rows, families = self._rows, np.array(self._rows.family)
         log_errors = np.zeros(len(families))
         for family in set(rows.family):
@@ -209,7 +209,7 @@ class _Solved:
         return float(np.abs(log_errors).mean())
 
     def doubt(self, jobs: Rows, host_sigma: float) -> Doubt:
-        """The doubt shown by the errors on `jobs`, each predicted without its family."""
+        """Compute the doubt shown by the errors on `jobs`, each predicted without its family."""
         middle, spread = np.zeros(len(jobs.profiles)), np.ones(len(jobs.profiles))
         families = np.array(jobs.family)
         for family in np.unique(families):

@@ -127,10 +127,10 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
     alone, a job runs the same for every set. A job without either ran as in its profile.
     """
     sets: dict[tuple[str, ...], dict[Sharing, list[RunComparison]]] = {}
-    for each in comparisons:
-        if len(each.jobs) > 1:
-            ways = sets.setdefault(tuple(job.job for job in each.jobs), {})
-            ways.setdefault(sharing_of(each.run), []).append(each)
+    for run in comparisons:
+        if len(run.jobs) > 1:
+            ways = sets.setdefault(tuple(job.job for job in run.jobs), {})
+            ways.setdefault(sharing_of(run.run), []).append(run)
 
     def option(sharing: Sharing, same: Sequence[RunComparison]) -> PanelOption:
         names = same[0].jobs[0].baselines_s

@@ -79,7 +79,7 @@ def present_of(measured: Provenance | None) -> Present:
 
 
 def _kinds(where: Present) -> dict[What, str | None]:
-    """What profiles depend on: ``"580"`` of the driver, ``"2.11"`` of torch, and the host."""
+    """Versions on which profiles depend, e.g. ``"580"`` and ``"2.11"``, and the host."""
     known_host = where.host_cpu is not None and where.host_cores is not None
     return {
         "driver": where.driver and where.driver.split(".")[0],
@@ -245,14 +245,14 @@ class GpuSide:
         check(self, ("l2_mib", "sm_clock_mhz", "launch_us"))
 
     def tflops(self, precision: OperatorPrecision) -> float | None:
-        """Most that a matrix product attained, 1e12 a second; None if none was timed.
+        """Return the most that a matrix product attained, 1e12 a second; None if none was timed.
 
         Convolutions are left out: some algorithms need fewer operations than are counted.
         """
         return max((rate for _, rate in self.product_tflops(precision)), default=None)
 
     def product_tflops(self, precision: OperatorPrecision) -> tuple[tuple[Operator, float], ...]:
-        """Each matrix product in `precision` and what it attained, 1e12 operations a second."""
+        """Return each matrix product in `precision` and its rate, 1e12 operations a second."""
         return tuple(
             (each.operator, each.operator.flops / each.kernel_ms / 1e9)
             for each in self.times
@@ -415,7 +415,7 @@ class Calibration:
         check(self, ("idle_power_w",))
 
     def host_check_s(self, cores: int) -> float:
-        """Seconds of the check with `cores` cores busy, interpolated between those measured."""
+        """Return the seconds of the check with `cores` cores busy, interpolated if not measured."""
         for before, after in pairwise(self.host):
             if cores <= after.cores:
                 part = (cores - before.cores) / (after.cores - before.cores)

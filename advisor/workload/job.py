@@ -350,7 +350,7 @@ def _adapted(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
 
 
 def _runs_nowhere(entry: _Entry, profile: Profile) -> bool:
-    """Whether the folder of the entry's command is relative to a file that is not here."""
+    """True if the folder of the entry's command is relative to a file that is not here."""
     if entry.folder is not None:
         return not Path(entry.folder).is_absolute()
     return entry.command is not None and profile.workload.script is None

@@ -51,7 +51,7 @@ class Window:
 
 
 def median_step_s(windows: Sequence[Window]) -> float:
-    """Seconds of a step at the median window's pace; robust to one stalled window."""
+    """Return the seconds of a step at the median window's pace; robust to one stalled window."""
     return median([window.step_s for window in windows])
 
 
@@ -60,13 +60,13 @@ _UNSTEADY = 0.15
 
 
 def pace_spread(windows: Sequence[Window]) -> float:
-    """Half the log distance between the slowest and the fastest window's pace; 0 for one window."""
+    """Return half the log distance between the paces of the slowest and the fastest window."""
     paces = [window.step_s for window in windows]
     return log(max(paces) / min(paces)) / 2
 
 
 def unsteady(windows: Sequence[Window]) -> float | None:
-    """By how much of the fastest window's pace the slowest was behind; None if below 0.15."""
+    """Return by which share the slowest window is behind the fastest; None if below 0.15."""
     behind = expm1(2 * pace_spread(windows))
     return behind if behind >= _UNSTEADY else None
 
@@ -199,7 +199,7 @@ class BatchName(NamedTuple):
     tail: str
 
     def at(self, batch: int) -> str:
-        """The name at another batch size."""
+        """Return the name at another batch size."""
         return f"{self.stem}-bs{batch}{self.tail}"
 
     @property
@@ -209,7 +209,7 @@ class BatchName(NamedTuple):
 
 
 def batch_name(name: str) -> BatchName | None:
-    """`name` in its parts; None if it does not say a batch size."""
+    """Return `name` in its parts; None if it does not say a batch size."""
     match = _NAMED.fullmatch(name)
     return None if match is None else BatchName(match["head"], int(match["batch"]), match["tail"])
 
@@ -338,7 +338,7 @@ class KernelTrace:
         check_number("a stream's number", max(self.stream_of or (0,)), MOST_STREAMS)
 
     def launched(self, slowdown: float) -> "KernelTrace":
-        """The same on a host that takes `slowdown` times as long."""
+        """Return the same on a host that takes `slowdown` times as long."""
         return replace(
             self,
             launch_us=tuple([us * slowdown for us in self.launch_us]),
@@ -448,7 +448,7 @@ class Profile:
 
     @property
     def is_estimate(self) -> bool:
-        """Return whether it was not measured on this GPU, or not at this batch size."""
+        """True if it was not measured on this GPU, or not at this batch size."""
         return self.estimated_from is not None or self.other_batches is not None
 
     @cached_property
@@ -552,7 +552,7 @@ class MinimalProfile:
         self.whole()  # which checks the rest
 
     def whole(self) -> Profile:
-        """The same as a profile, whose other numbers are not measured."""
+        """Return the same as a profile, whose other numbers are not measured."""
         share, parts = self.gpu_utilization, batch_name(self.workload)
         work = parts.work if parts else self.workload
         return Profile(
@@ -572,12 +572,12 @@ class MinimalProfile:
 
 
 def holds_minimal(text: bytes) -> bool:
-    """Whether the JSON `text` has the form of a minimal profile, valid or not."""
+    """Return whether the JSON `text` has the form of a minimal profile, valid or not."""
     return _NAMED_WORKLOAD.search(text) is not None
 
 
 def minimal_text(minimal: MinimalProfile) -> str:
-    """`minimal` as JSON, one line; without the last field if it is not known."""
+    """Return `minimal` as JSON in one line, without the last field if it is not known."""
     entries = asdict(minimal)
     if entries["examples_per_epoch"] is None:
         del entries["examples_per_epoch"]

@@ -175,15 +175,15 @@ class Run:
 
     @property
     def ok(self) -> bool:
-        """Return whether every tenant ran to the end of the window."""
+        """True if every tenant ran to the end of the window."""
         return all(tenant.outcome == "ok" for tenant in self.tenants)
 
     @property
     def shows_pace(self) -> bool:
-        """Return whether models may be fitted to it: all tenants ran to the end of a normal run."""
+        """True if models may be fitted to it: all tenants ran to the end of a normal run."""
         return self.ok and self.purpose not in ("control", "memory", "completion")
 
     @property
     def cores_known(self) -> bool:
-        """Return whether it recorded the speed of each tenant's core."""
+        """True if it recorded the speed of each tenant's core."""
         return all(tenant.host_check_s is not None for tenant in self.tenants)

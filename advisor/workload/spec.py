@@ -79,7 +79,7 @@ class Script:
 
     @property
     def by_steps(self) -> bool:
-        """Return whether its optimizer steps are counted from inside the process."""
+        """True if its optimizer steps are counted from inside the process."""
         return self.throughput is None
 
     @property

@@ -140,7 +140,7 @@ def load_profile(name: str, gpu: str, folder: Path | None = None) -> Profile:
 
 
 def unknown_profile(name: str, gpu: str, known: Iterable[str]) -> UnknownName:
-    """Error for a `name` without profile: suggests near names of `known`, or to measure it."""
+    """Return the error for a `name` without profile: near names of `known`, or to measure it."""
     where = f"the GPU in question ({gpu}; --gpu names another)"
     remedy = f"If it is a new one, measure it on {where}: {how_to_measure([name])}."
     return UnknownName("profile", name, known, remedy)
