@@ -32,8 +32,7 @@ class GpuRates:
             the same rate where a GPU has it (compute capability 8.0 and later).
         bandwidth_gb_s: To its memory, 1e9 bytes a second.
         clock_mhz: Highest clock of its SMs.
-        launch_us: From the start of a kernel that does nothing to the start of the next one; None
-            if not measured.
+        launch_us: Between the starts of two kernels that do nothing; None if not measured.
     """
 
     fp32_tflops: float
@@ -64,8 +63,7 @@ class MigProfile:
         memory_estimated: Whether `memory_mib` is an estimate that no driver has reported.
         sms: Streaming multiprocessors of an instance; None if unknown.
         starts: First memory slices at which an instance may start.
-        min_driver: Branch of the first driver that offers it; None if unknown, or if the installed
-            driver offers it.
+        min_driver: Branch of the first driver that offers it; None: the installed one, or unknown.
     """
 
     name: str
@@ -223,10 +221,9 @@ def gpu(key: str) -> Gpu:
 
 
 def gpu_meant(word: str) -> Gpu:
-    """The GPU model that `word` names.
+    """The GPU model that `word` names: its key, NVML's name, or an unambiguous part of either.
 
-    `word` is its key, NVML's name of the product, or an unambiguous part of either, in letters of
-    any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
+    In letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
 
     Raises:
         InvalidInput: Several models match.

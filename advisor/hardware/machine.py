@@ -133,8 +133,7 @@ class MpsProcess:
     Attributes:
         role: ``"control"``: the daemon that starts servers; ``"server"``: runs the clients' work.
         owner: The user it runs as; jobs of other users wait until its server is idle.
-        pipe_directory: ``CUDA_MPS_PIPE_DIRECTORY`` it was started with; None if it was not
-            set, or its environment may not be read.
+        pipe_directory: Its ``CUDA_MPS_PIPE_DIRECTORY``; None if not set, or not to be read.
         gpus: UUIDs that ``CUDA_VISIBLE_DEVICES`` confined it to; empty: it serves all of the
             machine's, or its environment may not be read.
     """

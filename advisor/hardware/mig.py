@@ -130,7 +130,7 @@ def _covered(start: int, size: int) -> int:
 def _search(
     pieces: Sequence[tuple[Sequence[int], int]], taken: int = 0, skipped: int = 0
 ) -> list[int] | None:
-    """Search like `packed` around taken slices; `skipped` starts of the first were tried.
+    """Search like `packed`, around taken slices, those starts of the first that were not skipped.
 
     Of two equal pieces the second lies after the first: the other way round is the same.
     """

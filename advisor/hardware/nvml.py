@@ -109,7 +109,6 @@ class GpuHealth:
     Attributes:
         persistence: Whether the driver stays loaded while the GPU is unused.
         slowed_by: Why clocks are below what they could be at this moment, in NVML's words.
-        power_limit_w: Power limit now.
         default_limit_w: Power limit as delivered.
         ecc: Whether memory errors are corrected, now and after the next reset.
         uncorrected_errors: Memory errors since the driver was loaded that ECC could not correct.
