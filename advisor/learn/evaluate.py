@@ -49,12 +49,7 @@ SPLIT = "leave-one-family-out"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """Differences between profiles and the solo runs among shared ones, as shares.
-
-    Attributes:
-        n: Solo runs.
-        median: Median absolute difference; `worst` is the largest, that of `worst_job`.
-    """
+    """Absolute differences between profiles and the `n` solo runs among shared ones, as shares."""
 
     n: int
     median: float

@@ -253,10 +253,7 @@ class PartSeconds:
             the host checks.
         meter_s: The part of `windows_s` in which the driver answered for counters, power and
             clocks.
-        host_path_s: The host path, phase by phase.
-        trace_s: The kernel trace.
         mps_s: Alone under MPS without a limit, its daemon and process included.
-        limits_s: Alone under every limit tried.
     """
 
     start_s: float

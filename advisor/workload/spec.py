@@ -115,10 +115,8 @@ class Workload:
         loader_workers: Processes of a `DataLoader` that feeds host tensors; 0: the input is
             already on the GPU.
         resolution: Pixels of an image's side; None if the input is not an image.
-        classes: Outputs of the classifier; None if there is none.
         sequence_length: Tokens or frames an example; None if the input is not a sequence.
         table_mib: Size of the embedding tables; None if there are none.
-        examples_per_epoch: Examples of one pass; None if not given.
         data: Absolute path of the folder of images that it reads; None: its input is made up.
         script: What is started, also instead of a workload of the zoo; None: nothing of the user's.
             Two workloads are equal whatever starts them: other arguments train as fast.
