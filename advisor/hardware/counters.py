@@ -61,44 +61,44 @@ class ActivitySampler:
 
     def __init__(self, device: int | str) -> None:
         self._device = device
-        self._begun: _Moment | None = None
+        self._start: _Moment | None = None
         self._dcgm: subprocess.Popen[str] | None = None
 
     def begin(self) -> None:
-        """Start a window; a window that was begun and not ended is dropped."""
+        """Start a window; one that has not ended is dropped."""
         self._counted_by_dcgm()
         with driver() as nvml:
-            _free(nvml, self._begun)
+            _free(nvml, self._start)
             handle = handle_of(nvml, self._device)
-            self._begun = _moment(nvml, handle)
-            if self._begun.gpm is None:
+            self._start = _moment(nvml, handle)
+            if self._start.gpm is None:
                 self._dcgm = _begin_dcgm(str(nvml.nvmlDeviceGetUUID(handle)))
 
     def end(self) -> Activity:
         """Return the GPU's activity since `begin`.
 
         Raises:
-            AdvisorError: No window was begun, or the GPU is gone.
+            AdvisorError: `begin` was not called, or the GPU is gone.
         """
-        begun, self._begun = self._begun, None
-        if begun is None:
+        start, self._start = self._start, None
+        if start is None:
             raise AdvisorError("a window of GPU activity ends only after it began. Call begin().")
         try:
             with driver() as nvml:
                 handle = handle_of(nvml, self._device)
-                ended = _moment(nvml, handle)
-                counters = _counters(nvml, handle, begun, ended)
-                _free(nvml, begun)
-                _free(nvml, ended)
-        finally:  # after the driver was asked: until DCGM has answered, a tenth of a second passes
+                stop = _moment(nvml, handle)
+                counters = _counters(nvml, handle, start, stop)
+                _free(nvml, start)
+                _free(nvml, stop)
+        finally:  # last, because DCGM takes a tenth of a second to answer
             by_dcgm = self._counted_by_dcgm()
         if "gract" in by_dcgm:  # a GPU without GPM
             memory = None if counters is None else counters.memory_utilization
             counters = Counters(source="dcgm", memory_utilization=memory, **by_dcgm)
-        seconds = ended.monotonic_s - begun.monotonic_s
-        if begun.energy_mj is None or ended.energy_mj is None:
+        seconds = stop.monotonic_s - start.monotonic_s
+        if start.energy_mj is None or stop.energy_mj is None:
             return Activity(counters=counters, power_w=None, energy_j=None, seconds=seconds)
-        joules = (ended.energy_mj - begun.energy_mj) / 1000
+        joules = (stop.energy_mj - start.energy_mj) / 1000
         return Activity(
             counters=counters, power_w=joules / seconds, energy_j=joules, seconds=seconds
         )
@@ -122,7 +122,7 @@ def _moment(nvml: Any, handle: Any) -> _Moment:
 
 
 def offers_gpm(nvml: Any, handle: Any) -> bool:
-    """Whether the GPU has performance monitoring counters (Hopper and later)."""
+    """Return whether the GPU has performance monitoring counters (Hopper and later)."""
     support = offered(nvml, "nvmlGpmQueryDeviceSupport", handle)
     return bool(support and support.isSupportedDevice)
 
@@ -132,11 +132,11 @@ def _free(nvml: Any, moment: _Moment | None) -> None:
         nvml.nvmlGpmSampleFree(moment.gpm)
 
 
-def _counters(nvml: Any, handle: Any, begun: _Moment, ended: _Moment) -> Counters | None:
-    if begun.gpm is not None and ended.gpm is not None:
-        short = ended.monotonic_s - begun.monotonic_s < _SHORTEST_GPM_WINDOW_S
-        return None if short else _gpm_counters(nvml, begun.gpm, ended.gpm)
-    gpu, memory = (_mean_share(nvml, handle, begun.unix_us, name) for name in ("gpu", "memory"))
+def _counters(nvml: Any, handle: Any, start: _Moment, stop: _Moment) -> Counters | None:
+    if start.gpm is not None and stop.gpm is not None:
+        short = stop.monotonic_s - start.monotonic_s < _SHORTEST_GPM_WINDOW_S
+        return None if short else _gpm_counters(nvml, start.gpm, stop.gpm)
+    gpu, memory = (_mean_share(nvml, handle, start.unix_us, name) for name in ("gpu", "memory"))
     return None if gpu is None else Counters(source="nvml", gract=gpu, memory_utilization=memory)
 
 
@@ -150,7 +150,7 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
     nvml.nvmlGpmMetricsGet(request)
     values = {
         field: answer.value
-        for field, answer in zip(_METRICS, request.metrics, strict=False)  # more slots than asked
+        for field, answer in zip(_METRICS, request.metrics, strict=False)  # there are more slots
         if answer.nvmlReturn == nvml.NVML_SUCCESS and isfinite(answer.value)
     }
     if "gract" not in values:

@@ -46,7 +46,7 @@ class GpuRates:
 # Memory that a driver keeps for itself if it was not read: as much as on the H200.
 _RESERVED_MIB = 615
 
-# Among the sources of a GPU that a driver described: what it said.
+# Key among the sources of a GPU that its driver described.
 DESCRIBED = "driver"
 
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
@@ -142,14 +142,14 @@ def catalogue() -> dict[str, Gpu]:
 def known_gpus() -> dict[str, Gpu]:
     """Every GPU model known, by key: the catalogue's, then those that a driver described.
 
-    Files that hold none are passed over; `gpu` says what is wrong with one that is asked for.
+    Files that hold none are passed over; `gpu` reports the problem of such a file.
     """
-    known = dict(catalogue())
+    gpus = dict(catalogue())
     for path in sorted(user_folder("gpus").glob("*.json")):
-        if path.stem not in known:
+        if path.stem not in gpus:
             with suppress(InvalidInput):
-                known[path.stem] = read_gpu(path)
-    return known
+                gpus[path.stem] = read_gpu(path)
+    return gpus
 
 
 # What reading a document meets that is not of the form that it should have.
@@ -197,7 +197,7 @@ def _described(document: dict[str, Any], key: str) -> Gpu:
 
 
 def keep_gpu(described: Gpu) -> None:
-    """Keep what a driver said of a GPU in the user's data folder, for commands without it."""
+    """Keep a driver's description of a GPU in the user's data folder, for commands without it."""
     fields = {name: value for name, value in asdict(described).items() if name != "rates"}
     text = json.dumps({"schema": 1, **fields}, indent=1) + "\n"
     write_whole(user_folder("gpus") / f"{described.key}.json", text)
@@ -251,7 +251,7 @@ def name_parts(name: str) -> tuple[str, ...]:
 
 def gpu_of_product(product: str) -> Gpu | None:
     """The GPU model that NVML calls `product`; None if it is not known."""
-    return next((known for known in known_gpus().values() if product in known.products), None)
+    return next((each for each in known_gpus().values() if product in each.products), None)
 
 
 # The share of its maker's rate that a GPU attains. FP32: best product of an A100 PCIe (0.93) and a
@@ -342,15 +342,15 @@ def _measured(side: GpuSide, stated: GpuRates | None) -> GpuRates | None:
         "bandwidth_gb_s": side.bandwidth_gb_s,
         "launch_us": side.empty_kernel_us,
     }
-    known = {name: rate for name, rate in rates.items() if rate is not None}
+    measured = {name: rate for name, rate in rates.items() if rate is not None}
     if stated is not None:
-        if stated.tf32_tflops is None:  # then it computed in FP32 what was asked for in TF32
-            known.pop("tf32_tflops", None)
-        return replace(stated, **known)
-    if side.sm_clock_mhz is None or not known.keys() >= set(_RATES_NEEDED):
+        if stated.tf32_tflops is None:  # then it computed TF32 products in FP32
+            measured.pop("tf32_tflops", None)
+        return replace(stated, **measured)
+    if side.sm_clock_mhz is None or not measured.keys() >= set(_RATES_NEEDED):
         return None
-    tf32_tflops = known.pop("tf32_tflops", None)
-    return GpuRates(clock_mhz=side.sm_clock_mhz, tf32_tflops=tf32_tflops, **known)
+    tf32_tflops = measured.pop("tf32_tflops", None)
+    return GpuRates(clock_mhz=side.sm_clock_mhz, tf32_tflops=tf32_tflops, **measured)
 
 
 # Boards may be set a little above the limit of their model, and their sensors are some per cent
@@ -380,7 +380,7 @@ def check_key(profile: Profile, where: str) -> Profile:
 
 
 def check_power(profile: Profile, gpu: Gpu) -> Profile:
-    """`profile`, which was taken on `gpu`; measured power is as its sensor said.
+    """`profile`, which was taken on `gpu`; measured power is not checked.
 
     Raises:
         InvalidInput: It is bare numbers, and its power is more than `gpu` draws, or less.

@@ -145,7 +145,7 @@ class MpsProcess:
     gpus: tuple[str, ...] = ()
 
     def serves(self, uuid: str) -> bool:
-        """Whether it may serve clients of the GPU `uuid`."""
+        """Return whether it may serve clients of the GPU `uuid`."""
         return not self.gpus or uuid in self.gpus
 
     @property

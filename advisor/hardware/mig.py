@@ -72,14 +72,14 @@ def profiles_named(
         UnknownName: `gpu` has no such profile.
     """
     refuse_without_mig(gpu)
-    known = {profile.name: profile for profile in gpu.mig}
+    profiles = {profile.name: profile for profile in gpu.mig}
     for name in names:
-        if name not in known:
-            remedy = f"It has {', '.join(known)}."
-            raise UnknownName(f"MIG profile of {gpu.key}", name, known, remedy)
-        if reason := forbidden([known[name]], driver_branch):
+        if name not in profiles:
+            remedy = f"It has {', '.join(profiles)}."
+            raise UnknownName(f"MIG profile of {gpu.key}", name, profiles, remedy)
+        if reason := forbidden([profiles[name]], driver_branch):
             raise NothingFits(f"{gpu.key}: {reason}.")
-    return tuple(known[name] for name in dict.fromkeys(names))
+    return tuple(profiles[name] for name in dict.fromkeys(names))
 
 
 def profiles_offered(gpu: Gpu, driver_branch: int | None = None) -> tuple[MigProfile, ...]:

@@ -55,11 +55,13 @@ def compute_profiles(gpu: Gpu, profile: str) -> tuple[ComputeProfile, ...]:
         UnknownName: `gpu` has no MIG profile of that name.
     """
     row = profile_of(gpu, profile)
-    known = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
+    cuts = _STARTS.get(row.compute_slices, {}) if "compute_instances" in gpu.sources else {}
     sms = row.sms if gpu.architecture == "Ampere" else None
-    parts = [(size, sms and sms * size // row.compute_slices, at) for size, at in known.items()]
-    whole = ComputeProfile(row.name, row.compute_slices, row.sms, (0,))
-    return (*(ComputeProfile(f"{part[0]}c.{row.name}", *part) for part in parts), whole)
+    parts = (
+        ComputeProfile(f"{size}c.{row.name}", size, sms and sms * size // row.compute_slices, at)
+        for size, at in cuts.items()
+    )
+    return (*parts, ComputeProfile(row.name, row.compute_slices, row.sms, (0,)))
 
 
 def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ...]:
@@ -75,9 +77,9 @@ def place_compute(gpu: Gpu, profile: str, sizes: Sequence[int]) -> tuple[int, ..
     words = "+".join(f"{size}c" for size in sizes)
     if any(size not in starts for size in sizes):
         offers = ", ".join(f"{size}c" for size in starts)
-        known = "" if "compute_instances" in gpu.sources else ", as far as is known"
+        unsure = "" if "compute_instances" in gpu.sources else ", as far as is known"
         raise InvalidInput(
-            f"{profile} of {gpu.key} cannot be cut into {words}. It offers {offers}{known}."
+            f"{profile} of {gpu.key} cannot be cut into {words}. It offers {offers}{unsure}."
         )
     places = packed([(starts[size], size) for size in sizes])
     if places is None:
@@ -130,7 +132,7 @@ class Partition:
 
     @property
     def whole(self) -> bool:
-        """Whether it has all SMs and all of the bandwidth of the GPU."""
+        """True if it has all SMs and all of the bandwidth of the GPU."""
         return self.sm_share == self.bandwidth_share == 1.0
 
     @property
@@ -187,7 +189,7 @@ def limited_sms(limit_pct: float, sms: int) -> int:
     """SMs that an MPS limit leaves to its client, out of `sms`.
 
     An H200 gave 18, 36, 56, 74, 92 and 112 of its 132 SMs under 14, 28, 43, 57, 71 and 86 per
-    cent: the even number below the share asked for, since SMs come in pairs.
+    cent: the even number below that share, because SMs come in pairs.
     """
     return sms if limit_pct == 100 else min(sms, max(2, 2 * int(limit_pct * sms / 200)))
 

@@ -1,6 +1,6 @@
 """The only code that asks for the type of a sharing: its groups, partitions, and subsets of jobs.
 
-Positions count from 0 and numbers from 1, in the order in which the jobs were asked for. Other code
+Positions count from 0 and numbers from 1, in the order in which the user gave the jobs. Other code
 calls these functions, or asks for `mode`, `limits` and `instances`.
 """
 
@@ -71,7 +71,7 @@ def without_idle_limits(sharing: _Limited) -> _Limited:
 
 
 def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
-    """Whether each of so many jobs has all of the GPU while it runs, so that it is as alone."""
+    """Return whether each of so many jobs has all of the GPU while it runs."""
     shared = together(without_idle_limits(sharing))
     return sharing.mode == "serial" or (jobs == 1 and shared is not None and not shared.limits)
 
@@ -112,7 +112,7 @@ def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
 
 
 def one_by_one(sharing: Sharing) -> bool:
-    """Whether each job has the whole GPU to itself, one after another in whatever order."""
+    """Return whether each job has the whole GPU to itself, one after another in any order."""
     if isinstance(sharing, Phases):
         return all(isinstance(group, Group) and group.sharing.mode == "serial"
                    for group in sharing.groups)  # fmt: skip

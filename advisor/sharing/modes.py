@@ -99,7 +99,7 @@ class Mps:
 
     @property
     def keeps_sms_apart(self) -> bool:
-        """Whether limits add up to at most 100, so that no two jobs need to share an SM."""
+        """True if limits add up to at most 100, so that no two jobs need to share an SM."""
         return 0 < sum(self.limits) <= 100
 
     def __str__(self) -> str:
@@ -121,10 +121,10 @@ class Mig:
 
 
 Concurrent = Naive | Mps
-"""How jobs have a whole GPU, an instance, or a part of one at the same time."""
+"""The ways to have a whole GPU, an instance, or a part of one at the same time."""
 
 PartitionSharing = Serial | Concurrent
-"""How jobs share what has SMs of its own: a whole GPU, an instance, or a part of one."""
+"""The ways to share what has SMs of its own: a whole GPU, an instance, or a part of one."""
 
 
 def _check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:

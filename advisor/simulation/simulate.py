@@ -86,7 +86,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """Jobs on equal GPUs from second 0 until the last one ends; medians unless said otherwise.
+    """Jobs on equal GPUs from second 0 until the last one ends; medians but for intervals.
 
     Attributes:
         gpu: Catalogue key.
@@ -294,7 +294,7 @@ def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet
     """Check that each GPU of `fleet` can be shared by `sharing`.
 
     Raises:
-        InvalidInput: Phases are asked for jobs that come later, or on several GPUs.
+        InvalidInput: Phases are meant for jobs that come later, or for several GPUs.
         NothingFits: The GPU does not offer these instances.
     """
     if in_phases := sharing.mode == "phases":
