@@ -37,12 +37,13 @@ from advisor.workload.spec import Script
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
 
-# Fields that are no numbers: what each holds, and that in words.
-_OTHER_KINDS = (
-    ("user", (str, NoneType), "a name"),
-    ("data_parallel", bool, "True or False"),
-    ("isolated", bool, "True or False"),
-)
+# Kind of each field but the profile, and that in words.
+_KINDS: dict[str, tuple[Any, str]] = {
+    **dict.fromkeys(("epochs", "validation_s", "checkpoint_s"), (Real, "a number")),
+    **dict.fromkeys(("deadline_s", "protect"), ((Real, NoneType), "a number")),
+    **dict.fromkeys(("data_parallel", "isolated"), (bool, "True or False")),
+    "user": ((str, NoneType), "a name"),
+}
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
 _MOST_LONGER = 5.0
@@ -89,12 +90,7 @@ class Job:
             raise InvalidInput(
                 f"Job takes a Profile: Advisor.find_profile({self.profile!r:.60}) finds it"
             )
-        for field in ("epochs", "validation_s", "checkpoint_s", "deadline_s", "protect"):
-            value = getattr(self, field)
-            optional = field in ("deadline_s", "protect")
-            if not isinstance(value, Real) and not (optional and value is None):
-                raise InvalidInput(f"{self.name}: {field} is a number, got {value!r:.60}")
-        for field, kinds, words in _OTHER_KINDS:
+        for field, (kinds, words) in _KINDS.items():
             if not isinstance(value := getattr(self, field), kinds):
                 raise InvalidInput(f"{self.name}: {field} is {words}, got {value!r:.60}")
         check_number(f"{self.name}: epochs", self.epochs, MOST_EPOCHS, LEAST_EPOCHS)
@@ -171,11 +167,10 @@ def most_jobs(gpus: int) -> int:
 
 def checked_copies(copies: int, where: str, gpus: int) -> int:
     """Return `copies`, checked to be a possible number of jobs for so many GPUs."""
-    allowed = f"Use 1 to {most_jobs(gpus)}."
-    if copies < 0:
-        raise InvalidInput(f"{where}: there cannot be {copies} copies of a job. {allowed}")
-    if copies == 0:
-        raise InvalidInput(f"{where}: with 0 copies there is no job; leave it out. {allowed}")
+    if copies < 1:
+        raise InvalidInput(
+            f"{where}: there cannot be {copies} copies; leave it out. Use 1 to {most_jobs(gpus)}."
+        )
     if copies > most_jobs(gpus):
         raise InvalidInput(f"{where}: {copies:,} copies are {_too_many(gpus)}")
     return copies
