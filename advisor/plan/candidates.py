@@ -50,7 +50,7 @@ class Candidate:
 
 
 class Forecaster:
-    """Forecasts candidates of all of `jobs`; each mix is predicted once."""
+    """Forecasts `jobs` under each sharing; each mix is predicted once."""
 
     def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.jobs = tuple(jobs)
@@ -67,24 +67,18 @@ class Forecaster:
             self._mixes[power_cap_w] = Mixes(self.jobs, predictor)
         return self._mixes[power_cap_w]
 
-    def forecast(self, candidate: Candidate) -> Forecast | LeftOut:
-        """Forecast `candidate`; or say why it is not allowed."""
-        sharing, cap_w = candidate.sharing, candidate.power_cap_w
-        mixes = self.mixes(cap_w)
+    def forecast(self, sharing: Sharing, power_cap_w: float | None = None) -> Forecast | LeftOut:
+        """Forecast the jobs under `sharing`; or say why it is not allowed."""
+        mixes = self.mixes(power_cap_w)
         gpu, margin = self._question.gpu, self._question.conditions.memory_margin
         problem = first_broken(self._rules, self.jobs, sharing)
         if problem := problem or memory_problem(mixes.whole(sharing), gpu, margin):
             return LeftOut(str(sharing), problem)
         result = forecast(mixes, sharing)
-        if cap_w is None or result.makespan_s is None:
+        if power_cap_w is None or result.makespan_s is None:
             return result
         # A cap that a plan chooses is part of what it gains over serial, which has none.
         return replace(result, speedup_vs_serial=serial_s(self.mixes()) / result.makespan_s)
-
-
-def candidate_of_all(jobs: int, sharing: Sharing) -> Candidate:
-    """Return the candidate of `jobs` jobs under `sharing`."""
-    return Candidate(jobs=tuple(range(1, jobs + 1)), sharing=sharing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +132,7 @@ FORECAST, FORECAST_ASKED = 3, 12
 
 def proposed(
     jobs: Sequence[Job], question: Question
-) -> tuple[list[Candidate], list[LeftOut], bool | None]:
+) -> tuple[list[Sharing], list[LeftOut], bool | None]:
     """Find the best few plans on MIG instances and in phases; and what is left out, and why.
 
     The third value is whether the predictor itself predicted every set of jobs, not its surrogate;
@@ -157,7 +151,7 @@ def proposed(
     plans += [*apart, *islice(filter(_cut_up, space.on_instances()), most)]
     plans += filter(_cut_up, in_phases(space, FORECAST))
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
-    return [candidate_of_all(len(jobs), sharing) for _, sharing in plans], left_out, exact
+    return [sharing for _, sharing in plans], left_out, exact
 
 
 def _cut_up(plan: Proposal) -> bool:
@@ -188,8 +182,7 @@ def best_plan(jobs: Sequence[Job], question: Question) -> Forecast | None:
     None where a job is too big, or where no allowed plan has a known cost.
     """
     forecaster = Forecaster(jobs, question)
-    serial = candidate_of_all(len(jobs), Serial())
-    best, least = _priced(serial, forecaster, question)
+    best, least = _priced(Serial(), forecaster, question)
     if len(jobs) == 1:
         return best
     space = Space(jobs, question)
@@ -203,7 +196,7 @@ def best_plan(jobs: Sequence[Job], question: Question) -> Forecast | None:
         for lowest, sharing in propose():
             if exact and lowest >= least:
                 break
-            plan, price = _priced(candidate_of_all(len(jobs), sharing), forecaster, question)
+            plan, price = _priced(sharing, forecaster, question)
             if price < least:
                 best, least = plan, price
     return best
@@ -211,15 +204,15 @@ def best_plan(jobs: Sequence[Job], question: Question) -> Forecast | None:
 
 def plan_under(sharing: Concurrent, jobs: Sequence[Job], question: Question) -> Forecast | None:
     """Forecast `jobs` under `sharing`, a job alone on the whole GPU; None as for `best_plan`."""
-    candidate = candidate_of_all(len(jobs), sharing if len(jobs) > 1 else Serial())
-    return _priced(candidate, Forecaster(jobs, question), question)[0]
+    whole = sharing if len(jobs) > 1 else Serial()
+    return _priced(whole, Forecaster(jobs, question), question)[0]
 
 
 def _priced(
-    candidate: Candidate, forecaster: Forecaster, question: Question
+    sharing: Sharing, forecaster: Forecaster, question: Question
 ) -> tuple[Forecast | None, float]:
-    """Forecast and cost of a candidate; None and infinite where it is not allowed."""
-    plan = forecaster.forecast(candidate)
+    """Forecast and cost under `sharing`; None and infinite where it is not allowed."""
+    plan = forecaster.forecast(sharing)
     if isinstance(plan, LeftOut) or (price := cost(plan, question.objective)) is None:
         return None, inf
     return plan, price.at(question.level)
@@ -238,25 +231,23 @@ def cap_choices(gpu: Gpu) -> tuple[float, ...]:
 
 
 def under_caps(
-    candidates: Sequence[Candidate], forecaster: Forecaster, question: Question
+    sharings: Sequence[Sharing], forecaster: Forecaster, question: Question
 ) -> list[Forecast]:
-    """Forecast `candidates` under their best cap that makes no further job late, if one helps."""
+    """Forecast `sharings` under their best cap that makes no further job late, if one helps."""
     capped = []
-    for candidate in candidates:
-        free = forecaster.forecast(candidate)
+    for sharing in sharings:
+        free = forecaster.forecast(sharing)
         if isinstance(free, LeftOut):
             continue
         in_time = [free]
         for cap_w in cap_choices(question.gpu):
-            plan = forecaster.forecast(replace(candidate, power_cap_w=cap_w))
+            plan = forecaster.forecast(sharing, cap_w)
             assert isinstance(plan, Forecast), "a cap takes no memory"
             if plan.late(question.level) <= free.late(question.level):
                 in_time.append(plan)
-        best = min(
-            in_time, key=lambda each: known_cost(each, question.objective).at(question.level)
-        )
-        if best is not free:
-            capped.append(best)
+        costs = [known_cost(each, question.objective).at(question.level) for each in in_time]
+        if least := costs.index(min(costs)):
+            capped.append(in_time[least])
     return capped
 
 

@@ -17,7 +17,7 @@ from time import monotonic
 
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate, Forecaster, candidate_of_all, cap_choices
+from advisor.plan.candidates import Candidate, Forecaster, cap_choices
 from advisor.plan.fleet_groups import MOST_TOGETHER, GroupPool, Improver, Incumbent
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one
@@ -475,12 +475,10 @@ def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
 
     late, best = set(free.late), free
     for at, on_gpu in enumerate(free.on):
-        own = on_gpu.candidate.chosen(free.jobs)
-        forecaster = Forecaster(own, question)
-        uncapped = candidate_of_all(len(own), on_gpu.candidate.sharing)
+        forecaster = Forecaster(on_gpu.candidate.chosen(free.jobs), question)
         plans = [best]
         for cap_w in cap_choices(free.gpu):
-            capped = forecaster.forecast(replace(uncapped, power_cap_w=cap_w))
+            capped = forecaster.forecast(on_gpu.candidate.sharing, cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
             candidate = replace(on_gpu.candidate, power_cap_w=cap_w)
             here = replace(on_gpu, candidate=candidate, forecast=capped)

@@ -11,14 +11,7 @@ from typing import Any, Literal, get_args
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import (
-    Candidate,
-    Forecaster,
-    candidate_of_all,
-    proposed,
-    under_caps,
-    why_no_caps,
-)
+from advisor.plan.candidates import Forecaster, proposed, under_caps, why_no_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
@@ -263,18 +256,17 @@ def _forecast_candidates(
     The other values: what is left out and why, the number of candidates considered, and how they
     were searched.
     """
-    jobs, serial = forecaster.jobs, candidate_of_all(len(forecaster.jobs), Serial())
+    jobs = forecaster.jobs
     sharings, left_out, passed_over = _whole_gpu(forecaster.mixes(), question)
-    plain = [candidate_of_all(len(jobs), each) for each in sharings]
-    first = start_answers(forecaster.forecast, plain)  # replayed during the search for others
+    first = start_answers(forecaster.forecast, sharings)  # replayed during the search for others
     if question.rough:
-        more, exact = list[Candidate](), None
+        more, exact = list[Sharing](), None
         left_out.append(LeftOut("MIG, phases and other limits", "the search stopped early"))
     else:
         more, unsearched, exact = proposed(jobs, question)
         left_out += unsearched
-    candidates = list(dict.fromkeys((*plain, *more)))
-    rest = start_answers(forecaster.forecast, candidates[len(plain) :])
+    candidates = list(dict.fromkeys((*sharings, *more)))
+    rest = start_answers(forecaster.forecast, candidates[len(sharings) :])
     results = [*first(), *rest()]
     forecasts = [each for each in results if isinstance(each, Forecast)]
     left_out += [each for each in results if isinstance(each, LeftOut)]
@@ -282,7 +274,7 @@ def _forecast_candidates(
         if problem := why_no_caps(question.gpu, question.objective, question.conditions):
             left_out.append(LeftOut("power caps", problem))
         else:
-            forecasts += under_caps([serial, *candidates], forecaster, question)
+            forecasts += under_caps([Serial(), *candidates], forecaster, question)
     sparing = [each for each in forecasts
                if not slows_protected(jobs, each.prediction, question.level)]  # fmt: skip
     if too_slow := len(forecasts) - len(sparing):
