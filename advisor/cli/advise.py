@@ -330,7 +330,7 @@ def _plan_to_export(
         plans = advisor.recommend(jobs, objective).plans
     elif rank is None:
         (on,) = advisor.recommend_fleet(jobs, FleetTerms(objective=objective)).on
-        return on.candidate.chosen(jobs), on.forecast.prediction
+        return on.chosen(jobs), on.forecast.prediction
     else:
         raise InvalidInput(
             f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "

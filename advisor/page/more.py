@@ -58,9 +58,9 @@ def _fleet_plan(
     plan = advisor_of(question.gpu, question.cap_w).recommend_fleet(_jobs, terms)
     simulations = []
     for on in plan.on if plan.makespan_s is not None else ():
-        advisor = advisor_of(question.gpu, on.candidate.power_cap_w or question.cap_w)
-        jobs = on.candidate.chosen(_jobs)
-        simulations.append(on_one_gpu(advisor, jobs, on.candidate.sharing))
+        advisor = advisor_of(question.gpu, on.power_cap_w or question.cap_w)
+        jobs = on.chosen(_jobs)
+        simulations.append(on_one_gpu(advisor, jobs, on.sharing))
     return plan, tuple(simulations)
 
 

@@ -18,35 +18,9 @@ from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
 from advisor.prediction.prediction import MixPrediction
 from advisor.sharing import Arrangement, Concurrent, Instance, Mig, Serial, Sharing
-from advisor.sharing.groups import check_count, instance_sets
+from advisor.sharing.groups import instance_sets
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One candidate plan: jobs, and how they share one GPU.
-
-    Attributes:
-        jobs: Numbers of the jobs on this GPU among all jobs asked for, from 1, increasing.
-        sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
-        power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
-    """
-
-    jobs: tuple[int, ...]
-    sharing: Sharing
-    power_cap_w: float | None = None
-
-    def __post_init__(self) -> None:
-        if not self.jobs or self.jobs[0] < 1 or list(self.jobs) != sorted(set(self.jobs)):
-            raise InvalidInput(f"a GPU's jobs are numbers from 1, increasing, got {self.jobs}")
-        check_count(self.sharing, len(self.jobs))
-
-    def chosen(self, jobs: Sequence[Job]) -> tuple[Job, ...]:
-        """Return the jobs of this GPU among all `jobs`; raise `InvalidInput` if there are fewer."""
-        if self.jobs[-1] > len(jobs):
-            raise InvalidInput(f"there is no job {self.jobs[-1]}; there are {len(jobs)}")
-        return tuple(jobs[number - 1] for number in self.jobs)
 
 
 class Forecaster:

@@ -17,7 +17,7 @@ from time import monotonic
 
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.candidates import Candidate, Forecaster, cap_choices
+from advisor.plan.candidates import Forecaster, cap_choices
 from advisor.plan.fleet_groups import MOST_TOGETHER, GroupPool, Improver, Incumbent
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.job_sets import Kinds, Members, with_one
@@ -348,13 +348,26 @@ def _end_s(queue: Sequence[FleetGroup]) -> float:
     return makespan_s(queued([queue])) if queue else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlan:
-    """The plan of one GPU, numbered from 0, and the forecast for the jobs of `candidate`."""
+    """The plan of one GPU, and its forecast.
+
+    Attributes:
+        number: Number of the GPU, from 0.
+        jobs: Numbers of its jobs among all jobs asked for, from 1, increasing.
+        sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
+        power_cap_w: Power cap in watts that the plan chooses; None: none.
+    """
 
     number: int
-    candidate: Candidate
+    jobs: tuple[int, ...]
+    sharing: Sharing
     forecast: Forecast
+    power_cap_w: float | None = None
+
+    def chosen(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs of this GPU among all `jobs`."""
+        return [jobs[number - 1] for number in self.jobs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,7 +411,7 @@ class FleetPlan:
         for on_gpu in self.on:
             if on_gpu.forecast.ends_s is None:
                 return None
-            ends_s.update(zip(on_gpu.candidate.jobs, on_gpu.forecast.ends_s, strict=True))
+            ends_s.update(zip(on_gpu.jobs, on_gpu.forecast.ends_s, strict=True))
         return tuple(ends_s[number] for number in sorted(ends_s))
 
     @property
@@ -408,7 +421,7 @@ class FleetPlan:
     @property
     def late(self) -> tuple[int, ...]:
         """Numbers of the jobs that miss their deadlines, judged at the level asked for."""
-        late = [each.candidate.jobs[at] for each in self.on
+        late = [each.jobs[at] for each in self.on
                 for at in each.forecast.late(self.terms.level)]  # fmt: skip
         return tuple(sorted(late)) if self.ends_s is not None else ()
 
@@ -475,13 +488,12 @@ def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
 
     late, best = set(free.late), free
     for at, on_gpu in enumerate(free.on):
-        forecaster = Forecaster(on_gpu.candidate.chosen(free.jobs), question)
+        forecaster = Forecaster(on_gpu.chosen(free.jobs), question)
         plans = [best]
         for cap_w in cap_choices(free.gpu):
-            capped = forecaster.forecast(on_gpu.candidate.sharing, cap_w)
+            capped = forecaster.forecast(on_gpu.sharing, cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
-            candidate = replace(on_gpu.candidate, power_cap_w=cap_w)
-            here = replace(on_gpu, candidate=candidate, forecast=capped)
+            here = replace(on_gpu, power_cap_w=cap_w, forecast=capped)
             plans.append(replace(best, on=(*best.on[:at], here, *best.on[at + 1 :])))
         best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
     return best
@@ -490,7 +502,7 @@ def _with_caps(free: FleetPlan, question: Question) -> FleetPlan:
 def _gpu_plans(
     jobs: Sequence[Job], plan: Sequence[PlacedGroup], distinct: Kinds, predictor: Predicts
 ) -> tuple[GpuPlan, ...]:
-    """The candidate that each GPU of `plan` runs, and its forecast, by GPU number."""
+    """The plan of each GPU of `plan`, by GPU number."""
     left = [list(positions) for positions in distinct.positions]
     groups: dict[int, list[tuple[Sharing, list[int]]]] = {}
     for placed in sorted(plan, key=lambda each: (each.gpu, each.start_s)):
@@ -502,7 +514,8 @@ def _gpu_plans(
         renamed: list[Group | Hybrid] = []
         for sharing, numbers in queue:
             renamed += relabelled(sharing, [own.index(number) + 1 for number in numbers])
-        candidate = Candidate(jobs=tuple(own), sharing=in_turn(renamed))
-        mixes = Mixes(candidate.chosen(jobs), predictor)
-        plans.append(GpuPlan(gpu, candidate, forecast(mixes, candidate.sharing)))
+        mixes, sharing = Mixes([jobs[number - 1] for number in own], predictor), in_turn(renamed)
+        plans.append(GpuPlan(
+            number=gpu, jobs=tuple(own), sharing=sharing, forecast=forecast(mixes, sharing)
+        ))  # fmt: skip
     return tuple(plans)

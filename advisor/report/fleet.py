@@ -55,7 +55,7 @@ def fleet_gpu_rows(plan: FleetPlan) -> list[dict[str, str]]:
 
 def _cells(on: GpuPlan, between: str) -> tuple[str, ...]:
     """Cells of a GPU's row, with the text `between` two of its groups."""
-    cap_w = on.candidate.power_cap_w
+    cap_w = on.power_cap_w
     groups = [_shortened(str(each)) for each in _groups(on)]
     groups += [] if cap_w is None else [f"at most {cap_w:g} W"]
     done = units.seconds(on.forecast.makespan_interval_s)
@@ -64,7 +64,7 @@ def _cells(on: GpuPlan, between: str) -> tuple[str, ...]:
 
 def _groups(on: GpuPlan) -> list[str]:
     """Notation of the groups of a GPU, with the numbers of the jobs in the request."""
-    return [str(group) for group in relabelled(on.candidate.sharing, on.candidate.jobs)]
+    return [str(group) for group in relabelled(on.sharing, on.jobs)]
 
 
 def _shortened(notation: str) -> str:
@@ -156,7 +156,7 @@ def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]
     search = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complete", "in_time")
     ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, dict[str, Any]]()
     for on in plan.on:
-        for number, job in zip(on.candidate.jobs, on.forecast.prediction.jobs, strict=True):
+        for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
             end_s = forecast.interval_document(ends_s[number - 1])
             request = forecast.request_document(plan.jobs[number - 1])
             jobs[number] = asdict(job) | request | {"on_gpu": on.number, "end_s": end_s}
@@ -172,7 +172,7 @@ def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]
         "power_cap_w": plan.on[0].forecast.prediction.power_cap_w,  # the same on all
         "late": list(plan.late),
         "gpus": [
-            {"number": on.number, "job_numbers": list(on.candidate.jobs)}
+            {"number": on.number, "job_numbers": list(on.jobs)}
             | {"commands": _commands([launch], device)}
             | forecast.forecast_document(on.forecast)
             for on, launch in zip(plan.on, launches, strict=True)
@@ -221,7 +221,7 @@ def jobs_of_plan(plan: FleetPlan, simulations: Sequence[Simulation]) -> list[Job
     return _in_order(
         (number, replace(run, gpu=on.number))
         for on, simulation in zip(plan.on, simulations, strict=True)
-        for number, run in zip(on.candidate.jobs, simulation.jobs, strict=True)
+        for number, run in zip(on.jobs, simulation.jobs, strict=True)
     )
 
 

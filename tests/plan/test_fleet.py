@@ -69,12 +69,12 @@ def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     found = planned(jobs, terms)
     twin = Twin(StandIn(), replace(terms, objective=found.ranked_by))
     assert found.search.cost <= twin.greedy(jobs) * (1 + 1e-3) + between_s(found, jobs)
-    placed = Counter(number for each in found.on for number in each.candidate.jobs)
+    placed = Counter(number for each in found.on for number in each.jobs)
     assert placed == Counter(range(1, len(jobs) + 1))
     assert {each.number for each in found.on} <= set(range(gpus))
     for each in found.on:
-        chosen = each.candidate.chosen(jobs)
-        assert first_broken(rules(NO_MIG, conditions), chosen, each.candidate.sharing) is None
+        chosen = each.chosen(jobs)
+        assert first_broken(rules(NO_MIG, conditions), chosen, each.sharing) is None
         assert each.forecast.prediction.oom_probability < 0.05
 
 
@@ -195,11 +195,11 @@ def under_caps(jobs, predictor, conditions=MAY_CAP):
 
 def test_each_gpu_may_choose_a_cap_that_saves_joules_and_makes_no_job_late():
     free, capped = (under_caps([LARGE] * 3, Hot(), each) for each in (UNCONDITIONAL, MAY_CAP))
-    assert {each.candidate.power_cap_w for each in free.on} == {None}
+    assert {each.power_cap_w for each in free.on} == {None}
     assert capped.energy_j.p50 < free.energy_j.p50
-    watts = next(each.candidate.power_cap_w for each in capped.on)
+    watts = next(each.power_cap_w for each in capped.on)
     assert f"--power-limit={watts:g}" in fleet_commands(capped, 1)
-    assert {each.candidate.power_cap_w for each in under_caps([LARGE], StandIn()).on} == {None}
+    assert {each.power_cap_w for each in under_caps([LARGE], StandIn()).on} == {None}
     assert under_caps([replace(LARGE, deadline_s=1.001 * ALONE_S)] * 2, Hot()).late == ()
 
 
