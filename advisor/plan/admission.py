@@ -20,10 +20,9 @@ from advisor.plan.rules import (
     MOST_SLOWING,
     UNCONDITIONAL,
     Conditions,
-    first_broken,
+    broken_rule,
     memory_problem,
     refuse_protected,
-    rules,
 )
 from advisor.plan.values import LeftOut, Standing
 from advisor.prediction.mig_instances import placed
@@ -341,7 +340,7 @@ class _Joined:
 
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
         conditions = self._limits.conditions
-        if problem := first_broken(rules(self.gpu, conditions), jobs, sharing):
+        if problem := broken_rule(jobs, sharing, self.gpu, conditions):
             return problem
         after = self._predictor.predict([job.profile for job in jobs], sharing)
         if problem := memory_problem(after, self.gpu, conditions.memory_margin):

@@ -29,7 +29,6 @@ from advisor.plan.partitions import (
     SetScores,
     cuts,
 )
-from advisor.plan.rules import rules
 from advisor.plan.values import Question
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Group, Hybrid, Mps, Naive, Part, Place, Serial, Sharing
@@ -58,7 +57,6 @@ class Space:
     def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
         self.sets, self.question = Sets(jobs), question
         self.objective = OBJECTIVES[question.objective]
-        self.rules = rules(question.gpu, question.conditions)
         profiles = [job.profile for job in self.sets.jobs]
         few = ask and len(jobs) <= MOST_EXACT and len(self.sets.counts) <= 2**MOST_EXACT
         surrogate = None if few else question.predictor.surrogate(profiles)
@@ -88,7 +86,7 @@ class Space:
                 margin = self.question.conditions.memory_margin
                 answers = estimated_answers(together, self.sets, self._estimates, margin)
             for each, own in zip(together, answers, strict=True):
-                self._outcomes[each] = outcomes(each, own, self.sets, self.rules)
+                self._outcomes[each] = outcomes(each, own, self.sets, self.question)
         return self._outcomes[option]
 
     def scores(self, option: Option) -> SetScores:

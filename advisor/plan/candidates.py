@@ -12,7 +12,7 @@ from advisor.plan.candidate_space import Proposal, Space, in_phases
 from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.job_sets import Kinds
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
-from advisor.plan.rules import Conditions, first_broken, memory_problem, rules
+from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
@@ -30,7 +30,6 @@ class Forecaster:
         self.jobs = tuple(jobs)
         self._question = question
         self._mixes: dict[float | None, Mixes] = {}
-        self._rules = rules(question.gpu, question.conditions)
 
     def mixes(self, power_cap_w: float | None = None) -> Mixes:
         """Return the jobs, predicted under a power cap."""
@@ -44,9 +43,11 @@ class Forecaster:
     def forecast(self, sharing: Sharing, power_cap_w: float | None = None) -> Forecast | LeftOut:
         """Forecast the jobs under `sharing`; or say why it is not allowed."""
         mixes = self.mixes(power_cap_w)
-        gpu, margin = self._question.gpu, self._question.conditions.memory_margin
-        problem = first_broken(self._rules, self.jobs, sharing)
-        if problem := problem or memory_problem(mixes.whole(sharing), gpu, margin):
+        gpu, conditions = self._question.gpu, self._question.conditions
+        problem = broken_rule(self.jobs, sharing, gpu, conditions)
+        if not problem:
+            problem = memory_problem(mixes.whole(sharing), gpu, conditions.memory_margin)
+        if problem:
             return LeftOut(str(sharing), problem)
         result = forecast(mixes, sharing)
         if power_cap_w is None or result.makespan_s is None:
@@ -140,7 +141,7 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     if not gpu.mig:
         return f"{gpu.key} has no MIG"
     one_each = Mig((Instance(gpu.mig[0].name),) * len(jobs))
-    if problem := first_broken(rules(gpu, question.conditions), jobs, one_each):
+    if problem := broken_rule(jobs, one_each, gpu, question.conditions):
         return problem
     return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"
 

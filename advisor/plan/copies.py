@@ -12,10 +12,9 @@ from advisor.plan.objectives import throughput
 from advisor.plan.rules import (
     UNCONDITIONAL,
     Conditions,
-    first_broken,
+    broken_rule,
     memory_problem,
     mps_clients,
-    rules,
 )
 from advisor.plan.values import Standing
 from advisor.prediction.mix_steps import Predicts
@@ -125,7 +124,7 @@ class _CopiesTable:
         self, job: Job, gpu: Gpu, predictor: Predicts, conditions: Conditions, level: Level
     ) -> None:
         self._job, self._gpu, self._predictor, self._level = job, gpu, predictor, level
-        self._rules, self._margin = rules(gpu, conditions), conditions.memory_margin
+        self._conditions, self._margin = conditions, conditions.memory_margin
 
     def most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""
@@ -163,7 +162,7 @@ class _CopiesTable:
 
     def _predicted(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
         jobs = [self._job] * copies
-        if problem := first_broken(self._rules, jobs, sharing):
+        if problem := broken_rule(jobs, sharing, self._gpu, self._conditions):
             return problem
         mix = self._predictor.predict([each.profile for each in jobs], sharing)
         return memory_problem(mix, self._gpu, self._margin) or mix

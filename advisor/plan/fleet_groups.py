@@ -22,7 +22,7 @@ from advisor.plan.placement import (
     levelled,
     replaced,
 )
-from advisor.plan.rules import MAX_OOM_PROBABILITY, first_broken, rules
+from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule
 from advisor.plan.values import Forecast, Question
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.surrogate import MixBatch
@@ -44,8 +44,7 @@ class EstimatedGroups:
         self, kinds: Kinds, surrogate: SurrogatePredictor, question: Question, objective: Objective
     ) -> None:
         self._kinds, self._surrogate, self._gpu = kinds, surrogate, question.gpu
-        self._rules = rules(question.gpu, question.conditions)
-        self._margin, self._objective = question.conditions.memory_margin, objective
+        self._conditions, self._objective = question.conditions, objective
         self._obeys: dict[tuple[str, tuple[int, ...]], bool] = {}
         work = [job.work_steps or 0.0 for job in kinds.jobs]
         self._work = np.array(work) if objective.in_seconds else 1 / surrogate.jobs.step_s
@@ -67,12 +66,15 @@ class EstimatedGroups:
         """Check that no rule forbids it; jobs that are equal for all rules are checked once."""
         key = mode, tuple(sorted(self._kinds.ruled_as[kind] for kind in members))
         if key not in self._obeys:
-            broken = first_broken(self._rules, self._kinds.of(members), WAYS[mode])
+            jobs = self._kinds.of(members)
+            broken = broken_rule(jobs, WAYS[mode], self._gpu, self._conditions)
             self._obeys[key] = broken is None
         return self._obeys[key]
 
     def _fit(self, surrogate: SurrogatePredictor, counts: Indices, mode: Mode) -> Bools:
-        return surrogate.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._margin)
+        return surrogate.fits(
+            self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._conditions.memory_margin
+        )
 
     def _best(self, member_sets: Indices) -> Iterator[FleetGroup]:
         counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from advisor.hardware.partition import partition_of
-from advisor.plan.rules import MAX_OOM_PROBABILITY, Rule, first_broken, memory_problem
+from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule, memory_problem
 from advisor.plan.values import Question
 from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
@@ -262,7 +262,7 @@ class Outcomes:
         return np.asarray((sets.counts * self.ends_s).sum(axis=1))
 
 
-def outcomes(option: Option, answers: Answers, sets: Sets, forbidding: Sequence[Rule]) -> Outcomes:
+def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -> Outcomes:
     """Compute the outcome of every set of `sets` under `option`; jobs speed up as others end."""
     work = np.array([job.work_steps or np.nan for job in sets.jobs])
     alone_s = np.array([job.profile.step_s for job in sets.jobs])
@@ -278,16 +278,17 @@ def outcomes(option: Option, answers: Answers, sets: Sets, forbidding: Sequence[
         ends_s[at] += np.where(running, seconds[:, None], 0.0)
         added_j[at] += seconds * power_w[sets.parts(at, running)]
     slowdowns = np.where(present, answers.steps_s / alone_s, 1.0)
-    allowed = answers.fits & _allowed(option, sets, forbidding)
+    allowed = answers.fits & _allowed(option, sets, question)
     return Outcomes(allowed, slowdowns, ends_s, added_j)
 
 
-def _allowed(option: Option, sets: Sets, forbidding: Sequence[Rule]) -> Bools:
+def _allowed(option: Option, sets: Sets, question: Question) -> Bools:
     """Check each set by the rules, shape (sets,); a set may do whatever a larger one may."""
 
     def allows(tenants: Sequence[int]) -> bool:
         jobs = [sets.jobs[kind] for kind in tenants]
-        return first_broken(forbidding, jobs, option.on_gpu(len(jobs))) is None
+        sharing = option.on_gpu(len(jobs))
+        return broken_rule(jobs, sharing, question.gpu, question.conditions) is None
 
     if allows(sets.tenants[-1]):
         return np.ones(len(sets.counts), dtype=bool)

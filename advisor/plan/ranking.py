@@ -32,9 +32,8 @@ from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
     Conditions,
+    broken_rule,
     check_each_fits,
-    first_broken,
-    rules,
     slows_protected,
 )
 from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, Recommendation
@@ -287,8 +286,8 @@ def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[Le
     """Ways to share the whole GPU: those to forecast, those left out, and how many were worse."""
     if len(mixes.jobs) == 1:
         return [], [], 0
-    forbidding = rules(question.gpu, question.conditions)
-    problems = {whole: first_broken(forbidding, mixes.jobs, whole) for whole in (Naive(), Mps())}
+    problems = {whole: broken_rule(mixes.jobs, whole, question.gpu, question.conditions)
+                for whole in (Naive(), Mps())}  # fmt: skip
     left_out = [LeftOut(str(whole), problem) for whole, problem in problems.items() if problem]
     ways: list[Sharing] = [whole for whole, problem in problems.items() if not problem]
     if Mps() not in ways:

@@ -11,7 +11,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import known_cost, rankable_by, tied
-from advisor.plan.rules import UNCONDITIONAL, first_broken, memory_problem, rules
+from advisor.plan.rules import broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
@@ -323,8 +323,7 @@ def compare(
         return None if one is None or other is None else Difference(one, other, same_error)
 
     def forbidden(plan: Forecast) -> str | None:
-        broken = first_broken(rules(gpu, UNCONDITIONAL), jobs, plan.sharing)
-        return broken or memory_problem(plan.prediction, gpu)
+        return broken_rule(jobs, plan.sharing, gpu) or memory_problem(plan.prediction, gpu)
 
     changes = []
     for at, (one, other) in enumerate(zip(first.jobs, second.jobs, strict=True)):

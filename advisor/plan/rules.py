@@ -5,7 +5,7 @@ anything is predicted. `memory_problem` looks at a prediction.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.errors import InvalidInput, NothingFits, counted
@@ -28,9 +28,6 @@ MAX_OOM_PROBABILITY = 0.05
 
 EXACT_JOBS = 8
 """More jobs than this on one GPU are split into groups."""
-
-Rule = Callable[[Sequence[Job], Sharing], str | None]
-"""Why jobs, in their order, may not share like this on some machine; None where they may."""
 
 
 def _one_user_under_mps(jobs: Sequence[Job], sharing: Sharing) -> str | None:
@@ -69,26 +66,27 @@ def _data_parallel_off_mig(jobs: Sequence[Job], sharing: Sharing) -> str | None:
     return None
 
 
-def _no_root_no_mig(_jobs: Sequence[Job], sharing: Sharing) -> str | None:
+def _no_root_no_mig(sharing: Sharing) -> str | None:
     """Only root can switch MIG on, and create instances or allow others to create them."""
     return "making MIG instances takes root, and there is none" if sharing.instances else None
 
 
-def _most_mps_clients(gpu: Gpu, most: int) -> Rule:
-    """An MPS server has `most` clients at most; on a MIG instance, in proportion to its slices."""
+def _too_many_mps_clients(
+    jobs: Sequence[Job], sharing: Sharing, gpu: Gpu, cuda: str | None
+) -> str | None:
+    """An MPS server on a MIG instance has clients in proportion to the slices of that instance."""
+    for part in partitions(sharing, len(jobs)):
+        allowed = mps_clients(gpu, cuda)
+        if part.instance is not None:
+            whole = max(each.compute_slices for each in gpu.mig)
+            own = part.slices or profile_of(gpu, part.instance.profile).compute_slices
+            allowed = allowed * own // whole
+        if part.sharing.under_mps and len(part.jobs) > allowed:
+            return f"MPS serves {counted(allowed, 'process')} at most, not {len(part.jobs)}"
+    return None
 
-    def broken(jobs: Sequence[Job], sharing: Sharing) -> str | None:
-        for part in partitions(sharing, len(jobs)):
-            allowed = most
-            if part.instance is not None:
-                whole = max(each.compute_slices for each in gpu.mig)
-                own = part.slices or profile_of(gpu, part.instance.profile).compute_slices
-                allowed = most * own // whole
-            if part.sharing.under_mps and len(part.jobs) > allowed:
-                return f"MPS serves {counted(allowed, 'process')} at most, not {len(part.jobs)}"
-        return None
 
-    return broken
+_CUDA = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
 def mps_clients(gpu: Gpu, cuda: str | None) -> int:
@@ -96,11 +94,8 @@ def mps_clients(gpu: Gpu, cuda: str | None) -> int:
 
     NVIDIA MPS documentation: 48 up to CUDA 13.0 and for unknown versions, 60 from 13.1 on.
     """
-    if cuda is None:
-        return gpu.max_mps_clients
-    if not (match := re.match(r"(\d{1,3})\.(\d{1,3})", cuda)):
-        raise InvalidInput(f"expected a CUDA version such as 13.0, got {cuda!r}. Run nvidia-smi.")
-    newer = (int(match[1]), int(match[2])) >= (13, 1)
+    version = _CUDA.match(cuda) if cuda else None
+    newer = version is not None and (int(version[1]), int(version[2])) >= (13, 1)
     return max(gpu.max_mps_clients, 60) if newer else gpu.max_mps_clients
 
 
@@ -140,26 +135,27 @@ class Conditions:
                 f"a memory margin is a share from 0 to below 1, as 0.1 for 10 %, got "
                 f"{self.memory_margin:g}. Change --memory-margin."
             )
+        if self.cuda is not None and not _CUDA.match(self.cuda):
+            raise InvalidInput(
+                f"expected a CUDA version such as 13.0, got {self.cuda!r}. Run nvidia-smi."
+            )
 
 
 UNCONDITIONAL = Conditions()
 """The default: everything is allowed."""
 
 
-def rules(gpu: Gpu, conditions: Conditions) -> tuple[Rule, ...]:
-    """Return all rules for plans on `gpu`; see also `memory_problem`."""
-    always = (
-        _one_user_under_mps,
-        _most_mps_clients(gpu, mps_clients(gpu, conditions.cuda)),
-        _isolated_means_mig,
-        _data_parallel_off_mig,
+def broken_rule(
+    jobs: Sequence[Job], sharing: Sharing, gpu: Gpu, conditions: Conditions = UNCONDITIONAL
+) -> str | None:
+    """Return why `jobs`, in their order, may not share `gpu` by `sharing`; None where they may."""
+    return (
+        _one_user_under_mps(jobs, sharing)
+        or _too_many_mps_clients(jobs, sharing, gpu, conditions.cuda)
+        or _isolated_means_mig(jobs, sharing)
+        or _data_parallel_off_mig(jobs, sharing)
+        or (None if conditions.root else _no_root_no_mig(sharing))
     )
-    return always if conditions.root else (*always, _no_root_no_mig)
-
-
-def first_broken(rules: Sequence[Rule], jobs: Sequence[Job], sharing: Sharing) -> str | None:
-    """Return the reason of the first of `rules` that forbids `sharing`; None if none does."""
-    return next((why for rule in rules if (why := rule(jobs, sharing))), None)
 
 
 def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bool:

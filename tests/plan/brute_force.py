@@ -11,7 +11,7 @@ from advisor.hardware.mig import layouts, place, profile_of
 from advisor.hardware.partition import compute_sets
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.job_sets import EQUAL_GRID
-from advisor.plan.rules import first_broken, memory_problem, rules
+from advisor.plan.rules import broken_rule, memory_problem
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import (
     Group,
@@ -190,7 +190,7 @@ def every_plan(jobs, gpu, conditions):
                       for group, sharing in zip(order, how, strict=True)]  # fmt: skip
             tried.append(Phases(tuple(groups)))
     for sharing in tried:
-        allowed = first_broken(rules(gpu, conditions), jobs, sharing) is None
+        allowed = broken_rule(jobs, sharing, gpu, conditions) is None
         if allowed and memory_problem(mixes.whole(sharing), gpu) is None:
             yield forecast(mixes, sharing)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import throughput
-from advisor.plan.rules import first_broken, memory_problem, rules
+from advisor.plan.rules import broken_rule, memory_problem
 from advisor.prediction.power import idle_power_w
 from advisor.sharing import Mps, Naive, Serial
 from advisor.workload.job import Job
@@ -93,7 +93,7 @@ class Twin:
 
     def _allowed(self, batch, way):
         conditions = self.terms.conditions
-        if first_broken(rules(self.gpu, conditions), batch, way):
+        if broken_rule(batch, way, self.gpu, conditions):
             return False
         mix = Mixes(batch, self.predictor).whole(way)
         return memory_problem(mix, self.gpu, conditions.memory_margin) is None

@@ -14,7 +14,7 @@ from advisor.plan import placement
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import CachingPredictor
 from advisor.plan.objectives import FleetTerms
-from advisor.plan.rules import UNCONDITIONAL, Conditions, first_broken, rules
+from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
 from advisor.workload.job import Job
@@ -74,7 +74,7 @@ def test_no_answer_is_worse_than_an_obvious_plan_and_each_job_runs_once(
     assert {each.number for each in found.on} <= set(range(gpus))
     for each in found.on:
         chosen = each.chosen(jobs)
-        assert first_broken(rules(NO_MIG, conditions), chosen, each.sharing) is None
+        assert broken_rule(chosen, each.sharing, NO_MIG, conditions) is None
         assert each.forecast.prediction.oom_probability < 0.05
 
 

@@ -12,7 +12,7 @@ from advisor.hardware.mig import place
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
-from advisor.plan.rules import Conditions, first_broken, memory_problem, rules
+from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.sharing import Mig
 from advisor.sharing.groups import check_count, instance_sets, memories
 from advisor.workload.job import Job
@@ -67,7 +67,7 @@ def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, obje
     assert len(set(map(str, shown))) == len(shown)
     for plan in advised.plans:
         check_count(plan.sharing, len(jobs))
-        assert first_broken(rules(card, conditions), jobs, plan.sharing) is None
+        assert broken_rule(jobs, plan.sharing, card, conditions) is None
         assert memory_problem(plan.prediction, card, 0.1) is None
         assert root or not (isinstance(plan.sharing, Mig) or instance_sets(plan.sharing))
         for hybrid in instance_sets(plan.sharing):

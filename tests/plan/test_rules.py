@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.plan.ranking import ranked
-from advisor.plan.rules import Conditions, first_broken, memory_problem, mps_clients, rules
+from advisor.plan.rules import Conditions, broken_rule, memory_problem, mps_clients
 from advisor.sharing import Mps, Serial, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -21,7 +21,7 @@ ALONE, PARALLEL = Job(PROFILE, isolated=True), Job(PROFILE, data_parallel=True)
 
 def why(jobs, text, conditions=None):
     """The reason of the first rule that `text` breaks; None where it breaks none."""
-    return first_broken(rules(H200, conditions or Conditions()), jobs, parse_sharing(text))
+    return broken_rule(jobs, parse_sharing(text), H200, conditions or Conditions())
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_no_plan_breaks_a_rule(jobs, root):
     conditions = Conditions(root=root)
     advised = ranked(jobs, H200, StandIn(), "makespan", conditions)
     for plan in advised.plans:
-        assert first_broken(rules(H200, conditions), jobs, plan.sharing) is None
+        assert broken_rule(jobs, plan.sharing, H200, conditions) is None
     assert isinstance(advised.serial.sharing, Serial)
