@@ -183,7 +183,6 @@ class Addition:
     Attributes:
         prediction: Prediction for all jobs together, the running ones first.
         slowing: Largest share by which the median step of a running job gets longer.
-        slowed_job: Name of the running job that is slowed most.
         added: Throughput of the added jobs together, each counted as 1 when it runs alone.
         late: Names of all jobs that would miss their deadlines with median steps, if no epoch of
             any job were done yet; None: a job has a deadline, and the length of a job is not known.

@@ -132,7 +132,6 @@ class FleetSearchResult:
             not known.
         complete: Whether every group was looked at; then `bound` is of plans whose groups are
             time-sliced or under MPS without limits.
-        in_time: Whether the search ended before its time was up.
     """
 
     plan: Placement
@@ -350,13 +349,11 @@ def _end_s(queue: Sequence[FleetGroup]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuPlan:
-    """The plan of one GPU, and its forecast.
+    """The plan of one GPU, numbered from 0, with the power cap that it chooses.
 
     Attributes:
-        number: Number of the GPU, from 0.
         jobs: Numbers of its jobs among all jobs asked for, from 1, increasing.
         sharing: How they share; its job numbers and limits refer to positions in `jobs`, from 1.
-        power_cap_w: Power cap in watts that the plan chooses; None: none.
     """
 
     number: int
@@ -378,7 +375,6 @@ class FleetPlan:
         ranked_by: The objective of the search; if another than asked for, `note` gives the reason.
         serial_s: Seconds if every GPU ran one job at a time, longest jobs first; None: the length
             of a job is not known.
-        idle_power_w: Power of a GPU on which nothing runs; None: not measured.
     """
 
     gpu: Gpu

@@ -33,9 +33,7 @@ class PhaseGroup:
 
     Attributes:
         chosen: The set of its jobs, by number in `Sets`.
-        placement: On the whole GPU, or an assignment to MIG instances.
         setup: Number of the set-up of the GPU that the group needs.
-        time_s: Seconds until the last job ends.
         cost: Its part in the cost of phases, see `Objective.of_group`.
         due: For each kind of job with a deadline: when its last job ends, and the deadline.
     """
@@ -84,9 +82,7 @@ class Objective(ABC):
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
             last one always can be computed.
-        uses_deadlines: Whether deadlines affect the cost.
         then: The objective that decides between plans whose costs are tied; None: none does.
-        per_job: Whether `of_phases` divides by the number of jobs.
         order_matters: Whether the order in which groups run counts, not only how long they take.
         in_seconds: Whether times are in seconds. For throughput, each job's time alone is the unit,
             and pauses between groups do not count.
@@ -391,7 +387,6 @@ class FleetTerms:
 
     Attributes:
         limit_s: Seconds that the search may take.
-        level: The point of an interval that counts for times and joules.
 
     Raises:
         InvalidInput: `gpus` or `limit_s` is not positive, or power caps save no energy.

@@ -30,9 +30,7 @@ class FleetGroup:
         sharing: How they share; job numbers and limits refer to positions in `members`, from 1.
         ends_s: Seconds from their common start until each job ends, in the order of `members`,
             shape (jobs,); for throughput, in units of each job's time alone.
-        energy_j: Joules of its GPU until the last job ends; None: not known.
-        in_seconds: Whether `ends_s` are seconds; for throughput they are not, and pauses do not
-            count.
+        in_seconds: Whether `ends_s` are seconds; if not, pauses do not count.
     """
 
     members: Members
@@ -122,11 +120,9 @@ class Problem:
     """Jobs to run on equal GPUs, and the objective of their plan.
 
     Attributes:
-        counts: Number of jobs of each kind, shape (kinds,).
-        alone_s: Seconds of a job of each kind alone, same shape; 1 for throughput.
+        alone_s: Seconds of a job of each kind alone, shape (kinds,); 1 for throughput.
         least_s: The same as predicted: a job takes at least as long, however it runs.
         deadlines_s: Deadline of each kind from the start of all, same shape.
-        idle_power_w: Power of a GPU on which nothing runs; None where not measured.
     """
 
     def __init__(self, kinds: Kinds, objective: Objective, gpus: int, predictor: Predicts) -> None:

@@ -399,11 +399,8 @@ class Verdict:
         answers: All conclusions that hold, the one to act on first. ``"fix-host-first"``: the hosts
             hold back every job of the best plan, some of them far. ``"equal"``: another plan equals
             the best within our error.
-        binding: The resources that limit the jobs under the best plan.
         next_behind: Share by which the next plan costs more than the best; negative where it costs
             less, and another rule puts the best before it. None: there is no other plan.
-        host_bound: Jobs whose host path should be shortened, even where something else limits the
-            plan.
     """
 
     answers: tuple[Answer, ...]

@@ -43,7 +43,6 @@ class Binding:
         gpu_shares: Share of each job's predicted step in which the GPU works for it, likewise.
         alone: Positions of the jobs that have the GPU to themselves while they run.
         uses: Share in use of each of the GPU's measured resources, the fullest first.
-        memory: Share of the GPU's memory that the jobs hold.
         cut: What gives the jobs SMs of their own: MIG instances, or MPS limits; None: nothing.
     """
 
@@ -288,7 +287,6 @@ class Comparison:
 
     Attributes:
         objective: The objective compared by; if another than asked for, `note` gives the reason.
-        cost: Value of the objective, the lower the better.
         forbidden: Why the plan is not allowed; None where it is.
         serial: All jobs one after another; None where one of the plans is that, or not known.
     """

@@ -129,8 +129,7 @@ class Plan(Forecast):
     Attributes:
         ties_best: Whether its cost equals that of the best within our error; true of the best.
         precedes_by: The rule by which it precedes the next plan; None: it is the last.
-        why: One line: what limits the plan, how far behind the best it is, and by which rule it
-            precedes a plan that is equal within our error.
+        why: What limits the plan, how far behind the best it is, and the rule of `precedes_by`.
         commands: Shell lines that apply the plan; empty until
             `advisor.launch.commands.with_commands` adds them.
     """
@@ -156,9 +155,7 @@ class Recommendation:
     """Every plan for a set of jobs on one GPU, best first, but only the best few of a kind.
 
     Attributes:
-        ranked_by: The objective that plans are ranked by; if it is not `objective`, `note` gives
-            the reason.
-        level: The point of a cost's interval that plans are ranked by.
+        ranked_by: The objective of the ranking; if it is not `objective`, `note` gives the reason.
         serial: All jobs one after another, in the order that is best by `ranked_by`: the baseline
             of every gain; also one of `plans`.
         considered: Number of ways to share that were predicted, estimated or left out.
