@@ -181,13 +181,11 @@ class Space:
     @cached_property
     def _allowed(self) -> dict[str, Bools]:
         """For each MIG profile: the sets that fit in its memory and keep isolated jobs alone."""
-        profiles = {each.profile for cut in self._cuts for each in cut.instances}
-        return {
-            profile: np.logical_or.reduce(
-                [self.outcome(option).allowed for option in options(PartitionKind(profile))]
-            )
-            for profile in profiles
-        }
+        allowed = {}
+        for profile in {each.profile for cut in self._cuts for each in cut.instances}:
+            ways = [self.outcome(option).allowed for option in options(PartitionKind(profile))]
+            allowed[profile] = np.logical_or.reduce(ways)
+        return allowed
 
 
 def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hybrid:
@@ -331,9 +329,8 @@ class _GroupTable:
 
     def _group(self, chosen: int, placement: Choice | Assignment) -> PhaseGroup:
         space, jobs = self.space, self.space.jobs_in(chosen)
-        parts = [placement] if isinstance(placement, Choice) else [
-            each for each in placement.partitions if each.chosen
-        ]  # fmt: skip
+        placed = [placement] if isinstance(placement, Choice) else placement.partitions
+        parts = [each for each in placed if each.chosen]
         scores = [(space.scores(each.option), each.chosen) for each in parts]
         most = max(float(own.most[part]) for own, part in scores)
         total = sum(float(own.total[part]) for own, part in scores)

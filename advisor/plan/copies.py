@@ -138,9 +138,7 @@ class _CopiesTable:
                 f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
                 f"{room_mib:,.0f} MiB"
             )
-        fits = 1 + bisect_left(
-            range(2, MAX_JOBS), True, key=lambda copies: self._problem(copies) is not None
-        )
+        fits = 1 + bisect_left(range(2, MAX_JOBS), True, key=lambda n: self._problem(n) is not None)
         return fits, self._problem(fits + 1) or why
 
     def best(self, copies: int) -> MixPrediction | str:

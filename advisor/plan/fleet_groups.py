@@ -72,9 +72,8 @@ class EstimatedGroups:
         return self._obeys[key]
 
     def _fit(self, surrogate: SurrogatePredictor, counts: Indices, mode: Mode) -> Bools:
-        return surrogate.fits(
-            self._tenancy(mode), counts, MAX_OOM_PROBABILITY, self._conditions.memory_margin
-        )
+        margin = self._conditions.memory_margin
+        return surrogate.fits(self._tenancy(mode), counts, MAX_OOM_PROBABILITY, margin)
 
     def _best(self, member_sets: Indices) -> Iterator[FleetGroup]:
         counts = (member_sets[:, :, None] == np.arange(len(self._kinds.jobs))).sum(axis=1)
@@ -445,9 +444,8 @@ class Improver:
                 candidates = [*parts, *now, *later]
                 best = [group for part in candidates if (group := self._pool.best(part))]
                 self._incumbent.offer_groups(best)  # each shared in the way that seems best
-                self._incumbent.offer_groups(
-                    [self._pool.under(each.members, "mps") or each for each in best]
-                )
+                mps = [self._pool.under(each.members, "mps") or each for each in best]
+                self._incumbent.offer_groups(mps)
             parts += now
 
     def _fitting(self, members: Members) -> Iterator[list[Members]]:

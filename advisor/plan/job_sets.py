@@ -163,20 +163,10 @@ def options(partition: PartitionKind) -> list[Option]:
     return [Option(partition, Naive()), Option(partition, Mps()), *limited]
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """Steps, memory and power of all sets of jobs under one option.
-
-    Attributes:
-        steps_s: Seconds of a step of a job of each kind, shape (sets, kinds); 1: the set has none.
-        fits: Whether memory suffices, shape (sets,); the empty set fits.
-        added_w: Watts that each such job adds to the power of a GPU that is awake, shape (sets,
-            kinds); NaN: not known.
-    """
-
-    steps_s: Floats
-    fits: Bools
-    added_w: Floats
+Answers = tuple[Floats, Bools, Floats]
+"""Of all sets of jobs under one option: seconds of a step of a job of each kind, shape (sets,
+kinds), 1 where the set has none; whether memory suffices, (sets,); and watts that each such job
+adds to the power of a GPU that is awake, (sets, kinds), NaN where not known."""
 
 
 def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: float) -> Answers:
@@ -190,7 +180,7 @@ def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: f
     part, most = option.partition.slices is not None, int(sets.sizes.max())
     if option.limit is not None and option.limit not in equal_limits(most):
         fits[1:] = False
-        return Answers(steps_s, fits, added_w)
+        return steps_s, fits, added_w
     for chosen, tenants in enumerate(sets.tenants[1:], start=1):
         if part and len(tenants) == most > 1:  # they would leave the rest of the instance idle
             fits[chosen] = False
@@ -201,7 +191,7 @@ def predicted_answers(option: Option, sets: Sets, question: Question, awake_w: f
         steps_s[chosen, tenants] = [job.step_s.at(level) for job in mix.jobs]
         own_awake_w = awake_w / len(mix.jobs)
         added_w[chosen, tenants] = [_own_w(job, mix, level) - own_awake_w for job in mix.jobs]
-    return Answers(steps_s, fits, added_w)
+    return steps_s, fits, added_w
 
 
 def _own_w(job: JobPrediction, mix: MixPrediction, level: Level) -> float:
@@ -233,7 +223,7 @@ def estimated_answers(
         rows, columns = np.nonzero(places >= 0)
         steps_s[np.flatnonzero(fit)[rows], places[rows, columns]] = own_s[rows, columns]
         added_w = np.where(sets.counts > 0, surrogate.added_w(tenancy, steps_s), 0.0)
-        answers.append(Answers(steps_s, fit, added_w))
+        answers.append((steps_s, fit, added_w))
     return answers
 
 
@@ -264,21 +254,22 @@ class Outcomes:
 
 def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -> Outcomes:
     """Compute the outcome of every set of `sets` under `option`; jobs speed up as others end."""
+    steps_s, fits, added_w = answers
     work = np.array([job.work_steps or np.nan for job in sets.jobs])
     alone_s = np.array([job.profile.step_s for job in sets.jobs])
     present = sets.counts > 0
     unknown = (present & np.isnan(work)).any(axis=1)
     ends_s = np.where(present & unknown[:, None], np.nan, 0.0)
     added_j = np.where(unknown, np.nan, 0.0)
-    power_w = (answers.added_w * sets.counts).sum(axis=1)
+    power_w = (added_w * sets.counts).sum(axis=1)
     for at, running, seconds in array_stretches(
         np.where(present & ~unknown[:, None], work, 0.0),
-        lambda at, running: answers.steps_s[sets.parts(at, running)],
+        lambda at, running: steps_s[sets.parts(at, running)],
     ):
         ends_s[at] += np.where(running, seconds[:, None], 0.0)
         added_j[at] += seconds * power_w[sets.parts(at, running)]
-    slowdowns = np.where(present, answers.steps_s / alone_s, 1.0)
-    allowed = answers.fits & _allowed(option, sets, question)
+    slowdowns = np.where(present, steps_s / alone_s, 1.0)
+    allowed = fits & _allowed(option, sets, question)
     return Outcomes(allowed, slowdowns, ends_s, added_j)
 
 

@@ -217,9 +217,7 @@ class Deadlines(Objective):
     unit = "ratio"
     choice = "deadlines kept"
     measure = "tightest job over deadline"
-    explained = (
-        "When the tightest job ends, over its deadline: at 1x just in time, above it is late."
-    )
+    explained = "End of the tightest job over its deadline: at 1x just in time, above it is late."
     instead = (
         ("makespan", "needs a job that has one: deadline_s in a file of jobs"),
         ("throughput", LENGTHS_MISSING),
@@ -345,9 +343,8 @@ class Energy(Objective):
         return before[0] + group.cost + turn.idle_w * turn.pause_s, 0.0
 
 
-OBJECTIVES: dict[ObjectiveName, Objective] = {
-    each.name: each for each in (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
-}
+_ALL = (Makespan(), Throughput(), Energy(), MeanCompletion(), Deadlines())
+OBJECTIVES: dict[ObjectiveName, Objective] = {each.name: each for each in _ALL}
 
 
 def cost(forecast: Forecast, objective: ObjectiveName) -> Interval | None:

@@ -325,12 +325,9 @@ class PackingModel:
             runs = [piece.group.members.count(kind) * piece.used for piece in self._pieces
                     if kind in piece.group.members]  # fmt: skip
             self.model.add(sum(runs) == count)
-        intervals = [
-            self.model.new_optional_fixed_size_interval_var(
-                start, self._units(group.runs_s), used, ""
-            )
-            for group, used, start in self._pieces
-        ]
+        interval = self.model.new_optional_fixed_size_interval_var
+        intervals = [interval(start, self._units(group.runs_s), used, "")
+                     for group, used, start in self._pieces]  # fmt: skip
         self.model.add_cumulative(intervals, [1] * len(intervals), problem.gpus)
         self.cost_of: Callable[[float], float]  # cost of a plan, from a value of what is minimised
         unit_s, jobs, late = self._unit_s, sum(problem.counts), _LATEST + 1

@@ -10,24 +10,11 @@ from typing import Any, Literal, get_args
 
 from advisor.errors import counted
 from advisor.hardware.gpus import Gpu
-from advisor.plan import ObjectiveName
+from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidates import Forecaster, proposed, under_caps, why_no_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
-from advisor.plan.reasons import (
-    SEEN,
-    Binding,
-    HostBound,
-    binding,
-    compared,
-    host_bound,
-    limit_in_words,
-    named,
-    ruled_out,
-    searched,
-    slowed,
-)
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -45,11 +32,8 @@ from advisor.sharing.groups import in_turn, kind_of, one_by_one
 from advisor.workload.job import Job
 
 COMPARED = 0.037
-"""Error of the ratio of two plans' costs, as a share.
-
-The median of 270 pairs of ways to share that ran with the same jobs on an H200. Of plans so close,
-one whose kind has run goes before one whose kind has not; farther apart, the estimate decides.
-"""
+"""Error of the ratio of two plans' costs, as a share: the median of 270 pairs of ways to share that
+ran with the same jobs on an H200. Of plans so close, one whose kind has run goes first."""
 
 CLOSE = 0.0025
 """Costs that differ by less, as a share, are the same: on the H200, the simplest cost no more."""
@@ -61,10 +45,8 @@ STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
 
 SPARING = 0.1
-"""Share that it may cost that no job starves, if the objective is pace alone: a choice.
-
-Under other objectives, which count the ends of all jobs, it may cost `COMPARED`.
-"""
+"""Share that it may cost that no job starves, if the objective is pace alone: a choice. Under other
+objectives, which count the ends of all jobs, it may cost `COMPARED`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,9 +72,8 @@ def by_precedence(plans: Sequence[Priced], question: Question) -> list[Priced]:
     while left:
         steps = _steps(left, question)
         _, equal = steps[-1]
-        first = min(
-            equal, key=lambda each: (simplicity(each.forecast), _deciding_cost(each, question))
-        )
+        costs = [(simplicity(each.forecast), _deciding_cost(each, question)) for each in equal]
+        first = equal[costs.index(min(costs))]
         left.remove(first)
         chosen.append((first, steps))
     order = [_rule(one, following, steps, question)
@@ -237,7 +218,7 @@ def out_of_order(
 
     pairs: dict[Precedence, list[tuple[int, int]]] = {}
     for at, plan in enumerate(shown):
-        less = (1 - SEEN) * median(plan)
+        less = (1 - reasons.SEEN) * median(plan)
         later = next((each for each in shown[at + 1 :] if median(each) < less), None)
         between = advised.plans[plan.rank - 1 : later.rank] if later else ()
         for one, following in pairwise(between):
@@ -279,7 +260,7 @@ def _forecast_candidates(
     if too_slow := len(forecasts) - len(sparing):
         left_out.append(LeftOut(counted(too_slow, "way") + " to share", TOO_SLOW))
     considered = 1 + len(forecasts) + len(left_out) + passed_over
-    return sparing, left_out, considered, searched(len(jobs), passed_over, exact=exact)
+    return sparing, left_out, considered, reasons.searched(len(jobs), passed_over, exact=exact)
 
 
 def _whole_gpu(mixes: Mixes, question: Question) -> tuple[list[Sharing], list[LeftOut], int]:
@@ -365,21 +346,22 @@ def _plans(
         plan, price, rule = entry.forecast, entry.price, entry.precedes_by
         late, slow = sorted(plan.late(level)), starved(plan, level)
         if rank > 1:
-            gap = compared(price, best, "the best", level)
+            gap = reasons.compared(price, best, "the best", level)
         elif after:
-            gap = compared(price, after.price, "the next", level)
+            gap = reasons.compared(price, after.price, "the next", level)
         else:
             gap = "nothing else is possible"
         plain = rule == "cost" and not (after and rank == 1 and tied(price, after.price))
         if after and rule and not plain:
             gap += f"; before {rank + 1} {rule_in_words(rule, level)}"
-        parts = [limit_in_words(plan.prediction, binding(jobs, question.gpu, plan.prediction)), gap]
+        bound = reasons.binding(jobs, question.gpu, plan.prediction)
+        parts = [reasons.limit_in_words(plan.prediction, bound), gap]
         if slow:
-            parts.append(slowed([(jobs[at].name, times) for at, times in slow.items()]))
+            parts.append(reasons.slowed([(jobs[at].name, times) for at, times in slow.items()]))
         if late:
-            parts.append(f"misses its deadline: {named([jobs[at].name for at in late])}")
+            parts.append(f"misses its deadline: {reasons.named([jobs[at].name for at in late])}")
         if rank == 1 and left_out:
-            parts.append(f"ruled out: {ruled_out(left_out)}")
+            parts.append(f"ruled out: {reasons.ruled_out(left_out)}")
         own: dict[str, Any] = {field.name: getattr(plan, field.name) for field in fields(plan)}
         plans.append(Plan(
             **own, rank=rank, ties_best=tied(price, best), why="; ".join(parts),
@@ -404,15 +386,15 @@ class Verdict:
     """
 
     answers: tuple[Answer, ...]
-    binding: Binding
+    binding: reasons.Binding
     next_behind: float | None
-    host_bound: tuple[HostBound, ...]
+    host_bound: tuple[reasons.HostBound, ...]
 
 
 def verdict(advised: Recommendation) -> Verdict:
     """Draw the conclusion of the recommendation `advised`."""
-    bound = binding(advised.jobs, advised.gpu, advised.best.prediction)
-    slow = host_bound(advised.jobs, bound, advised.variants)
+    bound = reasons.binding(advised.jobs, advised.gpu, advised.best.prediction)
+    slow = reasons.host_bound(advised.jobs, bound, advised.variants)
     answers: list[Answer] = ["fix-host-first"] if slow and bound.limit == "host path" else []
     if len(advised.jobs) == 1:
         answers.append("nothing-to-share")
