@@ -9,13 +9,7 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import profiles_named
 from advisor.plan.objectives import throughput
-from advisor.plan.rules import (
-    UNCONDITIONAL,
-    Conditions,
-    broken_rule,
-    memory_problem,
-    mps_clients,
-)
+from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule, memory_problem, mps_clients
 from advisor.plan.values import Standing
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.other_batch import FARTHEST, at_batch
@@ -293,10 +287,9 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceBatch:
-    """The largest batch on one kind of slice.
+    """The largest batch on one kind of slice: a MIG profile, or `WHOLE`.
 
     Attributes:
-        name: Name of the MIG profile, or `WHOLE`.
         largest: The largest batch size that fits even at the upper end of its memory; None where
             not even the smallest one does.
         open_ended: Whether a larger batch size, beyond what can be estimated, may fit.

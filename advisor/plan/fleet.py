@@ -174,11 +174,11 @@ class FleetSolver:
         cost = problem.cost(plan)
         least = problem.least_cost(problem.gpus * MOST_TOGETHER)
         bounds = [each for each in (self._bound, least) if each is not None]
+        groups, predicted = self._pool.sizes()
         return FleetSearchResult(
             plan=plan, cost=cost, bound=min(cost, max(bounds)) if bounds else None,
-            complete=self._bound is not None, groups=len(self._pool.member_sets),
-            predicted=len(self._pool.predicted), seconds=self._clock() - self._began_s,
-            in_time=ended,
+            complete=self._bound is not None, groups=groups, predicted=predicted,
+            seconds=self._clock() - self._began_s, in_time=ended,
         )  # fmt: skip
 
     def _in_time(self) -> bool:

@@ -181,15 +181,10 @@ class GroupPool:
             energy_j=None if plan.energy_j is None else plan.energy_j.at(level),
         )  # fmt: skip
 
-    @property
-    def predicted(self) -> set[Members]:
-        """The sets of jobs that were predicted."""
-        return {members for members, _ in self._ways}
-
-    @property
-    def member_sets(self) -> set[Members]:
-        """The sets of jobs that were predicted or estimated."""
-        return self.predicted | set(self._estimated)
+    def sizes(self) -> tuple[int, int]:
+        """Count the sets of jobs that were predicted or estimated, and those predicted."""
+        predicted = {members for members, _ in self._ways}
+        return len(predicted | set(self._estimated)), len(predicted)
 
     @property
     def groups(self) -> list[FleetGroup]:
@@ -363,11 +358,6 @@ class Incumbent:
         self._problem = problem
         self.plan = self.current = tuple(plan)
 
-    @property
-    def groups(self) -> list[FleetGroup]:
-        """The groups of the plan from which the search continues."""
-        return [each.group for each in self.current]
-
     def offer(self, plan: Sequence[PlacedGroup]) -> bool:
         """Keep `plan` if it is the best, continue from it if its score is better; whether used."""
         best = self._problem.rank(plan) < self._problem.rank(self.plan)
@@ -472,7 +462,7 @@ class Improver:
 
     def _regroup(self, number: int) -> bool:
         """Regroup the jobs of some groups, block by block, and offer what is predicted."""
-        groups = self._incumbent.groups
+        groups = [each.group for each in self._incumbent.current]
         self._draw.shuffle(groups)
         size = _BLOCKS[number % len(_BLOCKS)]
         blocks = [groups[at : at + size] for at in range(0, len(groups), size)]
@@ -518,7 +508,7 @@ class Improver:
 
     def _change_few(self) -> bool:
         """Change one or two groups of the plan where that promises most."""
-        groups = self._incumbent.groups
+        groups = [each.group for each in self._incumbent.current]
         looked = some_of(changes([each.members for each in groups]), _LOOKED_AT_CHANGES, self._draw)
         estimates = self._pool.estimates(members for change in looked for members in change.new)
         scored = []

@@ -1,7 +1,4 @@
-"""Predictions for subsets of some jobs, each made once; and forecasts until the last job ends.
-
-Jobs start together, or arrive over time. The calibration of a machine corrects the predictor.
-"""
+"""Predictions of some jobs, forecasts until the last job ends, and the machine that corrects them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

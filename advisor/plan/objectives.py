@@ -78,7 +78,6 @@ class Objective(ABC):
 
     Attributes:
         choice: The goal in words, for a list to choose from.
-        measure: The quantity `cost` in words.
         explained: How to read a `cost` that has no unit; empty where it has one.
         instead: Objectives to rank by where this cost cannot be computed, each with the reason. The
             last one always can be computed.

@@ -1,8 +1,7 @@
 """Partitions of a GPU, the cuts that make them, and lower bounds of what jobs cost there.
 
 The cost of a plan follows from the largest of one score over its partitions, and from the sum of
-another (`Objective.of_sets`). For the makespan it is the largest end, for throughput the sum of
-speeds, and for energy both, since the GPU is awake until the last job ends.
+another (`Objective.of_sets`): for the makespan from the largest end, for throughput from speeds.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +29,6 @@ class Cut:
     """One way to cut a GPU into partitions.
 
     Attributes:
-        instances: GPU instances with their places.
         parts: Compute slices of the parts of each instance, largest first; empty: the instance is
             whole.
     """
@@ -187,11 +185,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A partial assignment: a cut, of which the first partitions have their sets.
-
-    Attributes:
-        left: The set of jobs that are still to be placed.
-    """
+    """A cut, of which the first partitions have their sets; the set `left` is to be placed."""
 
     cut: Cut
     left: int

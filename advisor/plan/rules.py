@@ -1,7 +1,6 @@
 """The rules that forbid a way of sharing, each with its reason; and whether memory suffices.
 
-A rule looks at the jobs and how they would share, not at numbers, so it can be checked before
-anything is predicted. `memory_problem` looks at a prediction.
+A rule looks at the jobs and how they would share, `memory_problem` at a prediction.
 """
 
 import re

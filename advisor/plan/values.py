@@ -59,8 +59,7 @@ class Standing:
         stale: Profiles that were made with other software or hardware than the present, by kind.
         unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
-        power_cap_w: Power cap in watts of all that was predicted; None: the GPU's own limit, or
-            plans that have caps of their own.
+        power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
     """
 
     calibrated: Calibrated | None = None
