@@ -1,4 +1,4 @@
-"""Predictions of some jobs, forecasts until the last job ends, and the machine that corrects them."""
+"""Predictions of some jobs, forecasts until the last ends, and the machine that corrects them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
