@@ -123,12 +123,7 @@ def graphs(shape: tables.GraphShape, classes: int) -> Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Network, examples and loss of a workload.
-
-    Attributes:
-        network: Builds the model on torch's default device.
-        loss: Of the model's output and the target.
-    """
+    """Builds a network on torch's default device; its examples; the loss of output and target."""
 
     network: Callable[[], nn.Module]
     examples: Examples

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from importlib.util import find_spec
 from itertools import cycle
 from shutil import which
@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from advisor.errors import InvalidInput
 from advisor.workload.reading import cache_folder
-from advisor.workload.spec import Precision, Workload
+from advisor.workload.spec import Workload
 from advisor.zoo.recipes import Examples, recipe_of
 from advisor.zoo.tables import GraphConvolution
 
@@ -57,14 +57,6 @@ _SWITCHES = (torch.backends.cuda.matmul, _CUDNN.conv, _CUDNN.rnn)
 _TORCH_OWN = tuple(switch.fp32_precision for switch in _SWITCHES)
 
 _AUTOCAST = {"amp": torch.bfloat16, "fp16": torch.float16}
-
-
-def _autocast(precision: Precision, device: str) -> AbstractContextManager[object]:
-    """Return a new context for the forward pass and the loss of one step."""
-    if precision in _AUTOCAST:
-        return torch.autocast(device, dtype=_AUTOCAST[precision])
-    return nullcontext()
-
 
 # What transformers, ConvNeXt, U-Nets and graph networks are made of.
 _WITH_ADAM = (nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, GraphConvolution)
@@ -161,7 +153,8 @@ class Step:
     def _forward(self) -> None:
         *inputs, target = self._batch
         self._batch = ()  # autograd keeps what it needs
-        with _autocast(self.workload.precision, self._device.type):
+        dtype = _AUTOCAST.get(self.workload.precision)
+        with torch.autocast(self._device.type, dtype=dtype) if dtype else nullcontext():
             self.loss = self._loss_of(self.network(*inputs), target)
 
     def _backward(self) -> None:
