@@ -453,9 +453,10 @@ def _runners(
                 f"({device.name}). Choose other --devices, or correct the plan's gpu."
             )
     allowed = allowed_cores(words.cores)
-    # Trials on the CPU, whose figures are not kept, share all cores.
+    # Trials on the CPU, whose figures are not kept, share all cores, each from another one on.
     on_cpu = devices[0] == "cpu"
-    shares = (allowed,) * len(devices) if on_cpu else split_cores(allowed, len(devices))
+    turned = tuple(allowed[n:] + allowed[:n] for n in range(len(devices)))
+    shares = turned if on_cpu else split_cores(allowed, len(devices))
     runners = [
         LocalRunner(f"cpu{n}" if name == "cpu" else name, replace(settings, device=name, cores=its))
         for n, (name, its) in enumerate(zip(devices, shares, strict=True))

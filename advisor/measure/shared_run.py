@@ -372,7 +372,9 @@ def run_list(argv: Sequence[str]) -> int:
     allowed, share = allowed_cores(words.cores), words.share_cores or device.kind == "cpu"
     for plan in todo:  # refused before anything starts
         cores_of_tenants(plan, allowed, share=share)
-    with bench_on(device, allowed, command_line("runs", argv), share=share) as bench:
+    of_zoo = any(workload.script is None for plan in todo for workload in plan.workloads)
+    command = command_line("runs", argv)
+    with bench_on(device, allowed, command, share=share, zoo=of_zoo) as bench:
         began, run_s = monotonic(), FIRST_RUN_S
         for number, plan in enumerate(todo, start=1):
             run_began = monotonic()
