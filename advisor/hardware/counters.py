@@ -162,7 +162,7 @@ def _gpm_counters(nvml: Any, first: Any, second: Any) -> Counters | None:
 
 
 def _mean_share(nvml: Any, handle: Any, since_unix_us: int, name: str) -> float | None:
-    """From the driver's own log of utilisation, some 100 entries of 1/6 s to 1 s each."""
+    """The mean of the driver's own log of utilisation: some 100 entries of 1/6 s to 1 s each."""
     kind = getattr(nvml, f"NVML_{name.upper()}_UTILIZATION_SAMPLES")
     logged = offered(nvml, "nvmlDeviceGetSamples", handle, kind, since_unix_us)
     percents = [sample.sampleValue.uiVal for sample in logged[1]] if logged else []

@@ -347,7 +347,7 @@ class PredictedStep:
 
     @property
     def interval(self) -> Interval:
-        """From p05 to p95; only p50 where there are no bounds."""
+        """The range from p05 to p95; only p50 without bounds."""
         low = self.p50 if self.p05 is None else self.p05
         return Interval(low, self.p50, self.p50 if self.p95 is None else self.p95)
 

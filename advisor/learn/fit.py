@@ -189,7 +189,7 @@ def fit(
 
 
 def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
-    """By mode: the runs of all GPUs, if one GPU has enough of them."""
+    """The runs of all GPUs by mode, if one GPU has enough of them."""
     enough = {}
     for mode in SHARED_MODES:
         chosen = [shared for shared in usable if shared.mode == mode]
@@ -330,7 +330,7 @@ def _drawn(logs: Sequence[float], before: int) -> float:
 def _logs_of_run(
     run: Run, profiles: Mapping[str, Profile], predictor: Predictor
 ) -> dict[tuple[str, Part], float]:
-    """By name and evidence: log of measured over predicted step, median of copies."""
+    """The log of measured over predicted step by name and evidence, median of copies."""
     sharing = together(parse_sharing(run.sharing))
     if not run.shows_pace or sharing is None or not profiles.keys() >= {*run.names}:
         return {}

@@ -275,7 +275,7 @@ class _HostStopwatch:
 
 
 class _GpuStopwatch:
-    """By events on the GPU's own clock."""
+    """A stopwatch of events on the GPU's own clock."""
 
     def __init__(self) -> None:
         import torch

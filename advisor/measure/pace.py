@@ -60,17 +60,17 @@ class Schedule:
 
     @property
     def begin_at(self) -> float:
-        """When the first window begins."""
+        """The begin of the first window."""
         return self.start_at + self.bounds_s[0]
 
     @property
     def end_at(self) -> float:
-        """When the last window ends."""
+        """The end of the last window."""
         return self.start_at + self.bounds_s[-1]
 
     @property
     def stop_at(self) -> float:
-        """When tenants begin no further step."""
+        """The moment from which tenants begin no further step."""
         return self.end_at + _MARGIN_S
 
 

@@ -134,7 +134,7 @@ def _open_low(opens: Callable[..., int], folder: Path, path: Any, flags: int, *a
 
 
 def replace_link(path: object, folder: Path, *, keep: bool) -> None:
-    """If `path` is a link inside `folder`, replace it by a copy, or remove it unless to `keep`."""
+    """Replace `path` by a copy if it is a link inside `folder`, or remove it unless to `keep`."""
     if not isinstance(path, str | os.PathLike):
         return
     place = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link

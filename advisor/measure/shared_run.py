@@ -296,7 +296,7 @@ def _train_steps(
 def _windows(
     answers: Sequence[Answer], start_at: float, ended_s: Sequence[float | None]
 ) -> Iterator[tuple[Window, ...]]:
-    """For each tenant, its steps in each stretch of time in which the same tenants ran."""
+    """Each tenant's steps in each stretch of time in which the same tenants ran."""
     ends_s = sorted({each for each in ended_s if each is not None})
     for answer, own_s in zip(answers, ended_s, strict=True):
         if isinstance(answer, Ended) or own_s is None:

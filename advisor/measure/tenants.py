@@ -470,7 +470,7 @@ class WatchedScript(ScriptTenant):
         }
 
     def _completed_at(self, start_at: float, stop_at: float) -> list[float]:
-        """When steps ended between two moments, at the pace of the figure that came next."""
+        """Moments at which steps ended between two others, at the pace of the next figure."""
         figures = tuple(self._figures)  # the thread adds more
         moments = np.array([self._began_at, *(moment for moment, _ in figures)])
         rates = np.array([rate for _, rate in figures]) / self._batch

@@ -65,7 +65,7 @@ class Events:
 
     @property
     def changed_s(self) -> float:
-        """When a job started or ended last."""
+        """The moment when a job started or ended last."""
         return max([*self.started_s.values(), *(at for _, at in self.ended.values())], default=0.0)
 
 
@@ -280,7 +280,7 @@ class WatchedJob:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """When it was first and last seen to count; an empty span before it was."""
+        """The moments of its first and last count; an empty span before those."""
         return (self._at_s[0], self._at_s[-1]) if self._at_s else (inf, -inf)
 
     def __str__(self) -> str:

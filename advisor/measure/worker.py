@@ -324,7 +324,7 @@ def _context_sms(state: TenantState) -> int | None:
 
 
 class _HostClock:
-    """When steps ended, on a device whose calls return when the work is done."""
+    """A clock of steps on a device whose calls return when the work is done."""
 
     def __init__(self) -> None:
         self._marks: list[float] = []
@@ -364,7 +364,7 @@ _UNREAD_STEPS = 4096
 
 
 class _GpuClock:
-    """When steps ended on the GPU, in seconds of the wall clock.
+    """A clock of steps on the GPU, in seconds of the wall clock.
 
     The GPU's clock is tied to the wall clock by an event recorded when this object is created, so
     create it while the GPU is idle.

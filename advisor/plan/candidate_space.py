@@ -180,7 +180,7 @@ class Space:
 
     @cached_property
     def _allowed(self) -> dict[str, Bools]:
-        """For each MIG profile: the sets that fit in its memory and keep isolated jobs alone."""
+        """The sets, by MIG profile, that fit in its memory and keep isolated jobs alone."""
         allowed = {}
         for profile in {each.profile for cut in self._cuts for each in cut.instances}:
             ways = [self.outcome(option).allowed for option in options(PartitionKind(profile))]

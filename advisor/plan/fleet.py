@@ -311,7 +311,7 @@ def soonest_first(
 
 
 def _soonest_first(queue: Sequence[FleetGroup]) -> list[FleetGroup]:
-    """By Smith's rule: those first that take least time for each job that then need not wait."""
+    """The queue by Smith's rule: first what takes least time for each job that waits for it."""
     sooner = sorted(queue, key=lambda each: each.runs_s / len(each.members))
     return sooner if _end_s(sooner) <= (1 + _DUST) * _end_s(queue) else list(queue)
 

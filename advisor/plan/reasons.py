@@ -250,7 +250,7 @@ class Difference:
 
     @property
     def change(self) -> float:
-        """By which share the second number exceeds the first; negative where it is smaller."""
+        """The share by which the second number exceeds the first; negative where it is smaller."""
         return self.second.p50 / self.first.p50 - 1
 
     @property

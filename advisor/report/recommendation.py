@@ -231,7 +231,7 @@ def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
 
 
 def _deadline_sentences(advised: Recommendation) -> Iterator[str]:
-    """Whether the best plan keeps deadlines, and what a protected job rules out."""
+    """Sentences about the deadlines of the best plan, and about what a protected job rules out."""
     best = advised.best
     if any(job.deadline_s is not None for job in advised.jobs):
         by_deadlines = advised.ranked_by == "deadlines" and not one_by_one(best.sharing)

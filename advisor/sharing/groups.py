@@ -135,7 +135,7 @@ def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], 
 
 
 def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
-    """For each MPS server the positions of the jobs that share it."""
+    """Return the positions of the jobs that share each MPS server."""
     parts = partitions(sharing, jobs)
     return [[number - 1 for number in part.jobs] for part in parts if part.sharing.under_mps]
 

@@ -263,7 +263,7 @@ class GpuSide:
 
     @property
     def empty_kernel_us(self) -> float | None:
-        """From the start of an empty kernel to that of the next queued; None if not measured."""
+        """The time from the start of an empty kernel to that of the next; None if not measured."""
         times = (each.kernel_ms * 1e3 for each in self.times if each.operator.op == "empty")
         return next(times, None)
 
