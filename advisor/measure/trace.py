@@ -8,6 +8,7 @@ All work in a CUDA graph is matched to the one launch of the graph.
 
 import json
 import re
+import warnings
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -177,6 +178,14 @@ def mark(step: int, phase: int, bound: str) -> None:
 
     with record_function(f"{MARK}{step}/{phase}/{bound}"):
         pass
+
+
+def _session(activities: Sequence[Any]) -> Any:
+    """A session of torch's profiler, without its warning that it keeps no earlier session."""
+    from torch.profiler import profile
+
+    warnings.filterwarnings("ignore", message=".*Profiler clears events")
+    return profile(activities=activities)
 
 
 def export_trace(profile: Any) -> dict[str, Any]:
@@ -365,13 +374,13 @@ def record(state: TenantState, step_s: float, compute_capability: str) -> dict[s
     """
     if state.device == "cpu":
         return {}
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity
 
     limits = sm_limits(compute_capability)
     activities = [ProfilerActivity.CUDA]  # the only one that sees other threads
-    with profile(activities=activities):  # the first session is slow, and may miss kernels
+    with _session(activities):  # the first session is slow, and may miss kernels
         sleep(_FIRST_S)
-    with profile(activities=activities) as seen:
+    with _session(activities) as seen:
         sleep(_STEPS * step_s + _SPARE_S)
     document = cut_into_steps(export_trace(seen), step_s)
     return {"step": asdict(repeated_step(steps_of_trace(document, ("0",), limits)))}
@@ -530,18 +539,18 @@ def record_steps(
         The profile, and the names of a step's phases, marked in it.
     """
     import torch
-    from torch.profiler import ProfilerActivity, profile
+    from torch.profiler import ProfilerActivity
 
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
-    with profile(activities=activities):  # the first session is slow, and may miss kernels
+    with _session(activities):  # the first session is slow, and may miss kernels
         yield "step"
         wait()
     # A hook may stand inside a stretch that torch marked for the first session, the optimizer's:
     # where such a stretch ends in a second session, torch 2.11 writes to memory that it has freed.
     yield "step"
-    with profile(activities=activities) as seen:
+    with _session(activities) as seen:
         counts = []
         for number in range(_STEPS):
             phases, ended = 0, False
