@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from advisor.errors import InvalidInput
 from advisor.prediction.prediction import Interval, Level, MixPrediction
@@ -92,9 +92,14 @@ class InOrder:
         return None
 
 
-_Offer = tuple[float, int, int, int, int]
-"""The value of a start: the work that it adds, then negative numbers of the jobs on the GPU, of the
-GPU, of the kind and of the kind of place, so that the largest is best."""
+class _Offer(NamedTuple):
+    """A start that a GPU offers. The largest is best: most work, then the lowest numbers."""
+
+    added_work: float
+    minus_jobs_there: int
+    minus_gpu: int
+    minus_kind: int
+    minus_place_kind: int
 
 
 @dataclass(slots=True)
@@ -137,12 +142,12 @@ class BestFit:
         best = max(filter(None, self._best.values()), default=None)
         if best is None:
             return None
-        at, kind, place_kind = -best[2], -best[3], -best[4]
+        at, kind, place_kind = -best.minus_gpu, -best.minus_kind, -best.minus_place_kind
         job = self._waiting[kind].popleft()
         if not self._waiting[kind]:
             del self._waiting[kind]
             for other, offer in self._best.items():
-                if offer and offer[3] == -kind:
+                if offer and offer.minus_kind == -kind:
                     self._best[other] = None
                     self._compare(other, self._waiting)
         taken = {seat.place for seat in gpus[at]}
@@ -157,7 +162,8 @@ class BestFit:
             if (mix, kind) not in self._gains:
                 self._gains[mix, kind] = self._gain(seats, self._waiting[kind][0])
             if gain := self._gains[mix, kind]:
-                offer = gain[0], -len(seats), -at, -kind, -gain[1]
+                added_work, place_kind = gain
+                offer = _Offer(added_work, -len(seats), -at, -kind, -place_kind)
                 best = offer if best is None else max(offer, best)
         self._best[at] = best
 

@@ -273,6 +273,11 @@ HOST_COPY = "host copy"
 """The class of copies between the host's memory and the GPU's, which need no SM."""
 
 
+_COLUMNS = (
+    "class_of", "launch_us", "duration_us", "blocks", "threads", "resident_blocks", "stream_of",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTrace:
     """The kernels and copies of one training step, in the order in which they ran.
@@ -306,13 +311,10 @@ class KernelTrace:
     waits_us: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        columns = {
-            name: len(column)
-            for name in self.__slots__
-            if name not in {"classes", "waits_us"} and (column := getattr(self, name)) is not None
-        }
-        if len(set(columns.values())) != 1 or not self.class_of:
-            raise InvalidInput(f"a trace's columns are equally long and not empty, got {columns}")
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        lengths = {name: len(column) for name, column in columns.items() if column is not None}
+        if len(set(lengths.values())) != 1 or not self.class_of:
+            raise InvalidInput(f"a trace's columns are equally long and not empty, got {lengths}")
         # Thousands of kernels, checked at every change of the host's speed: no loop in Python.
         if not 0 <= min(self.class_of) <= max(self.class_of) < len(self.classes):
             raise InvalidInput("a trace names a kernel class that it does not list")
