@@ -253,7 +253,7 @@ def export(
     text, notes = exported(members, advisor.card, prediction, form)
     as_json = form == "json"
     refused = _refused_by_run(members) if as_json else ()
-    # The other formats leave variables to whoever runs them.
+    # The other formats leave variables to the user.
     workloads = [job.profile.workload for job in members]
     secrets = secrets_held(workloads, variables=as_json, text=text)
     warn([*notes, *secrets, *refused])

@@ -266,7 +266,7 @@ def _print(answer: _Answer, commands: int | None, as_json: bool) -> None:
 
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
-    if as_json or commands is not None:  # commands leave variables to whoever runs them
+    if as_json or commands is not None:  # commands leave variables to the user
         workloads = [job.profile.workload for job in answer.jobs]
         warn(secrets_held(workloads, variables=commands is None))
     if commands is not None and answer.commands is not None:

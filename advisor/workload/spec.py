@@ -230,7 +230,7 @@ def secrets_held(
 ) -> Iterator[str]:
     """Yield a line to warn with if a plan of `workloads` holds secrets.
 
-    If it has no `variables`, these are left to whoever runs it. `text` is that of the plan if not
+    Without `variables`, the plan leaves these to its user. `text` is that of the plan if not
     every form of it holds the jobs' commands.
     """
     names: list[str] = []
