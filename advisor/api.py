@@ -90,8 +90,8 @@ class Advisor:
     def __post_init__(self) -> None:
         of_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
         gpu_meant(self.gpu)
-        check_number("power_cap_w", self.power_cap_w)
-        check_number("host_cores", self.host_cores, counts=True)
+        check_is_number("power_cap_w", self.power_cap_w)
+        check_is_number("host_cores", self.host_cores, counts=True)
         for name in ("profiles", "models", "calibration"):
             path = getattr(self, name)
             if isinstance(path, str):
@@ -358,7 +358,7 @@ class Advisor:
         from advisor.plan.copies import trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
-            check_number(what, number)
+            check_is_number(what, number)
         copies = self.recommend_copies(job, conditions, level)
         return trials_that_pay(copies, self.predictor, steps, count, start_s)
 
@@ -453,7 +453,7 @@ class Advisor:
         of_kind("a fleet", fleet, Fleet, f"Fleet({self.card.key!r}, 1, 'first-come')")
         if gpu_meant(fleet.gpu).key != self.card.key:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
-        check_number("at_once", at_once)
+        check_is_number("at_once", at_once)
         arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
         answer = over_time(arrivals, read_sharing(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
@@ -521,7 +521,7 @@ def of_kind(what: str, value: object, kind: Any, example: str) -> None:
         raise InvalidInput(f"{what} is written as {example}; got {shown(value)}")
 
 
-def check_number(what: str, value: object, *, counts: bool = False) -> None:
+def check_is_number(what: str, value: object, *, counts: bool = False) -> None:
     """Check that `value` is a number or None; if it `counts`, a whole number of at least 1."""
     if value is None or (isinstance(value, int) and value >= 1):
         return
