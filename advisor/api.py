@@ -15,7 +15,6 @@ from advisor.hardware.machine import LiveGpu
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.candidates import CappedPredictor
 from advisor.plan.forecast import (
-    HostCheckNow,
     Machine,
     MixCache,
     Mixes,
@@ -36,7 +35,7 @@ from advisor.prediction.predictor import Predictor, SharedCores
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
 from advisor.sharing import Sharing, parse_sharing
 from advisor.simulation.simulate import Fleet, Simulation
-from advisor.workload.calibration import Present
+from advisor.workload.calibration import HostCheck, Present
 from advisor.workload.job import Arrival, Job, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import FindsProfiles, Profile
 from advisor.workload.store import model_path, sound_profiles
@@ -70,8 +69,8 @@ class Advisor:
         host_cores: Number of host cores for all jobs together; None: that of this machine, if
             advice is for it, else as many as the jobs need.
         present: This machine, to find stale profiles; None: the machine that was calibrated.
-        check_host: Measures the speed of this host if it was not calibrated; None: advice is not
-            for it, and profiles stay as on the hosts on which they were measured.
+        host_check: How fast the host is now; None: profiles stay as on the hosts on which they
+            were measured.
 
     Raises:
         InvalidInput: No or several GPUs have that name, or a number or path is wrong.
@@ -85,7 +84,7 @@ class Advisor:
     power_cap_w: float | None = None
     host_cores: int | None = None
     present: Present | None = None
-    check_host: HostCheckNow | None = None
+    host_check: HostCheck | None = None
 
     def __post_init__(self) -> None:
         of_kind("a GPU", self.gpu, str, "its name, e.g. 'a100-40gb'")
@@ -111,7 +110,7 @@ class Advisor:
     @cached_property
     def machine(self) -> Machine:
         """The machine that advice is for."""
-        return machine(self.card.key, self.calibration, self.present, self.check_host)
+        return machine(self.card.key, self.calibration, self.present, self.host_check)
 
     @cached_property
     def find_profile(self) -> FindsProfiles:

@@ -273,7 +273,7 @@ def compared_as_ranked(
     for run in (each for each in runs if each.shows_pace):
         measured = profiles_of(run, profiles, "raw")
         paced = [at_own_pace(each, advisor.own_paces) for each in measured]
-        here = advisor.machine.profiles_here(paced, len(measured))
+        here = advisor.machine.profiles_here(paced)
         jobs = compare(run, measured, advisor.predictor, advisor.card, {}).jobs
         pairs = zip(jobs, here, strict=True)
         alone = tuple(replace(job, alone_s=profile.step_s) for job, profile in pairs)

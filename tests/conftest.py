@@ -23,6 +23,9 @@ _OWN = TemporaryDirectory(prefix="advisor-tests-", ignore_cleanup_errors=True)
 for _kind in ("XDG_DATA_HOME", "XDG_STATE_HOME"):
     os.environ[_kind] = _OWN.name
 
+# A check of the host takes some seconds, and answers would depend on it.
+os.environ["ADVISOR_CHECK_HOST"] = "0"
+
 # How fast the machine is is no law. `make check-all` asks for the thorough profile, which draws
 # other examples each time; the brief one takes the same, so that it fails for changes alone.
 settings.register_profile("brief", deadline=None, max_examples=20, derandomize=True)

@@ -28,7 +28,7 @@ from advisor.workload.catalogue import workload
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
-from tests.measure.calibrate.recorded import calibration
+from tests.measure.calibrate.recorded import host_check
 
 H200 = gpu("h200-141gb")
 PAIR = [
@@ -183,8 +183,7 @@ def test_a_run_whose_id_is_taken_is_kept_under_its_date(tmp_path):
 @pytest.mark.usefixtures("shelved")
 def test_what_is_compared_is_what_the_plans_were_ranked_by():
     """Also where the cores of the run turn out to be of another speed than the host checked."""
-    checked = replace(calibration(1.4e-3), contexts=None, switching=())
-    advisor = Advisor(shelf.GPU, check_host=lambda: checked)
+    advisor = Advisor(shelf.GPU, host_check=host_check(1.4e-3))
     names = ["resnet50-imagenet64-bs128", "bert-base-finetune-bs16"]
     pair = [shelf.PROFILES[name] for name in names]
     slow = synthetic.run(pair, "naive", 1.3, "v1")

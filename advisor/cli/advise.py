@@ -11,6 +11,7 @@ from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
     exclude,
+    on_checked_host,
     passed_options,
     require,
     to_write,
@@ -92,14 +93,16 @@ def predict(
     sharing: _Sharing = "mps", jobs: options.Jobs = None, job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU, power_cap: options.PowerCap = None,
     profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, host_cores: options.HostCores = None,
-    as_json: options.AsJson = False,
+    calibration: options.Calibration = None, check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Predict pace, memory and power of the JOBs under one sharing."""
     from advisor.report.forecast import forecast_document, forecast_report
 
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    forecast = advisor.predict(chosen_jobs(advisor, jobs, job_file), sharing)
+    members = chosen_jobs(advisor, jobs, job_file)
+    advisor = on_checked_host(advisor, len(members), check_host)
+    forecast = advisor.predict(members, sharing)
     warn(forecast.standing.doubts)
     show_answer(forecast, as_json, forecast_report, forecast_document)
 

@@ -14,6 +14,7 @@ from advisor.cli.options import (
     chosen_jobs,
     exclude,
     mlflow_log,
+    on_checked_host,
     passed_options,
     to_write,
 )
@@ -32,7 +33,7 @@ _WITHOUT_GPU = (
     "--from-numbers --help`. Or name a similar job with a profile: `advisor profiles`."
 )
 _UNCALIBRATED = (
-    "Advice needs no calibration: without one, its intervals include slower and faster hosts."
+    "Advice needs no calibration: without one, it uses the constants of the fitted model."
 )
 # fmt: off
 _Plan = Annotated[str | None, Argument(
@@ -169,8 +170,8 @@ def run(
     device: options.Device = "0", steps: _Steps = None, cores: _Cores = None,
     replace_instances: _ReplaceInstances = False, deadline: _Deadline = None, grace: _Grace = 30.0,
     patience: _Patience = None, profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, host_cores: options.HostCores = None,
-    mlflow: options.Mlflow = None,
+    calibration: options.Calibration = None, check_host: options.CheckHost = True,
+    host_cores: options.HostCores = None, mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Run a PLAN, or watch a RUN again.
 
@@ -178,7 +179,9 @@ def run(
     is killed or its terminal closes. `fit` uses the measured steps.
     """
     from advisor.launch.plan_file import prepare, saved_plan
+    from advisor.report.forecast import host_note
     from advisor.run import expected_by, find_run, rehearse, run_lines, start, watch
+    from advisor.sharing.groups import running_together
 
     if list_runs:
         show_text("\n".join(run_lines()) or "no runs")
@@ -192,6 +195,10 @@ def run(
         advisor = advisor_for(
             saved.gpu, saved.power_cap_w, profiles, models, calibration, host_cores
         )
+        if apply:
+            most = max(map(len, running_together(saved.sharing, len(saved.jobs))))
+            advisor = on_checked_host(advisor, most, check_host)
+            aside(host_note(advisor.standing(saved.jobs)))
         prediction = advisor.predict(saved.jobs, saved.sharing).prediction
         prepared = prepare(saved, advisor.card, prediction)
         if not apply:
@@ -229,8 +236,8 @@ def validate(
     top: options.Top = 3, device: options.Device = "0", runs: _RunsFile = None,
     dry_run: _DryRun = False, out: _RunsFolder = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False,
-    mlflow: options.Mlflow = None,
+    check_host: options.CheckHost = True, host_cores: options.HostCores = None,
+    as_json: options.AsJson = False, mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Run the best plans and compare them with their predictions.
 
@@ -240,7 +247,9 @@ def validate(
     from advisor.report.forecast import host_note, with_estimates_named
 
     passed = passed_options(context)
-    of_running = ("jobs", "job_file", "dry_run", "objective", "top", "device", "calibration")
+    of_running = (
+        "jobs", "job_file", "dry_run", "objective", "top", "device", "calibration", "check_host",
+    )  # fmt: skip
     exclude(passed, "runs", of_running, "--from compares existing runs and chooses none.")
     exclude(passed, "dry_run", ("as_json", "out"), "a dry run only prints processes.")
     log = mlflow_log(mlflow)
@@ -248,7 +257,10 @@ def validate(
     if runs is not None:
         validated = validation.validate_file(runs, advisor, out)
     else:
-        advised = advisor.recommend(chosen_jobs(advisor, jobs, job_file), objective)
+        members = chosen_jobs(advisor, jobs, job_file)
+        if not dry_run:
+            advisor = on_checked_host(advisor, len(members), check_host)
+        advised = advisor.recommend(members, objective)
         if dry_run:
             if advised.standing.estimated_from is not None:
                 aside(with_estimates_named(advised.standing, ""))

@@ -1,7 +1,7 @@
 """Options that several commands accept, and checks of which exclude or need others."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,8 +108,13 @@ Models = Annotated[Path | None, Option(
 )]
 Calibration = Annotated[Path | None, Option(
     "--calibration", metavar="FILE",
-    help="Use this result of `advisor calibrate`; default: your own for that GPU, else a short "
-    "check of the host if it has the GPU. none: skip both.",
+    help="Use this result of `advisor calibrate`; default: your own for that GPU; none: none.",
+)]
+CheckHost = Annotated[bool | None, Option(
+    "--check-host/--no-check-host", envvar="ADVISOR_CHECK_HOST",
+    show_default=False,
+    help="Check how fast this host is, which takes a second, and predict for it; default: `run` "
+    "and `validate` check, others use a check of the last 10 minutes if this machine has the GPU.",
 )]
 HostCores = Annotated[int | None, Option(
     "--host-cores", metavar="N", min=1,
@@ -190,15 +195,30 @@ def advisor_for(
     from advisor.api import Advisor
     from advisor.measure.device import present_machine
 
-    present, check_host = present_machine(gpu), None
+    present, check = present_machine(gpu), None
     if present is not None:
-        from advisor.measure.calibrate import host_now
+        from advisor.workload.store import recent_host_check
 
-        check_host = partial(host_now, gpu)
+        check = recent_host_check()
     return Advisor(
         gpu, profiles=profiles, models=models, calibration=calibration, power_cap_w=power_cap_w,
-        host_cores=host_cores, present=present, check_host=check_host,
+        host_cores=host_cores, present=present, host_check=check,
     )  # fmt: skip
+
+
+def on_checked_host(advisor: "Advisor", at_once: int, check: bool | None) -> "Advisor":
+    """Return `advisor` with a `check` of the host with so many jobs; False: without any check.
+
+    None: with its recent check, if that kept as many cores busy.
+    """
+    recent = advisor.host_check
+    if check is None and recent is not None and recent.busy >= min(at_once, recent.cores):
+        return advisor
+    if not check:
+        return replace(advisor, host_check=None)
+    from advisor.measure.host_check import check_if_possible
+
+    return replace(advisor, host_check=check_if_possible(at_once, aside) or advisor.host_check)
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":

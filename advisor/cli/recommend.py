@@ -14,6 +14,7 @@ from advisor.cli.options import (
     chosen_jobs,
     exclude,
     mlflow_log,
+    on_checked_host,
     passed_options,
     require,
 )
@@ -124,8 +125,9 @@ def recommend(
     time_limit: _TimeLimit = 8.0, running: _Running = None, running_sharing: _RunningSharing = None,
     now: _Now = False, device: options.Device = "0", hurt: _Hurt = None,
     profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, host_cores: options.HostCores = None,
-    as_json: options.AsJson = False, mlflow: options.Mlflow = None,
+    calibration: options.Calibration = None, check_host: options.CheckHost = None,
+    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+    mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Rank the ways to share GPUs among the JOBs.
 
@@ -148,14 +150,18 @@ def recommend(
         if len(jobs or ()) > 1:
             raise InvalidInput(f"{copied}: expected one JOB. Leave the others out.")
         _check_by_throughput(passed, objective, power_cap, copied)
-        job = copied.removesuffix(_COPIES)
-        answer = _copies_answer(advisor.recommend_copies(job, conditions, level), details)
+        advisor = on_checked_host(advisor, EXACT_JOBS, check_host)
+        copies = advisor.recommend_copies(copied.removesuffix(_COPIES), conditions, level)
+        answer = _copies_answer(copies, details)
     else:
         share = MOST_SLOWING if hurt is None else hurt
         members = _protected(chosen_jobs(advisor, jobs, job_file, gpus), protect or [], share)
-        at_work = None
-        if now or running is not None:
-            at_work = _running_jobs(advisor, running, running_sharing, device if now else None)
+        advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
+        at_work = (
+            _running_jobs(advisor, running, running_sharing, device if now else None)
+            if now or running is not None
+            else None
+        )
         if at_work is not None:
             _check_additions(passed, objective, power_cap, "now" if now else "running")
             from advisor.plan.admission import AdmissionLimits

@@ -1,13 +1,7 @@
 """``advisor calibrate``: measures a machine in about a minute and writes its calibration file."""
 
 import argparse
-import json
 from collections.abc import Sequence
-from dataclasses import astuple
-from math import inf
-from pathlib import Path
-from statistics import mean, median
-from time import monotonic
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpus import catalogue
@@ -16,7 +10,6 @@ from advisor.hardware.machine import allowed_cores, leave_to_tenants
 from advisor.measure.device import (
     Device,
     Meter,
-    Origin,
     command_line,
     find_device,
     memory_record,
@@ -24,7 +17,6 @@ from advisor.measure.device import (
     refuse_other,
 )
 from advisor.measure.gpu_side import (
-    Clocks,
     all_answers,
     calibration_verbs,
     lines_of,
@@ -33,18 +25,10 @@ from advisor.measure.gpu_side import (
     switching,
 )
 from advisor.measure.mps import MpsSession, bench_on
-from advisor.measure.process import INTERRUPTED, say, scratch_folder, supervise
-from advisor.measure.tenants import tenants_on, warm_up
-from advisor.measure.worker import TenantHandle, TenantSetup, installed_version
+from advisor.measure.process import say
+from advisor.measure.tenants import tenants_on
 from advisor.sharing import Concurrent, Mps, Naive
-from advisor.workload.calibration import (
-    Calibration,
-    Contexts,
-    GpuSide,
-    HostCheck,
-    LimitedContext,
-    Switching,
-)
+from advisor.workload.calibration import Calibration, Contexts, GpuSide, LimitedContext
 from advisor.workload.catalogue import workload
 from advisor.workload.reading import user_folder
 from advisor.workload.writing import calibration_text, new_path, writable, write_whole
@@ -102,14 +86,13 @@ def run_calibrate(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="advisor calibrate",
         description="Measures in about a minute what depends on this machine and not on a "
-        "workload: host cores, sizes of CUDA contexts, the cost of taking turns, idle power. "
-        "Advice for this GPU then accounts for this machine. Also starts as "
-        "`python -m advisor.measure calibrate`, which "
-        "needs torch, timm and nvidia-ml-py only.",
+        "workload: sizes of CUDA contexts, the cost of taking turns, idle power. Advice for this "
+        "GPU then accounts for this machine. Also starts as `python -m advisor.measure calibrate`, "
+        "which needs torch, timm and nvidia-ml-py only.",
         epilog="Exit codes: 0 measured, 1 failed, 2 wrong use, 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("--device", default="0", help="GPU index or UUID, or cpu for the host alone [0]")
+    add("--device", default="0", help="GPU index or UUID [0]")
     add("--out", type=new_path, metavar="FILE", help="[your own, read by advisor]")
     add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates [1 min]")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
@@ -118,12 +101,12 @@ def run_calibrate(argv: Sequence[str]) -> int:
     device = find_device(words.device)
     refuse_other(device, words.gpu)
     cores = allowed_cores(words.cores)
-    if device.kind == "cuda" and len(cores) < 2:
+    if device.kind == "cpu":
+        raise InvalidInput("a calibration is of a GPU: choose another --device than cpu")
+    if len(cores) < 2:
         raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
     path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
-    if words.gpu_side and device.kind == "cpu":
-        raise InvalidInput("--gpu-side times operators on a GPU: choose another --device than cpu")
     command = command_line("calibrate", argv)
     calibration = _calibration(device, cores, command, gpu_side=words.gpu_side)
     write_whole(path, calibration_text(calibration))
@@ -134,47 +117,33 @@ def run_calibrate(argv: Sequence[str]) -> int:
 def _calibration(
     device: Device, cores: tuple[int, ...], command: str, *, gpu_side: bool
 ) -> Calibration:
-    taken = cores[: max(CORES_AT_ONCE)]
     with bench_on(device, cores, command) as bench:
         session = bench.session
         readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
-        leave_to_tenants([taken], bench.host_cores)
-        session.switch_to(Naive())
-        setups = [TenantSetup("cpu", (core,), {}) for core in taken]
-        with tenants_on(setups, session.folder) as tenants:
-            checks, versions = host_checks(tenants), tenants[0].versions
-        for check in checks:
-            say(f"  host check, {check.cores} at once: {check.check_s * 1e3:.3f} ms")
-        sizes, turns, clocks_mhz = _gpu(session, taken)
-        side = _gpu_side(session, taken[0]) if gpu_side else None
+        leave_to_tenants([cores[:2]], bench.host_cores)
+        sizes = contexts(session, cores[0])
+        held_mib = {
+            "the driver": sizes.driver_mib, "a context": sizes.plain_mib,
+            "an MPS client's": sizes.mps_mib, "each of its SMs": sizes.per_sm_mib,
+            "the MPS server": sizes.mps_server_mib,
+        }  # fmt: skip
+        listed = (
+            f"{of}: {'unknown' if mib is None else f'{mib:.1f}'}" for of, mib in held_mib.items()
+        )
+        say(f"  MiB held by {', '.join(listed)}")
+        turns, clocks_mhz, versions = switching(session, cores[:2])
+        for cost in turns:
+            text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
+            if cost.slice_s is not None and cost.switch_s is not None:
+                slice_ms, switch_ms = 1e3 * cost.slice_s, 1e3 * cost.switch_s
+                text += f", slices of {slice_ms:.2f} ms, {switch_ms:.2f} ms a change"
+            say(f"  taking turns, {text}")
+        side = _gpu_side(session, cores[0]) if gpu_side else None
     return Calibration(
-        gpu=device.key, host=checks, contexts=sizes, switching=turns,
+        gpu=device.key, contexts=sizes, switching=turns,
         idle_power_w=min(readings_w, default=None), gpu_side=side,
         provenance=bench.origin.provenance(versions, clocks_mhz),
     )  # fmt: skip
-
-
-def _gpu(
-    session: MpsSession, cores: Sequence[int]
-) -> tuple[Contexts | None, tuple[Switching, ...], Clocks]:
-    if session.device.kind == "cpu":
-        return None, (), (None, None)
-    sizes = contexts(session, cores[0])
-    held_mib = {
-        "the driver": sizes.driver_mib, "a context": sizes.plain_mib,
-        "an MPS client's": sizes.mps_mib, "each of its SMs": sizes.per_sm_mib,
-        "the MPS server": sizes.mps_server_mib,
-    }  # fmt: skip
-    listed = (f"{o}: {'unknown' if mib is None else f'{mib:.1f}'}" for o, mib in held_mib.items())
-    say(f"  MiB held by {', '.join(listed)}")
-    turns, clocks_mhz = switching(session, cores[:2])
-    for cost in turns:
-        text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
-        if cost.slice_s is not None and cost.switch_s is not None:
-            slice_ms, switch_ms = 1e3 * cost.slice_s, 1e3 * cost.switch_s
-            text += f", slices of {slice_ms:.2f} ms, {switch_ms:.2f} ms a change"
-        say(f"  taking turns, {text}")
-    return sizes, turns, clocks_mhz
 
 
 def _gpu_side(session: MpsSession, core: int) -> GpuSide:
@@ -186,82 +155,3 @@ def _gpu_side(session: MpsSession, core: int) -> GpuSide:
     for line in lines_of(side, None if gpu is None else gpu.rates):
         say(f"  {line}")
     return side
-
-
-# As many cores at once as jobs that share a GPU have.
-CORES_AT_ONCE = (1, 2, 4, 8)
-
-# Spread over some seconds, since a virtual core can be slow for one.
-_ROUNDS = 12
-
-
-def host_checks(tenants: Sequence[TenantHandle], longest_s: float = inf) -> tuple[HostCheck, ...]:
-    """Check the host on one core, then on 2, 4 and 8 at once as far as `tenants` have cores.
-
-    Every round measures each count, on other cores each time: the figure is the median over
-    rounds of the mean over the cores at work. After the first round, none begins that would end
-    later than `longest_s`.
-    """
-    counts = [count for count in CORES_AT_ONCE if count <= len(tenants)]
-    began_s = monotonic()
-    all_answers(tenants, "check_host")  # the first check is slower
-    checks_s: dict[int, list[float]] = {count: [] for count in counts}
-    for turn in range(_ROUNDS):
-        passed_s = monotonic() - began_s
-        if turn and passed_s * (turn + 1) / turn > longest_s:
-            break
-        for count in counts:
-            chosen = [tenants[(turn * count + i) % len(tenants)] for i in range(count)]
-            answer = all_answers(chosen, "check_host")
-            checks_s[count].append(mean(each["check_s"] for each in answer))
-    return tuple(HostCheck(count, median(each_s)) for count, each_s in checks_s.items())
-
-
-# Of checks in all: advice is waited for. Starting the processes takes some seconds more.
-_LONGEST_S = 1.0
-
-
-def host_now(gpu: str) -> Calibration:
-    """Return the host now: a calibration for `gpu` that has host checks and nothing else.
-
-    Hosts differ by half, and so does one virtual host from minute to minute; steps that wait for
-    their host follow. In 1,065 drawn runs, such a check beforehand explained as much as the speed
-    of each core during the run. For scripts that commands start some seconds later, it explained
-    six tenths of that.
-
-    Raises:
-        AdvisorError: It cannot be checked.
-    """
-    if (torch := installed_version("torch")) is None:
-        raise AdvisorError("torch is not installed, and the check is half dispatch into it")
-    with scratch_folder() as folder:
-        file = folder / "checks.json"
-        code = supervise("advisor.measure.calibrate:run_host_check", [str(file)])
-        if code == INTERRUPTED:
-            raise KeyboardInterrupt
-        if code:
-            raise AdvisorError("the line before says why")
-        checks = tuple(HostCheck(*each) for each in json.loads(file.read_text()))
-    origin = Origin(find_device("cpu"), "a check before advice", len(allowed_cores()))
-    return Calibration(
-        gpu=gpu, host=checks, contexts=None, switching=(), idle_power_w=None,
-        provenance=origin.provenance({"torch": torch}, (None, None)), in_passing=True,
-    )  # fmt: skip
-
-
-def run_host_check(argv: Sequence[str]) -> int:
-    """Write the checks of this host to the file in `argv`, under a supervisor; the exit code."""
-    (file,) = argv
-    ours = allowed_cores()
-    taken = ours[: max(CORES_AT_ONCE)]
-    try:
-        with scratch_folder() as folder:
-            leave_to_tenants([taken], ours)
-            warm_up(folder, torch_only=True)
-            with tenants_on([TenantSetup("cpu", (core,), {}) for core in taken], folder) as tenants:
-                checks = host_checks(tenants, _LONGEST_S)
-    except AdvisorError as error:
-        say(f"the host cannot be checked: {error}")
-        return error.exit_code
-    Path(file).write_text(json.dumps([astuple(each) for each in checks]))
-    return 0

@@ -265,6 +265,7 @@ class Origin:
             date=datetime.now(UTC).isoformat(timespec="seconds"),
             command=self.command,
             recipes=recipes(),
+            host=platform.node(),
         )
 
 

@@ -4,7 +4,6 @@ Only the fork server imports this module. Nothing here may initialise CUDA: a fo
 context that was made before it.
 """
 
-import os
 from contextlib import suppress
 from importlib import import_module
 
@@ -15,6 +14,5 @@ die_with_parent()
 
 with suppress(Exception):  # a missing or broken package is reported where it is needed
     import_module("torch")
-    if "ADVISOR_TORCH_ONLY" not in os.environ:  # the zoo takes as long again on a slow host
-        import_module("advisor.zoo.task")
-        import_module("advisor.zoo.vision").import_timm()
+    import_module("advisor.zoo.task")
+    import_module("advisor.zoo.vision").import_timm()

@@ -126,8 +126,13 @@ Timed = tuple[Schedule, Sequence[Sequence[float]]]
 """A schedule, and when the kernels of tenants ended in it, shape (tenants, kernels)."""
 
 
-def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switching, ...], Clocks]:
-    """Measure the cost of turns for each length of kernel, and the GPU's clocks meanwhile."""
+def switching(
+    session: MpsSession, cores: Sequence[int]
+) -> tuple[tuple[Switching, ...], Clocks, dict[str, str | None]]:
+    """Measure the cost of turns for each length of kernel.
+
+    Return also the GPU's clocks meanwhile and the versions of the software.
+    """
     session.switch_to(Naive())
     setups = session.setups(Naive(), [(core,) for core in cores])
     meter, costs = Meter(session.device), []
@@ -139,7 +144,8 @@ def switching(session: MpsSession, cores: Sequence[int]) -> tuple[tuple[Switchin
             alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
             together, clocks_mhz = _timed_kernels(tenants, meter)
             costs.append(switching_of(alone, together))
-    return tuple(costs), clocks_mhz
+        versions = tenants[0].versions
+    return tuple(costs), clocks_mhz, versions
 
 
 def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[Timed, Clocks]:

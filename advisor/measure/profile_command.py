@@ -21,6 +21,7 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
+from advisor.measure.host_check import VARIABLE, check_if_possible
 from advisor.measure.mps import Bench, bench_on
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
@@ -152,6 +153,9 @@ def _profile_parser() -> argparse.ArgumentParser:
         "advisor]")  # fmt: skip
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
+    add("--check-host", action=argparse.BooleanOptionalAction,
+        default=os.environ.get(VARIABLE) != "0", help="check how fast the host is first, and "
+        "measure again what a slow moment spoilt [check]")  # fmt: skip
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     add("--deadline", type=ABOVE_0, metavar="S", help="start none that would end later than this")
     add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
@@ -280,8 +284,9 @@ def run_profile(argv: Sequence[str]) -> int:
         return batch.verdict()
     cores, line = allowed_cores(words.cores), command_line("profile", argv)
     zoo = any(job.script is None for job in batch.todo)  # a script starts by itself
+    check = check_if_possible(1, say) if words.check_host else None
     with bench_on(device, cores, line, zoo=zoo) as bench:
-        batch.measure(bench)
+        batch.measure(bench, None if check is None else check.check_s)
     return batch.verdict()
 
 
@@ -320,7 +325,7 @@ class _Batch:
             except InvalidInput as error:
                 self._fail(str(name), error)
 
-    def measure(self, bench: Bench) -> None:
+    def measure(self, bench: Bench, host_check_s: float | None) -> None:
         """Measure and write each, until all are done or the next would pass the deadline."""
         words, began = self._words, monotonic()
         idle_w = idle_power_w(bench.session.device)
@@ -333,8 +338,9 @@ class _Batch:
             job_began = monotonic()
             try:
                 profile = profile_alone(
-                    job, bench, idle_w, probe=words.probe, patience_s=words.patience
-                )
+                    job, bench, idle_w, probe=words.probe, patience_s=words.patience,
+                    host_check_s=host_check_s,
+                )  # fmt: skip
                 write_whole(self._path(job), profile_text(profile))
                 say(f"  {self._path(job)}")
             except AdvisorError as error:

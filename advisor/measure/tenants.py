@@ -103,26 +103,24 @@ def _context() -> ForkServerContext:
     return multiprocessing.get_context("forkserver")
 
 
-def warm_up(folder: Path, *, torch_only: bool = False) -> None:
+def warm_up(folder: Path) -> None:
     """Start the fork server if it does not run; it imports while the caller goes on.
 
     Args:
         folder: For temporary files of this process, the server and all tenants from now on, a
             socket of the server's among them; to be removed when all tenants have ended.
-        torch_only: Whether the zoo is left out, which tenants that check the host do not need.
     """
     _context().set_forkserver_preload(["advisor.measure.fork_server"])
     # The default is a folder in /tmp that would stay if this process were killed.
     multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
-    added = {"TMPDIR": str(folder)} | ({"ADVISOR_TORCH_ONLY": "1"} if torch_only else {})
-    inherited = {name: os.environ[name] for name in added if name in os.environ}
-    os.environ.update(added)
+    inherited = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = str(folder)
     try:
         forkserver.ensure_running()
     finally:
-        for name in added:
-            del os.environ[name]
-        os.environ.update(inherited)
+        del os.environ["TMPDIR"]
+        if inherited is not None:
+            os.environ["TMPDIR"] = inherited
 
 
 class TenantProcess(TenantHandle):

@@ -400,26 +400,35 @@ class _GpuClock:
         self._marks += [self._base_at + self._base.elapsed_time(each) / 1000 for each in events]
 
 
-_ROUNDS = 40
 # Half interpreter and half dispatch into torch, as a step's host path is; about a millisecond.
 _SUMS, _DISPATCHES = 8000, 300
 
 
-def host_check_s() -> float:
-    """Measure the median seconds of a piece of work on the core of this process."""
+def piece_of_work() -> Callable[[], float]:
+    """Return a function that does the fixed piece of host work once and returns its seconds."""
     import torch
 
     tensor = torch.ones(4, device="cpu")  # a script may have another default
-    rounds_s = []
-    for _ in range(_ROUNDS):
+
+    def work() -> float:
         began = perf_counter()
         total = 0
         for number in range(_SUMS):
             total += number * number % 7
         for _ in range(_DISPATCHES):
             tensor.add_(1)
-        rounds_s.append(perf_counter() - began)
-    return median(rounds_s)
+        return perf_counter() - began
+
+    return work
+
+
+_ROUNDS = 40
+
+
+def host_check_s() -> float:
+    """Measure the median seconds of a piece of work on the core of this process."""
+    work = piece_of_work()
+    return median(work() for _ in range(_ROUNDS))
 
 
 def begin(settings: Mapping[str, str]) -> None:

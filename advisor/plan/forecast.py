@@ -1,16 +1,17 @@
 """Predictions of some jobs, forecasts until the last ends, and the machine that corrects them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from platform import node
 from statistics import median
 
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu_meant
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.plan.values import Calibrated, Forecast, Standing
+from advisor.plan.values import Forecast, Standing
 from advisor.prediction.cache import once_a_mix
-from advisor.prediction.host import profiles_on_calibrated, slowdown_of
+from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Level, MixPrediction, all_known, around, in_phases
@@ -22,6 +23,7 @@ from advisor.simulation.queues import Paces
 from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
 from advisor.workload.calibration import (
     Calibration,
+    HostCheck,
     Present,
     present_of,
     stale_profiles,
@@ -29,7 +31,7 @@ from advisor.workload.calibration import (
 )
 from advisor.workload.job import Arrival, Job
 from advisor.workload.profile import Profile
-from advisor.workload.store import NO_CALIBRATION, estimated_profiles, load_calibration
+from advisor.workload.store import estimated_profiles, last_solo_runs, load_calibration
 
 
 class Mixes:
@@ -150,81 +152,72 @@ def serial_s(mixes: Mixes) -> float:
     )
 
 
-HostCheckNow = Callable[[], Calibration]
-"""Checks this machine's host; raises an `AdvisorError` or an `OSError` if it cannot."""
-
-
 @dataclass(frozen=True, slots=True)
 class Machine:
     """The machine on which the jobs are to run, as far as it is known.
 
     Attributes:
-        file: File of `calibration`; None: there is none, or the host was checked just now.
-        unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
+        file: File of `calibration`; None: there is none.
+        host: None: nothing is known of it.
     """
 
     file: Path | None
     calibration: Calibration | None
     present: Present | None
-    unchecked: str | None = None
+    host: Host | None
 
     def predictor(self, plain: Predictor) -> Predicts:
         """Correct the predictor `plain` for this machine."""
-        return plain if self.calibration is None else calibrated_predictor(plain, self.calibration)
+        if self.calibration is not None:
+            plain = calibrated_predictor(plain, self.calibration)
+        if self.host is None:
+            return plain
+        known = plain if self.host.check is None else plain.on_known_cores()
+        return replace(known, host=self.host)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:
         """Return the basis of a recommendation for `jobs` on this machine."""
         profiles = [job.profile for job in jobs]
-        calibrated = None
-        if self.calibration is not None:
-            slowdowns = [slowdown_of(each, self.calibration, len(jobs)) for each in profiles]
-            measured_slowdowns = [each for each in slowdowns if each is not None]
-            host_slowdown = median(measured_slowdowns) if measured_slowdowns else None
-            calibrated = Calibrated(str(self.file) if self.file else None, host_slowdown)
-        unsteady, estimated = unsteady_profiles(profiles), estimated_profiles(profiles)
+        standing = Standing(
+            calibrated=str(self.file) if self.file else None,
+            unsteady=unsteady_profiles(profiles), estimated=estimated_profiles(profiles),
+        )  # fmt: skip
+        if (host := self.host) is not None:
+            factors = [each for each in map(host.factor, profiles) if each != 1]
+            standing = replace(
+                standing,
+                host_check=host.check,
+                host_factor=median(factors) if factors else None,
+                host_solo=tuple({each.name: 0 for each in profiles if host.solo_run(each)}),
+            )
         if self.present is None:
-            return Standing(calibrated, unsteady=unsteady, estimated=estimated)
+            return standing
         measured = [each for each in profiles if each.estimated_from is None]
-        # The calibration may be of another host: machines often share home folders.
-        here = self.calibration and self.calibration.provenance.host_cpu == self.present.host_cpu
-        stale = stale_profiles(measured, self.present, host_known=bool(here))
-        return Standing(calibrated, stale, self.unchecked, unsteady, estimated)
+        checked = standing.host_check is not None
+        return replace(standing, stale=stale_profiles(measured, self.present, host_known=checked))
 
-    def profiles_here(self, profiles: Sequence[Profile], busy: int) -> tuple[Profile, ...]:
-        """Correct `profiles` for this machine's host with `busy` cores at work, if known."""
-        if self.calibration is None:
-            return tuple(profiles)
-        return profiles_on_calibrated(profiles, self.calibration, busy)
+    def profiles_here(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
+        """Correct `profiles` for this machine's host, if known."""
+        return tuple(profiles) if self.host is None else self.host.convert(profiles)
 
 
 def machine(
-    gpu: str,
-    calibration: Path | None,
-    present: Present | None,
-    check_host: HostCheckNow | None = None,
+    gpu: str, calibration: Path | None, present: Present | None, check: HostCheck | None
 ) -> Machine:
-    """Find the calibration for advice on `gpu`, a key of the catalogue.
+    """Find what is known of the machine for advice on `gpu`, a key of the catalogue.
 
-    It is that of the file `calibration`, or the user's own if it is of this host, or a check of how
-    fast the host is now. `NO_CALIBRATION`: none. `present` None: that of the calibrated machine.
-    `check_host` None: advice is for another machine.
+    Its calibration is that of the file `calibration`, or the user's own; `NO_CALIBRATION`: none.
+    `present` None: that of the calibrated machine. `check` None: its host was not checked.
 
     Raises:
         InvalidInput: The calibration is malformed or of another GPU.
     """
-    if calibration == NO_CALIBRATION:
-        return Machine(None, None, present)
-    stored, unchecked = load_calibration(gpu, calibration), None
-    if check_host is not None and calibration is None:
-        here = present and present.host_cpu
-        if stored is None or here not in (None, stored[1].provenance.host_cpu):
-            try:
-                return Machine(None, check_host(), present)
-            except (AdvisorError, OSError) as error:
-                unchecked = str(error)
-    if stored is None:
-        return Machine(None, None, present, unchecked)
-    return Machine(*stored, present or present_of(stored[1].provenance), unchecked)
+    file, stored = load_calibration(gpu, calibration) or (None, None)
+    solo = {} if present is None else last_solo_runs(gpu, node())
+    host = Host(check, solo) if check or solo else None
+    if present is None and stored is not None:
+        present = present_of(stored.provenance)
+    return Machine(file, stored, present, host)
 
 
 @dataclass(frozen=True, slots=True)

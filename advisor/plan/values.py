@@ -10,7 +10,7 @@ from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import OwnPace
 from advisor.prediction.prediction import Interval, Level, MixPrediction
 from advisor.sharing import Sharing
-from advisor.workload.calibration import Stale
+from advisor.workload.calibration import HostCheck, Stale
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -38,33 +38,25 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
-    """The calibration that a recommendation is based on.
-
-    Attributes:
-        file: Its file; None: the host was checked just now instead.
-        host_slowdown: Host time on this machine over that where the jobs were profiled, with all
-            jobs running: median over the jobs. None: no profile recorded its host's speed.
-    """
-
-    file: str | None
-    host_slowdown: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """The basis of a recommendation, apart from profiles and model.
 
     Attributes:
+        calibrated: File of the machine's calibration; None: there is none.
         stale: Profiles that were made with other software or hardware than the present, by kind.
-        unchecked: Why a check of the host just now failed; None: it succeeded, or none was tried.
+        host_check: The last check of this host; None: it was not checked.
+        host_factor: Seconds of host work here over those where the jobs were profiled: median over
+            the jobs. None: not known.
+        host_solo: Jobs that ran alone here since they were profiled.
         estimated: Profiles that were estimated from other GPUs or batch sizes, not measured.
         power_cap_w: Power cap of all predictions; None: the GPU's own limit, or one for each plan.
     """
 
-    calibrated: Calibrated | None = None
+    calibrated: str | None = None
     stale: tuple[Stale, ...] = ()
-    unchecked: str | None = None
+    host_check: HostCheck | None = None
+    host_factor: float | None = None
+    host_solo: tuple[str, ...] = ()
     unsteady: tuple[str, ...] = ()
     estimated: tuple[Profile, ...] = ()
     own_paces: tuple[tuple[str, OwnPace], ...] = ()

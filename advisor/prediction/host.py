@@ -2,17 +2,18 @@
 
 A step's host path is the host's and not the workload's: on another machine, or in another minute
 on a virtual one, the same Python and the same launches take longer or shorter. A fixed piece of
-host work (`advisor.hardware.machine`) shows by how much.
+host work (`advisor.measure.host_check`) shows by how much.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from math import inf, log
+from statistics import geometric_mean
 
 from advisor.hardware.gpus import catalogue, known_gpus
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.trace import measured_exponent, waiting_step
-from advisor.workload.calibration import Calibration
+from advisor.workload.calibration import HostCheck
 from advisor.workload.profile import Counters, LimitedRun, Profile, Window
 from advisor.workload.run import Run, Tenant
 
@@ -64,27 +65,61 @@ def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int
     return high
 
 
-# A check of a twentieth of a second is a noisy measure of the seconds after it, and is not all that
-# a step does: over 114 solo runs of host-bound workloads on seven hosts, log steps followed log
-# checks with this slope, which leaves 9 % of a step where the profile alone leaves 24 %.
+# A check is a noisy measure of the seconds after it, and is not all that a step does: over 114 solo
+# runs of host-bound workloads on seven hosts, log steps followed log checks with this slope, which
+# leaves 9 % of a step where the profile alone leaves 24 %.
 _TRUST = 0.73
-# A check of a second, before the process starts, shows less: of the change that such checks
-# predicted for 379 steps of scripts on nine hosts, this share came true, and 0.58 with a tenth
-# host. With each host left out of that, 433 steps are 7.7 % off; with all of it 8.0 %, with nothing
-# of it 8.3 %.
-_TRUST_IN_PASSING = 0.57 * _TRUST
 
 
-def host_slowdown(there_s: float, here_s: float, *, in_passing: bool = False) -> float:
-    """Return the factor on host work where the host check takes `here_s` instead of `there_s`."""
-    return float((here_s / there_s) ** (_TRUST_IN_PASSING if in_passing else _TRUST))
+def host_factor(profile: Profile, check_s: float | None, solo_s: float | None = None) -> float:
+    """Return the factor on the host work of `profile` on another host; 1 if nothing is known of it.
+
+    The factor is the geometric mean of how much longer the check takes there, and a step alone.
+
+    Args:
+        profile: Its step shows the host only if the host sets its pace.
+        check_s: Seconds of the host check there.
+        solo_s: Seconds of a step alone there.
+    """
+    ratios = []
+    if profile.host_check_s and check_s:
+        ratios.append(check_s / profile.host_check_s)
+    if solo_s and profile.host_s and profile.host_s >= (profile.gpu_s or 0.0):
+        ratios.append(solo_s / profile.step_s)
+    return geometric_mean(ratios) ** _TRUST if ratios else 1.0
 
 
 def on_host_checked(profile: Profile, check_s: float | None) -> Profile:
     """Convert `profile` to a host whose check took `check_s`; unchanged if a check is missing."""
-    if profile.host_check_s is None or check_s is None:
-        return profile
-    return on_host(profile, host_slowdown(profile.host_check_s, check_s))
+    return on_host(profile, host_factor(profile, check_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host that predictions are for.
+
+    Attributes:
+        check: Its speed now; None: not checked.
+        solo: The last run of each job alone there, by the job's name.
+    """
+
+    check: HostCheck | None
+    solo: Mapping[str, Run]
+
+    def factor(self, profile: Profile) -> float:
+        """Return the `host_factor` of `profile` here."""
+        run = self.solo_run(profile)
+        check_s = None if self.check is None else self.check.check_s
+        return host_factor(profile, check_s, None if run is None else run.tenants[0].step_s)
+
+    def solo_run(self, profile: Profile) -> Run | None:
+        """Return the last run alone of the job of `profile`, if it is newer than the profile."""
+        run, made = self.solo.get(profile.name), profile.provenance
+        return run if run and made and run.provenance.date > made.date else None
+
+    def convert(self, profiles: Sequence[Profile]) -> tuple[Profile, ...]:
+        """Convert `profiles` to this host."""
+        return tuple(on_host(each, self.factor(each)) for each in profiles)
 
 
 @once_a_profile
@@ -207,25 +242,3 @@ def engine_growth(profile: Profile, busier: float) -> float:
 
 def longer(run: LimitedRun, stretch: float) -> LimitedRun:
     return replace(run, windows=stretched(run.windows, stretch))
-
-
-def profiles_on_calibrated(
-    profiles: Sequence[Profile], calibration: Calibration, busy: int
-) -> tuple[Profile, ...]:
-    """Convert `profiles` to the host of `calibration` with `busy` cores at work.
-
-    A profile that did not record the speed of its host is unchanged.
-    """
-    slowdowns = [slowdown_of(profile, calibration, busy) or 1.0 for profile in profiles]
-    return tuple(map(on_host, profiles, slowdowns))
-
-
-def slowdown_of(profile: Profile, calibration: Calibration, busy: int) -> float | None:
-    """Return host time here, with `busy` cores at work, over that where `profile` was made.
-
-    None if the profile did not record the speed of its host.
-    """
-    if not profile.host_check_s:
-        return None
-    here_s = calibration.host_check_s(busy)
-    return host_slowdown(profile.host_check_s, here_s, in_passing=calibration.in_passing)

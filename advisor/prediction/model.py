@@ -159,17 +159,17 @@ def calibrated_constants(
 
     Time slices that were not `fitted` to runs on it are replaced by measured ones of another size.
     """
-    if (sizes := calibration.contexts) is not None:
-        usual_mib, per_sm_mib, server_mib = (
-            fitted_mib if measured is None else measured
-            for measured, fitted_mib in (
-                (sizes.plain_mib, constants.context.usual_mib),
-                (sizes.per_sm_mib, constants.context.per_sm_mib),
-                (sizes.mps_server_mib, constants.mps_server_mib),
-            )
+    sizes = calibration.contexts
+    usual_mib, per_sm_mib, server_mib = (
+        fitted_mib if measured is None else measured
+        for measured, fitted_mib in (
+            (sizes.plain_mib, constants.context.usual_mib),
+            (sizes.per_sm_mib, constants.context.per_sm_mib),
+            (sizes.mps_server_mib, constants.mps_server_mib),
         )
-        context = Context(usual_mib, per_sm_mib)
-        constants = replace(constants, context=context, mps_server_mib=server_mib)
+    )
+    context = Context(usual_mib, per_sm_mib)
+    constants = replace(constants, context=context, mps_server_mib=server_mib)
     # The shortest kernel that showed a slice.
     shortest = next((each for each in calibration.switching if each.slice_s), None)
     if fitted or shortest is None:

@@ -22,7 +22,7 @@ from advisor.prediction.capacity import (
     slowdown_on,
 )
 from advisor.prediction.correction import SOLO_SPREAD
-from advisor.prediction.host import on_host, profiles_on_calibrated, stretch_on
+from advisor.prediction.host import Host, on_host, stretch_on
 from advisor.prediction.memory import Z95, Need, Pool, edge_for, needs, pools
 from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
 from advisor.prediction.mix_steps import (
@@ -301,15 +301,14 @@ class Predictor:
 
     Attributes:
         model: The fitted model, learnt on this GPU or on others.
-        calibration: Speed of the host of all jobs; None: that of their profiles. A profile that
-            recorded the speed of its host is converted, with as many cores busy as jobs run at
-            once. The slowdown of a job is relative to the job alone on this host.
+        host: Host of all jobs; None: hosts as fast as those of the profiles. The slowdown of a
+            job is relative to the job alone on this host.
     """
 
     gpu: Gpu
     model: Model
     replay: ReplayFunction = replay_mix
-    calibration: Calibration | None = None
+    host: Host | None = None
 
     def on_known_cores(self) -> "Predictor":
         """Return the predictor of profiles converted to this host: its intervals are narrower."""
@@ -326,7 +325,7 @@ class Predictor:
             NothingFits: A MIG layout that this GPU does not offer.
         """
         check_count(sharing, len(profiles))
-        profiles = self._on_this_host(profiles, 1 if sharing.mode == "serial" else len(profiles))
+        profiles = self._on_this_host(profiles)
         sharing = placed(sharing, self.gpu)
         alone = one_at_a_time(sharing, len(profiles))
         learnt_as: Arrangement = Serial() if alone else sharing
@@ -348,13 +347,10 @@ class Predictor:
 
     def surrogate(self, profiles: Sequence[Profile]) -> SurrogatePredictor | None:
         """Return the surrogate for searching; None without a fitted one, traces or counters."""
-        here = self._on_this_host(profiles, len(profiles))
-        return surrogate_predictor(here, self.gpu, self.model)
+        return surrogate_predictor(self._on_this_host(profiles), self.gpu, self.model)
 
-    def _on_this_host(self, profiles: Sequence[Profile], busy: int) -> Sequence[Profile]:
-        if self.calibration is None:
-            return profiles
-        return profiles_on_calibrated(profiles, self.calibration, busy)
+    def _on_this_host(self, profiles: Sequence[Profile]) -> Sequence[Profile]:
+        return profiles if self.host is None else self.host.convert(profiles)
 
     def _as_if_learnt_here(
         self, profiles: Sequence[Profile], placed_as: Arrangement, *, confirmed: bool
@@ -458,12 +454,11 @@ class Predictor:
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Predictor:
-    """Return `predictor` with the measured host speed and GPU constants instead of fitted ones."""
-    gpu, model = predictor.gpu, predictor.model.on_known_cores()
+    """Return `predictor` with the measured constants of its GPU instead of fitted ones."""
+    gpu, model = predictor.gpu, predictor.model
     own = calibrated_constants(model.of(gpu), calibration, fitted=gpu.key in model.constants)
-    if calibration.contexts is not None:
-        gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
-    return replace(predictor, gpu=gpu, model=model.with_own(gpu, own), calibration=calibration)
+    gpu = replace(gpu, reserved_mib=round(calibration.contexts.driver_mib))
+    return replace(predictor, gpu=gpu, model=model.with_own(gpu, own))
 
 
 # Smaller factors on host work are within a host's own fluctuation.

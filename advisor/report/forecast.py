@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def basis_notes(standing: Standing) -> Iterator[str]:
 
 def host_note(standing: Standing) -> str:
     """Return how fast a host the advice assumes, and the source of that."""
-    notes = [_calibration(standing)]
+    notes = [_host_speed(standing)]
+    if standing.calibrated is not None:
+        notes.append(f"Calibrated ({Path(standing.calibrated).name}).")
     paces = [
         f"{name} by {counted(pace.runs, 'run')} ({units.number(pace.slowdown)} times its profile's)"
         for name, pace in standing.own_paces
@@ -71,22 +74,21 @@ def host_note(standing: Standing) -> str:
     return " ".join(notes)
 
 
-def _calibration(standing: Standing) -> str:
-    calibration, unchecked = standing.calibrated, standing.unchecked
-    if calibration is None:
-        why = f" ({unchecked})" if unchecked else ""
-        allowed = "intervals allow for slower and faster hosts (`advisor calibrate`)"
-        return f"Host not checked{why}: {allowed}."
-    by = "Host checked just now"
-    if calibration.file is not None:
-        by = f"Calibrated ({Path(calibration.file).name})"
-    if unchecked:
-        by += f"; checking this host failed: {unchecked}"
-    if calibration.host_slowdown is None:
-        return f"{by}, but the profiles do not record how fast their hosts were."
+def _host_speed(standing: Standing) -> str:
+    check, basis = standing.host_check, []
+    if check is not None:
+        at = datetime.fromtimestamp(check.made_at).astimezone()
+        busy = counted(check.busy, "busy process")
+        basis.append(f"checked at {at:%H:%M} with {busy}")
+    if standing.host_solo:
+        basis.append(f"last runs alone of {', '.join(standing.host_solo)}")
+    if not basis:
+        return "Host not checked: intervals allow for slower and faster hosts (--check-host)."
+    if standing.host_factor is None:
+        return f"Host {basis[0]}, but the profiles do not record how fast their hosts were."
     return (
-        f"{by}: CPU work takes {units.number(calibration.host_slowdown)} times as long here as on "
-        f"the hosts of the profiles."
+        f"CPU work takes {units.number(standing.host_factor)} times as long here as on the hosts "
+        f"of the profiles ({'; '.join(basis)})."
     )
 
 
@@ -394,10 +396,10 @@ def binding_document(bound: Binding) -> dict[str, Any]:
 
 def standing_document(standing: Standing) -> dict[str, Any]:
     """Return the basis of an answer besides profiles and model."""
-    calibrated = standing.calibrated
     return {
-        "calibrated": None if calibrated is None else asdict(calibrated),
-        "host": host_note(standing), "power_cap_w": standing.power_cap_w,
+        "calibrated": standing.calibrated and {"file": standing.calibrated},
+        "host": host_note(standing), "host_factor": standing.host_factor,
+        "power_cap_w": standing.power_cap_w,
         "own_paces": {name: asdict(each) for name, each in standing.own_paces},
         "stale": [asdict(each) for each in standing.stale], "unsteady": list(standing.unsteady),
         "estimated_from": standing.estimated_from,

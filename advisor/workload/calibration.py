@@ -11,7 +11,6 @@ A shape is written as the sweep's files have it, ``x`` between its numbers:
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf, prod
 from statistics import median
 from typing import Literal
@@ -60,7 +59,7 @@ class Stale:
     present: str
 
     def __str__(self) -> str:
-        or_else = ", or take them to this host: `advisor calibrate`" * (self.what == "host")
+        or_else = ", or convert them to this host: --check-host" * (self.what == "host")
         return (
             f"{len(self.jobs)} of {counted(self.jobs_in_all, 'job')} ({', '.join(self.jobs)}): "
             f"profiled with {self.what} {' and '.join(self.profiled)}, and here it is "
@@ -93,8 +92,8 @@ def stale_profiles(
 ) -> tuple[Stale, ...]:
     """Return the differences between `profiles` and the `present` machine, by kind.
 
-    Copies count once. If the host is known, by a calibration, a profile with the speed of its own
-    host is converted to this one, and is not stale.
+    Copies count once. If the host was checked, a profile with the speed of its own host is
+    converted to this one, and is not stale.
     """
     jobs = {profile.name: profile for profile in profiles}
     made = {name: _kinds(present_of(job.provenance)) for name, job in jobs.items()}
@@ -295,16 +294,27 @@ class GpuSide:
         ))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostCheck:
-    """Seconds of the host check (`advisor.measure.worker`) on `cores` busy cores."""
+    """The speed of a host at one moment.
 
-    cores: int
+    Attributes:
+        check_s: Seconds of the fixed piece of host work (`advisor.measure.worker`), mean over the
+            processes that repeated it at once.
+        busy: Number of these processes; they floated over `cores` cores.
+        host: Name of the machine.
+        made_at: Seconds of the wall clock.
+    """
+
     check_s: float
+    busy: int
+    cores: int
+    host: str
+    made_at: float
 
     def __post_init__(self) -> None:
-        check_number("cores of a host check", self.cores, MOST_CORES, 1)
         check_number("check_s", self.check_s, DAY_S, LEAST_STEP_S)
+        check_number("busy processes of a host check", self.busy, MOST_CORES, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,37 +397,21 @@ class Calibration:
     """The calibration of one machine.
 
     Attributes:
-        gpu: Catalogue key, or ``"cpu"`` if only the host was measured.
-        host: For increasing numbers of cores, from one.
-        contexts: None without a GPU.
-        switching: For each kernel tried; empty without a GPU.
+        gpu: Catalogue key.
+        switching: For each kernel tried.
         idle_power_w: Least power while nothing ran; None if not metered.
         provenance: Clocks are those under the kernels of `switching`.
         gpu_side: Rates that the GPU attains; None if they were not asked for.
-        in_passing: Whether its host checks took no more than a second, before advice.
     """
 
     gpu: str
-    host: tuple[HostCheck, ...]
-    contexts: Contexts | None
+    contexts: Contexts
     switching: tuple[Switching, ...]
     idle_power_w: float | None
     provenance: Provenance
     gpu_side: GpuSide | None = None
-    in_passing: bool = False
     schema: int = 1
 
     def __post_init__(self) -> None:
         check_schema(self.schema)
-        cores = [each.cores for each in self.host]
-        if not cores or cores[0] != 1 or any(b <= a for a, b in pairwise(cores)):
-            raise InvalidInput(f"host checks begin with one core and add more, got {cores}")
         check(self, ("idle_power_w",))
-
-    def host_check_s(self, cores: int) -> float:
-        """Return the seconds of the check with `cores` cores busy, interpolated if not measured."""
-        for before, after in pairwise(self.host):
-            if cores <= after.cores:
-                part = (cores - before.cores) / (after.cores - before.cores)
-                return before.check_s + part * (after.check_s - before.check_s)
-        return self.host[-1].check_s

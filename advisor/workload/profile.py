@@ -147,6 +147,7 @@ class Provenance:
         command: The command line, without paths.
         recipes: Digest of the code that says how workloads are trained; None in older records. A
             profile and a run with equal digests did the same work.
+        host: Name of the machine; None in older records.
     """
 
     device: str
@@ -162,6 +163,7 @@ class Provenance:
     date: str
     command: str
     recipes: str | None = None
+    host: str | None = None
 
     def __post_init__(self) -> None:
         check(self, ("sm_clock_mhz", "memory_clock_mhz"))

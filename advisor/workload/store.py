@@ -8,6 +8,7 @@ this code, the copy packaged with it. What a user measures or refits goes to the
 and is read in addition to the shipped data.
 """
 
+import json
 import os
 import re
 import warnings
@@ -15,6 +16,8 @@ from collections.abc import Container, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from platform import node
+from time import time
 from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
@@ -24,6 +27,7 @@ from advisor.workload.reading import (
     MODEL_FILE,
     Kind,
     beside_package,
+    host_check_file,
     is_file,
     is_folder,
     profile_files,
@@ -36,7 +40,7 @@ from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 
 if TYPE_CHECKING:
-    from advisor.workload.calibration import Calibration
+    from advisor.workload.calibration import Calibration, HostCheck
 
 
 _OF_NUMBERS = "Correct the file: `advisor profile --from-numbers --help` says what it holds."
@@ -169,6 +173,23 @@ NO_CALIBRATION = Path("none")
 """Instead of a calibration's file: not even the user's own."""
 
 
+# One host changes its speed within minutes.
+_RECENT_S = 600.0
+
+
+def recent_host_check() -> "HostCheck | None":
+    """Return this host's last check if it is younger than ten minutes."""
+    from advisor.workload.calibration import HostCheck
+
+    if not is_file(file := host_check_file()):
+        return None
+    try:
+        check = parse_record(HostCheck, read_bytes(file), shown(file))
+    except InvalidInput:  # of another version
+        return None
+    return check if check.host == node() and 0 <= time() - check.made_at < _RECENT_S else None
+
+
 def load_calibration(gpu: str, chosen: Path | None = None) -> "tuple[Path, Calibration] | None":
     """Return the calibration of `gpu` and its file: the chosen one, else the user's own, if any."""
     path = chosen or user_folder("calibrations") / f"{gpu}.json"
@@ -231,6 +252,26 @@ def read_runs(path: Path) -> tuple[Run, ...]:
         message = f"skipped {runs_with}: the mode was removed"
         warnings.warn(message, AdvisorWarning, stacklevel=1)
     return tuple(runs)
+
+
+def last_solo_runs(gpu: str, host: str) -> dict[str, Run]:
+    """Return the user's last run of each job alone on a whole `gpu` of the machine `host`.
+
+    Lines that cannot hold one are not parsed, because a folder may hold thousands of runs.
+    """
+    here, last = json.dumps(host).encode(), dict[str, Run]()
+    for file in sorted((user_folder("profiles") / gpu / "runs").glob("*.jsonl")):
+        for line in read_bytes(file).splitlines():
+            if here not in line or line.count(b'"outcome"') > 1:
+                continue
+            with suppress(InvalidInput):  # commands that learn from runs report it
+                run = parse_record(Run, line, shown(file))
+                alone = len(run.tenants) == 1 and run.sharing == "naive" and run.shows_pace
+                before = last.get(run.names[0])
+                newer = before is None or before.provenance.date < run.provenance.date
+                if alone and newer and run.provenance.host == host:
+                    last[run.names[0]] = run
+    return last
 
 
 def tenants_of(runs: Iterable[Run]) -> frozenset[str]:

@@ -2,16 +2,21 @@
 
 import json
 from dataclasses import replace
+from platform import node
 
 import pytest
 
+from advisor.errors import AdvisorError
 from advisor.hardware.gpus import gpu, keep_gpu
+from advisor.measure import host_check
 from advisor.measure.run_list import single_runs
+from advisor.workload.calibration import present_of
 from advisor.workload.reading import MODEL_FILE
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run, calibration_text, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET
+from tests.measure.calibrate import recorded
 from tests.measure.calibrate.recorded import calibration
 
 PAIR = (RESNET, BERT)
@@ -123,19 +128,82 @@ def test_the_first_runs_on_a_gpu_teach_the_next_fit(advisor, here, own, monkeypa
     assert advisor("recommend", *PAIR, "--gpu", here).code == 0
 
 
-def test_a_calibration_slows_a_host_bound_job_and_is_named(advisor, own):
+@pytest.fixture
+def on_slow_host(own, monkeypatch):
+    """BERT's profile knows its host, and a check here takes one and a half times as long."""
     job = replace(PROFILES[BERT], host_check_s=1e-3)
     write_whole(own / "profiles" / GPU / f"{BERT}.json", profile_text(job))
-    path = own / "calibrations" / f"{GPU}.json"
-    write_whole(path, calibration_text(calibration(1.5e-3)))
-    words = ("predict", BERT, "--sharing", "serial")
-    found, plain = (
-        document_of(advisor, *words),
-        document_of(advisor, *words, "--calibration", "none"),
+    monkeypatch.setattr(host_check, "check_host", lambda busy: recorded.host_check(1.5e-3, busy))
+    return ("predict", f"{BERT}:2", "--sharing", "serial")
+
+
+def test_a_check_of_the_host_slows_a_host_bound_job_and_is_stated(advisor, on_slow_host):
+    checked = document_of(advisor, *on_slow_host, "--check-host")
+    plain = document_of(advisor, *on_slow_host, "--no-check-host")
+    assert checked["host_factor"] == pytest.approx(1.5**0.73)
+    assert plain["host_factor"] is None
+    assert checked["jobs"][0]["step_s"]["p50"] > 1.2 * plain["jobs"][0]["step_s"]["p50"]
+
+
+def test_a_check_that_fails_fails_no_command(advisor, on_slow_host, monkeypatch):
+    def fail(_):
+        raise AdvisorError("it is on fire")
+
+    monkeypatch.setattr(host_check, "check_host", fail)
+    said = advisor(*on_slow_host, "--check-host")
+    assert (said.code, "on fire" in said.err) == (0, True)
+
+
+@pytest.mark.parametrize("words", [("run",), ("validate", BERT)])
+@pytest.mark.usefixtures("on_slow_host")
+def test_run_and_validate_check_the_host_unless_told_otherwise(
+    words, advisor, tmp_path, monkeypatch
+):
+    path, checks = tmp_path / "plan.json", []
+    assert (
+        advisor("export", f"{BERT}:2", "--sharing", "mps", "--format", "json", "--out", path).code
+        == 0
     )
-    assert found["calibrated"] == {"file": str(path), "host_slowdown": pytest.approx(1.5**0.73)}
-    assert plain["calibrated"] is None
-    assert found["jobs"][0]["step_s"]["p50"] > 1.2 * plain["jobs"][0]["step_s"]["p50"]
+    monkeypatch.setattr(host_check, "check_host", checks.append)
+    words = ("run", path, "--apply") if words == ("run",) else words
+    monkeypatch.delenv("ADVISOR_CHECK_HOST")
+    advisor(*words, "--no-check-host")
+    assert checks == []
+    advisor(*words)
+    assert checks == [2 if "run" in words else 1]
+
+
+def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_gpu(
+    advisor, own, on_slow_host, monkeypatch
+):
+    monkeypatch.delenv("ADVISOR_CHECK_HOST")
+    here = present_of(synthetic.PROVENANCE)
+    monkeypatch.setattr("advisor.measure.device.present_machine", lambda _: here)
+    recent = "advisor.workload.store.recent_host_check"
+    monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=1))
+    assert document_of(advisor, *on_slow_host)["host_factor"] is None, "one process, and two jobs"
+    monkeypatch.setattr(recent, lambda: recorded.host_check(1.5e-3, busy=2))
+    assert document_of(advisor, *on_slow_host)["host_factor"] == pytest.approx(1.5**0.73)
+    made = replace(synthetic.PROVENANCE, host=node(), date="2027-01-01T00:00:00+00:00")
+    alone = [
+        replace(synthetic.run([PROFILES[BERT]], "naive", slowdown, f"r{slowdown}"), provenance=each)
+        for slowdown, each in (
+            (3.0, replace(made, date="2026-12-24T00:00:00+00:00")), (1.2, made),
+            (5.0, replace(made, host="another")),
+        )
+    ]  # fmt: skip
+    for run in alone:
+        append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
+    factor = document_of(advisor, *on_slow_host)["host_factor"]
+    assert factor == pytest.approx((1.5 * 1.2) ** (0.73 / 2))
+
+
+def test_a_calibration_is_named(advisor, own):
+    path = own / "calibrations" / f"{GPU}.json"
+    write_whole(path, calibration_text(calibration()))
+    words = ("predict", BERT, "--sharing", "serial")
+    assert document_of(advisor, *words)["calibrated"] == {"file": str(path)}
+    assert document_of(advisor, *words, "--calibration", "none")["calibrated"] is None
     newer = replace(calibration(), provenance=replace(synthetic.PROVENANCE, driver="590.1"))
     path.write_text(calibration_text(newer))
     said = advisor(*words, "--json")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.plan.candidates import CappedPredictor
+from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import OwnPace, OwnStep, load_model
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
@@ -19,7 +20,7 @@ from advisor.prediction.replay import recorded
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import model_path, sound_profiles
 from tests import shelf
-from tests.measure.calibrate.recorded import calibration
+from tests.measure.calibrate.recorded import calibration, host_check
 from tests.plan.stand_in import Apart, StandIn
 
 H200, A100 = gpu("h200-141gb"), gpu("a100-40gb")
@@ -40,6 +41,7 @@ PREDICTORS = {
     "model": plain,
     "gpu without runs": lambda: Predictor(A100, MODEL),
     "calibrated": lambda: calibrated_predictor(plain(), calibration()),
+    "on a checked host": lambda: replace(plain(), host=Host(host_check(1.4e-3), {})),
     "own paces": lambda: PacedPredictor(plain(), {PROFILES[0].name: OWN}),
     "few cores": lambda: SharedCores(plain(), 1),
     "power cap": lambda: CappedPredictor(plain(), H200, 400),

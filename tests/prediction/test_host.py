@@ -9,13 +9,21 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.observations import shared_runs
-from advisor.prediction.host import at_pace, core_seconds, on_host, on_like_core, stretch_on
+from advisor.prediction.host import (
+    Host,
+    at_pace,
+    core_seconds,
+    host_factor,
+    on_host,
+    on_like_core,
+    stretch_on,
+)
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.sharing import Instance, Mig, Mps, Naive, Serial
 from advisor.workload.profile import HostSide
 from tests import shelf, synthetic
 from tests.fitted import fit
-from tests.measure.calibrate.recorded import calibration
+from tests.measure.calibrate.recorded import calibration, host_check
 from tests.plan.stand_in import Apart
 
 SECONDS = st.floats(1e-4, 0.5)
@@ -128,16 +136,33 @@ def plain():
 
 
 def test_a_host_bound_job_takes_most_of_what_its_host_check_takes_longer(plain):
-    there = calibrated_predictor(plain, calibration(2e-3, contexts=None))
+    there = replace(plain, host=Host(host_check(2e-3), {}))
     before, after = (each.predict([SLOW_HOST], Serial()).jobs[0] for each in (plain, there))
     assert after.step_s.p50 == pytest.approx(2**0.73 * before.step_s.p50, rel=0.01)
+    slowed = plain.predict([on_host(SLOW_HOST, 2**0.73)] * 8, Naive())
+    assert there.predict([SLOW_HOST] * 8, Naive()).jobs == pytest.approx(slowed.jobs)
 
 
-def test_jobs_that_share_are_predicted_with_as_many_cores_busy(plain):
-    there = calibrated_predictor(plain, calibration(contexts=None))
-    eight = [SLOW_HOST] * 8
-    slowed = plain.on_known_cores().predict([on_host(SLOW_HOST, 1.1**0.73)] * 8, Naive())
-    assert there.predict(eight, Naive()).jobs == pytest.approx(slowed.jobs)
+CHECKS = st.floats(2e-4, 5e-3)
+
+
+@given(CHECKS, st.floats(0.005, 0.1))
+def test_the_factor_of_a_host_is_the_mean_of_its_check_and_the_jobs_own_pace(check_s, solo_s):
+    checked, paced = host_factor(SLOW_HOST, check_s), host_factor(SLOW_HOST, None, solo_s)
+    assert host_factor(SLOW_HOST, check_s, solo_s) == pytest.approx((checked * paced) ** 0.5)
+    assert checked == pytest.approx((check_s / 1e-3) ** 0.73)
+    assert host_factor(SLOW_GPU, check_s, solo_s) == checked, "the GPU sets its pace"
+    assert host_factor(UNKNOWN, check_s) == host_factor(SLOW_HOST, None) == 1
+
+
+@pytest.mark.parametrize(("date", "counts"), [("2027-01-01", True), ("2025-01-01", False)])
+def test_a_run_alone_counts_for_profiles_made_before_it(date, counts):
+    run = synthetic.run([SLOW_HOST], "naive", 1.5)
+    run = replace(run, provenance=replace(run.provenance, date=f"{date}T00:00:00+00:00"))
+    host = Host(None, {SLOW_HOST.name: run})
+    assert host.factor(SLOW_HOST) == pytest.approx(1.5**0.73 if counts else 1)
+    (there,) = host.convert([SLOW_HOST])
+    assert (there.step_s > SLOW_HOST.step_s) == counts
 
 
 def test_driver_server_and_contexts_of_this_machine_replace_those_of_the_model(plain):

@@ -1,4 +1,4 @@
-"""A calibration as one might lie in a user's folder: made up, and never shown as measured."""
+"""A calibration and a host check as a user may have: made up, and never shown as measured."""
 
 from dataclasses import replace
 
@@ -6,11 +6,10 @@ from advisor.workload.calibration import Calibration, Contexts, HostCheck, Limit
 from tests import synthetic
 
 
-def calibration(check_s=1e-3, **changes):
-    """Of an H200 whose host does the check in `check_s` on one core, 10 % longer on eight."""
+def calibration(**changes):
+    """Of an H200."""
     made = Calibration(
         gpu="h200-141gb",
-        host=(HostCheck(1, check_s), HostCheck(2, check_s), HostCheck(8, 1.1 * check_s)),
         contexts=Contexts(
             driver_mib=700.0,
             plain_mib=742.0,
@@ -24,3 +23,8 @@ def calibration(check_s=1e-3, **changes):
         provenance=synthetic.PROVENANCE,
     )
     return replace(made, **changes)
+
+
+def host_check(check_s=1e-3, busy=1):
+    """Of some host, as it was before the tests began."""
+    return HostCheck(check_s=check_s, busy=busy, cores=16, host="node-1", made_at=1.7e9)

@@ -16,11 +16,12 @@ from advisor.measure import profile as probing
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import Stopwatch, is_steady
-from advisor.measure.profile import LIMITS_PCT, mps_probe
+from advisor.measure.profile import LIMITS_PCT, mps_probe, profile_alone, slow_moment
 from advisor.measure.profile_command import run_profile
 from advisor.measure.trace import issue, train
 from advisor.measure.worker import TenantState, trained
 from advisor.workload.catalogue import workload
+from advisor.workload.profile import Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
 from advisor.zoo.task import build
@@ -236,3 +237,42 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     assert tuple(run.limit_pct for run in probe.limited) == LIMITS_PCT
     at_once = notes.read_text().split()[:4] == ["starts"] * 4
     assert at_once == (held_mib == 1000.0)
+
+
+STEADY = replace(synthetic.profile(host_s=0.02, gpu_s=0.004), host_check_s=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("profile", "host_check_s", "slow"),
+    [
+        (STEADY, 1.9e-3, False), (STEADY, 1e-3, True), (STEADY, None, False),
+        (replace(STEADY, gpu_s=0.03), 1e-3, False),
+        (replace(STEADY, host_check_s=None), 1e-3, False),
+        (replace(STEADY, windows=(Window(1.0, 50), Window(1.0, 40))), None, True),
+    ],
+)  # fmt: skip
+def test_a_moment_is_slow_if_windows_differ_or_a_host_bound_job_had_a_slow_core(
+    profile, host_check_s, slow
+):
+    assert (slow_moment(profile, host_check_s) is not None) == slow
+
+
+@pytest.mark.parametrize(("second_check_s", "kept"), [(1e-3, 1), (3e-3, 0)])
+def test_a_profile_of_a_slow_moment_is_measured_again_and_the_better_kept(
+    second_check_s, kept, monkeypatch, tmp_path
+):
+    made = [replace(STEADY, cores=CORES[:1], host_check_s=each) for each in (2e-3, second_check_s)]
+    left = iter(made)
+
+    def measured(_workload, _bench, _patience_s, watch):
+        for part in ("start_s", "settle_s", "windows_s"):
+            watch.lap(part)
+        return next(left), 0.0
+
+    monkeypatch.setattr(probing, "_measured_alone", measured)
+    monkeypatch.setattr(probing, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(probing, "leave_to_tenants", lambda *_: None)
+    place = bench(NoDaemon(tmp_path))
+    profile = profile_alone(STEADY.workload, place, None, probe=False, host_check_s=1e-3)
+    assert profile.host_check_s == made[kept].host_check_s
+    assert next(left, None) is None

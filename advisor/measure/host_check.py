@@ -1,0 +1,101 @@
+"""Checks how fast the host is: a fixed piece of work, by as many processes as a plan needs.
+
+A step's host path is Python and launches, so the piece is half interpreter and half dispatch into
+torch. Profiles and runs time it on the cores of a job; here processes float over all cores, so that
+slow ones and shared hyperthreads count.
+"""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
+from platform import node
+from statistics import fmean
+from time import perf_counter, time
+
+from advisor.errors import AdvisorError
+from advisor.measure.pdeathsig import die_with_parent
+from advisor.measure.worker import installed_version, piece_of_work
+from advisor.workload.calibration import HostCheck
+from advisor.workload.reading import host_check_file
+from advisor.workload.writing import write_whole
+
+VARIABLE = "ADVISOR_CHECK_HOST"
+"""Environment variable of the option ``--check-host``; 0: ``--no-check-host``."""
+
+# A virtual core changes its speed within a second; over one, many cores average that.
+_LASTS_S = 1.0
+# A first import of torch from a slow disk takes a minute.
+_PATIENCE_S = 120.0
+
+
+def check_host(at_once: int) -> HostCheck:
+    """Check the host with `at_once` busy processes, at most one a core, and keep the result.
+
+    Raises:
+        AdvisorError: The check fails.
+    """
+    if installed_version("torch") is None:
+        raise AdvisorError("torch is not installed. Install it where advisor is.")
+    cores = len(os.sched_getaffinity(0))
+    busy = min(at_once, cores)
+    words = [sys.executable, "-m", "advisor.measure.host_check", str(busy)]
+    try:
+        done = subprocess.run(
+            words, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
+            timeout=_PATIENCE_S, check=True,
+        )  # fmt: skip
+        check_s = float(done.stdout)
+    except (subprocess.SubprocessError, OSError, ValueError) as error:
+        raise AdvisorError(f"the check did not end properly: {error}") from None
+    check = HostCheck(check_s=check_s, busy=busy, cores=cores, host=node(), made_at=time())
+    with suppress(AdvisorError, OSError):  # it is of use now, too
+        write_whole(host_check_file(), json.dumps(asdict(check)) + "\n")
+    return check
+
+
+def check_if_possible(at_once: int, say: Callable[[str], None]) -> HostCheck | None:
+    """Check the host as `check_host`; if that fails, `say` why and return None."""
+    try:
+        return check_host(at_once)
+    except AdvisorError as error:
+        say(f"host not checked: {error}")
+        return None
+
+
+# The first pieces are slower.
+_WARM_PIECES = 40
+
+
+def _work(all_ready: Barrier, answers: "SimpleQueue[float]") -> None:
+    """Repeat the piece for `_LASTS_S` from when all are ready; answer its mean seconds."""
+    die_with_parent()
+    work = piece_of_work()
+    for _ in range(_WARM_PIECES):
+        work()
+    all_ready.wait(_PATIENCE_S)
+    until, pieces_s = perf_counter() + _LASTS_S, []
+    while perf_counter() < until:
+        pieces_s.append(work())
+    answers.put(fmean(pieces_s))
+
+
+def main(busy: int) -> None:
+    """Print the mean seconds of a piece over `busy` processes at once."""
+    import torch  # noqa: F401 - once, before the processes fork
+
+    fork = multiprocessing.get_context("fork")
+    all_ready, answers = fork.Barrier(busy), fork.SimpleQueue()
+    for _ in range(busy):
+        fork.Process(target=_work, args=(all_ready, answers), daemon=True).start()
+    print(fmean(answers.get() for _ in range(busy)))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

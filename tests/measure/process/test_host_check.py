@@ -1,0 +1,58 @@
+"""Host checks: made in processes of their own, and kept for ten minutes."""
+
+import os
+import sys
+from dataclasses import asdict, replace
+from json import dumps
+from platform import node
+from time import time
+
+import pytest
+
+from advisor.errors import AdvisorError
+from advisor.measure import host_check
+from advisor.measure.host_check import check_host, check_if_possible
+from advisor.workload.store import recent_host_check
+from tests.measure.calibrate import recorded
+from tests.measure.shared.real_command import HIDE
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "advisor" / "host"
+
+
+def test_this_host_is_checked_where_only_torch_is_installed(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(HIDE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    assert recent_host_check() is None
+    check = check_host(10**6)
+    assert check.check_s > 0
+    assert check.busy == check.cores == len(os.sched_getaffinity(0))
+    assert recent_host_check() == check
+
+
+@pytest.mark.parametrize(
+    ("changes", "counts"),
+    [
+        ({}, True), ({"made_at": time() - 3600}, False), ({"host": "another"}, False),
+        ({"check_s": -1.0}, False),
+    ],
+)  # fmt: skip
+def test_a_check_counts_on_its_own_host_for_ten_minutes(changes, counts, cache):
+    check = replace(recorded.host_check(), host=node(), made_at=time())
+    cache.mkdir(parents=True)
+    (cache / f"{node()}.json").write_text(dumps(asdict(check) | changes))
+    assert (recent_host_check() == check) == counts
+
+
+def test_a_check_that_fails_is_reported_in_a_line(monkeypatch):
+    monkeypatch.setattr(host_check, "installed_version", lambda _: None)
+    with pytest.raises(AdvisorError, match="torch"):
+        check_host(1)
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    lines = []
+    assert check_if_possible(1, lines.append) is None
+    assert len(lines) == 1
