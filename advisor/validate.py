@@ -391,7 +391,7 @@ class MeasuredRuns:
         shipped: Runs that came with the advisor, from which its model learnt.
         own: The user's own runs.
         same: Number of these runs that have exactly these jobs and copies.
-        noise: Median share by which a step differs between two runs of the same jobs with fresh
+        noise: Mean share by which a step differs between two runs of the same jobs with fresh
             processes, of each mode that has repeats.
     """
 
@@ -461,7 +461,7 @@ def runs_of_jobs_text(measured: MeasuredRuns, gpu: str) -> str:
     ]
     if measured.noise:
         sentences.append(
-            "The grey band is the median difference between two runs of the same jobs with fresh "
+            "The grey band is the mean difference between two runs of the same jobs with fresh "
             "processes: nothing can be predicted better."
         )
     if measured.shipped:

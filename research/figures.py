@@ -5,7 +5,7 @@ is the sum of solo over shared step times, and None means not measured.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.learn.evaluate import evaluate, of_pace
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
-from advisor.learn.scoreboard import Noise, Scores, scores_of
+from advisor.learn.scoreboard import Scores, scores_of
 from advisor.learn.scores import compare, profiles_of
 from advisor.learn.surrogate_fit import with_surrogate
 from advisor.prediction.predictor import Predictor
@@ -22,10 +22,14 @@ from advisor.workload.reading import read_bytes
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 from research.choices import Advice, Recommended, advice_score, recommended
+from research.classes import ClassLeftOut, classes_left_out
+from research.constants import Constant, chosen_constants
+from research.coverage import CoverageGroup, coverage_groups
 from research.data_card import DataFigures, data_figures
 from research.files import measured, rounded
 from research.gpu_left_out import GpuLeftOut, gpus_left_out, learnt_elsewhere
 from research.memory import MemoryScore, memory_score
+from research.peers import with_kace
 from research.power import PowerRow, power_score
 from research.scripts import ScriptErrors, script_scores
 from research.steps import (
@@ -34,7 +38,6 @@ from research.steps import (
     RepeatSummary,
     errors_by_busy_share,
     errors_by_family,
-    noise_by_mode,
     other_hosts,
     steadiness,
 )
@@ -58,7 +61,9 @@ class Figures:
         elsewhere: Real runs of the same jobs on two hosts.
         families: Errors of steps by family.
         busy: The same by GPU-busy share of a job alone.
-        noise: Difference of two runs of the same jobs, by mode.
+        classes: Errors of steps if a whole class of families is left out.
+        coverage: Steps inside their 90 % intervals in every large group.
+        constants: Constants chosen while errors of the scored runs were seen.
         left_out: Errors on a GPU by models that saw no run on it.
         recommended: Recommendations written down beforehand.
         whole_jobs: Jobs run from the first step to the last.
@@ -67,13 +72,15 @@ class Figures:
         recommendation: Output of ``advisor recommend`` on 100 columns, line by line.
     """
 
-    schema: Literal[2] = 2
+    schema: Literal[3] = 3
     data: DataFigures
     scores: Scores
     elsewhere: tuple[OtherHost, ...]
     families: tuple[GroupErrors, ...]
     busy: tuple[GroupErrors, ...]
-    noise: Mapping[str, Noise]
+    classes: tuple[ClassLeftOut, ...]
+    coverage: tuple[CoverageGroup, ...]
+    constants: tuple[Constant, ...]
     steadiness: RepeatSummary
     left_out: tuple[GpuLeftOut, ...]
     recommended: tuple[Recommended, ...]
@@ -95,7 +102,7 @@ def figures_of(
     all_profiles = {gpu: list(profiles.values())}
     model = with_surrogate(fit([taught], playback), all_profiles, processes=processes)
     predictor = Predictor(gpu, model, replay=playback.play)
-    evaluation = evaluate(profiles, runs, gpu, processes, playback)
+    evaluation = with_kace(evaluate(profiles, runs, gpu, processes, playback))
     advice = [
         compare(run, profiles_of(run, profiles, "raw"), predictor, gpu, {})
         for run in of_pace(runs)
@@ -108,7 +115,9 @@ def figures_of(
         elsewhere=other_hosts(evaluation),
         families=errors_by_family(evaluation),
         busy=errors_by_busy_share(evaluation),
-        noise=noise_by_mode(evaluation),
+        classes=classes_left_out(evaluation, playback, processes),
+        coverage=coverage_groups(evaluation),
+        constants=chosen_constants(),
         steadiness=steadiness(evaluation.chosen.repeats),
         left_out=(
             *gpus_left_out(folders, gpu.key, evaluation.models),

@@ -27,8 +27,8 @@ from research.files import measured
 from research.steps import joined
 
 _SHOWN = (
-    "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
-    "width of it", "replay alone", "as if alone",
+    "sharing", "jobs", "n", "MAPE", "median", "P90", "in 90 % interval", "width of it",
+    "replay alone", "fair share", "as if alone",
 )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
     """Predict the runs in `folder`, each job by that of `models` without its family."""
     selection, playback = select(*measured(folder), gpu(folder.name)), ReplayCache()
     return evaluation_by(selection, {
-        family: (model, *predicted_by(model, family, selection, playback))
+        family: (model, *predicted_by(model, [family], selection, playback))
         for family, model in models.items()
     })  # fmt: skip
 
@@ -111,7 +111,7 @@ def left_out_tables(gpus: Sequence[GpuLeftOut]) -> str:
         parts += [
             f"Models of {row.learnt_on} runs alone, without the family of the job, on "
             f"{scores.runs} drawn runs on {scores.gpu}, from the profiles made there:",
-            markdown(_SHOWN, score_cells(scores, scores.pooled(), _SHOWN)),
+            markdown(_SHOWN, score_cells(scores.pooled(), _SHOWN)),
         ]
         if scores.chosen.sets:
             parts += [

@@ -8,18 +8,8 @@ from statistics import mean, median
 import numpy as np
 
 from advisor.learn.evaluate import Evaluation
-from advisor.learn.scoreboard import (
-    ALL,
-    BOUNDS,
-    Bound,
-    Noise,
-    ScoreRow,
-    Scores,
-    differences,
-    noise_of,
-)
-from advisor.learn.scores import JobComparison, RunComparison, runs_of_mode, sharing_of
-from advisor.prediction.capacity import is_gpu_bound
+from advisor.learn.scoreboard import ALL, BOUNDS, PARTS, Bound, Part, Scores, counts, differences
+from advisor.learn.scores import JobComparison, RunComparison, sharing_of
 from advisor.report.scores import (
     BOUND_WORDS,
     HEADINGS,
@@ -35,13 +25,6 @@ from advisor.workload.run import Run
 _BUSY_BINS = ((0.0, 0.3), (0.3, 0.6), (0.6, 0.9), (0.9, float("inf")))
 _ERRORS = ("n", "MAPE", "median", "P90", "in 90 % interval")
 _BY_MODE = tuple(f"{MODE_WORDS[mode]} MAPE" for mode in SHARED_MODES)
-_NOISE_HEADINGS = (
-    "sharing", "jobs measured twice", "noise floor", "noise RMSE", "error RMSE", "excess error",
-    "excess over one run's noise",
-)  # fmt: skip
-_COVERAGE_HEADINGS = (
-    "sharing", "jobs", "n", "in 90 % interval", "95 % range of that", "holds 90 %"
-)  # fmt: skip
 _ELSEWHERE_HEADINGS = (
     "sharing", "jobs", "n", "a real run on another host", "this model", "a real run, median",
     "this model, median",
@@ -135,36 +118,25 @@ def errors_by_busy_share(evaluation: Evaluation) -> tuple[GroupErrors, ...]:
     return tuple(groups)
 
 
-def noise_by_mode(evaluation: Evaluation) -> Mapping[str, Noise]:
-    """Return how far two runs of the same jobs differ, by mode."""
-    return {
-        mode: noise
-        for mode in SHARED_MODES
-        if (noise := noise_of(runs_of_mode(evaluation.runs, mode), evaluation.chosen.repeats))
-    }
-
-
 def other_hosts(evaluation: Evaluation) -> tuple[OtherHost, ...]:
     """Compare each step of a job set with real runs of the same jobs on other hosts.
 
     A prediction from profiles of one host can hardly be closer to a run on another host than a
     real run of the same jobs is.
     """
-    rows: list[tuple[Mode, bool, float, float]] = []  # mode, GPU-bound, difference, model's error
+    rows: list[tuple[Mode, JobComparison, float]] = []  # with the difference
     for run in evaluation.advice:
         others = [other for other in evaluation.advice if _repeated_elsewhere(run, other)]
         for place, job in enumerate(run.jobs if others else ()):
             elsewhere_s = mean(other.jobs[place].measured_s for other in others)
-            gpu_bound = is_gpu_bound(evaluation.chosen.profiles[job.job])
-            difference = abs(elsewhere_s / job.measured_s - 1)
-            rows.append((sharing_of(run.run).mode, gpu_bound, difference, abs(job.error)))
+            rows.append((sharing_of(run.run).mode, job, abs(elsewhere_s / job.measured_s - 1)))
     results = []
     for mode in SHARED_MODES:
         for bound in BOUNDS:
             kept = [
-                (apart, error)
-                for of_mode, gpu_bound, apart, error in rows
-                if of_mode == mode and (bound == ALL or gpu_bound == (bound == "gpu"))
+                (apart, abs(job.error))
+                for of_mode, job, apart in rows
+                if of_mode == mode and counts(evaluation.chosen, bound, job)
             ]
             if kept:
                 apart, errors = zip(*kept, strict=True)
@@ -186,90 +158,40 @@ def _repeated_elsewhere(one: RunComparison, other: RunComparison) -> bool:
     return abs(dates[0] - dates[1]) >= _OTHER_HOST
 
 
-def coverage_on(scores: Scores, host: str) -> float | None:
+def coverage_on(scores: Scores, host: str, part: Part = "drawn") -> float | None:
     """Return the share of all jobs on `host` inside their 90 % intervals, in any mode."""
-    rows = [row for row in scores.pooled(host) if row.bound == ALL]
+    rows = [row for row in scores.pooled(host, part) if row.bound == ALL]
     shares = [(row.coverage90, row.n) for row in rows if row.coverage90 is not None]
     return sum(share * n for share, n in shares) / sum(n for _, n in shares) if shares else None
 
 
 def families_section(scores: Scores) -> str:
-    """Return the scoreboard by mode, by degree and by host, in Markdown."""
-    paced = [row for row in scores.pooled() if row.bound != ALL]
-    rows = score_cells(scores, [*scores.by_degree, *paced])
+    """Return the scoreboard by mode, by degree and by host, of drawn runs and of panels."""
+    words: dict[Part, str] = {"drawn": "Drawn runs:", "panels": "Panels:"}
+    tables = []
+    for part in PARTS:
+        paced = [row for row in scores.pooled(part=part) if row.bound != ALL]
+        if rows := score_cells([*scores.by_degree(part), *paced]):
+            tables += [words[part], markdown(HEADINGS, rows)]
     hosts = [
-        [host, *row] for host in scores.hosts for row in score_cells(scores, scores.pooled(host))
+        [host, *row]
+        for part in PARTS
+        for host in scores.hosts(part)
+        for row in score_cells(scores.pooled(host, part))
     ]
     return joined(
         "## Families left out",
-        markdown(HEADINGS, rows),
-        "We score every run drawn by a fixed seed, from profiles as they were measured, on any "
-        "host and day, as users have them. The column `core speeds known` is the MAPE of the runs "
-        "that recorded how fast each core was, with profiles corrected for it, which needs the "
-        "run itself. A GPU-bound job keeps the GPU busy for 90 % of a step alone or more. The "
-        "width of an interval is a share of the predicted step.",
+        *tables,
+        "We score every run drawn by a fixed seed and every run of a panel, from profiles as they "
+        "were measured, on any host and day, as users have them. A GPU-bound job keeps the GPU "
+        "busy for 90 % of a step alone or more. The width of an interval is a share of the "
+        "predicted step. Noise is the mean absolute difference of a job between two runs with new "
+        "processes; the MAPE there is that of the same jobs.",
         *remarks(scores),
         "## By host",
         markdown(("host", *HEADINGS), hosts),
-        "A host is a campaign, split if the campaign ran on several processors or days.",
-        "## Choices made with all data in view",
-        "Constants, the regression's kernel, and the interval ends and their level are fitted "
-        "without the family that is scored. We chose the following by looking at errors of all "
-        "families, so expect slightly larger errors elsewhere: the columns of the model; replay of "
-        "four steps or 80,000 events (a quarter of that made MPS answers for 3 to 8 jobs 0.8 "
-        "points worse, twice as much no better); the values searched for constants and kernels; "
-        "and how far a core check is trusted.",
-    )
-
-
-def intervals_section(scores: Scores) -> str:
-    """Return coverage of the intervals with its own uncertainty; empty without intervals."""
-    rows = [
-        (MODE_WORDS[row.mode], "all" if row.degree is None else str(row.degree), str(row.n),
-         percent(row.coverage90), *_coverage_range(row))
-        for row in scores.by_degree
-        if row.jobs == "all" and row.coverage90 is not None
-    ]  # fmt: skip
-    if not rows:
-        return ""
-    holds = [row[-1] for row in rows if row[1] != "all"]
-    return joined(
-        "## Do intervals hold?",
-        markdown(_COVERAGE_HEADINGS, rows),
-        f"For {holds.count('yes')} of {len(holds)} numbers of jobs the range contains 90 %. The "
-        "range is that of 2000 draws of families with replacement, because jobs of one family have "
-        "similar errors.",
-    )
-
-
-def _coverage_range(row: ScoreRow) -> tuple[str, str]:
-    low, high = row.coverage90_low, row.coverage90_high
-    if low is None or high is None:
-        return "-", "-"
-    return f"{percent(low)} to {percent(high)}", "yes" if low <= 0.9 <= high else "no"
-
-
-def noise_section(noises: Mapping[str, Noise], steadiness: RepeatSummary) -> str:
-    """Return how far two runs of the same jobs differ; empty without repeats."""
-    if not noises:
-        return ""
-    rows = [
-        (
-            MODE_WORDS[mode],
-            str(noise.n),
-            *map(percent, (noise.median, noise.rmse, noise.error_rmse, noise.excess)),
-            percent(noise.excess_over_one_run),
-        )
-        for mode, noise in noises.items()
-    ]
-    return joined(
-        "## Noise, and error beyond it",
-        markdown(_NOISE_HEADINGS, rows),
-        "Runs were repeated with new processes. The noise floor is the median absolute difference "
-        "of a job between the two runs. Excess error is the root of error RMSE^2 - noise RMSE^2, "
-        "over the repeated runs. A difference of two runs contains the noise of both; the last "
-        "column subtracts that of one run only.",
-        f"{steadiness.steady} of {steadiness.workloads} workloads repeat within 5 % in the median.",
+        "A host is a campaign, split if the campaign ran on several processors or days. Most "
+        f"profiles were made on the host of the campaign {scores.home}.",
     )
 
 
@@ -286,17 +208,18 @@ def groups_section(families: Iterable[GroupErrors], busy: Iterable[GroupErrors])
 def hosts_table(scores: Scores) -> str:
     """Return the MAPE on each host, of all jobs and of the GPU-bound ones."""
     rows = []
-    for host in scores.hosts:
-        by_key = {(row.mode, row.bound): row for row in scores.pooled(host)}
-        cells = []
-        for mode in SHARED_MODES:
-            whole, busy = by_key.get((mode, "all")), by_key.get((mode, "gpu"))
-            suffix = f" ({percent(busy.mape)})" if busy else ""
-            cells.append(percent(whole.mape) + suffix if whole else "-")
-        n = sum(row.n for row in by_key.values() if row.bound == ALL)
-        rows.append((host, str(n), *cells, percent(coverage_on(scores, host))))
-    headings = ("host", "n", *(MODE_WORDS[mode] for mode in SHARED_MODES), "in 90 % interval")
-    return markdown(headings, rows)
+    for part in PARTS:
+        for host in scores.hosts(part):
+            by_key = {(row.mode, row.bound): row for row in scores.pooled(host, part)}
+            cells = []
+            for mode in SHARED_MODES:
+                whole, busy = by_key.get((mode, "all")), by_key.get((mode, "gpu"))
+                suffix = f" ({percent(busy.mape)})" if busy else ""
+                cells.append(percent(whole.mape) + suffix if whole else "-")
+            n = sum(row.n for row in by_key.values() if row.bound == ALL)
+            rows.append((host, part, str(n), *cells, percent(coverage_on(scores, host, part))))
+    modes = (MODE_WORDS[mode] for mode in SHARED_MODES)
+    return markdown(("host", "runs", "n", *modes, "in 90 % interval"), rows)
 
 
 def other_hosts_text(rows: Sequence[OtherHost]) -> list[str]:
@@ -348,15 +271,11 @@ def _jobs(evaluation: Evaluation) -> Iterable[JobComparison]:
 def _group(name: str, evaluation: Evaluation, jobs: Sequence[JobComparison]) -> GroupErrors:
     errors = np.abs([job.error for job in jobs])
     chosen = {id(job) for job in jobs}
-    by_mode = {
-        mode: [
-            abs(job.error)
-            for run in runs_of_mode(evaluation.runs, mode)
-            for job in run.jobs
-            if id(job) in chosen
+    by_mode: dict[Mode, list[float]] = {mode: [] for mode in SHARED_MODES}
+    for run in evaluation.runs:
+        by_mode[sharing_of(run.run).mode] += [
+            abs(job.error) for job in run.jobs if id(job) in chosen
         ]
-        for mode in SHARED_MODES
-    }
     return GroupErrors(
         name=name,
         n=len(jobs),

@@ -59,7 +59,7 @@ def targets(figures: Figures) -> Iterator[Target]:
     scores = figures.scores
     for mode in SHARED_MODES:
         yield from _of_steps(scores, mode)
-    on_hosts = [coverage_on(scores, host) for host in scores.hosts]
+    on_hosts = [coverage_on(scores, host) for host in scores.hosts()]
     worst = min((share for share in on_hosts if share is not None), default=None)
     yield Target("coverage of 90 % intervals, worst host", _COVERAGE_ON_A_HOST, 1.0, worst)
     yield Target("regret, mean", 0.0, _MEAN_REGRET, scores.chosen.rules[MODEL].mean)
@@ -92,7 +92,7 @@ def _of_steps(scores: Scores, mode: Mode) -> Iterator[Target]:
     bounds: dict[Bound, Mapping[Mode, float]] = {"all": _ALL_JOBS, "gpu": _GPU_BOUND}
     for bound, most in bounds.items():
         jobs = f"{name}, {BOUND_WORDS[bound]} jobs, MAPE"
-        rows = [_row(scores, host, mode, bound) for host in scores.hosts]
+        rows = [_row(scores, host, mode, bound) for host in scores.hosts()]
         worst = max((row.mape for row in rows if row), default=None)
         whole = _row(scores, ALL, mode, bound)
         yield Target(jobs, 0.0, most[mode], whole.mape if whole else None)

@@ -52,10 +52,11 @@ def with_surrogate(model, profiles, gpu, lessons):
 def folds_fitted_once():
     """Wherever this is imported, evaluation in this process asks for no model twice."""
 
-    def model_without(family, chosen, playback):
+    def model_without(families, chosen, playback):
         runs = map(run_line, chosen.runs)
-        given = ("without", family, chosen.gpu.key, *_profiles(chosen.profiles.values()), *runs)
-        return _once(given, lambda: _FIT_AGAIN(family, chosen, playback))
+        names = ",".join(sorted(families))
+        given = ("without", names, chosen.gpu.key, *_profiles(chosen.profiles.values()), *runs)
+        return _once(given, lambda: _FIT_AGAIN(families, chosen, playback))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate, "model_without", model_without)

@@ -1,8 +1,8 @@
 """Scores predictions for model families that the model was not fitted to, ours or those of a file.
 
-For each family F the model is fitted, tuned and calibrated on the runs without any tenant of F;
-then F's jobs are scored, once in every scored run that contains F. The panels of plans are
-predicted in the same way, so a choice from them is one by models that saw no run of those jobs.
+For each family F the model is fitted and calibrated on the runs without any tenant of F; then F's
+jobs are scored, once in every drawn run and every run of a panel that contains F. So a choice from
+a panel is one by models that saw no run of those jobs.
 
 A file of predictions has one JSON object a line: the id of a run, and the predicted step of each
 tenant in the run's order, in seconds. A 90 % interval is optional; if one tenant has it, every
@@ -11,7 +11,9 @@ tenant has.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from math import inf
@@ -97,6 +99,32 @@ class Selection:
     def families(self) -> tuple[str, ...]:
         """The families of the scored jobs, which are left out one after another."""
         return families_of(self.scored)
+
+    @property
+    def panel_repeats(self) -> tuple[tuple[Run, Run], ...]:
+        """Pairs of a run of a panel and its repeat with fresh workers on the same host."""
+        by_id, hosts = {run.id: run for run in self.advice}, self.hosts
+        pairs = ((by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id)
+        return tuple(pair for pair in pairs if len({hosts[run.id] for run in pair}) == 1)
+
+    @property
+    def hosts(self) -> dict[str, str]:
+        """The host of each run by id; see `hosts_of`."""
+        return hosts_of(of_pace(self.runs))
+
+    @property
+    def home(self) -> str | None:
+        """The host on which most profiles were made, each just before a run; None if unknown."""
+        hosts = self.hosts
+        runs = sorted((run.provenance.date, hosts[run.id]) for run in of_pace(self.runs))
+        dates = [date for date, _ in runs]
+        places = (
+            bisect_left(dates, profile.provenance.date)
+            for profile in self.profiles.values()
+            if profile.provenance
+        )
+        made = Counter(runs[place][1] for place in places if place < len(runs))
+        return made.most_common(1)[0][0] if made else None
 
     @property
     def drift(self) -> Drift | None:
@@ -189,14 +217,14 @@ _WORTH_SPREADING = 100
 
 Held = dict[tuple[str, int], JobComparison]
 """Jobs predicted without their families, by the run's id and the place in it."""
-FamilyLeftOut = tuple[Model, Held, Held]
-"""A model and its predictions of a family that it did not see; see `predicted_by`."""
+LeftOut = tuple[Model, Held, Held]
+"""A model and its predictions of the families that it did not see; see `predicted_by`."""
 
 
 def predicted_by(
-    model: Model, family: str, chosen: Selection, playback: ReplayCache
+    model: Model, families: Collection[str], chosen: Selection, playback: ReplayCache
 ) -> tuple[Held, Held]:
-    """Predict the jobs of `family` by `model`, which may be of runs on another GPU.
+    """Predict the jobs of `families` by `model`, which may be of runs on another GPU.
 
     Returns:
         Predictions from profiles as measured; and for runs that recorded the speed of each core,
@@ -210,33 +238,33 @@ def predicted_by(
         compared = [
             compare(run, profiles_of(run, chosen.profiles, view), by, chosen.gpu,
                     rivals if view == "raw" else {})
-            for run in runs if family in families_of([run])
+            for run in runs if not set(families).isdisjoint(families_of([run]))
         ]  # fmt: skip
         return {
             (each.run.id, place): job
             for each in compared
             for place, job in enumerate(each.jobs)
-            if job.family == family
+            if job.family in families
         }
 
     return predict(chosen.predicted, "raw"), predict(chosen.on_known_cores, "core-adjusted")
 
 
-def model_without(family: str, chosen: Selection, playback: ReplayCache) -> Model:
-    """Fit the model to the runs without any job of `family`."""
-    seen = {name: p for name, p in chosen.profiles.items() if p.workload.family != family}
-    runs = [run for run in chosen.runs if family not in families_of([run])]
+def model_without(families: Collection[str], chosen: Selection, playback: ReplayCache) -> Model:
+    """Fit the model to the runs without any job of `families`."""
+    seen = {n: p for n, p in chosen.profiles.items() if p.workload.family not in families}
+    runs = [run for run in chosen.runs if set(families).isdisjoint(families_of([run]))]
     model = fit([MeasuredGpu(chosen.gpu, seen, runs)], playback)
     every = list(chosen.profiles.values())
-    return with_surrogate_without(family, model, every, chosen.gpu, playback.play)
+    return with_surrogate_without(families, model, every, chosen.gpu, playback.play)
 
 
-def _without(chosen: Selection, playback: ReplayCache, family: str) -> FamilyLeftOut:
-    model = model_without(family, chosen, playback)
-    return model, *predicted_by(model, family, chosen, playback)
+def _without(chosen: Selection, playback: ReplayCache, families: Collection[str]) -> LeftOut:
+    model = model_without(families, chosen, playback)
+    return model, *predicted_by(model, families, chosen, playback)
 
 
-# Of a worker process: the data of `_without`, sent once and not with each family.
+# Of a worker process: the data of `_without`, sent once and not with each fold.
 _here: list[tuple[Selection, ReplayCache]] = []
 
 
@@ -245,8 +273,33 @@ def _begin(chosen: Selection, playback: ReplayCache) -> None:
     _here.append((chosen, playback))
 
 
-def _without_here(family: str) -> FamilyLeftOut:
-    return _without(*_here[0], family)
+def _without_here(families: Collection[str]) -> LeftOut:
+    return _without(*_here[0], families)
+
+
+def left_out(
+    folds: Mapping[str, Collection[str]],
+    chosen: Selection,
+    playback: ReplayCache,
+    processes: int = 1,
+    tell: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+) -> dict[str, LeftOut]:
+    """Fit a model without the families of each of `folds`, and predict their jobs by it.
+
+    `tell` is called with the number of folds done and of all.
+    """
+
+    def counting(parts: Iterable[LeftOut]) -> Iterator[tuple[str, LeftOut]]:
+        tell(0, len(folds))
+        for done, (name, part) in enumerate(zip(folds, parts, strict=True), start=1):
+            tell(done, len(folds))
+            yield name, part
+
+    if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
+        return dict(counting(map(partial(_without, chosen, playback), folds.values())))
+    data, workers = (chosen, playback), min(processes, len(folds))
+    with in_processes(_without_here, folds.values(), workers, _begin, data) as parts:
+        return dict(counting(parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,12 +309,11 @@ class Evaluation:
     Attributes:
         runs: Scored runs in the order of the files, predicted from profiles as measured, which is
             what users have.
-        advice: Runs of advice, predicted in the same way: never scored, but plans are chosen from
-            them.
+        advice: Runs of panels, predicted in the same way.
         adjusted: Those of `runs` that recorded the speed of each tenant's core, predicted again
             from profiles converted to these cores; empty for predictions from a file.
         intervals: Whether the predictions have intervals.
-        models: By family: the model fitted without it; empty for predictions from a file.
+        models: By fold: the model fitted without its families; empty for predictions from a file.
     """
 
     chosen: Selection
@@ -288,24 +340,13 @@ def evaluate(
         InvalidInput: No run can be scored.
     """
     chosen = select(profiles, runs, gpu)
-    data = chosen, playback or ReplayCache()
-    families = families_of(chosen.predicted)
-
-    def counting(parts: Iterable[FamilyLeftOut]) -> Iterator[tuple[str, FamilyLeftOut]]:
-        tell(0, len(families))
-        for done, (family, part) in enumerate(zip(families, parts, strict=True), start=1):
-            tell(done, len(families))
-            yield family, part
-
-    if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
-        return evaluation_by(chosen, dict(counting(map(partial(_without, *data), families))))
-    workers = min(processes, len(families))
-    with in_processes(_without_here, families, workers, _begin, data) as parts:
-        return evaluation_by(chosen, dict(counting(parts)))
+    folds = {family: (family,) for family in families_of(chosen.predicted)}
+    parts = left_out(folds, chosen, playback or ReplayCache(), processes, tell)
+    return evaluation_by(chosen, parts)
 
 
-def evaluation_by(chosen: Selection, parts: Mapping[str, FamilyLeftOut]) -> Evaluation:
-    """Return the evaluation of the predictions of every family."""
+def evaluation_by(chosen: Selection, parts: Mapping[str, LeftOut]) -> Evaluation:
+    """Return the evaluation of the predictions of all folds."""
     raw: Held = {}
     adjusted: Held = {}
     for _, of_raw, of_adjusted in parts.values():
@@ -323,7 +364,7 @@ def evaluation_by(chosen: Selection, parts: Mapping[str, FamilyLeftOut]) -> Eval
         runs=compared(chosen.scored, raw),
         advice=compared(chosen.advice, raw),
         adjusted=compared(chosen.on_known_cores, adjusted),
-        models={family: model for family, (model, _, _) in parts.items()},
+        models={name: model for name, (model, _, _) in parts.items()},
     )
 
 

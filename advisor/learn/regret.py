@@ -14,9 +14,8 @@ from os.path import commonprefix
 from statistics import mean, median
 from typing import Any
 
-from advisor.learn.evaluate import Evaluation, hosts_of
+from advisor.learn.evaluate import Evaluation
 from advisor.learn.scores import RunComparison, sharing_of
-from advisor.prediction.prediction import all_known
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
@@ -100,9 +99,14 @@ class Panel:
         return self._given_away([option.predicted for option in self.options])
 
     def regret_by(self, baseline: str) -> float | None:
-        """Return the regret of choosing by a baseline's steps; None if an option has none."""
-        predicted = all_known(option.baselines[baseline] for option in self.options)
-        return None if predicted is None else self._given_away(predicted)
+        """Return the regret of choosing by a baseline's steps.
+
+        It never chooses an option that it does not cover; None if it covers the first alone.
+        """
+        predicted = [option.baselines[baseline] for option in self.options]
+        if all(each is None for each in predicted[1:]):
+            return None
+        return self._given_away([0.0 if each is None else each for each in predicted])
 
     def regret_of(self, sharing: Sharing) -> float:
         """Return the regret of choosing `sharing`, which is one of the options."""
@@ -183,12 +187,14 @@ class Regret:
     Attributes:
         n: Number of job sets; mean and worst are None if there are none.
         best: Number of job sets for which nothing better was measured.
+        ours: Mean regret of the model's choices for the same job sets; None without any.
     """
 
     n: int
     mean: float | None
     worst: float | None
     best: int
+    ours: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +234,12 @@ class Choices:
 
 def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
     """Judge the sets that were run to be chosen from, and those drawn in several modes."""
-    by_id = {run.run.id: run.run for run in evaluation.advice}
-    pairs = [(by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id]
-    again = [pair for pair in pairs if len(set(hosts_of(pair).values())) == 1]
-    profiles, repeats = evaluation.chosen.profiles, evaluation.chosen.repeats
+    chosen = evaluation.chosen
     drawn = _testing(panels(evaluation.runs))
-    return _judged(choices(evaluation), profiles, again), _judged(drawn, profiles, repeats)
+    return (
+        _judged(choices(evaluation), chosen.profiles, chosen.panel_repeats),
+        _judged(drawn, chosen.profiles, chosen.repeats),
+    )
 
 
 def choices(evaluation: Evaluation) -> tuple[Panel, ...]:
@@ -294,20 +300,26 @@ def _regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str
         picked = rule(alone, [option.sharing for option in panel.options])
         return None if picked is None else panel.regret_of(picked)
 
-    return {
-        MODEL: regret_of(panel.regret for panel in sets),
-        AT_RANDOM: regret_of(panel.regret_at_random for panel in sets),
-        **{name: regret_of(by_rule(rule, p) for p in sets) for name, rule in CHOOSERS.items()},
-        **{
-            name: regret_of(panel.regret_by(name) for panel in sets)
-            for name in (sets[0].options[0].baselines if sets else {})
-        },
-    }
+    ours = [panel.regret for panel in sets]
+    lost: dict[str, Sequence[float | None]] = {
+        MODEL: ours,
+        AT_RANDOM: [panel.regret_at_random for panel in sets],
+        **{name: [by_rule(rule, panel) for panel in sets] for name, rule in CHOOSERS.items()},
+        **{name: [panel.regret_by(name) for panel in sets]
+           for name in (sets[0].options[0].baselines if sets else {})},
+    }  # fmt: skip
+    return {name: regret_of(shares, ours) for name, shares in lost.items()}
 
 
-def regret_of(lost: Iterable[float | None]) -> Regret:
-    """Summarise the shares `lost`, one for each job set; None: the rule had no answer."""
+def regret_of(lost: Sequence[float | None], ours: Sequence[float] = ()) -> Regret:
+    """Summarise the shares `lost`, one for each job set; None: the rule had no answer.
+
+    `ours` are what the model's choices lost for the same job sets.
+    """
+    answered = [place for place, each in enumerate(lost) if each is not None]
     shares = [each for each in lost if each is not None]
     if not shares:
         return Regret(0, None, None, 0)
-    return Regret(len(shares), mean(shares), max(shares), sum(each <= 0 for each in shares))
+    same = [ours[place] for place in answered] if ours else []
+    best = sum(each <= 0 for each in shares)
+    return Regret(len(shares), mean(shares), max(shares), best, mean(same) if same else None)

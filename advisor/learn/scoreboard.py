@@ -1,21 +1,23 @@
 """The scoreboard of an evaluation: errors, intervals and noise, by mode, degree and host."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final, Literal
 
 import numpy as np
 
-from advisor.learn.evaluate import Drift, Evaluation, hosts_of
+from advisor.learn.evaluate import Drift, Evaluation, Selection
 from advisor.learn.regret import Choices, chosen_and_drawn
-from advisor.learn.scores import JobComparison, RunComparison, View, runs_of_mode
+from advisor.learn.scores import JobComparison, RunComparison, View, sharing_of
 from advisor.prediction.capacity import is_gpu_bound
+from advisor.prediction.prediction import all_known
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
 
+Part = Literal["drawn", "panels"]
 Jobs = Literal["all", "same", "mixed"]
 Bound = Literal["all", "gpu", "host"]
+PARTS: tuple[Part, ...] = ("drawn", "panels")
 BOUNDS: tuple[Bound, ...] = ("all", "gpu", "host")
 ALL: Final = "all"
 
@@ -25,26 +27,28 @@ class ScoreRow:
     """One line of the scoreboard; errors are shares of what was measured, None if nothing was.
 
     Attributes:
+        part: Runs drawn by a seed, or the panels from which plans are chosen.
         view: The profiles: as they were measured, or as on the cores of each run.
-        host: A campaign, and where it was; ``"all"`` if all are pooled.
+        host: A campaign, and where it was; `ALL`: all hosts pooled.
         bound: The jobs that count: those that the GPU paces alone, that the host paces, or all.
         degree: Tenants in a run; None: all degrees are pooled.
         jobs: The runs: with tenants of one workload, of several, or all.
         n: Number of jobs scored; `runs` is that of the runs that they come from.
-        mape: Mean absolute error of the step time; `rmse` is the root of its mean square.
+        mape: Mean absolute error of the step time.
+        raw_mape: The same of the same jobs from profiles as they were measured.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
         coverage90_low: Lower end of the 95 % interval of that share; see `coverage_of`.
         width90: Mean width of the 90 % intervals, as a share of the predicted step.
-        noise_floor: Median absolute difference of a job between a run and its repeat with fresh
-            workers; `noise_floor_rmse` is the root of the mean square.
-        excess_error: Root of the squared error, over the repeated runs, less that of the noise.
-        throughput_mape: Mean absolute error of a run's weighted speedup; None, as
-            `memory_total_mape`, where not all of a run's jobs count.
-        memory_mape: Mean absolute error of a process's device memory.
-        baselines: Mean absolute error of each baseline's step time.
-        baselines_n: Jobs for which each baseline is defined.
+        noise: Mean absolute difference of a job between a run and its repeat with fresh workers.
+        noise_n: Jobs measured twice.
+        noise_mape: Mean absolute error of the predictions of these jobs.
+        throughput_mape: Mean absolute error of a run's weighted speedup; None if not all of a run's
+            jobs count.
+        baselines: Mean absolute error of each baseline's step time; None if it does not cover all
+            of the jobs.
     """
 
+    part: Part
     view: View
     host: str
     bound: Bound
@@ -54,21 +58,18 @@ class ScoreRow:
     n: int
     runs: int
     mape: float
+    raw_mape: float
     median: float
     p90: float
-    rmse: float
     coverage90: float | None
     coverage90_low: float | None
     coverage90_high: float | None
     width90: float | None
-    noise_floor: float | None
-    noise_floor_rmse: float | None
-    excess_error: float | None
+    noise: float | None
+    noise_n: int
+    noise_mape: float | None
     throughput_mape: float | None
-    memory_mape: float | None
-    memory_total_mape: float | None
     baselines: dict[str, float | None]
-    baselines_n: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,15 +77,17 @@ class Scores:
     """The figures of one evaluation; see `ScoreRow`, `Choices` and `Drift`.
 
     Attributes:
-        runs: Number of runs scored.
+        home: The host on which most profiles were made; see `Selection.home`.
+        runs: Number of drawn runs scored.
         chosen: Job sets that were run in several ways to be chosen from.
-        drawn: The same among the scored runs.
+        drawn: The same among the drawn runs.
         drift: None if no solo run lies between the shared ones.
         unusable: Drawn runs that could not be scored.
     """
 
     gpu: str
     families: tuple[str, ...]
+    home: str | None
     runs: int
     rows: tuple[ScoreRow, ...]
     chosen: Choices
@@ -92,29 +95,23 @@ class Scores:
     drift: Drift | None
     unusable: int
 
-    @property
-    def by_degree(self) -> tuple[ScoreRow, ...]:
-        """All hosts and jobs, raw: for each mode all degrees pooled, then each of them."""
-        return tuple(row for row in self.rows if (row.view, row.host, row.bound) == _HEADLINE)
+    def by_degree(self, part: Part = "drawn") -> tuple[ScoreRow, ...]:
+        """Return for each mode all jobs pooled, then those of each degree."""
+        key = (part, "raw", ALL, ALL)
+        return tuple(r for r in self.rows if (r.part, r.view, r.host, r.bound) == key)
 
-    def pooled(self, host: str = ALL, view: View = "raw") -> tuple[ScoreRow, ...]:
+    def pooled(
+        self, host: str = ALL, part: Part = "drawn", view: View = "raw"
+    ) -> tuple[ScoreRow, ...]:
         """Return rows of one host, or all: by mode all jobs, then GPU-bound and host-bound ones."""
-        rows = [r for r in self.rows if (r.view, r.host, r.degree) == (view, host, None)]
+        key = (part, view, host, None)
+        rows = [r for r in self.rows if (r.part, r.view, r.host, r.degree) == key]
         return tuple(sorted(rows, key=lambda row: SHARED_MODES.index(row.mode)))
 
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        """Every host, in the order of the runs."""
-        return tuple(dict.fromkeys(row.host for row in self.rows if row.host != ALL))
-
-    def on_known_cores(self, row: ScoreRow) -> ScoreRow | None:
-        """Return the row of the same jobs on cores whose speed is known; None without any."""
-        rows = self.pooled(row.host, "core-adjusted") if row.degree is None else ()
-        same = (each for each in rows if (each.mode, each.bound) == (row.mode, row.bound))
-        return next(same, None)
-
-
-_HEADLINE = ("raw", ALL, ALL)
+    def hosts(self, part: Part = "drawn") -> tuple[str, ...]:
+        """Return every host, in the order of the runs."""
+        hosts = (row.host for row in self.rows if row.part == part and row.host != ALL)
+        return tuple(dict.fromkeys(hosts))
 
 
 def scores_of(evaluation: Evaluation) -> Scores:
@@ -124,6 +121,7 @@ def scores_of(evaluation: Evaluation) -> Scores:
     return Scores(
         gpu=selection.gpu.key,
         families=selection.families,
+        home=selection.home,
         runs=len(evaluation.runs),
         rows=scoreboard(evaluation),
         chosen=chosen,
@@ -134,158 +132,126 @@ def scores_of(evaluation: Evaluation) -> Scores:
 
 
 def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
-    """Score the runs by mode and degree, then by mode, bound and host."""
-    return tuple(_row(evaluation, part) for part in (*_by_degree(evaluation), *_pooled(evaluation)))
+    """Score drawn runs and panels by mode and degree, then by mode, bound and host."""
+    rows = (_row(evaluation, group) for group in _groups(evaluation))
+    return tuple(row for row in rows if row is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ScoredPart:
-    """Some of the scored runs, and which of their jobs count."""
+class _Group:
+    """Runs of one part and mode, and which of their jobs count."""
 
     runs: Sequence[RunComparison]
-    view: View = "raw"
+    part: Part
+    view: View
+    mode: Mode
     host: str = ALL
     bound: Bound = ALL
-    mode: Mode
     degree: int | None = None
     jobs: Jobs = ALL
 
 
-def _by_degree(evaluation: Evaluation) -> Iterator[_ScoredPart]:
-    """All raw runs of each mode: pooled, then each degree: all, same jobs, mixed jobs."""
-    for mode in SHARED_MODES:
-        if runs := runs_of_mode(evaluation.runs, mode):
-            whole = _ScoredPart(runs=runs, mode=mode)
-            yield whole
-            for degree in sorted({len(run.jobs) for run in runs}):
-                of_degree = [run for run in runs if len(run.jobs) == degree]
-                part = replace(whole, runs=of_degree, degree=degree)
-                yield part
-                same = [run for run in of_degree if len({job.job for job in run.jobs}) == 1]
-                mixed = [run for run in of_degree if len({job.job for job in run.jobs}) > 1]
-                if same and mixed:
-                    yield replace(part, runs=same, jobs="same")
-                    yield replace(part, runs=mixed, jobs="mixed")
-
-
-def _pooled(evaluation: Evaluation) -> Iterator[_ScoredPart]:
-    """Each mode on all hosts and on each, by what bounds a job: raw; and with cores' speed known.
-
-    The pooled rows of `_by_degree` are left out.
-    """
-    views: dict[View, Sequence[RunComparison]] = {
-        "raw": evaluation.runs, "core-adjusted": evaluation.adjusted
-    }  # fmt: skip
-    at = hosts_of(run.run for run in evaluation.runs)
-    for view, runs in views.items():
-        for host in (ALL, *dict.fromkeys(at.values())):
-            of_host = [run for run in runs if host in (ALL, at[run.run.id])]
-            for mode in SHARED_MODES:
-                of_mode = runs_of_mode(of_host, mode)
+def _groups(evaluation: Evaluation) -> Iterator[_Group]:
+    """Yield every group of runs, by degree and then by host and bound."""
+    parts: list[tuple[Part, View, Sequence[RunComparison]]] = [
+        ("drawn", "raw", evaluation.runs),
+        ("panels", "raw", evaluation.advice),
+        ("drawn", "core-adjusted", evaluation.adjusted),
+    ]
+    for part, view, runs in parts:
+        for mode in SHARED_MODES:
+            of_mode = [run for run in runs if sharing_of(run.run).mode == mode]
+            whole = _Group(runs=of_mode, part=part, view=view, mode=mode)
+            for host, of_host in by_host(evaluation.chosen, of_mode).items():
                 for bound in BOUNDS:
-                    part = _ScoredPart(runs=of_mode, view=view, host=host, bound=bound, mode=mode)
-                    if (view, host, bound) != _HEADLINE and _jobs(evaluation, part):
-                        yield part
+                    yield replace(whole, runs=of_host, host=host, bound=bound)
+            if view == "raw":
+                yield from _by_degree(whole)
 
 
-def _counts(evaluation: Evaluation, bound: Bound, job: JobComparison) -> bool:
-    return bound == ALL or is_gpu_bound(evaluation.chosen.profiles[job.job]) == (bound == "gpu")
+def _by_degree(whole: _Group) -> Iterator[_Group]:
+    """Yield the runs of each degree: all, of the same jobs, of mixed jobs."""
+    for degree in sorted({len(run.jobs) for run in whole.runs}):
+        runs = [run for run in whole.runs if len(run.jobs) == degree]
+        same = [run for run in runs if len({job.job for job in run.jobs}) == 1]
+        mixed = [run for run in runs if len({job.job for job in run.jobs}) > 1]
+        yield replace(whole, runs=runs, degree=degree)
+        if same and mixed:
+            yield replace(whole, runs=same, degree=degree, jobs="same")
+            yield replace(whole, runs=mixed, degree=degree, jobs="mixed")
 
 
-def _jobs(evaluation: Evaluation, part: _ScoredPart) -> list[JobComparison]:
-    return [job for run in part.runs for job in run.jobs if _counts(evaluation, part.bound, job)]
+def by_host(chosen: Selection, runs: Sequence[RunComparison]) -> dict[str, Sequence[RunComparison]]:
+    """Return `runs` of all hosts and of each, by name."""
+    at = chosen.hosts
+    hosts: dict[str, list[RunComparison]] = {}
+    for run in runs:
+        hosts.setdefault(at[run.run.id], []).append(run)
+    return {ALL: runs, **hosts}
 
 
-def _row(evaluation: Evaluation, part: _ScoredPart) -> ScoreRow:
-    jobs, whole = _jobs(evaluation, part), part.runs if part.bound == ALL else ()
+def counts(chosen: Selection, bound: Bound, job: JobComparison) -> bool:
+    """Return whether `job` is among those of `bound`."""
+    return bound == ALL or is_gpu_bound(chosen.profiles[job.job]) == (bound == "gpu")
+
+
+def _row(evaluation: Evaluation, group: _Group) -> ScoreRow | None:
+    """Return the scores of the jobs of `group` that count; None without any."""
+    chosen = evaluation.chosen
+    jobs = [job for run in group.runs for job in run.jobs if counts(chosen, group.bound, job)]
+    if not jobs:
+        return None
+    raw = {run.run.id: run for run in (*evaluation.runs, *evaluation.advice)}
     errors = np.abs([job.error for job in jobs])
-    steps_s = [job.predicted_s for job in jobs]
-    widths = [(each.p95 - each.p05) / each.p50 for each in steps_s]
+    raw_errors = [
+        abs(job.error)
+        for run in group.runs
+        for job in raw[run.run.id].jobs
+        if counts(chosen, group.bound, job)
+    ]
+    widths = [(job.predicted_s.p95 - job.predicted_s.p05) / job.predicted_s.p50 for job in jobs]
     share, low, high = coverage_of(jobs) if evaluation.intervals else (None, None, None)
-    noise = noise_of(part.runs, evaluation.chosen.repeats, partial(_counts, evaluation, part.bound))
+    again = [each for each in repeated(evaluation, group.runs)
+             if counts(chosen, group.bound, each[0])]  # fmt: skip
+    whole = group.runs if group.bound == ALL else ()
     return ScoreRow(
-        view=part.view, host=part.host, bound=part.bound, mode=part.mode, degree=part.degree,
-        jobs=part.jobs, n=len(jobs), runs=len(part.runs),
-        mape=float(errors.mean()), median=float(np.median(errors)),
-        p90=float(np.quantile(errors, 0.9)), rmse=float(np.sqrt(np.mean(errors**2))),
+        part=group.part, view=group.view, host=group.host, bound=group.bound, mode=group.mode,
+        degree=group.degree, jobs=group.jobs, n=len(jobs), runs=len(group.runs),
+        mape=float(errors.mean()), raw_mape=float(np.mean(raw_errors)),
+        median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)),
         coverage90=share, coverage90_low=low, coverage90_high=high,
         width90=float(np.mean(widths)) if evaluation.intervals else None,
-        noise_floor=noise.median if noise else None, noise_floor_rmse=noise.rmse if noise else None,
-        excess_error=noise.excess if noise else None,
-        throughput_mape=_mape((run.predicted_speedup, run.measured_speedup) for run in whole),
-        memory_mape=_mape((job.memory_mib, job.measured_memory_mib) for job in jobs),
-        memory_total_mape=_mape((r.memory_total_mib, r.measured_memory_total_mib) for r in whole),
-        baselines={each: _mape((j.baselines_s[each], j.measured_s) for j in jobs)
-                   for each in jobs[0].baselines_s},
-        baselines_n={each: sum(j.baselines_s[each] is not None for j in jobs)
-                     for each in jobs[0].baselines_s},
+        noise=_mean(difference for _, difference in again), noise_n=len(again),
+        noise_mape=_mean(abs(job.error) for job, _ in again),
+        throughput_mape=_mean(abs(r.predicted_speedup / r.measured_speedup - 1) for r in whole),
+        baselines={name: _baseline_mape(name, jobs) for name in jobs[0].baselines_s},
     )  # fmt: skip
 
 
-def _mape(pairs: Iterable[tuple[float | None, float | None]]) -> float | None:
-    errors = [
-        abs(predicted / measured - 1)
-        for predicted, measured in pairs
-        if measured and predicted is not None
-    ]
-    return float(np.mean(errors)) if errors else None
+def _baseline_mape(name: str, jobs: Iterable[JobComparison]) -> float | None:
+    """Return the error of the named rule; None if it does not cover all of `jobs`."""
+    pairs = [(job.baselines_s[name], job.measured_s) for job in jobs]
+    errors = all_known(s and abs(s / measured_s - 1) for s, measured_s in pairs)
+    return None if errors is None else _mean(errors)
 
 
-_DRAWS = 2000
-_SEED = 20261121
+def _mean(values: Iterable[float]) -> float | None:
+    numbers = list(values)
+    return float(np.mean(numbers)) if numbers else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
-    """Differences between repeats with new workers, and errors of the same runs, as shares.
-
-    Attributes:
-        n: Jobs measured twice.
-        median: Median absolute difference of a job between a run and its repeat.
-        rmse: Root of the mean squared difference.
-        error_rmse: Root mean squared error of the prediction, over the repeated runs.
-    """
-
-    n: int
-    median: float
-    rmse: float
-    error_rmse: float
-
-    @property
-    def excess(self) -> float:
-        """Error of the prediction beyond the difference of two runs."""
-        return float(np.sqrt(max(0.0, self.error_rmse**2 - self.rmse**2)))
-
-    @property
-    def excess_over_one_run(self) -> float:
-        """Error beyond the noise of one run; a difference of two contains that of both."""
-        return float(np.sqrt(max(0.0, self.error_rmse**2 - self.rmse**2 / 2)))
-
-
-def noise_of(
-    runs: Sequence[RunComparison],
-    repeats: Iterable[tuple[Run, Run]],
-    counts: Callable[[JobComparison], bool] = lambda job: True,  # noqa: ARG005
-) -> Noise | None:
-    """Compute the noise of jobs that count, in those of `runs` with repeats; None without any."""
+def repeated(
+    evaluation: Evaluation, runs: Iterable[RunComparison]
+) -> list[tuple[JobComparison, float]]:
+    """Return the jobs of `runs` that ran again on the same host, with the share they differ by."""
     by_id = {run.run.id: run for run in runs}
-    pairs = [(first, again) for first, again in repeats if first.id in by_id]
-    apart = np.array([
-        difference
-        for first, again in pairs
-        for job, difference in zip(by_id[first.id].jobs, differences(first, again), strict=True)
-        if counts(job)
-    ])  # fmt: skip
-    if not len(apart):
-        return None
-    repeated = sorted({first.id for first, _ in pairs})
-    errors = np.array([job.error for name in repeated for job in by_id[name].jobs if counts(job)])
-    return Noise(
-        n=len(apart),
-        median=float(np.median(apart)),
-        rmse=float(np.sqrt(np.mean(apart**2))),
-        error_rmse=float(np.sqrt(np.mean(errors**2))),
-    )
+    chosen = evaluation.chosen
+    return [
+        pair
+        for first, again in (*chosen.repeats, *chosen.panel_repeats)
+        if first.id in by_id
+        for pair in zip(by_id[first.id].jobs, differences(first, again), strict=True)
+    ]
 
 
 def differences(first: Run, again: Run) -> list[float]:
@@ -294,6 +260,10 @@ def differences(first: Run, again: Run) -> list[float]:
         abs(second.step_s / once.step_s - 1)
         for once, second in zip(first.tenants, again.tenants, strict=True)
     ]
+
+
+_DRAWS = 2000
+_SEED = 20261121
 
 
 def coverage_of(jobs: Sequence[JobComparison]) -> tuple[float, float | None, float | None]:

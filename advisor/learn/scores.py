@@ -6,7 +6,10 @@ To add a rule that predicts steps, write one function of the type `Baseline` and
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from typing import Literal
+
+import numpy as np
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu
@@ -17,7 +20,7 @@ from advisor.prediction.prediction import Interval, all_known
 from advisor.prediction.replay import Effort, Physics, replay_mix
 from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
 from advisor.sharing.groups import together, without_phases
-from advisor.workload.profile import Profile
+from advisor.workload.profile import MpsProbe, Profile
 from advisor.workload.run import Run
 
 # Seconds of a step of each job, shape (jobs,); None if it is not defined for the mix.
@@ -29,6 +32,12 @@ def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> tuple[flo
     return tuple(profile.step_s for profile in profiles)
 
 
+def _shares(jobs: int, sharing: Sharing) -> list[float]:
+    """Return the part of the GPU of each job: its MPS limit, or else an equal part."""
+    equal = 1.0 if sharing.mode == "serial" else 1 / jobs
+    return [limit / 100 for limit in sharing.limits] or [equal] * jobs
+
+
 def _busy_shares(profiles: Sequence[Profile], sharing: Sharing) -> Sequence[float] | None:
     """Busy shares of jobs on one GPU; None on MIG, of phases, or where a profile has none."""
     if sharing.mode in ("mig", "hybrid", "phases"):
@@ -37,14 +46,10 @@ def _busy_shares(profiles: Sequence[Profile], sharing: Sharing) -> Sequence[floa
 
 
 def fair_share(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, ...] | None:
-    """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace.
-
-    The share is the job's MPS limit, or else one part of as many as there are jobs.
-    """
+    """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace."""
     if (busy := _busy_shares(profiles, sharing)) is None:
         return None
-    equal = 1.0 if sharing.mode == "serial" else 1 / len(profiles)
-    shares = [limit / 100 for limit in sharing.limits] or [equal] * len(profiles)
+    shares = _shares(len(profiles), sharing)
     return tuple(
         profile.step_s * max(1.0, used / share)
         for profile, used, share in zip(profiles, busy, shares, strict=True)
@@ -66,10 +71,39 @@ def summed_utilisation(
     return tuple(profile.step_s * full for profile in profiles)
 
 
+def miso(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, ...] | None:
+    """Return the step of each job alone under an MPS limit of its part, whatever the others do.
+
+    Our reading of MISO (Li et al., SoCC 2022), which learns the pace on a MIG slice from runs under
+    MPS limits. There the jobs run together; here each profile has such runs. Time slices are not
+    covered, nor are profiles without a probe.
+    """
+    if sharing.mode not in ("serial", "mps", "mps-limits"):
+        return None
+    if (probes := all_known(profile.mps for profile in profiles)) is None:
+        return None
+    shares = _shares(len(profiles), sharing)
+    return tuple(
+        profile.step_s * _slowdown(probe, share)
+        for profile, probe, share in zip(profiles, probes, shares, strict=True)
+    )
+
+
+def _slowdown(probe: MpsProbe, share: float) -> float:
+    """Interpolate the slowdown with `share` of the SMs, in logs; proportional below the lowest."""
+    runs = sorted((*probe.limited, probe.unlimited), key=lambda run: run.limit_pct)
+    log_shares = np.log([run.limit_pct / 100 for run in runs])
+    log_slower = np.log([run.step_s / probe.unlimited.step_s for run in runs])
+    log_share = log(share)
+    below = max(0.0, float(log_shares[0]) - log_share)
+    return max(1.0, exp(float(np.interp(log_share, log_shares, log_slower)) + below))
+
+
 UNFITTED: Mapping[str, Baseline] = {
     "alone": as_if_alone,
     "fair-share": fair_share,
     "summed-utilisation": summed_utilisation,
+    "miso": miso,
     "capacity": lambda profiles, sharing, _: capacity_steps(profiles, sharing),
 }
 
@@ -147,25 +181,10 @@ class RunComparison:
             return None
         return sum(job.alone_s / s for job, s in zip(self.jobs, steps_s, strict=True))
 
-    @property
-    def memory_total_mib(self) -> float | None:
-        """None if not predicted."""
-        return _sum(job.memory_mib for job in self.jobs)
-
-    @property
-    def measured_memory_total_mib(self) -> float | None:
-        """None if the driver would not say for each process."""
-        return _sum(job.measured_memory_mib for job in self.jobs)
-
 
 def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
     """Return those of `runs` that shared in `mode`."""
     return [run for run in runs if sharing_of(run.run).mode == mode]
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    numbers = all_known(values)
-    return None if numbers is None else sum(numbers)
 
 
 def sharing_of(run: Run) -> Arrangement:

@@ -1,6 +1,6 @@
 """Fits the surrogate model to the predictor's answers, on mixes drawn by a seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -108,9 +108,10 @@ def with_surrogate(
 
 
 def with_surrogate_without(
-    family: str, model: Model, profiles: Sequence[Profile], gpu: Gpu, play: ReplayFunction
-) -> Model:
-    """Fit as `with_surrogate`, for modes that predictions use, without mixes with a `family` job.
+    families: Collection[str], model: Model, profiles: Sequence[Profile], gpu: Gpu,
+    play: ReplayFunction,
+) -> Model:  # fmt: skip
+    """Fit as `with_surrogate`, for modes that predictions use, without mixes with such jobs.
 
     `profiles` are all, so that the same mixes are drawn for every family left out.
     """
@@ -120,7 +121,8 @@ def with_surrogate_without(
     drawn = [
         (jobs, sharing)
         for jobs, sharing in draw(LESSONS, len(usable), sorted(MODES))
-        if sharing.mode == _PREDICTED and all(usable[job].workload.family != family for job in jobs)
+        if sharing.mode == _PREDICTED
+        and all(usable[job].workload.family not in families for job in jobs)
     ]
     answered = _answered(drawn, partial(_answers, usable, gpu, model, play), 1)
     return _taught(model, [(gpu, usable, answered)])

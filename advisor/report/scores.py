@@ -16,30 +16,31 @@ from advisor.report.format import FittedTable
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
 RULE_WORDS = {
     MODEL: "this model", AT_RANDOM: "a random choice", "alone": "as if alone",
-    "fair-share": "fair share", "summed-utilisation": "summed utilisation", "capacity": "capacity",
-    "replay": "replay alone", "always-serial": "always one after another",
+    "fair-share": "fair share", "summed-utilisation": "summed utilisation",
+    "miso": "our reading of MISO's rule", "kace": "our reading of KACE's regression",
+    "capacity": "capacity", "replay": "replay alone", "always-serial": "always one after another",
     "always-naive": "always naive", "always-mps": "always MPS", "equal-limits": "equal limits",
 }  # fmt: skip
 BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "host-bound"}
 
 REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
-CHOICE_HEADINGS = (*REGRET_HEADINGS, "worst beyond the noise", "mean of clear sets")
+CHOICE_HEADINGS = (
+    *REGRET_HEADINGS, "worst beyond the noise", "mean of clear sets", "this model, same sets"
+)  # fmt: skip
 
 HEADINGS = (
-    "sharing", "jobs", "n", "MAPE", "core speeds known", "median", "P90", "in 90 % interval",
-    "width of it", "noise floor", "throughput MAPE", "replay alone", "fair share", "capacity",
-    "as if alone",
+    "sharing", "jobs", "n", "MAPE", "median", "P90", "in 90 % interval", "width of it", "noise",
+    "MAPE there", "throughput MAPE", "replay alone", "fair share", "as if alone",
 )  # fmt: skip
-_BASELINES = ("replay", "fair-share", "capacity", "alone")
 # The same for a terminal of 80 columns, without units; mode and jobs share a column.
-_NARROW = HEADINGS[2:-2]
+_NARROW = HEADINGS[2:-1]
 _NARROW_WORDS = (
-    "", "n", "MAPE", "known\ncores", "med-\nian", "P90", "in\n90 %", "wide", "noise", "thr.",
+    "", "n", "MAPE", "med-\nian", "P90", "in\n90 %", "wide", "noise", "MAPE\nthere", "thr.",
     "only\nreplay", "fair\nshare",
 )  # fmt: skip
 _LEGEND = (
-    "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Known cores: MAPE of runs "
-    "with recorded core speeds, if predicted with these. Wide: mean width of the interval. Thr.: "
+    "GPU-bound: jobs that keep the GPU busy for 90 % of a step alone. Wide: mean width of the "
+    "interval. Noise: mean difference of two runs of the same jobs; there: of these jobs. Thr.: "
     "throughput of a run, as the sum of solo over shared steps. Last two: MAPE of answers without "
     "a fitted model."
 )
@@ -60,23 +61,19 @@ def _kind(row: ScoreRow) -> str:
     return BOUND_WORDS[row.bound] if row.degree is None else f"{row.degree}, {row.jobs}"
 
 
-def score_cells(
-    scores: Scores, rows: Iterable[ScoreRow], shown: Sequence[str] = HEADINGS
-) -> list[list[str]]:
-    """Return each of `rows` of `scores` under those of `HEADINGS` that are `shown`."""
+def score_cells(rows: Iterable[ScoreRow], shown: Sequence[str] = HEADINGS) -> list[list[str]]:
+    """Return each of `rows` under those of `HEADINGS` that are `shown`."""
     table = []
     for row in rows:
-        known = scores.on_known_cores(row)  # the same jobs on cores of recorded speed
         cells = {"sharing": MODE_WORDS[row.mode], "jobs": _kind(row), "n": str(row.n)}
         shares = {
-            "MAPE": row.mape, "core speeds known": None if known is None else known.mape,
-            "median": row.median, "P90": row.p90, "in 90 % interval": row.coverage90,
-            "width of it": row.width90, "noise floor": row.noise_floor,
-            "throughput MAPE": row.throughput_mape,
-            **{RULE_WORDS[name]: row.baselines.get(name) for name in _BASELINES},
+            "MAPE": row.mape, "median": row.median, "P90": row.p90,
+            "in 90 % interval": row.coverage90, "width of it": row.width90, "noise": row.noise,
+            "MAPE there": row.noise_mape, "throughput MAPE": row.throughput_mape,
+            **{RULE_WORDS[name]: mape for name, mape in row.baselines.items()},
         }  # fmt: skip
         cells |= {heading: percent(share) for heading, share in shares.items()}
-        table.append([cells[heading] for heading in shown])
+        table.append([cells.get(heading, "-") for heading in shown])
     return table
 
 
@@ -90,53 +87,52 @@ def evaluation_table(evaluation: Evaluation) -> Group:
     for label, row in _labelled(scores):
         if not label.startswith(" "):
             table.add_section()
-        numbers = [] if row is None else score_cells(scores, [row], _NARROW)[0]
+        numbers = [] if row is None else score_cells([row], _NARROW)[0]
         table.add_row(label, *(cell.removesuffix(" %") for cell in numbers))
     return Group(table, _LEGEND, *remarks(scores))
 
 
 def _labelled(scores: Scores) -> Iterator[tuple[str, ScoreRow | None]]:
-    """Each mode with its pooled rows and each degree, then each host in each mode; with labels."""
+    """Each mode with its pooled rows and each degree, then panels and each host; with labels."""
     for whole in scores.pooled():
         if whole.bound == ALL:
             yield MODE_WORDS[whole.mode], whole
             parts = [row for row in scores.pooled() if row.bound != ALL]
-            parts += [row for row in scores.by_degree if row.degree is not None]
+            parts += [row for row in scores.by_degree() if row.degree is not None]
             yield from ((f"  {_kind(row)}", row) for row in parts if row.mode == whole.mode)
-    for host in scores.hosts if len(scores.hosts) > 1 else ():
-        yield host, None
-        rows = (row for row in scores.pooled(host) if row.bound == ALL)
-        yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows)
+    hosts = scores.hosts() if len(scores.hosts()) > 1 else ()
+    further = {"panels": scores.pooled(part="panels")} | {h: scores.pooled(h) for h in hosts}
+    for label, rows in further.items():
+        if rows:
+            yield label, None
+            yield from ((f"  {MODE_WORDS[row.mode]}", row) for row in rows if row.bound == ALL)
 
 
 def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     """Return what ``advisor evaluate --json`` prints: shares, not per cent.
 
     `rows` contains an entry for each mode and degree, and one with degree null for each mode, of
-    all hosts and jobs; `rows_by_jobs` separates equal jobs from mixes.
+    all hosts and jobs; `rows_by_jobs` separates equal jobs from mixes; `panels` has the rows of the
+    runs from which plans are chosen.
     """
-    rows, chosen = scoreboard(evaluation), evaluation.chosen
+    chosen, every = evaluation.chosen, scoreboard(evaluation)
+    rows = [row for row in every if row.part == "drawn"]
     return {
         "schema": 1, "gpu": chosen.gpu.key, "split": SPLIT, "families": list(chosen.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
         "regret": regret_document(evaluation),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
+        "panels": [asdict(row) for row in every if row.part == "panels" and row.jobs == ALL],
         "drift": asdict(drift) if (drift := chosen.drift) else None,
         "unusable_runs": list(chosen.unusable),
     }  # fmt: skip
 
 
 def remarks(scores: Scores) -> list[str]:
-    """Return notes on families, memory, drift, regret, and runs that were not scored."""
+    """Return notes on families, drift, regret, and runs that were not scored."""
     notes = [
         f"{counted(scores.runs, 'run')}; each of {counted(len(scores.families), 'family')} "
         f"predicted without it: {', '.join(scores.families)}."
-    ]
-    notes += [
-        f"Memory under {MODE_WORDS[row.mode]}: {percent(row.memory_mape)} off a process, "
-        f"{percent(row.memory_total_mape)} off the total."
-        for row in scores.by_degree
-        if row.degree is None and row.memory_mape is not None
     ]
     if scores.drift:
         notes.append(drift_text(scores.drift))
@@ -151,8 +147,8 @@ def remarks(scores: Scores) -> list[str]:
             continue
         rules = [
             f"{RULE_WORDS[name]} {percent(regrets[name].mean)} and {percent(regrets[name].worst)}"
-            for name in ("always-mps", "equal-limits", "always-naive", AT_RANDOM)
-            if regrets[name].n
+            for name in ("fair-share", "always-mps", "equal-limits", "always-naive", AT_RANDOM)
+            if name in regrets and regrets[name].n
         ]
         notes.append(
             f"Job sets {kind}: {regrets[MODEL].n}. Choosing the highest predicted throughput lost "
@@ -184,9 +180,10 @@ def regret_rows(
 def choice_rows(choices: Choices) -> list[tuple[str, ...]]:
     """Return a line under `CHOICE_HEADINGS` for each rule of choice, best first."""
     clear = {name: each.mean for name, each in choices.clear.items()}
+    rows = zip(regret_rows(choices.rules), _ranked(choices.rules), strict=True)
     return [
-        (*row, percent(choices.worst_beyond_noise(name)), percent(clear.get(name)))
-        for (name, _), row in zip(_ranked(choices.rules), regret_rows(choices.rules), strict=True)
+        (*row, *map(percent, (choices.worst_beyond_noise(name), clear.get(name), each.ours)))
+        for row, (name, each) in rows
     ]
 
 

@@ -15,10 +15,12 @@ from advisor.learn.scores import (
     as_if_alone,
     baselines,
     fair_share,
+    miso,
     summed_utilisation,
 )
 from advisor.prediction.prediction import Interval
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
+from advisor.workload.profile import LimitedRun, MpsProbe, Window
 from tests import synthetic
 from tests.fitted import fit
 from tests.learn.campaign import PROFILES as CAMPAIGN
@@ -121,7 +123,7 @@ def profile(busy_share, name="resnet50-imagenet64-bs128"):
     return synthetic.profile(name, host_s=0.010, gpu_s=0.010 * busy_share)
 
 
-@pytest.mark.parametrize("name", ["fair-share", "summed-utilisation", "capacity", "replay"])
+@pytest.mark.parametrize("name", ["fair-share", "summed-utilisation", "miso", "capacity", "replay"])
 def test_no_baseline_but_alone_speaks_of_mig(known, name):
     mig = parse_sharing("mig=3g.71gb,4g.71gb")
     assert known[name]([profile(1.0)] * 2, mig, gpu(H200)) is None
@@ -162,3 +164,27 @@ def test_a_rule_of_somebody_elses_is_scored_by_one_line(monkeypatch):
 def test_rules_that_are_one_line_of_arithmetic(rule, sharing, expected):
     steps = rule([profile(1.0), profile(0.2)], parse_sharing(sharing), gpu(H200))
     assert steps == pytest.approx(expected)
+
+
+def test_by_misos_rule_a_job_runs_as_its_probe_says_of_its_part():
+    """A quarter of the SMs halves its pace: so does a half by the root, and less in proportion."""
+    whole, quarter = (
+        LimitedRun(limit, round(1.32 * limit), (Window(1.0, 100 / slower),))
+        for limit, slower in ((100.0, 1.0), (25.0, 2.0))
+    )
+    alone = replace(profile(1.0), mps=MpsProbe(whole, (quarter,), profile(1.0).memory))
+
+    def slowdowns(sharing, jobs):
+        steps_s = miso([alone] * jobs, parse_sharing(sharing), gpu(H200))
+        return [step_s / alone.step_s for step_s in steps_s]
+
+    assert slowdowns("mps", 4) == pytest.approx([2.0] * 4)
+    assert slowdowns("mps=50,12.5", 2) == pytest.approx([2**0.5, 4.0])
+    assert slowdowns("serial", 2) == [1.0, 1.0]
+
+
+def test_a_rule_never_chooses_a_way_that_it_does_not_cover():
+    (panel,) = panels([ran("mps", 1.6, replayed=1.9), ran("naive", 1.2, replayed=None)])
+    assert panel.regret_by("replay") == pytest.approx(1 - 1.2 / 1.6)
+    (panel,) = panels([ran("mps", 1.6, replayed=None), ran("naive", 1.2, replayed=None)])
+    assert panel.regret_by("replay") is None

@@ -15,7 +15,6 @@ from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scores import compare, profiles_of
 from advisor.prediction.predictor import Predictor
-from advisor.validate import compared
 from advisor.workload.writing import append_run, profile_text, write_whole
 from research import report
 from research.figures import (
@@ -27,7 +26,7 @@ from research.figures import (
     read_figures,
     runs_of_other_sets,
 )
-from research.files import measured
+from research.files import measured, runs_in
 from research.report import FIGURES, GPU, ROOT, filled, rendered, report_text
 from research.scripts import HOSTS, script_scores, scripts_table
 from research.splits import splits_text
@@ -52,7 +51,8 @@ def test_every_document_has_the_committed_figures():
         assert (ROOT / path).read_text() == text, f"{path}: run `make report`"
     assert (ROOT / FIGURES).read_text() == figures_text(COMMITTED)
     noise = json.loads((FOLDER / GPU / "runs" / "noise.json").read_text())
-    assert noise == {mode: row.median for mode, row in COMMITTED.noise.items()}
+    rows = COMMITTED.scores.pooled()
+    assert noise == {row.mode: row.noise for row in rows if row.bound == "all"}
 
 
 @pytest.mark.parametrize("mode", ["naive", pytest.param("mps", marks=pytest.mark.exhaustive)])
@@ -208,7 +208,7 @@ def test_a_target_is_met_within_its_bounds_and_never_where_nothing_was_measured(
 
 
 def test_scripts_are_scored_on_every_host_all_of_them_first(monkeypatch):
-    monkeypatch.setattr("research.scripts.compared", lambda runs, *rest: compared(runs[:2], *rest))
+    monkeypatch.setattr("research.scripts.runs_in", lambda folder: runs_in(folder)[:2])
     scores = script_scores()
     assert {row.name for row in scores} > HOSTS.keys()
     assert scores[0].name == "all"

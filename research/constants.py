@@ -1,0 +1,57 @@
+"""Constants of the prediction that people chose while they saw errors of the scored runs."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+
+from advisor.report.scores import markdown
+from research.steps import joined
+
+# Module, name, meaning. A constant that was measured, or is fitted without the family, is not here.
+CHOSEN = (
+    ("advisor.prediction.host", "_TRUST", "how far a check of the host is trusted"),
+    ("advisor.prediction.replay", "_BRIEF_S", "shortest last wave that is replayed, seconds"),
+    ("advisor.prediction.replay", "_NAIVE_EFFORT", "length of a replay of time slices, of MPS's"),
+    ("advisor.prediction.trace", "_QUARTER", "kernel curve: part of the SMs that defines it"),
+    ("advisor.prediction.trace", "_POWER", "kernel curve: how it flattens with fewer SMs"),
+    ("advisor.prediction.trace", "_LEAST", "kernel curve: least exponent"),
+    ("advisor.prediction.trace", "_USUAL_EXPONENT", "kernel curve: exponent without a probe"),
+    ("advisor.prediction.trace", "_FIRMNESS", "kernel curve: how near to that a probe's is"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """A constant with its value and the file that holds it."""
+
+    name: str
+    value: float
+    meaning: str
+    file: str
+
+
+def chosen_constants() -> tuple[Constant, ...]:
+    """Return every constant of `CHOSEN` with today's value."""
+    return tuple(
+        Constant(
+            name=name, value=getattr(import_module(module), name), meaning=meaning,
+            file=f"{module.replace('.', '/')}.py",
+        )
+        for module, name, meaning in CHOSEN
+    )  # fmt: skip
+
+
+def constants_section(constants: Iterable[Constant]) -> str:
+    """Return the list in Markdown."""
+    rows = [
+        (f"`{each.name}`", f"{each.value:.4g}", each.meaning, f"`{each.file}`")
+        for each in constants
+    ]
+    return joined(
+        "## Constants chosen with all data in view",
+        "The regression, and the interval ends and their level, are fitted without the family that "
+        "is scored. We chose these constants, the columns of the model and the length of the "
+        "replay while we saw the errors of all families, so expect slightly larger errors "
+        "elsewhere. The scripts are not among the runs that we saw.",
+        markdown(("constant", "value", "meaning", "file"), rows),
+    )

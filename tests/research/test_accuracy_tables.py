@@ -1,0 +1,114 @@
+"""README's table, rules of peers, classes left out, coverage by group, and constants by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from advisor.hardware.gpus import gpu
+from advisor.learn.evaluate import evaluate
+from advisor.learn.observations import ReplayCache
+from advisor.learn.scoreboard import scores_of
+from research import classes, coverage, peers
+from research.classes import classes_left_out, classes_section
+from research.constants import CHOSEN, chosen_constants, constants_section
+from research.coverage import coverage_groups, coverage_section, worst_sentence
+from research.files import ROOT
+from research.headline import headline, rules_table, triple
+from research.scripts import ScriptErrors
+from tests.fitted import folds_fitted_once
+from tests.learn.campaign import PROFILES, advised_campaign, campaign
+
+__all__ = ["folds_fitted_once"]
+
+H200 = gpu("h200-141gb")
+SCRIPTS = [
+    ScriptErrors(name=name, steps=9, mape=mape, median=0.1, inside=0.9, fair_share=0.5, noise=None,
+                 noise_mape=None)
+    for name, mape in (("all", 0.2), ("naive", 0.1), ("MPS", 0.3))
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    runs = [replace(run, id=f"{n}-{run.id}") for run in campaign() for n in (1, 2)]
+    return evaluate(PROFILES, [*runs, *advised_campaign()], H200)
+
+
+def cells(table):
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
+
+
+def test_scripts_stand_first_then_hosts_then_all_then_rules_for_the_same_steps(evaluation):
+    scores = replace(scores_of(peers.with_kace(evaluation)), home="1")
+    rows = cells(headline(scores, SCRIPTS))
+    assert rows[0][1:3] == ["9", "10.0 / 30.0 / - %"]
+    assert [row[1] for row in rows[1:5]] == ["60", "4", "60", "124"]
+    assert len(rows) == 9
+    assert {row[1] for row in rows[5:]} == {"124", "82"}  # all; MISO's rule without time slices
+
+
+def test_pooled_errors_are_means_over_all_jobs(evaluation):
+    (ours, *_) = cells(rules_table(scores_of(evaluation)))
+    errors = [
+        abs(job.error) for run in (*evaluation.runs, *evaluation.advice) for job in run.jobs
+        if run.run.sharing == "naive"
+    ]  # fmt: skip
+    assert ours[1] == "this model"
+    assert ours[3].startswith(f"{100 * np.mean(errors):.1f} / ")
+
+
+def test_a_cell_of_three_shares_has_dashes_for_what_was_not_measured():
+    assert triple([0.1, None, 0.25]) == "10.0 / - / 25.0 %"
+    assert triple([None, None, None]) == "-"
+
+
+def test_the_regression_on_counters_never_sees_the_family_that_it_predicts(evaluation):
+    slow = [replace(run, id=f"{n}-{run.id}") for run in campaign("resnet") for n in (1, 2)]
+    moved = evaluate(PROFILES, [*slow, *advised_campaign()], H200)
+    before, after = (
+        {
+            (run.run.id, place): job.baselines_s["kace"]
+            for run in peers.with_kace(each).runs
+            for place, job in enumerate(run.jobs)
+            if job.family == "resnet"
+        }
+        for each in (evaluation, moved)
+    )
+    assert before == pytest.approx(after)
+    assert min(before.values()) > 0
+
+
+def test_a_class_left_out_is_scored_on_the_same_jobs_as_its_families(evaluation, monkeypatch):
+    monkeypatch.setattr(classes, "CLASSES", {"two": ("gpt2", "cait"), "one": ("resnet",)})
+    rows = classes_left_out(evaluation, ReplayCache())
+    assert {row.name for row in rows} == {"all three", "two"}
+    naive = next(row for row in rows if (row.name, row.mode) == ("two", "naive"))
+    errors = [
+        abs(job.error)
+        for run in evaluation.runs
+        for job in run.jobs
+        if run.run.sharing == "naive" and job.family in ("gpt2", "cait")
+    ]
+    assert naive.n == len(errors)
+    assert naive.family_mape == pytest.approx(np.mean(errors))
+    assert naive.mape != naive.family_mape
+    assert "| two | naive |" in classes_section(rows)
+
+
+def test_the_least_covered_large_group_stands_first(evaluation, monkeypatch):
+    monkeypatch.setattr(coverage, "_FEWEST", 20)
+    groups = coverage_groups(evaluation)
+    assert min(group.n for group in groups) >= 20
+    shares = [group.inside for group in groups]
+    assert shares == sorted(shares)
+    assert {"all", "1", "2", "2 jobs", "2 to 4 jobs"} == {group.where for group in groups}
+    assert f"of {groups[0].n} steps" in worst_sentence(groups)[0]
+    assert len(cells(coverage_section(groups).split("\n\n")[-1])) == len(groups)
+    assert coverage_groups(replace(evaluation, intervals=False)) == ()
+
+
+def test_every_constant_that_was_chosen_on_scored_runs_is_named_with_its_value():
+    constants = chosen_constants()
+    assert len(cells(constants_section(constants).split("\n\n")[-1])) == len(CHOSEN)
+    assert all((ROOT / each.file).is_file() for each in constants)
