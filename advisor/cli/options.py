@@ -216,9 +216,9 @@ def on_checked_host(advisor: "Advisor", at_once: int, check: bool | None) -> "Ad
         return advisor
     if not check:
         return replace(advisor, host_check=None)
-    from advisor.measure.host_check import check_if_possible
+    from advisor.measure.host_check import check_host
 
-    return replace(advisor, host_check=check_if_possible(at_once, aside) or advisor.host_check)
+    return replace(advisor, host_check=check_host(at_once, aside) or recent)
 
 
 def mlflow_log(uri: str | None) -> "MlflowLog | None":

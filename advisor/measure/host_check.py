@@ -21,7 +21,7 @@ from time import perf_counter, time
 
 from advisor.errors import AdvisorError
 from advisor.measure.pdeathsig import die_with_parent
-from advisor.measure.worker import installed_version, piece_of_work
+from advisor.measure.worker import piece_of_work
 from advisor.workload.calibration import HostCheck
 from advisor.workload.reading import host_check_file
 from advisor.workload.writing import write_whole
@@ -35,38 +35,28 @@ _LASTS_S = 1.0
 _PATIENCE_S = 120.0
 
 
-def check_host(at_once: int) -> HostCheck:
+def check_host(at_once: int, say: Callable[[str], None]) -> HostCheck | None:
     """Check the host with `at_once` busy processes, at most one a core, and keep the result.
 
-    Raises:
-        AdvisorError: The check fails.
+    If that fails, `say` why in a line and return None.
     """
-    if installed_version("torch") is None:
-        raise AdvisorError("torch is not installed. Install it where advisor is.")
     cores = len(os.sched_getaffinity(0))
     busy = min(at_once, cores)
     words = [sys.executable, "-m", "advisor.measure.host_check", str(busy)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            words, env=os.environ | {"OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE,
-            timeout=_PATIENCE_S, check=True,
-        )  # fmt: skip
+            words, env=environment, capture_output=True, text=True, timeout=_PATIENCE_S, check=True
+        )
         check_s = float(done.stdout)
     except (subprocess.SubprocessError, OSError, ValueError) as error:
-        raise AdvisorError(f"the check did not end properly: {error}") from None
+        *_, why = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        say(f"host not checked: {why}")
+        return None
     check = HostCheck(check_s=check_s, busy=busy, cores=cores, host=node(), made_at=time())
     with suppress(AdvisorError, OSError):  # it is of use now, too
         write_whole(host_check_file(), json.dumps(asdict(check)) + "\n")
     return check
-
-
-def check_if_possible(at_once: int, say: Callable[[str], None]) -> HostCheck | None:
-    """Check the host as `check_host`; if that fails, `say` why and return None."""
-    try:
-        return check_host(at_once)
-    except AdvisorError as error:
-        say(f"host not checked: {error}")
-        return None
 
 
 # The first pieces are slower.

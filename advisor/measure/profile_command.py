@@ -21,7 +21,7 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.host_check import VARIABLE, check_if_possible
+from advisor.measure.host_check import VARIABLE, check_host
 from advisor.measure.mps import Bench, bench_on
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
@@ -284,7 +284,7 @@ def run_profile(argv: Sequence[str]) -> int:
         return batch.verdict()
     cores, line = allowed_cores(words.cores), command_line("profile", argv)
     zoo = any(job.script is None for job in batch.todo)  # a script starts by itself
-    check = check_if_possible(1, say) if words.check_host else None
+    check = check_host(1, say) if words.check_host else None
     with bench_on(device, cores, line, zoo=zoo) as bench:
         batch.measure(bench, None if check is None else check.check_s)
     return batch.verdict()
