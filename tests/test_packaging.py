@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -61,10 +60,6 @@ def test_the_wheel_alone_ranks_as_the_checkout_does(wheel, tmp_path):
     command = "from advisor.cli import main; main()"
     isolated = {"HOME": str(home), "XDG_DATA_HOME": str(home / "data"), "PYTHONPATH": ""}
     here = lines_of([sys.executable, "-c", command, "recommend", "--json"], **isolated)
-    # Its loops would be compiled for the same processor again, for as long as all the rest takes.
-    for compiled in (ROOT / "advisor/prediction/__pycache__").glob("engine-*.o"):
-        (site / "advisor/prediction/__pycache__").mkdir(exist_ok=True)
-        shutil.copy2(compiled, site / "advisor/prediction/__pycache__")
     python = str(tmp_path / "venv/bin/python")
     ranked = lines_of([python, "-c", command, "recommend", "--json"], folder=home, **isolated)
     assert json.loads(ranked)["plans"]

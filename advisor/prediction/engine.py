@@ -1,14 +1,37 @@
-"""The compiled part of replay: loops over kernels, in numba's subset of Python.
+"""Replays kernels event by event: loops that numba compiles once, and later processes only load.
 
 Tenant ``i`` repeats the kernels ``starts[i] .. starts[i + 1]``. Other arrays have a column for each
 tenant, but `kernels` one for each kernel. Times are in seconds. Steps are counted with the part of
 the last one that was done, after a warm-up, so that a short replay is not biased by its ends. Rows
 of `log` are filled with tenant, kernel, start and end of what runs, in the order of the ends, up to
 its length; shape (rows, 4).
+
+The functions without types are in numba's subset of Python. Importing numba takes longer than most
+replays, so a process that finds the object file loads it by llvmlite alone.
 """
 
+import logging
+import os
+import stat
+from ctypes import CFUNCTYPE, byref, c_double, c_int32, c_int64, c_void_p
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from types import FunctionType
+from typing import Any
+
 import llvmlite.binding as llvm
-from numba import carray, njit, types
+import numpy as np
+
+from advisor.errors import AdvisorError
+from advisor.prediction.trace import Floats
+from advisor.workload.reading import cache_folder
+from advisor.workload.writing import write_whole
+
+# The policies by which tenants share a GPU.
+SIDE_BY_SIDE, TIME_SLICES = 0, 1
 
 # Rows of `kernels`, shape (7, kernels).
 LAUNCH, DURATION, DEMAND, HELD, DRAIN, WAIT, TURN = 0, 1, 2, 3, 4, 5, 6
@@ -18,6 +41,8 @@ HOST, GAP, LEAD = 0, 1, 2
 LEFT, READY, HOST_START, STEPS = 0, 1, 2, 3
 
 NEVER = 1e30
+# A literal 0 is of another type than what it becomes, for which numba would compile again.
+ZERO = np.int64(0)
 DUST = 1e-12
 WARM_UP = 0.25  # share of the replay after which counting begins
 # Share of its block slots that a kernel has, in the mean, while its last wave drains: of 0.5, 0.7,
@@ -25,12 +50,6 @@ WARM_UP = 0.25  # share of the replay after which counting begins
 STILL_HELD = 0.9
 
 
-def lean(function):
-    """Compile `function`, which makes no array: counting references to them doubles its time."""
-    return njit(_nrt=False, error_model="numpy")(function)
-
-
-@lean
 def begin(starts, kernels, at, state):
     """Let tenants start at different points of their steps, as real ones do."""
     for i in range(len(at)):
@@ -38,7 +57,6 @@ def begin(starts, kernels, at, state):
         state[LEFT, i], state[HOST_START, i] = kernels[DURATION, at[i]], -kernels[LAUNCH, at[i]]
 
 
-@lean
 def advance(i, now, starts, kernels, paces, at, state):
     """Point tenant `i`, which has finished its kernel, at the next one."""
     # A host that waited for it is no further than where it waits.
@@ -55,7 +73,6 @@ def advance(i, now, starts, kernels, paces, at, state):
     state[READY, i] = max(now + paces[GAP, i], launched)
 
 
-@lean
 def count(starts, kernels, at, state, done):
     """Fill `done` with steps until now; an unfinished step counts by its share of kernel time."""
     for i in range(len(done)):
@@ -67,7 +84,6 @@ def count(starts, kernels, at, state, done):
         done[i] = state[STEPS, i] + (before - state[LEFT, i]) / whole
 
 
-@lean
 def note(log, row, i, kernel, start, end):
     """Log that a kernel ran; return the next free row."""
     if row == len(log):
@@ -76,7 +92,6 @@ def note(log, row, i, kernel, start, end):
     return row + 1
 
 
-@lean
 def _share_out(left, demand, held, drain, ceded, queue, active, rate):
     """Start blocks along the queue: fill `rate`; return seconds until that changes, and the load.
 
@@ -106,7 +121,6 @@ def _share_out(left, demand, held, drain, ceded, queue, active, rate):
     return pause * load, load
 
 
-@lean
 def _wake(now, ready, queue, active, asleep, sleeping):
     """Append the ready tenants to the queue; return both lengths and when the next is ready."""
     next_ready, still = NEVER, 0
@@ -122,7 +136,6 @@ def _wake(now, ready, queue, active, asleep, sleeping):
     return active, still, next_ready
 
 
-@lean
 def _side_by_side(
     starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
 ):
@@ -138,7 +151,7 @@ def _side_by_side(
     for i in range(len(at)):
         demand[i], held[i] = kernels[DEMAND, at[i]], kernels[HELD, at[i]]
         drain[i], since[i], asleep[i] = kernels[DRAIN, at[i]], NEVER, i
-    now, began, events, active, sleeping, row = 0.0, -1.0, 0, 0, len(at), 0
+    now, began, events, active, sleeping, row = 0.0, -1.0, 0, ZERO, len(at), ZERO
     while now < horizon_s and events < max_events:
         if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
             began = now
@@ -171,20 +184,6 @@ def _side_by_side(
     return now - began
 
 
-def mps(
-    starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
-    ceded, queues, current,
-):  # fmt: skip
-    """Call `_side_by_side` with the arrays at these addresses."""
-    return _side_by_side(
-        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
-        ceded, horizon_s, max_events, carray(log, (rows, 4)), carray(at, tenants),
-        carray(state, (4, tenants)), carray(queues, (2, tenants)), carray(current, (5, tenants)),
-        carray(done, (2, tenants)),
-    )  # fmt: skip
-
-
-@lean
 def _next_owner(owner, now, state):
     """Return the next tenant in turn that can run now, or else the one that can run first."""
     tenants = state.shape[1]
@@ -198,7 +197,6 @@ def _next_owner(owner, now, state):
     return soonest
 
 
-@lean
 def _past_copies(i, row, starts, kernels, paces, log, at, state):
     """Let tenant `i` run all that needs no turn; return the next free row of `log`."""
     while kernels[TURN, at[i]] == 0.0:
@@ -208,13 +206,12 @@ def _past_copies(i, row, starts, kernels, paces, log, at, state):
     return row
 
 
-@lean
 def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
     """Run the loop of `naive`; return the seconds between its two counts, the rows of `done`."""
     begin(starts, kernels, at, state)
-    slice_s, patience_s, switch_s = slicing
+    slice_s, patience_s, switch_s = slicing[0], slicing[1], slicing[2]
     tenants = len(at)
-    now, began, events, owner, slice_end, row = 0.0, -1.0, 0, 0, slice_s, 0
+    now, began, events, owner, slice_end, row = 0.0, -1.0, 0, ZERO, slice_s, ZERO
     for i in range(tenants):
         row = _past_copies(i, row, starts, kernels, paces, log, at, state)
     while now < horizon_s and events < max_events:
@@ -249,58 +246,148 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
     return now - began
 
 
-def naive(
-    starts, kernels, paces, tenants, total, log, rows, max_events, horizon_s, at, state, done,
-    slice_s, patience_s, switch_s,
+def _replay(
+    policy, max_events, horizon_s, starts, at, queues, constants, kernels, paces, log, state,
+    current, done,
 ):  # fmt: skip
-    """Call `_in_turn` with the arrays at these addresses."""
-    return _in_turn(
-        carray(starts, tenants + 1), carray(kernels, (7, total)), carray(paces, (3, tenants)),
-        (slice_s, patience_s, switch_s), horizon_s, max_events, carray(log, (rows, 4)),
-        carray(at, tenants), carray(state, (4, tenants)), carray(done, (2, tenants)),
+    if policy == TIME_SLICES:
+        return _in_turn(
+            starts, kernels, paces, constants, horizon_s, max_events, log, at, state, done
+        )
+    return _side_by_side(
+        starts, kernels, paces, constants[0], horizon_s, max_events, log, at, state, queues,
+        current, done,
     )  # fmt: skip
 
 
-_COMPILED = {"mps": mps, "naive": naive}
-_TYPES = {
-    "F": types.CPointer(types.float64),
-    "I": types.CPointer(types.int64),
-    "U": types.CPointer(types.uint64),
-    "f": types.float64,
-    "n": types.int64,
-}
+_LOOPS = (
+    begin, advance, count, note, _share_out, _wake, _side_by_side, _next_owner, _past_copies,
+    _in_turn, _replay,
+)  # fmt: skip
+# Arguments of `_replay`: numbers, then arrays by type and dimensions.
+_NUMBERS = (c_int64, c_int64, c_double)
+_INTEGERS, _INDICES, _FLOATS = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
+_ARRAYS = ((_INTEGERS, 1), (_INTEGERS, 1), (_INDICES, 2), (_FLOATS, 1), *[(_FLOATS, 2)] * 6)
+_LEAST_STEPS = 1e-12
+
+_LOADING = Lock()
+_LOG = logging.getLogger(__name__)
 
 
-def machine_code(loops) -> bytes:
-    """Return an object file with `loops` under their names, called as numba calls functions.
+def replay(
+    policy: int, columns: tuple[Any, Floats, Floats], constants: tuple[float, ...],
+    horizon_s: float, max_events: int, log: Floats,
+) -> Floats:  # fmt: skip
+    """Return the seconds of a step of each tenant, shape (tenants,).
 
-    `loops` are as in `engine_file`. First come the address of the result, a float, and that of an
-    error; 0 is returned if there is none. The code needs nothing of numba or Python, so that it can
-    be loaded without them.
+    Args:
+        policy: `SIDE_BY_SIDE`, where blocks start in the order in which their kernels became ready,
+            where slots for them are free; in the last `DRAIN` seconds of a kernel all its blocks
+            have started. `TIME_SLICES`, where one tenant owns the GPU at a time.
+        columns: `starts`, `kernels` and `paces`.
+        constants: The share of free slots that a kernel leaves to those after it; for time slices
+            the seconds of a slice, of the wait for an idle owner, and of a change.
+        horizon_s: Seconds to replay.
+        max_events: Most events to replay.
+        log: Filled as above.
     """
+    starts, kernels, paces = columns
+    tenants = len(starts) - 1
+    done = np.zeros((2, tenants))
+    arrays = (
+        starts, np.zeros(tenants, _INTEGERS), np.zeros((2, tenants), _INDICES),
+        np.array(constants, _FLOATS), kernels, paces, log, np.zeros((4, tenants)),
+        np.zeros((5, tenants)), done,
+    )  # fmt: skip
+    arguments = [policy, max_events, horizon_s]
+    for (dtype, dimensions), array in zip(_ARRAYS, arrays, strict=True):
+        assert array.dtype == dtype, "compiled for another type"
+        assert array.ndim == dimensions, "compiled for other dimensions"
+        assert array.flags.c_contiguous, "compiled for another layout"
+        address = array.ctypes.data  # after the two owners of the memory, which numba does not need
+        arguments += 0, 0, array.size, array.itemsize, address, *array.shape, *array.strides
+    with _LOADING:
+        function, *_ = load()
+    elapsed_s, error = c_double(), c_void_p()
+    failed = function(byref(elapsed_s), byref(error), *arguments)
+    assert not failed, "a loop of replay has nothing to raise"
+    return np.asarray(elapsed_s.value / np.maximum(done[1] - done[0], _LEAST_STEPS))
+
+
+@cache
+def load() -> tuple[Any, ...]:
+    """Return `_replay` as a C function, and what must live as long, from the file or for it."""
+    # Everything that machine code depends on.
+    processor = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    inputs = version("numba"), version("llvmlite"), llvm.get_process_triple(), *processor
+    key = sha256(Path(__file__).read_bytes() + "\n".join(inputs).encode()).hexdigest()[:32]
+    code = None
+    try:
+        path = cache_folder("engine") / f"{key}.o"
+        if (code := _read(path)) is None:
+            code = _machine_code()
+            path.unlink(missing_ok=True)  # its mode would stay
+            write_whole(path, sha256(code).digest() + code)
+    except (AdvisorError, OSError, RuntimeError) as error:  # the last where there is no home
+        remedy = "Set XDG_CACHE_HOME to a folder that you can write."
+        _LOG.warning("each process compiles the replay engine: %s %s", error, remedy)
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    builder = llvm.JITLibraryBuilder().add_object_img(code or _machine_code())
+    compiler = llvm.create_lljit_compiler()
+    library = builder.add_current_process().export_symbol("replay").link(compiler, "replay")
+    parts_of_arrays = [c_int64] * sum(5 + 2 * dimensions for _, dimensions in _ARRAYS)
+    function = CFUNCTYPE(c_int32, c_void_p, c_void_p, *_NUMBERS, *parts_of_arrays)
+    return function(library["replay"]), library, compiler
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the code in `path`; None if it is missing or damaged, or others could write it."""
+    try:
+        with path.open("rb") as file:
+            status, content = os.fstat(file.fileno()), file.read()
+    except OSError:
+        return None
+    if status.st_uid not in {0, os.geteuid()} or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return None
+    checksum, code = content[: sha256().digest_size], content[sha256().digest_size :]
+    return code if sha256(code).digest() == checksum else None
+
+
+def _machine_code():
+    """Compile `_replay` to an object file that needs nothing of numba or Python.
+
+    It is called as numba calls functions: first come the addresses of the result and of an error;
+    0 is returned if there is none. An array is passed as numba's structure of it.
+    """
+    _LOG.warning("compiling the replay engine, once on this machine: about 5 s")
+    from numba import njit, types
+    from numba.core import config
+
+    scope = dict(globals())  # in which the loops call each other compiled
+    for loop in _LOOPS:
+        # They make no array: counting references to them doubles the time.
+        scope[loop.__name__] = njit(
+            _nrt=False, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+        )(FunctionType(loop.__code__, scope))
+    numbers = [types.int64 if each is c_int64 else types.float64 for each in _NUMBERS]
+    arrays = [types.Array(getattr(types, dtype.name), many, "C") for dtype, many in _ARRAYS]
+    entry, arguments = scope["_replay"], (*numbers, *arrays)
+    level, config.OPT = config.OPT, type(config.OPT)(0)  # LLVM optimises below: twice is no faster
+    try:
+        entry.compile(arguments)
+    finally:
+        config.OPT = level
+    module = llvm.parse_assembly(entry.inspect_llvm(arguments))
+    for symbol in (*module.functions, *module.global_variables):
+        if not symbol.is_declaration:
+            symbol.linkage = "internal"
+    own = module.get_function(entry.overloads[arguments].fndesc.llvm_func_name)
+    own.linkage, own.name = "external", "replay"
     target = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(),
         opt=3, reloc="pic", codemodel="small", jit=True,
     )  # fmt: skip
-    module, *others = [_module(name, kinds) for name, kinds in loops.items()]
-    for other in others:
-        module.link_in(other)
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
     builder.getModulePassManager().run(module, builder)
     return target.emit_object(module)
-
-
-def _module(name, kinds):
-    """Compile the loop called `name`, which alone can be seen from outside."""
-    arguments = tuple(_TYPES[kind] for kind in kinds)
-    loop = njit(
-        types.float64(*arguments), error_model="numpy", no_cpython_wrapper=True,
-        no_cfunc_wrapper=True,
-    )(_COMPILED[name])  # fmt: skip
-    module = llvm.parse_assembly(loop.inspect_llvm(arguments))
-    for symbol in (*module.functions, *module.global_variables):
-        if not symbol.is_declaration:
-            symbol.linkage = "internal"
-    own = module.get_function(loop.overloads[arguments].fndesc.llvm_func_name)
-    own.linkage, own.name = "external", name
-    return module

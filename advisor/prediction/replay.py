@@ -8,8 +8,7 @@ of its own end. Kernels that are on the SMs together share the SMs' rate in prop
 nothing to run soon yields, and so does one whose host waited for its kernel; copies between host
 and GPU need no slice, and their owner is idle then. In both the hosts launch on at their own paces.
 
-`engine` is compiled, once for many processes (see `engine_file`); `tests/prediction/slow_replay.py`
-is the same in plain Python.
+`engine` holds the compiled loops; `tests/prediction/slow_replay.py` is the same in plain Python.
 """
 
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
-from advisor.prediction import engine_file
+from advisor.prediction import engine
 from advisor.prediction.prediction import all_known
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
 from advisor.sharing import Arrangement, Concurrent
@@ -128,7 +127,7 @@ def replay_mps(
     up to its length, with tenant, kernel of its trace, start and end in seconds, shape (rows, 4).
     """
     columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
-    return engine_file.mps(*columns, ceded, horizon_s, effort.events, log)
+    return engine.replay(engine.SIDE_BY_SIDE, columns, (ceded,), horizon_s, effort.events, log)
 
 
 def replay_naive(
@@ -138,9 +137,10 @@ def replay_naive(
     whole, steps = [1.0] * len(scripts), _NAIVE_EFFORT * effort.steps
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, replace(effort, steps=steps)), turns_s)
-    return engine_file.naive(
-        *_columns(scripts, whole, whole), (slicing.slice_s, slicing.patience_s, slicing.switch_s),
-        horizon_s, _NAIVE_EFFORT * effort.events, log,
+    return engine.replay(
+        engine.TIME_SLICES, _columns(scripts, whole, whole),
+        (slicing.slice_s, slicing.patience_s, slicing.switch_s), horizon_s,
+        _NAIVE_EFFORT * effort.events, log,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from advisor.cli import main
-from advisor.prediction.engine_file import loops
+from advisor.prediction import engine
 from tests.cli.conftest import BERT, GPU
 from tests.waiting import PATIENCE_S, until
 
@@ -93,7 +93,7 @@ HEAVY = {"torch", "timm", "pandas", "sklearn", "streamlit", "altair", "numba"}
     ("words", "banned"), [(["validate", "-h"], {"numpy", "rich"}), (["recommend"], set())]
 )
 def test_a_command_imports_nothing_heavy(words, banned, measured):
-    loops()  # compiled once
+    engine.load()  # compiled once
     code = (
         "import sys\nfrom advisor.cli import main\ntry: main()\nexcept SystemExit: pass\n"
         "print('\\n'.join(sys.modules), file=sys.stderr)"
