@@ -142,17 +142,10 @@ def choices_section(scores: Scores) -> str:
     parts = []
     for kind, judged in kinds.items():
         if judged.sets:
-            by_degree = [
-                (str(row.degree), str(row.regret.n), percent(row.regret.mean),
-                 percent(row.regret.worst))
-                for row in judged.by_degree
-            ]  # fmt: skip
-            headings = ("jobs at once", "job sets", "mean regret of this model", "worst")
             parts += [
                 f"Job sets {kind}: {judged.sets}.",
                 markdown(CHOICE_HEADINGS, choice_rows(judged)),
                 noise_sentence(judged),
-                markdown(headings, by_degree),
             ]
     if not parts:
         return ""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from advisor.learn.evaluate import Evaluation, families_of, left_out
+from advisor.learn.evaluate import Evaluation, families_of, predict_folds
 from advisor.learn.observations import ReplayCache
 from advisor.learn.scores import sharing_of
 from advisor.report.scores import MODE_WORDS, markdown, percent
@@ -47,12 +47,12 @@ def classes_left_out(
     present = set(families_of(evaluation.chosen.predicted))
     folds = {name: present.intersection(families) for name, families in CLASSES.items()}
     folds = {name: some for name, some in folds.items() if len(some) > 1 and some < present}
-    parts = left_out(folds, evaluation.chosen, playback, processes) if folds else {}
+    parts = predict_folds(folds, evaluation.chosen, playback, processes) if folds else {}
     errors: dict[tuple[str, Mode], list[tuple[float, float]]] = {}
     for run in evaluation.runs:
         for place, job in enumerate(run.jobs):
-            for name, (_, held, _) in parts.items():
-                if (other := held.get((run.run.id, place))) is not None:
+            for name, (_, held) in parts.items():
+                if (other := held.get(("raw", run.run.id, place))) is not None:
                     pair = abs(other.error), abs(job.error)
                     for group in (name, _ALL):
                         errors.setdefault((group, sharing_of(run.run).mode), []).append(pair)

@@ -27,7 +27,7 @@ from research.constants import Constant, chosen_constants
 from research.coverage import CoverageGroup, coverage_groups
 from research.data_card import DataFigures, data_figures
 from research.files import measured, rounded
-from research.gpu_left_out import GpuLeftOut, gpus_left_out, learnt_elsewhere
+from research.gpu_left_out import GpuLeftOut, gpus_left_out
 from research.memory import MemoryScore, memory_score
 from research.peers import with_kace
 from research.power import PowerRow, power_score
@@ -108,7 +108,6 @@ def figures_of(
         for run in of_pace(runs)
         if run.purpose == "validation" and run.shows_pace
     ]
-    folders = sorted(folder.parent.iterdir())
     return Figures(
         data=data_figures(evaluation.chosen),
         scores=scores_of(evaluation),
@@ -119,10 +118,7 @@ def figures_of(
         coverage=coverage_groups(evaluation),
         constants=chosen_constants(),
         steadiness=steadiness(evaluation.chosen.repeats),
-        left_out=(
-            *gpus_left_out(folders, gpu.key, evaluation.models),
-            *learnt_elsewhere(folders, folder, processes),
-        ),
+        left_out=gpus_left_out(folder, evaluation.models, playback, processes),
         recommended=recommended(evaluation),
         whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_cores()), profiles),
         memory=memory_score(profiles, runs, gpu),

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from advisor.hardware.gpus import catalogue, gpu
 from advisor.learn.evaluate import (
-    Evaluation,
+    Selection,
     evaluate,
     evaluation_by,
     families_of,
-    predicted_by,
+    predict_folds,
     select,
 )
 from advisor.learn.fit import fit
@@ -48,54 +48,45 @@ class GpuLeftOut:
 
 
 def gpus_left_out(
-    folders: Sequence[Path], learnt_on: str, models: Mapping[str, Model]
+    folder: Path, models: Mapping[str, Model], playback: ReplayCache, processes: int = 1
 ) -> tuple[GpuLeftOut, ...]:
-    """Leave out each other GPU.
+    """Leave out each other GPU with runs, and the GPU of `folder` by models of each other one.
 
-    Args:
-        folders: Of profiles and runs, named by GPU; those without runs are skipped.
-        learnt_on: The GPU of all runs that `models` were fitted to.
-        models: By family: the model that saw no run of it.
+    `models` are those of the runs in `folder`, by the family left out; `playback` their replays.
     """
-    return tuple(
-        _scored(learnt_on, left_out(folder, models)) for folder in _of_others(folders, learnt_on)
-    )
-
-
-def learnt_elsewhere(
-    folders: Sequence[Path], folder: Path, processes: int = 1
-) -> tuple[GpuLeftOut, ...]:
-    """Leave out the GPU of `folder`, one of `folders`: models of each other GPU predict it."""
-    families = families_of(select(*measured(folder), gpu(folder.name)).predicted)
+    selection = select(*measured(folder), gpu(folder.name))
+    families = families_of(selection.predicted)
     results = []
-    for other in _of_others(folders, folder.name):
-        card, (profiles, runs) = gpu(other.name), measured(other)
-        whole = fit([MeasuredGpu(card, profiles, runs)])  # for families that never ran there
-        without = evaluate(profiles, runs, card, processes).models
-        models = dict.fromkeys(families, whole) | dict(without)
-        results.append(_scored(other.name, left_out(folder, models)))
+    for other in sorted(folder.parent.iterdir()):
+        if other.name in catalogue() and other != folder and any(other.glob("runs/*.jsonl")):
+            card, (profiles, runs), replays = gpu(other.name), measured(other), ReplayCache()
+            # For families that never ran there.
+            whole = fit([MeasuredGpu(card, profiles, runs)], replays)
+            without = evaluate(profiles, runs, card, processes, replays).models
+            there, back = (
+                select(profiles, runs, card),
+                dict.fromkeys(families, whole) | dict(without),
+            )
+            results += [
+                _scored(folder.name, there, models, replays, processes),
+                _scored(other.name, selection, back, playback, processes),
+            ]
     return tuple(results)
 
 
-def _scored(learnt_on: str, evaluation: Evaluation) -> GpuLeftOut:
+def _scored(
+    learnt_on: str, selection: Selection, models: Mapping[str, Model], playback: ReplayCache,
+    processes: int,
+) -> GpuLeftOut:  # fmt: skip
+    """Predict the runs of `selection`, each job by that of `models` without its family."""
+    folds = {family: (family,) for family in families_of(selection.predicted)}
+    parts = predict_folds(
+        folds, selection, playback, processes, models={f: models[f] for f in folds}
+    )
+    evaluation = evaluation_by(selection, parts)
     return GpuLeftOut(
         learnt_on=learnt_on, scores=scores_of(evaluation), recommended=recommended(evaluation)
     )
-
-
-def _of_others(folders: Sequence[Path], key: str) -> list[Path]:
-    """Return the folders of GPUs other than `key` that have runs."""
-    others = catalogue().keys() - {key}
-    return [path for path in folders if path.name in others and any(path.glob("runs/*.jsonl"))]
-
-
-def left_out(folder: Path, models: Mapping[str, Model]) -> Evaluation:
-    """Predict the runs in `folder`, each job by that of `models` without its family."""
-    selection, playback = select(*measured(folder), gpu(folder.name)), ReplayCache()
-    return evaluation_by(selection, {
-        family: (model, *predicted_by(model, [family], selection, playback))
-        for family, model in models.items()
-    })  # fmt: skip
 
 
 def left_out_section(gpus: Sequence[GpuLeftOut]) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from statistics import mean, median
 
 import numpy as np
 
-from advisor.learn.evaluate import Evaluation
+from advisor.learn.evaluate import Evaluation, hours_apart
 from advisor.learn.scoreboard import ALL, BOUNDS, PARTS, Bound, Part, Scores, counts, differences
 from advisor.learn.scores import JobComparison, RunComparison, sharing_of
 from advisor.report.scores import (
@@ -33,8 +32,8 @@ _ELSEWHERE_HEADINGS = (
 # A workload is steady when its repeats lie within this of each other, in the median.
 _STEADY = 0.05
 
-# A machine was held for half an hour at most, so runs this far apart are on different hosts.
-_OTHER_HOST = timedelta(hours=6)
+# Hours between runs that are on different hosts: a machine was held for half an hour at most.
+_OTHER_HOST = 6.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +153,7 @@ def _repeated_elsewhere(one: RunComparison, other: RunComparison) -> bool:
         return False
     if [job.job for job in one.jobs] != [job.job for job in other.jobs]:
         return False
-    dates = [datetime.fromisoformat(run.run.provenance.date) for run in (one, other)]
-    return abs(dates[0] - dates[1]) >= _OTHER_HOST
+    return hours_apart(one.run, other.run) >= _OTHER_HOST
 
 
 def coverage_on(scores: Scores, host: str, part: Part = "drawn") -> float | None:

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -26,6 +27,7 @@ from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scores import (
     UNFITTED,
+    Baseline,
     JobComparison,
     RunComparison,
     View,
@@ -36,6 +38,7 @@ from advisor.learn.scores import (
 )
 from advisor.learn.surrogate_fit import with_surrogate_without
 from advisor.prediction.cache import fitting_in_one_thread, in_processes
+from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import Model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
@@ -69,7 +72,7 @@ class Selection:
         unusable: Ids of drawn runs that cannot be scored.
         advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
         alone: Runs of one tenant.
-        repeats: Pairs of a scored run and its repeat with fresh workers.
+        repeats: Pairs of a run that is predicted and its repeat with fresh workers on its host.
     """
 
     gpu: Gpu
@@ -83,29 +86,18 @@ class Selection:
 
     @property
     def predicted(self) -> tuple[Run, ...]:
-        """The runs whose jobs are predicted: those that are scored, and those of panels."""
+        """The runs whose jobs are predicted: drawn ones and those of panels."""
         return (*self.scored, *self.advice)
 
     @property
     def on_known_cores(self) -> tuple[Run, ...]:
-        """The scored runs that recorded the speed of each tenant's core.
-
-        The first campaigns did not. The speed varies by 40 % on virtual machines, and a user who
-        predicts does not know it.
-        """
+        """The drawn runs that recorded the speed of each tenant's core."""
         return tuple(run for run in self.scored if run.cores_known)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families of the scored jobs, which are left out one after another."""
+        """The families of the jobs of drawn runs."""
         return families_of(self.scored)
-
-    @property
-    def panel_repeats(self) -> tuple[tuple[Run, Run], ...]:
-        """Pairs of a run of a panel and its repeat with fresh workers on the same host."""
-        by_id, hosts = {run.id: run for run in self.advice}, self.hosts
-        pairs = ((by_id[run.repeats], run) for run in by_id.values() if run.repeats in by_id)
-        return tuple(pair for pair in pairs if len({hosts[run.id] for run in pair}) == 1)
 
     @property
     def hosts(self) -> dict[str, str]:
@@ -117,28 +109,24 @@ class Selection:
         """The host on which most profiles were made, each just before a run; None if unknown."""
         hosts = self.hosts
         runs = sorted((run.provenance.date, hosts[run.id]) for run in of_pace(self.runs))
-        dates = [date for date, _ in runs]
-        places = (
-            bisect_left(dates, profile.provenance.date)
-            for profile in self.profiles.values()
-            if profile.provenance
-        )
+        origins = (profile.provenance for profile in self.profiles.values())
+        places = (bisect_left(runs, (origin.date, "")) for origin in origins if origin)
         made = Counter(runs[place][1] for place in places if place < len(runs))
         return made.most_common(1)[0][0] if made else None
 
     @property
     def drift(self) -> Drift | None:
         """None if no solo run lies between the shared ones."""
-        differences = []
-        for run in self.alone:
-            if run.purpose == "solo":
-                (tenant,), (name,) = run.tenants, run.names
-                differences.append((abs(tenant.step_s / self.profiles[name].step_s - 1), name))
-        if not differences:
+        apart = [
+            (abs(run.tenants[0].step_s / self.profiles[run.names[0]].step_s - 1), run.names[0])
+            for run in self.alone
+            if run.purpose == "solo"
+        ]
+        if not apart:
             return None
-        worst, worst_job = max(differences)
-        middle = median(difference for difference, _ in differences)
-        return Drift(n=len(differences), median=middle, worst=worst, worst_job=worst_job)
+        worst, worst_job = max(apart)
+        middle = median(difference for difference, _ in apart)
+        return Drift(n=len(apart), median=middle, worst=worst, worst_job=worst_job)
 
 
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
@@ -162,16 +150,18 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
             f"ran to the end and have profiles; read: {counted(len(runs), 'run')}."
         )
     advised = {run.id for run in shared if run.purpose == "validation"}
-    advice = [run for run in shared if {run.id, run.repeats} & advised]
+    advice = [run for run in shared if {run.id, run.repeats} & advised and usable(run)]
+    by_id = scored | {run.id: run for run in advice}
+    pairs = ((by_id[run.repeats], run) for run in shared if run.ok and run.repeats in by_id)
     return Selection(
         gpu=gpu,
         profiles=profiles,
         runs=runs,
         scored=tuple(scored.values()),
         unusable=tuple(run.id for run in drawn if run.id not in scored),
-        advice=tuple(filter(usable, advice)),
+        advice=tuple(advice),
         alone=tuple(run for run in ordinary if len(run.tenants) == 1 and usable(run)),
-        repeats=tuple((scored[r.repeats], r) for r in shared if r.ok and r.repeats in scored),
+        repeats=tuple(pair for pair in pairs if hours_apart(*pair) < _ON_ONE_HOST),
     )
 
 
@@ -183,6 +173,16 @@ def of_pace(runs: Iterable[Run]) -> list[Run]:
 def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
     """Return the families of the tenants of `runs`, in alphabetical order."""
     return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
+
+
+# Campaigns took up to 2.6 hours on one host; those on two hosts were at least 5 hours apart.
+_ON_ONE_HOST = 4.0
+
+
+def hours_apart(one: Run, other: Run) -> float:
+    """Return the hours between two runs."""
+    dates = [datetime.fromisoformat(run.provenance.date) for run in (one, other)]
+    return abs(dates[0] - dates[1]) / timedelta(hours=1)
 
 
 # Campaigns whose ids begin otherwise than with their names.
@@ -215,39 +215,35 @@ def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
 # With fewer runs than this, processes take longer to start than they save.
 _WORTH_SPREADING = 100
 
-Held = dict[tuple[str, int], JobComparison]
-"""Jobs predicted without their families, by the run's id and the place in it."""
-LeftOut = tuple[Model, Held, Held]
-"""A model and its predictions of the families that it did not see; see `predicted_by`."""
+Held = dict[tuple[View, str, int], JobComparison]
+"""Jobs predicted without their families, by view, the run's id and the place in it."""
+LeftOut = tuple[Model, Held]
+"""A model and its predictions of the families that it did not see."""
 
 
 def predicted_by(
     model: Model, families: Collection[str], chosen: Selection, playback: ReplayCache
-) -> tuple[Held, Held]:
+) -> Held:
     """Predict the jobs of `families` by `model`, which may be of runs on another GPU.
 
-    Returns:
-        Predictions from profiles as measured; and for runs that recorded the speed of each core,
-        those from profiles converted to these cores.
+    All are predicted from profiles as measured, and those of runs that recorded the speed of each
+    core also from profiles converted to these cores.
     """
     predictor = Predictor(chosen.gpu, model, replay=playback.play)
     rivals = baselines(model.of(chosen.gpu).physics, playback.play)
+    held: Held = {}
 
-    def predict(runs: Sequence[Run], view: View) -> Held:
-        by = predictor if view == "raw" else predictor.on_known_cores()
-        compared = [
-            compare(run, profiles_of(run, chosen.profiles, view), by, chosen.gpu,
-                    rivals if view == "raw" else {})
-            for run in runs if not set(families).isdisjoint(families_of([run]))
-        ]  # fmt: skip
-        return {
-            (each.run.id, place): job
-            for each in compared
-            for place, job in enumerate(each.jobs)
-            if job.family in families
-        }
+    def hold(view: View, runs: Sequence[Run], by: Predicts, rules: Mapping[str, Baseline]) -> None:
+        for run in runs:
+            if not set(families).isdisjoint(families_of([run])):
+                alone = profiles_of(run, chosen.profiles, view)
+                for place, job in enumerate(compare(run, alone, by, chosen.gpu, rules).jobs):
+                    if job.family in families:
+                        held[view, run.id, place] = job
 
-    return predict(chosen.predicted, "raw"), predict(chosen.on_known_cores, "core-adjusted")
+    hold("raw", chosen.predicted, predictor, rivals)
+    hold("core-adjusted", chosen.on_known_cores, predictor.on_known_cores(), {})
+    return held
 
 
 def model_without(families: Collection[str], chosen: Selection, playback: ReplayCache) -> Model:
@@ -259,12 +255,17 @@ def model_without(families: Collection[str], chosen: Selection, playback: Replay
     return with_surrogate_without(families, model, every, chosen.gpu, playback.play)
 
 
-def _without(chosen: Selection, playback: ReplayCache, families: Collection[str]) -> LeftOut:
-    model = model_without(families, chosen, playback)
-    return model, *predicted_by(model, families, chosen, playback)
+_Fold = tuple[Collection[str], Model | None]
+"""Families, and the model that did not see them, if there is one already."""
 
 
-# Of a worker process: the data of `_without`, sent once and not with each fold.
+def _predicted(chosen: Selection, playback: ReplayCache, fold: _Fold) -> LeftOut:
+    families, fitted = fold
+    model = fitted or model_without(families, chosen, playback)
+    return model, predicted_by(model, families, chosen, playback)
+
+
+# Of a worker process: the data of `_predicted`, sent once and not with each fold.
 _here: list[tuple[Selection, ReplayCache]] = []
 
 
@@ -273,33 +274,36 @@ def _begin(chosen: Selection, playback: ReplayCache) -> None:
     _here.append((chosen, playback))
 
 
-def _without_here(families: Collection[str]) -> LeftOut:
-    return _without(*_here[0], families)
+def _predicted_here(fold: _Fold) -> LeftOut:
+    return _predicted(*_here[0], fold)
 
 
-def left_out(
+def predict_folds(
     folds: Mapping[str, Collection[str]],
     chosen: Selection,
     playback: ReplayCache,
     processes: int = 1,
     tell: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+    models: Mapping[str, Model] | None = None,
 ) -> dict[str, LeftOut]:
-    """Fit a model without the families of each of `folds`, and predict their jobs by it.
+    """Predict the jobs of the families of each of `folds` by a model without them.
 
-    `tell` is called with the number of folds done and of all.
+    It is fitted to the other families' runs, or is that of `models`; `tell` is called with the
+    number of folds done and of all.
     """
+    parts = [(families, (models or {}).get(name)) for name, families in folds.items()]
 
-    def counting(parts: Iterable[LeftOut]) -> Iterator[tuple[str, LeftOut]]:
+    def counting(results: Iterable[LeftOut]) -> Iterator[tuple[str, LeftOut]]:
         tell(0, len(folds))
-        for done, (name, part) in enumerate(zip(folds, parts, strict=True), start=1):
+        for done, (name, result) in enumerate(zip(folds, results, strict=True), start=1):
             tell(done, len(folds))
-            yield name, part
+            yield name, result
 
     if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
-        return dict(counting(map(partial(_without, chosen, playback), folds.values())))
+        return dict(counting(map(partial(_predicted, chosen, playback), parts)))
     data, workers = (chosen, playback), min(processes, len(folds))
-    with in_processes(_without_here, folds.values(), workers, _begin, data) as parts:
-        return dict(counting(parts))
+    with in_processes(_predicted_here, parts, workers, _begin, data) as results:
+        return dict(counting(results))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,30 +345,26 @@ def evaluate(
     """
     chosen = select(profiles, runs, gpu)
     folds = {family: (family,) for family in families_of(chosen.predicted)}
-    parts = left_out(folds, chosen, playback or ReplayCache(), processes, tell)
+    parts = predict_folds(folds, chosen, playback or ReplayCache(), processes, tell)
     return evaluation_by(chosen, parts)
 
 
 def evaluation_by(chosen: Selection, parts: Mapping[str, LeftOut]) -> Evaluation:
     """Return the evaluation of the predictions of all folds."""
-    raw: Held = {}
-    adjusted: Held = {}
-    for _, of_raw, of_adjusted in parts.values():
-        raw |= of_raw
-        adjusted |= of_adjusted
+    held = {key: job for _, of_fold in parts.values() for key, job in of_fold.items()}
 
-    def compared(runs: Iterable[Run], held: Held) -> tuple[RunComparison, ...]:
+    def compared(runs: Iterable[Run], view: View = "raw") -> tuple[RunComparison, ...]:
         return tuple(
-            RunComparison(run, tuple(held[run.id, place] for place in range(len(run.tenants))))
+            RunComparison(run, tuple(held[view, run.id, n] for n in range(len(run.tenants))))
             for run in runs
         )
 
     return Evaluation(
         chosen=chosen,
-        runs=compared(chosen.scored, raw),
-        advice=compared(chosen.advice, raw),
-        adjusted=compared(chosen.on_known_cores, adjusted),
-        models={name: model for name, (model, _, _) in parts.items()},
+        runs=compared(chosen.scored),
+        advice=compared(chosen.advice),
+        adjusted=compared(chosen.on_known_cores, "core-adjusted"),
+        models={name: model for name, (model, _) in parts.items()},
     )
 
 

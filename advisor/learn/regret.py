@@ -14,7 +14,7 @@ from os.path import commonprefix
 from statistics import mean, median
 from typing import Any
 
-from advisor.learn.evaluate import Evaluation
+from advisor.learn.evaluate import Evaluation, Selection
 from advisor.learn.scores import RunComparison, sharing_of
 from advisor.sharing import Mps, Naive, Serial, Sharing
 from advisor.workload.profile import Profile
@@ -198,14 +198,6 @@ class Regret:
 
 
 @dataclass(frozen=True, slots=True)
-class DegreeRegret:
-    """Regret of the model's choices for sets of a given number of jobs."""
-
-    degree: int
-    regret: Regret
-
-
-@dataclass(frozen=True, slots=True)
 class Choices:
     """Regret of the ways to choose, for some job sets.
 
@@ -216,7 +208,6 @@ class Choices:
             None if none was run twice.
         differ: Number of sets whose best and worst ways differ by more than the noise.
         clear: As `rules`, for the sets whose best way leads the next by more than the noise.
-        by_degree: Regret of the model's choices, fewest jobs first.
     """
 
     sets: int
@@ -224,7 +215,6 @@ class Choices:
     noise: float | None
     differ: int
     clear: Mapping[str, Regret]
-    by_degree: tuple[DegreeRegret, ...]
 
     def worst_beyond_noise(self, rule: str) -> float | None:
         """Return the worst regret by `rule` less the noise, but at least 0; None if it has none."""
@@ -234,11 +224,10 @@ class Choices:
 
 def chosen_and_drawn(evaluation: Evaluation) -> tuple[Choices, Choices]:
     """Judge the sets that were run to be chosen from, and those drawn in several modes."""
-    chosen = evaluation.chosen
     drawn = _testing(panels(evaluation.runs))
     return (
-        _judged(choices(evaluation), chosen.profiles, chosen.panel_repeats),
-        _judged(drawn, chosen.profiles, chosen.repeats),
+        _judged(choices(evaluation), evaluation.advice, evaluation.chosen),
+        _judged(drawn, evaluation.runs, evaluation.chosen),
     )
 
 
@@ -251,27 +240,26 @@ def _testing(sets: Iterable[Panel]) -> tuple[Panel, ...]:
     return tuple(panel for panel in sets if len(panel.options) >= _FEWEST_OPTIONS)
 
 
-def _judged(
-    sets: Sequence[Panel], profiles: Mapping[str, Profile], repeats: Iterable[tuple[Run, Run]]
-) -> Choices:
-    """Compute the regret of every way to choose, for `sets`; the noise is that of `repeats`."""
+def _judged(sets: Sequence[Panel], runs: Iterable[RunComparison], chosen: Selection) -> Choices:
+    """Compute the regret of every way to choose, for `sets`; the noise is that of `runs`."""
+    ids = {run.run.id for run in runs}
 
     def throughput(run: Run) -> float:
-        return sum(profiles[each.workload.name].step_s / each.step_s for each in run.tenants)
+        steps = zip(run.names, run.tenants, strict=True)
+        return sum(chosen.profiles[name].step_s / tenant.step_s for name, tenant in steps)
 
-    differences = [abs(throughput(again) / throughput(first) - 1) for first, again in repeats]
+    differences = [
+        abs(throughput(again) / throughput(first) - 1)
+        for first, again in chosen.repeats if first.id in ids
+    ]  # fmt: skip
     noise = median(differences) if differences else None
     floor = noise or 0.0
-    by_degree: dict[int, list[float]] = {}
-    for panel in sorted(sets, key=lambda panel: len(panel.names)):
-        by_degree.setdefault(len(panel.names), []).append(panel.regret)
     return Choices(
         sets=len(sets),
-        rules=_regrets(sets, profiles),
+        rules=_regrets(sets, chosen.profiles),
         noise=noise,
         differ=sum(panel.spread > floor for panel in sets),
-        clear=_regrets([panel for panel in sets if panel.lead > floor], profiles),
-        by_degree=tuple(DegreeRegret(n, regret_of(lost)) for n, lost in by_degree.items()),
+        clear=_regrets([panel for panel in sets if panel.lead > floor], chosen.profiles),
     )
 
 
@@ -281,14 +269,12 @@ def regret_document(evaluation: Evaluation) -> dict[str, Any]:
     others = {name: each for name, each in chosen.rules.items() if name != MODEL}
     return {
         **asdict(chosen.rules[MODEL]),
-        "noise_floor": chosen.noise,
+        "noise": chosen.noise,
         "worst_beyond_noise": chosen.worst_beyond_noise(MODEL),
-        "sets_that_differ": chosen.differ,
         "clear": asdict(chosen.clear[MODEL]),
         "baselines": {name: each.mean for name, each in others.items()},
         "baselines_worst": {name: each.worst for name, each in others.items()},
         "baselines_n": {name: each.n for name, each in others.items()},
-        "by_degree": [{"degree": each.degree, **asdict(each.regret)} for each in chosen.by_degree],
     }
 
 

@@ -245,10 +245,9 @@ def repeated(
 ) -> list[tuple[JobComparison, float]]:
     """Return the jobs of `runs` that ran again on the same host, with the share they differ by."""
     by_id = {run.run.id: run for run in runs}
-    chosen = evaluation.chosen
     return [
         pair
-        for first, again in (*chosen.repeats, *chosen.panel_repeats)
+        for first, again in evaluation.chosen.repeats
         if first.id in by_id
         for pair in zip(by_id[first.id].jobs, differences(first, again), strict=True)
     ]

@@ -14,7 +14,7 @@ from advisor.learn.evaluate import (
     Selection,
     entries_text,
     evaluate,
-    left_out,
+    predict_folds,
     score_entries,
     select,
 )
@@ -104,9 +104,9 @@ def test_the_profiles_host_is_where_a_run_followed_most_profiles():
 def test_families_can_be_left_out_together():
     twice = [replace(run, id=f"{n}-{run.id}") for run in campaign() for n in (1, 2)]
     chosen = select(PROFILES, twice, H200)
-    parts = left_out({"two": ("gpt2", "cait")}, chosen, ReplayCache())
-    model, raw, _ = parts["two"]
-    assert {job.family for job in raw.values()} == {"gpt2", "cait"}
+    parts = predict_folds({"two": ("gpt2", "cait")}, chosen, ReplayCache())
+    model, held = parts["two"]
+    assert {job.family for job in held.values()} == {"gpt2", "cait"}
     assert model.data[H200.key].profiles == 2
 
 

@@ -98,7 +98,6 @@ def test_the_document_has_the_model_and_every_rule_to_beat():
     assert document["baselines"]["always-naive"] == 0
     assert document["baselines"]["equal-limits"] is None
     assert document["baselines_n"]["equal-limits"] == 0
-    assert document["by_degree"][0]["degree"] == 2
 
 
 SHARINGS = [*map(parse_sharing, ("serial", "naive", "mps", "mps=50,50", "mps=86,86", "mps=30,70"))]
