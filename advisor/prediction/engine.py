@@ -139,7 +139,7 @@ def _wake(now, ready, queue, active, asleep, sleeping):
 def _side_by_side(
     starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
 ):
-    """Run the loop of `mps`; return the seconds between its two counts, the rows of `done`.
+    """Replay kernels side by side; return the seconds between the two rows of `done`.
 
     `queues` holds the running tenants, in order, and the sleeping ones; `current` the demand, the
     slots and the drain of each tenant's kernel, its rate, and since when it runs.
@@ -207,7 +207,7 @@ def _past_copies(i, row, starts, kernels, paces, log, at, state):
 
 
 def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
-    """Run the loop of `naive`; return the seconds between its two counts, the rows of `done`."""
+    """Replay time slices; return the seconds between the two rows of `done`."""
     begin(starts, kernels, at, state)
     slice_s, patience_s, switch_s = slicing[0], slicing[1], slicing[2]
     tenants = len(at)
@@ -301,9 +301,8 @@ def replay(
     )  # fmt: skip
     arguments = [policy, max_events, horizon_s]
     for (dtype, dimensions), array in zip(_ARRAYS, arrays, strict=True):
-        assert array.dtype == dtype, "compiled for another type"
-        assert array.ndim == dimensions, "compiled for other dimensions"
-        assert array.flags.c_contiguous, "compiled for another layout"
+        kind = array.dtype, array.ndim, array.flags.c_contiguous
+        assert kind == (dtype, dimensions, True), f"not compiled for {kind}"
         address = array.ctypes.data  # after the two owners of the memory, which numba does not need
         arguments += 0, 0, array.size, array.itemsize, address, *array.shape, *array.strides
     with _LOADING:
@@ -364,17 +363,19 @@ def _machine_code():
     from numba import njit, types
     from numba.core import config
 
-    scope = dict(globals())  # in which the loops call each other compiled
-    for loop in _LOOPS:
-        # They make no array: counting references to them doubles the time.
-        scope[loop.__name__] = njit(
-            _nrt=False, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-        )(FunctionType(loop.__code__, scope))
     numbers = [types.int64 if each is c_int64 else types.float64 for each in _NUMBERS]
     arrays = [types.Array(getattr(types, dtype.name), many, "C") for dtype, many in _ARRAYS]
-    entry, arguments = scope["_replay"], (*numbers, *arrays)
-    level, config.OPT = config.OPT, type(config.OPT)(0)  # LLVM optimises below: twice is no faster
+    arguments = *numbers, *arrays
+    scope = dict(globals())  # in which the loops call each other compiled
+    # LLVM optimises the whole below: loops that numba optimised before are 7 % slower.
+    level, config.OPT = config.OPT, type(config.OPT)(0)
     try:
+        for loop in _LOOPS:
+            # They make no array: counting references to them doubles the time.
+            scope[loop.__name__] = njit(
+                _nrt=False, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
+            )(FunctionType(loop.__code__, scope))
+        entry = scope["_replay"]
         entry.compile(arguments)
     finally:
         config.OPT = level

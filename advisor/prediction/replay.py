@@ -102,9 +102,9 @@ def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
     ])  # fmt: skip
 
 
-def _horizon_s(scripts: Sequence[ReplayTrace], effort: Effort) -> float:
+def _horizon_s(scripts: Sequence[ReplayTrace], steps: float) -> float:
     alone = [max(each.host_s, float(each.duration_s.sum())) for each in scripts]
-    return effort.steps * max(alone) * len(scripts)
+    return steps * max(alone) * len(scripts)
 
 
 # Steps may be much shorter than slices: every tenant has the GPU at least this often.
@@ -126,7 +126,7 @@ def replay_mps(
     `limits` are shares of the SMs, (0, 1], `exponents` those of `limit_exponent`. `log` is filled,
     up to its length, with tenant, kernel of its trace, start and end in seconds, shape (rows, 4).
     """
-    columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort)
+    columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort.steps)
     return engine.replay(engine.SIDE_BY_SIDE, columns, (ceded,), horizon_s, effort.events, log)
 
 
@@ -134,14 +134,11 @@ def replay_naive(
     scripts: Sequence[ReplayTrace], slicing: TimeSlicing, effort: Effort, *, log: Floats = UNLOGGED
 ) -> Floats:
     """Replay seconds of a step of each tenant under time slicing; `log` as in `replay_mps`."""
-    whole, steps = [1.0] * len(scripts), _NAIVE_EFFORT * effort.steps
+    whole, constants = [1.0] * len(scripts), (slicing.slice_s, slicing.patience_s, slicing.switch_s)
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
-    horizon_s = max(_horizon_s(scripts, replace(effort, steps=steps)), turns_s)
-    return engine.replay(
-        engine.TIME_SLICES, _columns(scripts, whole, whole),
-        (slicing.slice_s, slicing.patience_s, slicing.switch_s), horizon_s,
-        _NAIVE_EFFORT * effort.events, log,
-    )  # fmt: skip
+    horizon_s = max(_horizon_s(scripts, _NAIVE_EFFORT * effort.steps), turns_s)
+    columns, most_events = _columns(scripts, whole, whole), _NAIVE_EFFORT * effort.events
+    return engine.replay(engine.TIME_SLICES, columns, constants, horizon_s, most_events, log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,14 +272,13 @@ def recorded(
             f"no kernel trace of {', '.join(bare)}. Measure it again: {how_to_measure(bare)}."
         )
 
-    def kind(job: int, kernel: int) -> str:
-        """Return the class of a replayed kernel, which may stand for several, evenly all along."""
-        trace, played = profiles[job].trace, replay_trace(profiles[job], gpu.sms, physics.packing)
+    kernels = []
+    for job, kernel, start_s, end_s in log[log[:, 0] >= 0].tolist():
+        profile = profiles[int(job)]
+        trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
         assert trace is not None
         assert played is not None
-        return trace.classes[trace.class_of[kernel * len(trace.class_of) // len(played.duration_s)]]
-
-    return tuple(
-        ReplayedKernel(int(job), kind(int(job), int(kernel)), float(start_s), float(end_s))
-        for job, kernel, start_s, end_s in log[log[:, 0] >= 0]
-    )
+        # A replayed kernel may stand for several, evenly all along.
+        at = int(kernel) * len(trace.class_of) // len(played.duration_s)
+        kernels.append(ReplayedKernel(int(job), trace.classes[trace.class_of[at]], start_s, end_s))
+    return tuple(kernels)
