@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.errors import counted
 from advisor.learn.evaluate import Evaluation
-from advisor.learn.regret import MODEL, Choices, Panel, choices
+from advisor.learn.regret import Choices, Panel, choices
 from advisor.learn.scoreboard import Scores
 from advisor.learn.scores import RunComparison
 from advisor.report.scores import CHOICE_HEADINGS, choice_rows, markdown, percent
@@ -153,22 +153,20 @@ def choices_section(scores: Scores) -> str:
         "## What choices give away",
         "Regret is the share of the best measured throughput that a choice gives away; choices "
         "are made from profiles as they were measured. `Worst beyond the noise` subtracts the "
-        "difference of two runs of the same jobs; in clear sets the best way leads the next by "
-        "more. A sharing that was run several times counts with the mean; if a rule finds several "
-        "equally good, the mean over them counts. Every job is predicted by a model that saw no "
-        "run with its family, so none of the set's own.",
+        "difference of two runs of the same jobs. A sharing that was run several times counts with "
+        "the mean; if a rule finds several equally good, the mean over them counts. Every job is "
+        "predicted by a model that saw no run with its family, so none of the set's own. A rule "
+        "without an answer for every set stands beside this model for the sets that it answers.",
         *parts,
     )
 
 
 def noise_sentence(judged: Choices) -> str:
-    """Say how far two runs differ, and how many sets differ by more."""
+    """Say how far two runs differ."""
     if judged.noise is None:
         return "No set was run twice, so the noise is not known."
     return (
-        f"Two runs of the same plan differ by {percent(judged.noise)} in throughput in the "
-        f"median. The best and the worst way differ by more in {judged.differ} of {judged.sets} "
-        f"sets, the best and the next in {judged.clear[MODEL].n}: the clear ones."
+        f"Two runs of the same plan differ by {percent(judged.noise)} in throughput in the median."
     )
 
 

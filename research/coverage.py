@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+import numpy as np
+
 from advisor.learn.evaluate import Evaluation
-from advisor.learn.scoreboard import ALL, BOUNDS, Bound, by_host, counts, coverage_of
+from advisor.learn.scoreboard import ALL, BOUNDS, Bound, by_host, counts
 from advisor.learn.scores import JobComparison, sharing_of
 from advisor.report.scores import BOUND_WORDS, MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
@@ -73,6 +75,28 @@ def _group(
         mode=mode, bound=bound, where=where, n=len(jobs), inside=inside, low=low, high=high,
         width=mean((step.p95 - step.p05) / step.p50 for step in steps_s),
     )  # fmt: skip
+
+
+_DRAWS = 2000
+_SEED = 20261121
+
+
+def coverage_of(jobs: Sequence[JobComparison]) -> tuple[float, float | None, float | None]:
+    """Compute the share of `jobs` inside their 90 % interval, and its own 95 % interval.
+
+    Errors within a family are correlated, so the bootstrap resamples families, not jobs; with one
+    family there is no interval. The draws are the same for the same jobs.
+    """
+    families = sorted({job.family for job in jobs})
+    inside = np.array([sum(j.inside for j in jobs if j.family == each) for each in families])
+    count = np.array([sum(j.family == each for j in jobs) for each in families])
+    share = float(inside.sum() / count.sum())
+    if len(families) == 1:
+        return share, None, None
+    equal = np.full(len(families), 1 / len(families))
+    draws = np.random.default_rng(_SEED).multinomial(len(families), equal, size=_DRAWS)
+    low, high = np.quantile(draws @ inside / (draws @ count), (0.025, 0.975))
+    return share, float(low), float(high)
 
 
 def worst_sentence(groups: Sequence[CoverageGroup]) -> list[str]:

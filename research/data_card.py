@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from statistics import median
 
 from advisor.learn.evaluate import Selection, of_pace
 from advisor.learn.scoreboard import Scores
-from advisor.report.scores import drift_text, markdown
+from advisor.report.scores import markdown, percent
 from advisor.workload.profile import Profile, Provenance
 from advisor.workload.run import Run
 from research.steps import RepeatSummary, joined
@@ -56,6 +57,16 @@ class DegreeData:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Drift:
+    """Absolute differences between profiles and the `n` solo runs among shared ones, as shares."""
+
+    n: int
+    median: float
+    worst: float
+    worst_job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataFigures:
     """All counts of one GPU's data.
 
@@ -69,6 +80,7 @@ class DataFigures:
         scored: Runs that are scored.
         panels: Runs of plans to choose from.
         repeated: Scored runs that were repeated.
+        drift: None if no solo run lies between the shared ones.
     """
 
     device: str
@@ -86,6 +98,7 @@ class DataFigures:
     scored: int
     panels: int
     repeated: int
+    drift: Drift | None
 
 
 def data_figures(selection: Selection) -> DataFigures:
@@ -126,6 +139,29 @@ def data_figures(selection: Selection) -> DataFigures:
         scored=len(selection.scored),
         panels=len(selection.advice),
         repeated=len(selection.repeats),
+        drift=drift_of(selection),
+    )
+
+
+def drift_of(selection: Selection) -> Drift | None:
+    """Compare solo runs between shared ones with the profiles; None without any."""
+    apart = [
+        (abs(run.tenants[0].step_s / selection.profiles[run.names[0]].step_s - 1), run.names[0])
+        for run in selection.alone
+        if run.purpose == "solo"
+    ]
+    if not apart:
+        return None
+    worst, worst_job = max(apart)
+    middle = median(difference for difference, _ in apart)
+    return Drift(n=len(apart), median=middle, worst=worst, worst_job=worst_job)
+
+
+def drift_text(drift: Drift) -> str:
+    """Return how much the pace of solo runs drifted, in a sentence."""
+    return (
+        f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
+        f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
     )
 
 
@@ -196,7 +232,7 @@ def card_blocks(data: DataFigures, scores: Scores, steadiness: RepeatSummary) ->
             ("what", "value"),
             [(name, ", ".join(values)) for name, values in data.conditions.items()],
         ),
-        "noise": f"{noise} {drift_text(scores.drift)}" if scores.drift else noise,
+        "noise": f"{noise} {drift_text(data.drift)}" if data.drift else noise,
         "split": (
             f"{data.scored} runs are scored, {data.panels} are panels of plans to choose from, and "
             f"{len(scores.families)} families are left out in turn: {', '.join(scores.families)}."

@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from math import inf
 from pathlib import Path
-from statistics import median
 
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
@@ -50,16 +49,6 @@ from advisor.workload.records import parse_record
 from advisor.workload.run import Run
 
 SPLIT = "leave-one-family-out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
-    """Absolute differences between profiles and the `n` solo runs among shared ones, as shares."""
-
-    n: int
-    median: float
-    worst: float
-    worst_job: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,20 +102,6 @@ class Selection:
         places = (bisect_left(runs, (origin.date, "")) for origin in origins if origin)
         made = Counter(runs[place][1] for place in places if place < len(runs))
         return made.most_common(1)[0][0] if made else None
-
-    @property
-    def drift(self) -> Drift | None:
-        """None if no solo run lies between the shared ones."""
-        apart = [
-            (abs(run.tenants[0].step_s / self.profiles[run.names[0]].step_s - 1), run.names[0])
-            for run in self.alone
-            if run.purpose == "solo"
-        ]
-        if not apart:
-            return None
-        worst, worst_job = max(apart)
-        middle = median(difference for difference, _ in apart)
-        return Drift(n=len(apart), median=middle, worst=worst, worst_job=worst_job)
 
 
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:

@@ -78,17 +78,6 @@ class Panel:
         return max(option.measured for option in self.options)
 
     @property
-    def spread(self) -> float:
-        """Share by which the worst throughput is below the best."""
-        return 1 - min(option.measured for option in self.options) / self.best_measured
-
-    @property
-    def lead(self) -> float:
-        """Share by which the second best throughput is below the best."""
-        next_best, best = sorted(option.measured for option in self.options)[-2:]
-        return 1 - next_best / best
-
-    @property
     def regret_at_random(self) -> float:
         """Mean regret of a random choice."""
         return 1 - mean(option.measured for option in self.options) / self.best_measured
@@ -206,15 +195,11 @@ class Choices:
         rules: By way to choose, the model's first.
         noise: Median share by which two runs of the same jobs on one host differ in throughput;
             None if none was run twice.
-        differ: Number of sets whose best and worst ways differ by more than the noise.
-        clear: As `rules`, for the sets whose best way leads the next by more than the noise.
     """
 
     sets: int
     rules: Mapping[str, Regret]
     noise: float | None
-    differ: int
-    clear: Mapping[str, Regret]
 
     def worst_beyond_noise(self, rule: str) -> float | None:
         """Return the worst regret by `rule` less the noise, but at least 0; None if it has none."""
@@ -253,14 +238,7 @@ def _judged(sets: Sequence[Panel], runs: Iterable[RunComparison], chosen: Select
         for first, again in chosen.repeats if first.id in ids
     ]  # fmt: skip
     noise = median(differences) if differences else None
-    floor = noise or 0.0
-    return Choices(
-        sets=len(sets),
-        rules=_regrets(sets, chosen.profiles),
-        noise=noise,
-        differ=sum(panel.spread > floor for panel in sets),
-        clear=_regrets([panel for panel in sets if panel.lead > floor], chosen.profiles),
-    )
+    return Choices(sets=len(sets), rules=_regrets(sets, chosen.profiles), noise=noise)
 
 
 def regret_document(evaluation: Evaluation) -> dict[str, Any]:
@@ -271,7 +249,6 @@ def regret_document(evaluation: Evaluation) -> dict[str, Any]:
         **asdict(chosen.rules[MODEL]),
         "noise": chosen.noise,
         "worst_beyond_noise": chosen.worst_beyond_noise(MODEL),
-        "clear": asdict(chosen.clear[MODEL]),
         "baselines": {name: each.mean for name, each in others.items()},
         "baselines_worst": {name: each.worst for name, each in others.items()},
         "baselines_n": {name: each.n for name, each in others.items()},

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from advisor.learn.evaluate import Drift, Evaluation, Selection
+from advisor.learn.evaluate import Evaluation, Selection
 from advisor.learn.regret import Choices, chosen_and_drawn
 from advisor.learn.scores import JobComparison, RunComparison, View, sharing_of
 from advisor.prediction.capacity import is_gpu_bound
@@ -37,7 +37,6 @@ class ScoreRow:
         mape: Mean absolute error of the step time.
         raw_mape: The same of the same jobs from profiles as they were measured.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
-        coverage90_low: Lower end of the 95 % interval of that share; see `coverage_of`.
         width90: Mean width of the 90 % intervals, as a share of the predicted step.
         noise: Mean absolute difference of a job between a run and its repeat with fresh workers.
         noise_n: Jobs measured twice.
@@ -62,8 +61,6 @@ class ScoreRow:
     median: float
     p90: float
     coverage90: float | None
-    coverage90_low: float | None
-    coverage90_high: float | None
     width90: float | None
     noise: float | None
     noise_n: int
@@ -74,14 +71,13 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """The figures of one evaluation; see `ScoreRow`, `Choices` and `Drift`.
+    """The figures of one evaluation; see `ScoreRow` and `Choices`.
 
     Attributes:
         home: The host on which most profiles were made; see `Selection.home`.
         runs: Number of drawn runs scored.
         chosen: Job sets that were run in several ways to be chosen from.
         drawn: The same among the drawn runs.
-        drift: None if no solo run lies between the shared ones.
         unusable: Drawn runs that could not be scored.
     """
 
@@ -92,7 +88,6 @@ class Scores:
     rows: tuple[ScoreRow, ...]
     chosen: Choices
     drawn: Choices
-    drift: Drift | None
     unusable: int
 
     def by_degree(self, part: Part = "drawn") -> tuple[ScoreRow, ...]:
@@ -126,7 +121,6 @@ def scores_of(evaluation: Evaluation) -> Scores:
         rows=scoreboard(evaluation),
         chosen=chosen,
         drawn=drawn,
-        drift=selection.drift,
         unusable=len(selection.unusable),
     )
 
@@ -210,7 +204,6 @@ def _row(evaluation: Evaluation, group: _Group) -> ScoreRow | None:
         if counts(chosen, group.bound, job)
     ]
     widths = [(job.predicted_s.p95 - job.predicted_s.p05) / job.predicted_s.p50 for job in jobs]
-    share, low, high = coverage_of(jobs) if evaluation.intervals else (None, None, None)
     again = [each for each in repeated(evaluation, group.runs)
              if counts(chosen, group.bound, each[0])]  # fmt: skip
     whole = group.runs if group.bound == ALL else ()
@@ -219,7 +212,7 @@ def _row(evaluation: Evaluation, group: _Group) -> ScoreRow | None:
         degree=group.degree, jobs=group.jobs, n=len(jobs), runs=len(group.runs),
         mape=float(errors.mean()), raw_mape=float(np.mean(raw_errors)),
         median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)),
-        coverage90=share, coverage90_low=low, coverage90_high=high,
+        coverage90=_mean(job.inside for job in jobs) if evaluation.intervals else None,
         width90=float(np.mean(widths)) if evaluation.intervals else None,
         noise=_mean(difference for _, difference in again), noise_n=len(again),
         noise_mape=_mean(abs(job.error) for job, _ in again),
@@ -259,25 +252,3 @@ def differences(first: Run, again: Run) -> list[float]:
         abs(second.step_s / once.step_s - 1)
         for once, second in zip(first.tenants, again.tenants, strict=True)
     ]
-
-
-_DRAWS = 2000
-_SEED = 20261121
-
-
-def coverage_of(jobs: Sequence[JobComparison]) -> tuple[float, float | None, float | None]:
-    """Compute the share of `jobs` inside their 90 % interval, and its own 95 % interval.
-
-    Errors within a family are correlated, so the bootstrap resamples families, not jobs; with one
-    family there is no interval. The draws are the same for the same jobs.
-    """
-    families = sorted({job.family for job in jobs})
-    inside = np.array([sum(j.inside for j in jobs if j.family == each) for each in families])
-    count = np.array([sum(j.family == each for j in jobs) for each in families])
-    share = float(inside.sum() / count.sum())
-    if len(families) == 1:
-        return share, None, None
-    equal = np.full(len(families), 1 / len(families))
-    draws = np.random.default_rng(_SEED).multinomial(len(families), equal, size=_DRAWS)
-    low, high = np.quantile(draws @ inside / (draws @ count), (0.025, 0.975))
-    return share, float(low), float(high)

@@ -8,7 +8,7 @@ from rich.box import SIMPLE
 from rich.console import Group
 
 from advisor.errors import counted
-from advisor.learn.evaluate import SPLIT, Drift, Evaluation
+from advisor.learn.evaluate import SPLIT, Evaluation
 from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret, regret_document
 from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scoreboard, scores_of
 from advisor.report.format import FittedTable
@@ -25,7 +25,7 @@ BOUND_WORDS: Mapping[Bound, str] = {"all": "all", "gpu": "GPU-bound", "host": "h
 
 REGRET_HEADINGS = ("choice by", "job sets", "mean regret", "worst", "sets with the best choice")
 CHOICE_HEADINGS = (
-    *REGRET_HEADINGS, "worst beyond the noise", "mean of clear sets", "this model, same sets"
+    *REGRET_HEADINGS, "worst beyond the noise", "this model, same sets"
 )  # fmt: skip
 
 HEADINGS = (
@@ -123,19 +123,16 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
         "regret": regret_document(evaluation),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
         "panels": [asdict(row) for row in every if row.part == "panels" and row.jobs == ALL],
-        "drift": asdict(drift) if (drift := chosen.drift) else None,
         "unusable_runs": list(chosen.unusable),
     }  # fmt: skip
 
 
 def remarks(scores: Scores) -> list[str]:
-    """Return notes on families, drift, regret, and runs that were not scored."""
+    """Return notes on families, regret, and runs that were not scored."""
     notes = [
         f"{counted(scores.runs, 'run')}; each of {counted(len(scores.families), 'family')} "
         f"predicted without it: {', '.join(scores.families)}."
     ]
-    if scores.drift:
-        notes.append(drift_text(scores.drift))
     if scores.unusable:
         notes.append(
             f"{counted(scores.unusable, 'drawn run')} not scored: a tenant ended early or has no "
@@ -158,14 +155,6 @@ def remarks(scores: Scores) -> list[str]:
     return notes
 
 
-def drift_text(drift: Drift) -> str:
-    """Return how much the pace of solo runs drifted, in a sentence."""
-    return (
-        f"{drift.n} solo runs between the shared ones lie {percent(drift.median)} off their "
-        f"profiles in the median, {percent(drift.worst)} at worst ({drift.worst_job})."
-    )
-
-
 def regret_rows(
     rules: Mapping[str, Regret], words: Mapping[str, str] = RULE_WORDS
 ) -> list[tuple[str, ...]]:
@@ -179,10 +168,9 @@ def regret_rows(
 
 def choice_rows(choices: Choices) -> list[tuple[str, ...]]:
     """Return a line under `CHOICE_HEADINGS` for each rule of choice, best first."""
-    clear = {name: each.mean for name, each in choices.clear.items()}
     rows = zip(regret_rows(choices.rules), _ranked(choices.rules), strict=True)
     return [
-        (*row, *map(percent, (choices.worst_beyond_noise(name), clear.get(name), each.ours)))
+        (*row, percent(choices.worst_beyond_noise(name)), percent(each.ours))
         for row, (name, each) in rows
     ]
 

@@ -4,8 +4,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
@@ -19,7 +17,7 @@ from advisor.learn.evaluate import (
     select,
 )
 from advisor.learn.observations import ReplayCache
-from advisor.learn.scoreboard import coverage_of, scoreboard, scores_of
+from advisor.learn.scoreboard import scoreboard, scores_of
 from advisor.learn.scores import JobComparison, RunComparison
 from advisor.prediction.prediction import Interval
 from advisor.report.scores import evaluation_document
@@ -187,35 +185,6 @@ def test_a_file_is_scored_or_refused_with_the_place(ours, tmp_path, change, name
     else:  # without intervals there is no coverage
         row = scoreboard(scored(tmp_path, lines))[0]
         assert (row.coverage90, row.mape) == (None, scoreboard(ours)[0].mape)
-
-
-def judged_job(family, inside):
-    return JobComparison(
-        job=f"{family}-1", family=family, busy_share=1.0, alone_s=0.01,
-        measured_s=0.02 if inside else 0.03, predicted_s=Interval(0.019, 0.02, 0.021),
-        memory_mib=None, measured_memory_mib=None, baselines_s={},
-    )  # fmt: skip
-
-
-def judged_jobs(**inside_of):
-    return [judged_job(family, each) for family, values in inside_of.items() for each in values]
-
-
-def test_families_with_equal_errors_leave_coverage_less_certain_than_other_jobs():
-    spread = coverage_of(judged_jobs(**{f"f{n}": [True] * 9 + [False] for n in range(8)}))
-    assert spread == pytest.approx((0.9, 0.9, 0.9))
-    lumped = judged_jobs(bad=[False] * 8, **{f"f{n}": [True] * 9 for n in range(8)})
-    _, low, high = coverage_of(lumped)
-    assert low < 0.8
-    assert high == 1.0
-
-
-@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=2, max_size=6))
-def test_the_range_is_within_0_and_1_and_the_same_each_time(values):
-    families = judged_jobs(**{f"f{n}": each for n, each in enumerate(values)})
-    share, low, high = coverage_of(families)
-    assert 0 <= low <= high <= 1
-    assert coverage_of(families) == (share, low, high)
 
 
 ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)

@@ -4,15 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import evaluate
 from advisor.learn.observations import ReplayCache
 from advisor.learn.scoreboard import scores_of
+from advisor.learn.scores import JobComparison
+from advisor.prediction.prediction import Interval
 from research import classes, coverage, peers
 from research.classes import classes_left_out, classes_section
 from research.constants import CHOSEN, chosen_constants, constants_section
-from research.coverage import coverage_groups, coverage_section, worst_sentence
+from research.coverage import coverage_groups, coverage_of, coverage_section, worst_sentence
 from research.files import ROOT
 from research.headline import headline, rules_table, triple
 from research.scripts import ScriptErrors
@@ -106,6 +110,35 @@ def test_the_least_covered_large_group_stands_first(evaluation, monkeypatch):
     assert f"of {groups[0].n} steps" in worst_sentence(groups)[0]
     assert len(cells(coverage_section(groups).split("\n\n")[-1])) == len(groups)
     assert coverage_groups(replace(evaluation, intervals=False)) == ()
+
+
+def judged_job(family, inside):
+    return JobComparison(
+        job=f"{family}-1", family=family, busy_share=1.0, alone_s=0.01,
+        measured_s=0.02 if inside else 0.03, predicted_s=Interval(0.019, 0.02, 0.021),
+        memory_mib=None, measured_memory_mib=None, baselines_s={},
+    )  # fmt: skip
+
+
+def judged_jobs(**inside_of):
+    return [judged_job(family, each) for family, values in inside_of.items() for each in values]
+
+
+def test_families_with_equal_errors_leave_coverage_less_certain_than_other_jobs():
+    spread = coverage_of(judged_jobs(**{f"f{n}": [True] * 9 + [False] for n in range(8)}))
+    assert spread == pytest.approx((0.9, 0.9, 0.9))
+    lumped = judged_jobs(bad=[False] * 8, **{f"f{n}": [True] * 9 for n in range(8)})
+    _, low, high = coverage_of(lumped)
+    assert low < 0.8
+    assert high == 1.0
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=2, max_size=6))
+def test_the_range_is_within_0_and_1_and_the_same_each_time(values):
+    families = judged_jobs(**{f"f{n}": each for n, each in enumerate(values)})
+    share, low, high = coverage_of(families)
+    assert 0 <= low <= high <= 1
+    assert coverage_of(families) == (share, low, high)
 
 
 def test_every_constant_that_was_chosen_on_scored_runs_is_named_with_its_value():
