@@ -122,7 +122,7 @@ def figures_of(
         recommended=recommended(evaluation),
         whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_cores()), profiles),
         memory=memory_score(profiles, runs, gpu),
-        power=power_score(evaluation, of_pace(runs), gpu, model.of(gpu).physics, playback),
+        power=power_score(evaluation),
         advice=advice_score(advice),
         scripts=script_scores(),
         recommendation=recommendation,

@@ -11,11 +11,9 @@ import numpy as np
 
 from advisor.hardware.gpus import Gpu
 from advisor.learn.evaluate import Evaluation
-from advisor.learn.memory_power import fit_power
-from advisor.learn.observations import ObservedRun, ReplayCache, shared_runs
-from advisor.learn.scores import RunComparison, profiles_of
+from advisor.learn.observations import ObservedRun, shared_runs
+from advisor.learn.scores import RunComparison, sharing_of
 from advisor.prediction.power import Power, gract, smact
-from advisor.prediction.replay import Physics
 from advisor.report.scores import MODE_WORDS, markdown, percent
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
@@ -57,33 +55,25 @@ class _Error:
     smact: float | None
 
 
-def power_score(
-    evaluation: Evaluation, runs: Sequence[Run], gpu: Gpu, physics: Physics, playback: ReplayCache
-) -> tuple[PowerRow, ...]:
-    """Score the runs of `evaluation`, by laws fitted to `runs`."""
-    profiles = evaluation.chosen.profiles
-    usable = shared_runs(profiles, runs, gpu)
-    alone = [
-        (profiles[run.names[0]], run)
-        for run in runs
-        if run.ok and len(run.tenants) == 1 and run.names[0] in profiles
-    ]
+def power_score(evaluation: Evaluation) -> tuple[PowerRow, ...]:
+    """Score the drawn runs by the laws of the models of `evaluation`, which saw no such family."""
+    chosen = evaluation.chosen
     scored = {comparison.run.id: comparison for comparison in evaluation.runs}
     errors: list[_Error] = []
-    for family in sorted({family for observed in usable for family in observed.families}):
-        others = [observed for observed in usable if family not in observed.families]
-        solo = [pair for pair in alone if pair[0].workload.family != family]
-        power = fit_power(others, solo, gpu, physics, playback)
-        for observed in usable:
-            if observed.run.id in scored and family in observed.families:
-                raw = replace(observed, profiles=profiles_of(observed.run, profiles, "raw"))
-                errors += _errors(gpu, power, raw, scored[observed.run.id])
-    modes = {observed.run.id: observed.mode for observed in usable}
+    for observed in shared_runs(chosen.profiles, chosen.scored, chosen.gpu):
+        raw = replace(observed, profiles=observed.as_measured)
+        for family in sorted(set(observed.families)):
+            power = evaluation.models[family].of(chosen.gpu).power
+            errors += _errors(chosen.gpu, power, raw, scored[observed.run.id])
     rows = []
     for mode in SHARED_MODES:
-        pairs = [pair for pair in evaluation.chosen.repeats if modes.get(pair[0].id) == mode]
+        repeats = [
+            (first, again)
+            for first, again in chosen.repeats
+            if first.id in scored and sharing_of(first).mode == mode
+        ]
         if of_mode := [error for error in errors if error.mode == mode]:
-            rows.append(_row(mode, of_mode, pairs))
+            rows.append(_row(mode, of_mode, repeats))
     return tuple(rows)
 
 

@@ -43,7 +43,7 @@ class Target:
             bounds = f"at least {percent(self.low)}"
         if self.reached is None:
             return self.name, bounds, "-", "not measured"
-        met = self.low <= self.reached <= self.high
+        met = self.low <= round(self.reached, 3) <= self.high  # as it is shown
         return self.name, bounds, percent(self.reached), "yes" if met else "no"
 
 
