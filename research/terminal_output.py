@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from advisor.prediction import engine
 from research.files import ROOT
 
 _HIDDEN = {"ADVISOR_PROFILES", "ADVISOR_MODELS", "ADVISOR_GPU"}
@@ -30,6 +31,7 @@ def terminal_output(words: Sequence[str], columns: int, folder: Path = ROOT) -> 
     Raises:
         subprocess.CalledProcessError: The exit code is not 0.
     """
+    engine.load()  # else the first command on this machine would say that it compiles
     with TemporaryDirectory() as nobody:
         shown = subprocess.run(
             [sys.executable, "-c", "from advisor.cli import main; main()", *words],
