@@ -96,7 +96,7 @@ def report_text(figures: Figures) -> str:
         targets_section(figures),
         families_section(figures.scores),
         coverage_section(figures.coverage),
-        constants_section(figures.constants),
+        constants_section(figures.constants, figures.scores),
         classes_section(figures.classes),
         left_out_section(figures.left_out),
         groups_section(figures.families, figures.busy),

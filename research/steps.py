@@ -171,12 +171,6 @@ def families_section(scores: Scores) -> str:
         paced = [row for row in scores.pooled(part=part) if row.bound != ALL]
         if rows := score_cells([*scores.by_degree(part), *paced]):
             tables += [words[part], markdown(HEADINGS, rows)]
-    hosts = [
-        [host, *row]
-        for part in PARTS
-        for host in scores.hosts(part)
-        for row in score_cells(scores.pooled(host, part))
-    ]
     return joined(
         "## Families left out",
         *tables,
@@ -187,9 +181,10 @@ def families_section(scores: Scores) -> str:
         "processes; the MAPE there is that of the same jobs.",
         *remarks(scores),
         "## By host",
-        markdown(("host", *HEADINGS), hosts),
-        "A host is a campaign, split if the campaign ran on several processors or days. Most "
-        f"profiles were made on the host of the campaign {scores.home}.",
+        hosts_table(scores),
+        "MAPE of all jobs, and in parentheses of GPU-bound ones. A host is a campaign, split if "
+        "the campaign ran on several processors or days. Most profiles were made on the host of "
+        f"the campaign {scores.home}.",
     )
 
 
