@@ -33,7 +33,7 @@ class ScoreRow:
         bound: The jobs that count: those that the GPU paces alone, that the host paces, or all.
         degree: Tenants in a run; None: all degrees are pooled.
         jobs: The runs: with tenants of one workload, of several, or all.
-        n: Number of jobs scored; `runs` is that of the runs that they come from.
+        n: Number of jobs scored.
         mape: Mean absolute error of the step time.
         raw_mape: The same of the same jobs from profiles as they were measured.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
@@ -55,7 +55,6 @@ class ScoreRow:
     degree: int | None
     jobs: Jobs
     n: int
-    runs: int
     mape: float
     raw_mape: float
     median: float
@@ -209,7 +208,7 @@ def _row(evaluation: Evaluation, group: _Group) -> ScoreRow | None:
     whole = group.runs if group.bound == ALL else ()
     return ScoreRow(
         part=group.part, view=group.view, host=group.host, bound=group.bound, mode=group.mode,
-        degree=group.degree, jobs=group.jobs, n=len(jobs), runs=len(group.runs),
+        degree=group.degree, jobs=group.jobs, n=len(jobs),
         mape=float(errors.mean()), raw_mape=float(np.mean(raw_errors)),
         median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)),
         coverage90=_mean(job.inside for job in jobs) if evaluation.intervals else None,
