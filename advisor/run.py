@@ -10,29 +10,20 @@ import fcntl
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cache
 from math import ceil
 from pathlib import Path
 from signal import SIGTERM
 from time import monotonic, sleep
 from typing import Literal, TypeGuard
 
-from advisor.api import Advisor
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
-from advisor.launch.plan_file import (
-    SavedPlan,
-    plan_text,
-    refuse_unfit,
-    script_text,
-    secret_variables,
-    step_range,
-)
+from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
 from advisor.launch.shell import undo_script
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
 from advisor.measure.hook import hook_variables
@@ -48,12 +39,11 @@ from advisor.measure.process import (
     sweep_locks,
 )
 from advisor.measure.script import create_progress
-from advisor.measure.watched_run import Expected, WatchedRun, events_in, script_lives, tail
-from advisor.sharing.groups import restricted, running_together
+from advisor.measure.watched_run import WatchedRun, events_in, script_lives, tail
+from advisor.measured_pace import PacedPlan
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run
-from advisor.workload.spec import StepRange
 from advisor.workload.writing import append_run, writable, write_whole
 
 Say = Callable[[str], None]
@@ -78,22 +68,6 @@ class RunFile:
     steps: int | None
     cores: str | None
     grace_s: float
-
-
-def expected_by(saved: SavedPlan, advisor: Advisor) -> Expected:
-    """Return a function that predicts any jobs of one group of `saved`, with `advisor`."""
-    groups = [frozenset(group) for group in running_together(saved.sharing, len(saved.jobs))]
-
-    @cache
-    def expected(running: frozenset[int]) -> Mapping[int, StepRange]:
-        positions = sorted(number - 1 for number in running)
-        if not any(group.issuperset(positions) for group in groups):
-            return {}
-        sharing = restricted(saved.sharing, positions)
-        mix = advisor.predict([saved.jobs[at] for at in positions], sharing).prediction
-        return {at + 1: step_range(job.step_s) for at, job in zip(positions, mix.jobs, strict=True)}
-
-    return expected
 
 
 def rehearse(
@@ -202,7 +176,7 @@ def _note(folder: Path, line: str) -> None:
 
 
 def watch(
-    folder: Path, expected: Expected | None, *, say: Say, show: Callable[[WatchedRun], None],
+    folder: Path, plan: PacedPlan | None, *, say: Say, show: Callable[[WatchedRun], None],
     deadline_s: float | None = None, patience_s: float | None = None,
     log: Callable[[Run], None] | None = None,
 ) -> int:  # fmt: skip
@@ -212,7 +186,7 @@ def watch(
 
     Args:
         folder: Of the run.
-        expected: Predicts the steps of some of its jobs; None: as its plan does.
+        plan: Predicts and corrects it; None: steps are expected as the folder's plan has them.
         say: Takes a line about something that happened.
         show: Takes the run as it is, again and again.
         deadline_s: After so many seconds the run is ended; None: never.
@@ -225,11 +199,12 @@ def watch(
     """
     about = _about(folder)
     device = find_device(about.device, on_mig=True)
+    expected = None if plan is None else plan.expected
     run = WatchedRun(folder, about.steps, Meter(device), expected)
     interrupted = False
     while True:
         try:
-            _to_the_end(run, say, show, deadline_s, patience_s)
+            _to_the_end(run, plan, say, show, deadline_s, patience_s)
             break
         except KeyboardInterrupt:
             interrupted = True
@@ -259,20 +234,24 @@ def watch(
 
 
 def _to_the_end(
-    run: WatchedRun, say: Say, show: Callable[[WatchedRun], None],
+    run: WatchedRun, plan: PacedPlan | None, say: Say, show: Callable[[WatchedRun], None],
     deadline_s: float | None, patience_s: float | None,
 ) -> None:  # fmt: skip
     began_s, reported, ended = monotonic(), set[tuple[int, str]](), False
     while True:
         alive = script_lives(run.folder)  # before the look: what it wrote last is seen then
         run.look()
+        if plan is not None:
+            plan.correct(run)
         show(run)
         if run.events.over is not None or not alive:
             return
+        if plan is not None:
+            _say_better(run, plan, say)
         for job in run.jobs:
-            if job.outside and (job.number, "pace") not in reported:
+            if job.drifted and (job.number, "pace") not in reported:
                 reported.add((job.number, "pace"))
-                say(f"{job} Another plan may be better: `advisor recommend` again")
+                say(f"{job}: its pace has changed since its first second")
             if job.silent_s is not None and (job.number, "silent") not in reported:
                 reported.add((job.number, "silent"))
                 say(
@@ -287,6 +266,19 @@ def _to_the_end(
             say("ending the jobs at the deadline")
             _ask_to_end(run.folder)
         sleep(_LOOK_S)
+
+
+def _say_better(run: WatchedRun, plan: PacedPlan, say: Say) -> None:
+    if (better := plan.better(run)) is None:
+        return
+    path = run.folder / "other.json"
+    write_whole(path, plan_text(better.plan))
+    device = _about(run.folder).device
+    say(
+        f"{better.plan.sharing} is better for these jobs by {better.gain:.0%} of {better.objective}"
+        f", more than the error of both. To start it from the first step: advisor stop "
+        f"{run.folder.name} && advisor run {path} --apply --device {device}"
+    )
 
 
 def _exit_code(run: WatchedRun, say: Say) -> int:

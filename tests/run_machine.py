@@ -40,12 +40,13 @@ def prepared(sharing, *jobs, cap_w=None):
 class Watcher:
     """Keeps what a watcher says and shows."""
 
-    def __init__(self, **terms):
+    def __init__(self, plan=None, **terms):
+        self.plan = plan
         self.said, self.shown = [], []
         self.terms = {"say": self.said.append, "show": self.shown.append, **terms}
 
     def watch(self, folder):
-        return runner.watch(folder, None, **self.terms)
+        return runner.watch(folder, self.plan, **self.terms)
 
     @property
     def states(self):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
     from advisor.workload.job import Job
+    from advisor.workload.spec import OtherPlan
 
 # fmt: off
 _Sharing = Annotated[str, Option(
@@ -249,11 +250,12 @@ def export(
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
         _export_of_all(advisor, members, objective, gpus, form, out)
         return
+    other = None
     if sharing is None:
-        members, prediction = _plan_to_export(advisor, members, objective, rank)
+        members, prediction, other = _plan_to_export(advisor, members, objective, rank)
     else:
         prediction = advisor.predict(members, sharing).prediction
-    text, notes = exported(members, advisor.card, prediction, form)
+    text, notes = exported(members, advisor.card, prediction, form, other)
     as_json = form == "json"
     refused = _refused_by_run(members) if as_json else ()
     # The other formats leave variables to the user.
@@ -324,16 +326,19 @@ def _export_of_all(
 
 def _plan_to_export(
     advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
-) -> "tuple[Sequence[Job], MixPrediction]":
-    """Return jobs and prediction of the plan with that `rank`, or the best."""
+) -> "tuple[Sequence[Job], MixPrediction, OtherPlan | None]":
+    """Return jobs and prediction of the plan with that `rank`, or the best; and the best other."""
+    from advisor.launch.plan_file import first_other
     from advisor.plan.objectives import FleetTerms
     from advisor.plan.rules import EXACT_JOBS
+    from advisor.workload.spec import OtherPlan
 
     if len(jobs) <= EXACT_JOBS:
-        plans = advisor.recommend(jobs, objective).plans
+        advised = advisor.recommend(jobs, objective)
+        plans = advised.plans
     elif rank is None:
         (on,) = advisor.recommend_fleet(jobs, FleetTerms(objective=objective)).on
-        return on.chosen(jobs), on.forecast.prediction
+        return on.chosen(jobs), on.forecast.prediction, None
     else:
         raise InvalidInput(
             f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "
@@ -344,4 +349,9 @@ def _plan_to_export(
             f"no plan of rank {rank}: `advisor recommend` ranks {counted(len(plans), 'plan')} for "
             f"these jobs. Choose another --rank."
         )
-    return jobs, plans[(rank or 1) - 1].prediction
+    chosen = plans[(rank or 1) - 1]
+    others = [
+        OtherPlan(str(each.sharing), each.prediction.power_cap_w, advised.ranked_by)
+        for each in plans if each is not chosen
+    ]  # fmt: skip
+    return jobs, chosen.prediction, first_other(chosen.sharing, others)

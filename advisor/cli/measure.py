@@ -179,8 +179,9 @@ def run(
     is killed or its terminal closes. `fit` uses the measured steps.
     """
     from advisor.launch.plan_file import prepare, saved_plan
+    from advisor.measured_pace import PacedPlan
     from advisor.report.forecast import host_note
-    from advisor.run import expected_by, find_run, rehearse, run_lines, start, watch
+    from advisor.run import find_run, rehearse, run_lines, start, watch
     from advisor.sharing.groups import running_together
 
     if list_runs:
@@ -189,7 +190,7 @@ def run(
     if plan is None:
         raise InvalidInput("expected a PLAN or a RUN. `advisor run --list` lists runs.")
     log = mlflow_log(mlflow)
-    expected, folder = None, None
+    paced, folder = None, None
     if plan.endswith(".json") or Path(plan).is_file():
         saved = saved_plan(Path(plan), rank, profiles)
         advisor = advisor_for(
@@ -205,7 +206,7 @@ def run(
             show_text(rehearse(prepared, device=device, cores=cores, steps=steps), end="")
             aside("no job was started. Add --apply to start.")
             return
-        expected = expected_by(saved, advisor)
+        paced = PacedPlan(saved, advisor)
         folder = start(
             prepared, device=device, cores=cores, steps=steps,
             replace_instances=replace_instances, grace_s=grace,
@@ -213,7 +214,7 @@ def run(
         aside(f"run {folder.name}, in {folder}")
     with live() as show:
         code = watch(
-            folder or find_run(plan), expected, say=aside, show=show, deadline_s=deadline,
+            folder or find_run(plan), paced, say=aside, show=show, deadline_s=deadline,
             patience_s=patience, log=None if log is None else log.run,
         )  # fmt: skip
     raise Exit(code)

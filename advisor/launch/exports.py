@@ -4,6 +4,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from advisor.launch.shell_state import MPS_WORDS
 from advisor.launch.slurm import slurm_text, slurm_text_of_all
 from advisor.prediction.prediction import MixPrediction
 from advisor.workload.job import Job
+from advisor.workload.spec import OtherPlan
 
 _COLUMNS = (
     "Experiment", "Workload", "Status", "Run", "Devices", "Collocation", "File", "Listeners",
@@ -231,7 +233,11 @@ WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {
 
 
 def exported(
-    jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction, form: ExportFormat
+    jobs: Sequence[Job],
+    gpu: Gpu,
+    prediction: MixPrediction,
+    form: ExportFormat,
+    other: OtherPlan | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Write the plan of `jobs` for which `prediction` was made, in a format of `EXPORTS`.
 
@@ -242,7 +248,7 @@ def exported(
         InvalidInput: The format cannot express this plan.
         NothingFits: The jobs run out of memory, or `gpu` cannot be cut up like that.
     """
-    plan = launch_plan(jobs, gpu, prediction)
+    plan = replace(launch_plan(jobs, gpu, prediction), other=other)
     check_memory(plan, prediction)
     wanted = radt_wants(plan) if form == "radt" else ()
     return EXPORTS[form](plan), (*[NOT_RUN] * plan.on_mig, *wanted)

@@ -14,6 +14,7 @@ from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
+from advisor.workload.spec import OtherPlan
 
 NOT_RUN = "Untested on MIG hardware: written from NVIDIA's documentation."
 """A note in every file that cuts up a GPU."""
@@ -111,6 +112,7 @@ class LaunchPlan:
         sharing: The sharing that was predicted.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
         estimated_from: Keys of the other GPUs from which it was predicted; None: none.
+        other: The best-ranked other plan; None: none is known.
     """
 
     gpu: Gpu
@@ -118,6 +120,7 @@ class LaunchPlan:
     stages: tuple[Stage, ...]
     power_cap_w: float | None
     estimated_from: str | None = None
+    other: OtherPlan | None = None
 
     @property
     def device(self) -> int:

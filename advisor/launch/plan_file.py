@@ -6,7 +6,7 @@ needs; each job has its name, its amount of work, and its constraints.
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from advisor.workload.records import check_record, parse_record
 from advisor.workload.spec import (
     DocumentedJob,
     DocumentedPlan,
+    OtherPlan,
     PlanDocument,
     Script,
     StepRange,
@@ -51,12 +52,14 @@ class SavedPlan:
     Attributes:
         gpu: Catalogue key.
         power_cap_w: Power cap in watts; None: the GPU's own limit.
+        other: The best-ranked other plan; None: none is known.
     """
 
     gpu: str
     sharing: Sharing
     jobs: tuple[Job, ...]
     power_cap_w: float | None
+    other: OtherPlan | None = None
 
 
 def plan_text(plan: LaunchPlan, *, with_steps: bool = False) -> str:
@@ -79,6 +82,7 @@ def plan_document(plan: LaunchPlan, *, with_steps: bool = False) -> PlanDocument
                 power_cap_w=plan.power_cap_w,
                 note=NOT_RUN if plan.on_mig else None,
                 estimated_from=plan.estimated_from,
+                other=plan.other,
                 jobs=tuple(
                     DocumentedJob(
                         job=start.job.name,
@@ -130,7 +134,7 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
                 )
         sharing = parse_sharing(plan.sharing)
         check_count(sharing, len(jobs))
-    return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w)
+    return SavedPlan(document.gpu, sharing, jobs, plan.power_cap_w, plan.other)
 
 
 def _profile(name: str, load: FindsProfiles) -> Profile:
@@ -244,7 +248,19 @@ def _advised(document: Mapping[str, Any], rank: int, profiles: Path | None) -> S
     )
     sharing = parse_sharing(str(plan["sharing"]))
     check_count(sharing, len(jobs))
-    return SavedPlan(str(document["gpu"]), sharing, jobs, plan.get("power_cap_w"))
+    others = [
+        OtherPlan(str(each["sharing"]), each.get("power_cap_w"), str(document["ranked_by"]))
+        for each in document["plans"] if each["rank"] != rank
+    ]  # fmt: skip
+    return SavedPlan(
+        str(document["gpu"]), sharing, jobs, plan.get("power_cap_w"), first_other(sharing, others)
+    )
+
+
+def first_other(sharing: Sharing, others: Iterable[OtherPlan]) -> OtherPlan | None:
+    """Return the first of `others` that runs in the MIG mode of `sharing`, which `run` keeps."""
+    on_mig = bool(sharing.instances)
+    return next((o for o in others if bool(parse_sharing(o.sharing).instances) == on_mig), None)
 
 
 def _advised_job(advised: Mapping[str, Any], epochs: float, load: FindsProfiles) -> Job:
@@ -274,7 +290,7 @@ def prepare(saved: SavedPlan, gpu: Gpu, prediction: MixPrediction) -> LaunchPlan
             f"switches MIG mode. Run each group as a plan of its own, or use `advisor export`."
         )
     check_memory(plan, prediction)
-    return replace(plan, sharing=placed(prediction.sharing, gpu))
+    return replace(plan, sharing=placed(prediction.sharing, gpu), other=saved.other)
 
 
 def script_text(

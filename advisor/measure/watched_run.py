@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import inf
+from math import exp, inf
 from pathlib import Path
 from signal import Signals
 from statistics import fmean
@@ -39,8 +39,22 @@ from advisor.workload.spec import (
     planned_steps,
 )
 
-Expected = Callable[[frozenset[int]], Mapping[int, StepRange]]
-"""Predicted steps of jobs, by number, while only these run; empty: not predicted."""
+Expected = Callable[[frozenset[int], Mapping[int, float]], Mapping[int, StepRange]]
+"""Steps to expect of jobs, by number, while only these run, from their first second of steady steps
+if it was measured; empty: not predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """Seconds until the last job of a run ends, and joules of the GPU until then; None: unknown."""
+
+    seconds: StepRange
+    energy_j: float | None
+
+    def __str__(self) -> str:
+        low, middle, high = map(_clock, (self.seconds.p05, self.seconds.p50, self.seconds.p95))
+        energy = "" if self.energy_j is None else f", {1e-3 * self.energy_j:,.0f} kJ"
+        return f"{middle} ({low}-{high}){energy} left"
 
 
 @dataclass(slots=True)
@@ -153,11 +167,25 @@ class PrintedPace:
 _FEWEST_STEPS, _SHORTEST_S = 6, 2.0
 # Enough samples for a run of any length; beyond, every second one goes.
 _MOST_SAMPLES = 4096
-# The pace that is shown is of so many seconds.
-_LATELY_S = 30.0
-# After others came or went, a pace settles for so long before it is judged, and is judged by so
-# much time at least.
-SETTLE_S, JUDGED_S = 3.0, 10.0
+# The pace that is shown is of so many seconds, and is compared with the first after so many.
+_LATELY_S, _JUDGED_S = 30.0, 10.0
+# After others came or went, and after the first step (compilation, allocator), a pace settles for
+# so long before it is measured.
+SETTLE_S = 3.0
+# The windows of runs whose first predicts the others (`advisor.measured_pace`) have 0.7 s and two
+# steps at least.
+_FIRST_S, _FIRST_STEPS = 1.0, 2
+# Nine in ten of 10,825 jobs in runs of an H200 and an H100 go on within this of their first window:
+# 5,737 GPU-bound and 5,088 host-bound ones.
+_REACH_GPU_BOUND, _REACH_HOST_BOUND = 0.02, 0.085
+
+
+def around_first(step_s: float, *, gpu_bound: bool = False) -> StepRange:
+    """Return the steps to expect of a job whose first second was measured."""
+    reach = exp(_REACH_GPU_BOUND if gpu_bound else _REACH_HOST_BOUND)
+    return StepRange(step_s / reach, step_s, step_s * reach)
+
+
 # A job without a step for so long, and for so many of its steps, hangs.
 _SILENT_S, _SILENT_STEPS = 60.0, 20
 
@@ -173,8 +201,9 @@ class WatchedJob:
         seen_at_s: When its count last grew, on the watcher's monotonic clock.
         held_mib: Its memory on the device, when it was last seen there.
         step_s: A step, lately.
-        predicted: A step while the jobs run that run now.
-        outside: Whether the pace since others started or ended lies outside the prediction.
+        first_s: A step in its first second of steady steps while the jobs run that run now.
+        expected: A step while the jobs run that run now: predicted, then by that first second.
+        drifted: Whether the pace lately lies outside that of its first second.
         left_s: Until it has done all its steps.
         silent_s: Since its last step, if that is long.
     """
@@ -185,14 +214,16 @@ class WatchedJob:
     ) -> None:  # fmt: skip
         self.number, self.planned, self.workload = number, planned, workload
         self.steps = planned_steps(planned, workload, most_steps)
+        self._all_steps = planned_steps(planned, workload)
         self.log = folder / f"job-{number}.log"
         self.state, self.detail = "waiting", ""
         self.last: ReportedProgress | None = None
         self.seen_at_s: float | None = None
         self.held_mib: float | None = None
         self.step_s: float | None = None
-        self.predicted: StepRange | None = None
-        self.outside = False
+        self.first_s: float | None = None
+        self.expected: StepRange | None = None
+        self.drifted = False
         self.left_s: float | None = None
         self.silent_s: float | None = None
         self._progress = folder / f"job-{number}.progress"
@@ -202,30 +233,58 @@ class WatchedJob:
             self._printed = PrintedPace(script.throughput, workload.batch, self.log)
         self._at_s: list[float] = []
         self._steps: list[int] = []
+        self._steady_s: float | None = None
 
     @property
     def done(self) -> int | None:
         """Steps that it has done."""
         return None if self.last is None else self.last.steps
 
-    def look(self, events: Events, predicted: StepRange | None, now_s: float) -> None:
-        """Note its state, its report and its pace; a step is `predicted` for the jobs now."""
+    @property
+    def left_share(self) -> float | None:
+        """Share of its planned work that is left; None if not known."""
+        if self.state not in ("waiting", "running"):
+            return 0.0
+        done = 0 if self.state == "waiting" else self.done
+        if done is None or self.steps is None or self._all_steps is None:
+            return None
+        return max(0, self.steps - done) / self._all_steps
+
+    def look(self, events: Events, now_s: float) -> None:
+        """Note its state and its report."""
         self.state, self.detail = self._state(events)
         if self.number in events.started_s:
             printed = self._printed
             progress = printed.progress(now_s) if printed else read_progress(self._progress)
             if progress is not None:
                 self._note(progress, now_s)
-        self.step_s = self.predicted = self.left_s = self.silent_s = None
-        self.outside = False
+
+    def measure_first(self, steady_s: float) -> None:
+        """Note its pace in the first second from `steady_s` on; later ones are not looked at."""
+        if steady_s != self._steady_s:
+            self._steady_s, self.first_s = steady_s, None
+        if self.first_s is None:
+            first = bisect_left(self._at_s, steady_s)
+            end = bisect_left(self._at_s, steady_s + _FIRST_S, first + 1)
+            for at in range(end, len(self._at_s)):
+                seconds = self._at_s[at] - self._at_s[first]
+                steps = self._steps[at] - self._steps[first]
+                if seconds >= _FIRST_S and steps >= _FIRST_STEPS:
+                    self.first_s = seconds / steps
+                    return
+
+    def judge(self, events: Events, expected: StepRange | None, now_s: float) -> None:
+        """Compare its pace lately with the `expected` one, and note the time left."""
+        self.step_s = self.expected = self.left_s = self.silent_s = None
+        self.drifted = False
         if self.state != "running":
             return
-        self.step_s = self.mean_step_s(max(now_s - _LATELY_S, events.changed_s))
-        self.predicted = predicted
-        if predicted is not None and now_s - events.changed_s > SETTLE_S + JUDGED_S:
-            steady_s = self.mean_step_s(events.changed_s + SETTLE_S)
-            self.outside = steady_s is not None and not predicted.p05 <= steady_s <= predicted.p95
-        expected_s = self.step_s or (predicted.p50 if predicted else None)
+        lately_s = max(now_s - _LATELY_S, events.changed_s, self._steady_s or 0.0)
+        self.step_s = self.mean_step_s(lately_s)
+        self.expected = expected
+        if self.first_s and self.step_s and expected and now_s - lately_s > _JUDGED_S:
+            self.drifted = not expected.p05 <= self.step_s <= expected.p95
+        expected_s = self.step_s or (expected.p50 if expected else None)
         left = -1 if self.steps is None else self.steps - (self.done or 0)
         if expected_s and left >= 0:
             self.left_s = left * expected_s
@@ -290,20 +349,25 @@ class WatchedJob:
             words.append(f"{self.done:,}{of_all} steps")
         if self.step_s is not None:
             words.append(f"{1e3 * self.step_s:,.1f} ms a step")
-        if self.predicted is not None:
+        if self.expected is not None:
             low, middle, high = (
-                1e3 * each for each in (self.predicted.p05, self.predicted.p50, self.predicted.p95)
+                1e3 * each for each in (self.expected.p05, self.expected.p50, self.expected.p95)
             )
-            beyond = ", outside" if self.outside else ""
-            words.append(f"predicted {middle:,.1f} ms ({low:,.1f}-{high:,.1f}){beyond}")
+            source = "predicted" if self.first_s is None else "at first"
+            beyond = ", outside" if self.drifted else ""
+            words.append(f"{source} {middle:,.1f} ms ({low:,.1f}-{high:,.1f}){beyond}")
         reserved_mib = None if self.last is None else self.last.reserved_mib
         memory_mib = reserved_mib if self.held_mib is None else self.held_mib
         if memory_mib is not None and self.state == "running":
             words.append(f"{memory_mib:,.0f} MiB")
         if self.left_s is not None:
-            minutes, seconds = divmod(round(self.left_s), 60)
-            words.append(f"{minutes // 60}:{minutes % 60:02}:{seconds:02} left")
+            words.append(f"{_clock(self.left_s)} left")
         return f"  {self.number} {self.workload.name}: {', '.join(words)}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 # Of a record; a shorter one is too uncertain, and more windows add nothing.
@@ -317,7 +381,10 @@ class WatchedRun:
         folder: Of the run.
         most_steps: Steps that each job of the zoo does at most; None: as planned.
         meter: Of its device; None: power and memory are not read.
-        expected: Predictions while only some jobs run; None: only those of the plan.
+        expected: Steps to expect while only some jobs run; None: only those of the plan.
+
+    Attributes:
+        remaining: Until the last job ends, as whoever watches computes it; None: not known.
 
     Raises:
         InvalidInput: Its plan cannot be read.
@@ -342,6 +409,7 @@ class WatchedRun:
         self._groups = [frozenset(at + 1 for at in group) for group in sets]
         self._expected = expected or self._planned
         self._meter = meter
+        self.remaining: Remaining | None = None
         self._looked_s = 0.0
         self._now_w: float | None = None
         self._power_w: dict[frozenset[int], list[float]] = {}
@@ -350,24 +418,46 @@ class WatchedRun:
     def look(self) -> None:
         """Note the run as it is now."""
         self.events = events_in(self.folder)
-        running = self.events.running
-        predicted = self._expected(running) if running else {}
-        self._looked_s = monotonic()
+        running, self._looked_s = self.events.running, monotonic()
         for job in self.jobs:
-            job.look(self.events, predicted.get(job.number), self._looked_s)
+            job.look(self.events, self._looked_s)
+        counting = [job for job in self.jobs if job.number in running and job.done is not None]
+        begins_s = [job.span_s[0] for job in counting]
+        steady_s = max([self.events.changed_s, *begins_s]) + SETTLE_S
+        for job in counting:
+            job.measure_first(steady_s)
+        expected = self._expected(running, self.first_s) if running else {}
+        for job in self.jobs:
+            job.judge(self.events, expected.get(job.number), self._looked_s)
         self._now_w = None
         if self._meter is not None and running:
             with suppress(AdvisorError):  # a driver that fails for a moment ends nothing
                 self._hold(self._meter.memory_mib())
                 self._now_w = self._meter.power_w()
-                if self._now_w is not None and running in self._groups:
+                steady = counting and self._looked_s > steady_s
+                if self._now_w is not None and running in self._groups and steady:
                     self._power_w.setdefault(running, []).append(self._now_w)
                     self._clocks_mhz = self._meter.clocks_mhz()
+
+    @property
+    def first_s(self) -> dict[int, float]:
+        """Steps in the first second of all running jobs that count steps; empty before that."""
+        counting = [
+            job for job in self.jobs if job.number in self.events.running and job.done is not None
+        ]
+        steps = {job.number: job.first_s for job in counting if job.first_s is not None}
+        return steps if len(steps) == len(counting) else {}
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power while the jobs run that run now, once they are steady."""
+        return fmean(measured) if (measured := self._power_w.get(self.events.running)) else None
 
     def __str__(self) -> str:
         seconds = self._looked_s - min(self.events.started_s.values(), default=self._looked_s)
         power = "" if self._now_w is None else f", {self._now_w:.0f} W"
-        head = f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}"
+        left = "" if self.remaining is None else f", {self.remaining}"
+        head = f"{self.folder.name}: {self._plan.sharing}, {seconds:.0f} s{power}{left}"
         return "\n".join([head, *map(str, self.jobs)])
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
@@ -377,12 +467,14 @@ class WatchedRun:
             if pids := ours & set(processes_of(f"ADVISOR_JOB={number}\0")):
                 self.jobs[number - 1].held_mib = sum(memory_mib[pid] for pid in pids)
 
-    def _planned(self, running: frozenset[int]) -> Mapping[int, StepRange]:
-        """The plan's own predictions, which are for all jobs of a group."""
-        if running not in self._groups:
-            return {}
+    def _planned(
+        self, running: frozenset[int], first_s: Mapping[int, float]
+    ) -> Mapping[int, StepRange]:
+        """The plan's own predictions, which are for all jobs of a group, then the first second."""
         steps = {number: self._plan.jobs[number - 1].step_s for number in running}
-        return {number: step_s for number, step_s in steps.items() if step_s is not None}
+        predicted = {number: step_s for number, step_s in steps.items() if step_s is not None}
+        planned = predicted if running in self._groups else {}
+        return planned | {number: around_first(step_s) for number, step_s in first_s.items()}
 
     def silent(self, patience_s: float | None) -> list[int]:
         """Return the jobs that did steps, and none for `patience_s`; none if that is None."""

@@ -284,11 +284,21 @@ class DocumentedJob:
     step_s: StepRange | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OtherPlan:
+    """The best-ranked other plan for the same jobs, and what plans were ranked by."""
+
+    sharing: str
+    power_cap_w: float | None
+    objective: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedPlan:
     """One plan: how the jobs share, in the notation of `advisor.sharing.parse_sharing`.
 
     Attributes:
+        other: None: none is known.
         estimated_from: Keys of the other GPUs from which the plan is predicted; None: none.
     """
 
@@ -298,6 +308,7 @@ class DocumentedPlan:
     note: str | None
     jobs: tuple[DocumentedJob, ...]
     estimated_from: str | None = None
+    other: OtherPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
