@@ -17,16 +17,19 @@ were, by 21 % in the mean of the 9; without the factor in 142, and 88 were; with
 leaves naive sharing out, in 50, and 27 were.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import exp, log
+from statistics import fmean
 from typing import cast
 
 from advisor.api import Advisor
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, counted
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan, prepare, step_range
+from advisor.learn.scores import RunComparison
+from advisor.measure.pace import mean_step_s
 from advisor.measure.watched_run import Remaining, WatchedRun, around_first
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.forecast import Mixes, forecast
@@ -300,3 +303,69 @@ class PacedPlan:
             plan = prepare(planned, self._advisor.card, plans[1].prediction)
             return BetterPlan(plan, objective, 1 - instead.p50 / cost.p50)
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCorrection:
+    """What the first window of a run tells of the rest of it; entries are of its jobs.
+
+    Attributes:
+        host_factor: See `advisor.measured_pace.host_factor`.
+        rest_s: Expected by the first window, and measured in the others; empty if there are none.
+        by_host_s: Predicted, and corrected by the host factor of the run before, if that had the
+            same jobs; empty otherwise.
+    """
+
+    host_factor: float
+    rest_s: tuple[tuple[Interval, float], ...]
+    by_host_s: tuple[Interval, ...]
+
+
+def corrected_by_first(
+    comparisons: Sequence[RunComparison], profiles: Mapping[str, Profile]
+) -> tuple[RunCorrection, ...]:
+    """Correct the rest of each run by its first window, and a run by that of the one before."""
+    corrections: list[RunCorrection] = []
+    for at, comparison in enumerate(comparisons):
+        alone = [profiles[name] for name in comparison.run.names]
+        windows = [tenant.windows for tenant in comparison.run.tenants]
+        first_s = [mean_step_s(each[:1]) for each in windows]
+        predicted_s = [job.predicted_s for job in comparison.jobs]
+        rest_s = tuple(
+            (rest_of_run(profile, step_s), mean_step_s(each[1:]))
+            for profile, step_s, each in zip(alone, first_s, windows, strict=True)
+            if len(each) > 1
+        )
+        by_host_s: tuple[Interval, ...] = ()
+        if at and comparison.run.names == comparisons[at - 1].run.names:
+            pairs = zip(alone, predicted_s, strict=True)
+            factor = corrections[-1].host_factor
+            by_host_s = tuple(s.scaled(factor ** host_share(p, s.p50)) for p, s in pairs)
+        factor = host_factor(alone, [each.p50 for each in predicted_s], first_s)
+        corrections.append(RunCorrection(factor, rest_s, by_host_s))
+    return tuple(corrections)
+
+
+def correction_notes(
+    comparisons: Sequence[RunComparison], corrections: Sequence[RunCorrection]
+) -> Iterator[str]:
+    """Return how good the `corrections` of `comparisons` were, a sentence each."""
+    rests = [pair for each in corrections for pair in each.rest_s]
+    if rests:
+        off = fmean(abs(expected.p50 / measured - 1) for expected, measured in rests)
+        inside = sum(expected.contains(measured) for expected, measured in rests)
+        yield (
+            f"The first window of each run predicts the others: {off:.1%} off in the mean, "
+            f"{inside} of {counted(len(rests), 'step')} in their intervals."
+        )
+    by_host = [
+        (abs(job.error), abs(step_s.p50 / job.measured_s - 1))
+        for run, each in zip(comparisons, corrections, strict=True)
+        for job, step_s in zip(run.jobs, each.by_host_s, strict=False)
+    ]
+    if by_host:
+        raw, corrected = (fmean(errors) for errors in zip(*by_host, strict=True))
+        yield (
+            f"The host factor of the run before changes the mean error of the later runs from "
+            f"{raw:.1%} to {corrected:.1%}."
+        )

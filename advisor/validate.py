@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 from shlex import join
@@ -30,6 +31,7 @@ from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import PlannedProcess, planned_processes
 from advisor.measure.worker import error_of
+from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
 from advisor.prediction.mix_steps import Predicts
@@ -56,6 +58,7 @@ class Validation:
     Attributes:
         runs: All runs, also those in which a tenant ended early.
         comparisons: Of the runs that ran to the end.
+        corrections: Of the same runs.
         left_out: Plans that nothing here can run, in words.
         host: The host that was predicted for, in words.
         foreseen: Ids of runs that ran out of memory as predicted.
@@ -65,6 +68,7 @@ class Validation:
     gpu: Gpu
     runs: tuple[Run, ...]
     comparisons: tuple[RunComparison, ...]
+    corrections: tuple[RunCorrection, ...]
     left_out: tuple[str, ...] = ()
     host: str | None = None
     foreseen: tuple[str, ...] = ()
@@ -98,7 +102,8 @@ def validate_advice(
     runs = run_plans(gpu.key, plans, device, file)
     profiles = {job.name: job.profile for job in recommendation.jobs}
     comparisons = compared_as_ranked(runs, profiles, advisor)
-    return Validation(gpu, runs, comparisons, left_out, estimated=_estimated(profiles))
+    corrections = corrected_by_first(comparisons, profiles)
+    return Validation(gpu, runs, comparisons, corrections, left_out, estimated=_estimated(profiles))
 
 
 def choose(
@@ -219,8 +224,15 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         )
     )
     host = "Predicted for the cores that each run had, where it says how fast they were."
+    corrections = corrected_by_first(comparisons, profiles)
     return Validation(
-        gpu, runs, comparisons, host=host, foreseen=foreseen, estimated=_estimated(profiles)
+        gpu,
+        runs,
+        comparisons,
+        corrections,
+        host=host,
+        foreseen=foreseen,
+        estimated=_estimated(profiles),
     )
 
 
@@ -318,6 +330,7 @@ def validation_table(validation: Validation) -> "Table":
     notes += [f"Out of memory, as predicted: {each}." for each in validation.foreseen]
     estimated = validation.estimated.items()
     notes += [f"Estimated from a profile of {key}: {job}." for job, key in estimated]
+    notes += correction_notes(validation.comparisons, validation.corrections)
     caption = "\n".join(filter(None, [*notes, validation.host])) or None
     table = FittedTable(
         box=SIMPLE, padding=(0, 1), pad_edge=False, show_edge=False, caption=caption
@@ -367,17 +380,25 @@ def validation_document(validation: Validation) -> dict[str, Any]:
                 "weighted_speedup": {
                     "predicted": each.predicted_speedup, "measured": each.measured_speedup,
                 },
+                "host_factor": correction.host_factor,
                 "jobs": [
                     {
                         "job": job.job, "step_s": asdict(job.predicted_s),
                         "measured_step_s": job.measured_s, "error": job.error,
                         "inside": job.inside, "memory_mib": job.memory_mib,
                         "measured_memory_mib": job.measured_memory_mib,
+                        "rest_step_s": None if rest is None else asdict(rest[0]),
+                        "measured_rest_step_s": None if rest is None else rest[1],
+                        "step_s_by_host": None if by_host is None else asdict(by_host),
                     }
-                    for job in each.jobs
+                    for job, rest, by_host in zip_longest(
+                        each.jobs, correction.rest_s, correction.by_host_s
+                    )
                 ],
             }
-            for each in validation.comparisons
+            for each, correction in zip(
+                validation.comparisons, validation.corrections, strict=True
+            )
         ],
         "left_out": list(validation.left_out),
     }  # fmt: skip

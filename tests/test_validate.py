@@ -10,6 +10,7 @@ from advisor import Advisor, recommend
 from advisor.errors import InvalidInput, OutsideInterval, UnknownName
 from advisor.hardware.gpus import gpu
 from advisor.measure.run_list import PlannedRun
+from advisor.measured_pace import corrected_by_first
 from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
 from advisor.sharing import Mps, Naive, Serial
 from advisor.validate import (
@@ -22,9 +23,11 @@ from advisor.validate import (
     run_plans,
     store_file,
     validate_file,
+    validation_document,
     validation_table,
 )
 from advisor.workload.catalogue import workload
+from advisor.workload.profile import Window
 from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run
 from tests import shelf, synthetic
@@ -69,7 +72,8 @@ def comparisons(*runs):
 
 
 def validation(*runs):
-    return Validation(H200, runs, comparisons(*runs))
+    compared = comparisons(*runs)
+    return Validation(H200, runs, compared, corrected_by_first(compared, PROFILES))
 
 
 def test_each_job_has_its_predicted_and_its_measured_step(capsys):
@@ -81,6 +85,31 @@ def test_each_job_has_its_predicted_and_its_measured_step(capsys):
     shown = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "mps 1.00x 1.05x -5.0 %" in shown
     assert "bert-base-finetune-bs16 20.00 18.00 to 22.00 19.00 ms 5.3 %" in shown
+
+
+def test_the_first_window_of_a_run_tells_its_rest_and_the_host_of_the_next():
+    quick, slow = Window(1.0, 100.0), Window(1.0, 40.0)  # 20 ms a step are predicted
+
+    def paced(run_id, *windows):
+        run = advised_run("mps", 2.0, run_id)
+        return replace(run, tenants=tuple(replace(t, windows=windows) for t in run.tenants))
+
+    steady, slower, short = paced("v1", slow, slow), paced("v2", quick, slow), paced("v3", slow)
+    validated = validation(steady, slower, short)
+    rests = [[pair[0].contains(pair[1]) for pair in c.rest_s] for c in validated.corrections]
+    assert rests == [[True, True], [False, False], []]
+    first, second, third = validated.corrections
+    assert first.by_host_s == ()
+    assert first.host_factor > 1 > second.host_factor
+    assert [step_s.p50 > 0.02 for step_s in second.by_host_s] == [True, True]
+    assert [step_s.p50 < 0.02 for step_s in third.by_host_s] == [True, True]
+    runs = validation_document(validated)["runs"]
+    assert [run["host_factor"] for run in runs] == [c.host_factor for c in validated.corrections]
+    (job, _) = runs[1]["jobs"]
+    assert job["rest_step_s"]["p50"] == pytest.approx(0.01)
+    assert job["measured_rest_step_s"] == pytest.approx(0.025)
+    assert job["step_s_by_host"]["p50"] == second.by_host_s[0].p50
+    assert runs[2]["jobs"][0]["rest_step_s"] is None
 
 
 def test_a_step_outside_its_interval_is_listed_and_exits_with_5():
