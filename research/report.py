@@ -2,7 +2,8 @@
 
 ``make report`` runs it: figures go into ``research/figures.json``, and all documents are rendered
 from that file. It ignores what a user measured or refitted on this machine. ``--check`` writes
-nothing, and fails if a figure no longer follows from the data; ``--render`` only renders.
+nothing, and fails if a figure no longer follows from the data; ``--render`` only renders. Folds are
+spread over all cores.
 """
 
 import argparse

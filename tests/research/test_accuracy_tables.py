@@ -87,17 +87,17 @@ def test_a_class_left_out_is_scored_on_the_same_jobs_as_its_families(evaluation,
     monkeypatch.setattr(classes, "CLASSES", {"two": ("gpt2", "cait"), "one": ("resnet",)})
     rows = classes_left_out(evaluation, ReplayCache())
     assert {row.name for row in rows} == {"all three", "two"}
-    naive = next(row for row in rows if (row.name, row.mode) == ("two", "naive"))
+    row = next(row for row in rows if (row.name, row.mode) == ("two", "mps"))
     errors = [
         abs(job.error)
         for run in evaluation.runs
         for job in run.jobs
-        if run.run.sharing == "naive" and job.family in ("gpt2", "cait")
+        if run.run.sharing == "mps" and job.family in ("gpt2", "cait")
     ]
-    assert naive.n == len(errors)
-    assert naive.family_mape == pytest.approx(np.mean(errors))
-    assert naive.mape != naive.family_mape
-    assert "| two | naive |" in classes_section(rows)
+    assert row.n == len(errors)
+    assert row.family_mape == pytest.approx(np.mean(errors))
+    assert row.mape != row.family_mape
+    assert "| two | MPS |" in classes_section(rows)
 
 
 def test_the_least_covered_large_group_stands_first(evaluation, monkeypatch):
