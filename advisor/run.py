@@ -146,6 +146,9 @@ def start(
             )  # fmt: skip
         _STARTED.append(process)
         _note(folder, f"script {process.pid}")
+        # Popen returns before the kernel shows the variables by which a script is recognised.
+        while not script_lives(folder) and process.poll() is None:
+            sleep(0.01)
     except BaseException:
         if lock is not None:
             path.unlink(missing_ok=True)
