@@ -82,7 +82,7 @@ def _errors(
 ) -> list[_Error]:
     predicted_s = np.array([job.predicted_s.p50 for job in comparison.jobs])
     speeds = list(map(float, np.minimum(1.0, observed.alone_s / predicted_s)))
-    law = power.law(observed.mode, len(observed.profiles), observed.sharing.keeps_sms_apart)
+    law = power.law(observed.mode, len(observed.profiles))
     shares = power.shares_w(observed.profiles, speeds, gpu, law)
     measured_w, counters = observed.run.power_w, observed.run.counters
     if shares is None or measured_w is None:
@@ -94,10 +94,12 @@ def _errors(
             power=watts / measured_w - 1,
             inside=law.low <= np.log(measured_w / watts) <= law.high,
             gract=_apart(
-                gract(observed.profiles, speeds, law), counters.gract if counters else None
+                gract(observed.profiles, speeds, observed.mode),
+                counters.gract if counters else None,
             ),
             smact=_apart(
-                smact(observed.profiles, speeds, law), counters.sm_active if counters else None
+                smact(observed.profiles, speeds, observed.sharing),
+                counters.sm_active if counters else None,
             ),
         )
     ]

@@ -20,7 +20,7 @@ from advisor.prediction.memory import (
     need,
     needs,
 )
-from advisor.prediction.power import Power, PowerLaw, is_half, summed_share
+from advisor.prediction.power import Power, PowerLaw, is_half
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats
 from advisor.sharing import SHARED_MODES, Mode, parse_sharing
@@ -192,158 +192,99 @@ def _edge(tried: Sequence[Trial]) -> Edge:
 
 _FEWEST_RUNS = 5
 _SLEEPING_W = 75.0  # where no profile says; an H200 that nobody uses draws 77 W
-_TRIED = 9  # powers of the awake GPU that are tried
-# Strength of the prior of a law towards the plain sum, in numbers of runs.
-_PULL = 0.1
-_FULL = 0.95  # activity from which on a counter is saturated
-
-# A run whose power is known, and the speed of each of its jobs: solo step over measured step, at
-# most 1, shape (jobs,).
-_Paced = tuple[ObservedRun, Floats]
 
 
 def fit_power(
     usable: Sequence[ObservedRun], alone: Iterable[tuple[Profile, Run]], gpu: Gpu,
     physics: Physics, playback: ReplayCache,
 ) -> Power:  # fmt: skip
-    """Fit the power laws to shared runs.
+    """Fit the power laws to those shared runs whose power is known.
 
-    Those without known power are skipped. `alone` are runs of a single tenant, each with its
-    profile. Intervals allow for speeds predicted by replay with the constants `physics`.
+    `alone` are runs of a single tenant, each with its profile. Intervals allow for speeds predicted
+    by replay with the constants `physics`.
     """
-
-    def likely(run: ObservedRun, measured: Floats) -> Floats:
-        """Speeds by replay, as for a mix without measurements."""
-        replayed_s = playback.replayed_s(run, physics)
-        return measured if replayed_s is None else np.minimum(1.0, run.alone_s / replayed_s)
-
-    modes: dict[Mode, list[_Paced]] = {}
+    runs: dict[Mode, list[ObservedRun]] = {}
     for run in usable:
-        if all(
-            watts is not None for watts in (run.run.power_w, *(p.power_w for p in run.profiles))
-        ):
-            paced = run, np.minimum(1.0, run.alone_s / run.measured_s)
-            modes.setdefault(run.mode, []).append(paced)
-    awake_w = _awake_w(modes, gpu)
-    laws = {
-        mode: _law(rows, [(run, likely(run, speeds)) for run, speeds in rows], awake_w, gpu)
-        for mode, rows in sorted(modes.items())
-        if len(rows) >= _FEWEST_RUNS
-    }
-    power = Power(awake_w=awake_w, laws=laws)
-    return replace(power, alone=_alone(power.alone, alone))
+        if run.run.power_w is not None and all(each.power_w is not None for each in run.profiles):
+            runs.setdefault(run.mode, []).append(run)
+    power = Power(awake_w=_awake_w([run for of_mode in runs.values() for run in of_mode]))
+    laws = {}
+    for mode, of_mode in sorted(runs.items()):
+        if len(of_mode) >= _FEWEST_RUNS:
+            replays = [playback.replayed_s(run, physics) for run in of_mode]
+            laws[mode] = _law(of_mode, replays, gpu, power)
+    return replace(power, laws=laws, alone=_alone(power.alone, alone))
 
 
-def _awake_w(modes: Mapping[Mode, Sequence[_Paced]], gpu: Gpu) -> float:
-    """The awake power with which the laws explain the runs best.
+def _speeds(run: ObservedRun, steps_s: Floats | None = None) -> Floats:
+    """Solo step over each of `steps_s`, else the measured one; at most 1, shape (jobs,)."""
+    return np.minimum(1.0, run.alone_s / (run.measured_s if steps_s is None else steps_s))
 
+
+def _measured_w(runs: Sequence[ObservedRun]) -> Floats:
+    return np.array([run.run.power_w for run in runs], dtype=np.float64)
+
+
+def _awake_w(runs: Sequence[ObservedRun]) -> float:
+    """Power of the awake GPU by which one factor on all jobs' own watts fits best.
+
+    That is linear: power = awake + factor * (sum of power alone * speed - awake * sum of speeds).
     Readings before a profile cannot be used: a sleeping card draws less than a waiting one (77 W
     and 116 W on an H200), and chance decides which of the two was read.
     """
-    profiles = [profile for rows in modes.values() for run, _ in rows for profile in run.profiles]
+    profiles = [profile for run in runs for profile in run.profiles]
     idle = [profile.idle_power_w for profile in profiles if profile.idle_power_w is not None]
     sleeping_w = min(idle, default=_SLEEPING_W)
-    busy_w = min((each.power_w for each in profiles if each.power_w is not None), default=0.0)
-    tried = np.linspace(sleeping_w, max(sleeping_w, busy_w), _TRIED)
-    if sum(map(len, modes.values())) < _FEWEST_RUNS:
-        return float(np.median(tried))
-
-    def error(awake_w: float) -> float:
-        errors = [
-            np.abs(_log_errors(rows, _fitted(rows, awake_w), awake_w, gpu))
-            for _, rows in sorted(modes.items())
-        ]
-        return float(np.concatenate(errors).mean())
-
-    return min(map(float, tried), key=error)
+    least_w = min((each.power_w for each in profiles if each.power_w is not None), default=0.0)
+    busy_w = max(sleeping_w, least_w)
+    if len(runs) < _FEWEST_RUNS:
+        return (sleeping_w + busy_w) / 2
+    columns = np.array([
+        (1.0, _speeds(run).sum(), _speeds(run) @ [each.power_w or 0.0 for each in run.profiles])
+        for run in runs
+    ])  # fmt: skip
+    _, less, factor = np.linalg.lstsq(columns / _measured_w(runs)[:, None], np.ones(len(runs)))[0]
+    return float(np.clip(-less / max(1e-9, factor), sleeping_w, busy_w))
 
 
-def _law(rows: Sequence[_Paced], likely: Sequence[_Paced], awake_w: float, gpu: Gpu) -> PowerLaw:
-    """The law of one mode; `likely` are the same runs at replayed speeds.
+def _law(
+    runs: Sequence[ObservedRun], replays: Sequence[Floats | None], gpu: Gpu, power: Power
+) -> PowerLaw:
+    """The law of one mode: its three shares explain the runs' power above the awake GPU.
 
-    Its bounds come from families that it was not fitted to, at replayed speeds. They are symmetric,
-    since errors of replay and of the correction have unrelated signs.
-    """
-    unseen = []
-    for family in sorted({family for run, _ in rows for family in run.families}):
-        law = _fitted([row for row in rows if family not in row[0].families], awake_w)
-        scored = [row for row in likely if family in row[0].families]
-        unseen.append(_log_errors(scored, law, awake_w, gpu))
-    bound = float(np.quantile(np.abs(np.concatenate(unseen)), 0.9))
-    gract, least = _gract(rows)
-    shared = [row for row in rows if not row[0].sharing.keeps_sms_apart]
-    apart = [row for row in rows if row[0].sharing.keeps_sms_apart]
-    smact = _factor(shared, "sm_active", 1.0)
-    return replace(
-        _fitted(rows, awake_w), gract=gract, gract_least=least, smact=smact,
-        smact_apart=_factor(apart, "sm_active", smact), low=-bound, high=bound,
-    )  # fmt: skip
-
-
-def _fitted(rows: Sequence[_Paced], awake_w: float) -> PowerLaw:
-    """The shares that explain the runs' power, with equal weight for each run's relative error.
-
-    None of them is below 0, so that a job that gets faster never makes the GPU draw less.
+    Relative errors of all runs weigh the same; the plain sum weighs as much as one run. No share is
+    below 0, so that a job that gets faster never makes the GPU draw less. The bounds hold nine of
+    ten jobs at replayed speeds. They are symmetric, since errors of replay and of the correction
+    have unrelated signs.
     """
     from scipy.optimize import nnls
 
-    if not rows:
-        return PowerLaw()
     # Own watts of a run's jobs; times speeds in full precision; in half.
-    parts = np.empty((len(rows), 3))
-    for at, (run, speeds) in enumerate(rows):
-        own = np.array([max(0.0, (profile.power_w or 0.0) - awake_w) for profile in run.profiles])
-        half = np.array([is_half(profile) for profile in run.profiles])
-        paced = own * speeds
-        parts[at] = own.sum(), paced[~half].sum(), paced[half].sum()
-    measured_w = _measured_w(rows)
-    x, y = parts / measured_w[:, None], (measured_w - awake_w) / measured_w
-    pull = np.sqrt(_PULL * (x.sum(axis=1) ** 2).mean())
-    towards = pull * np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
-    plain = pull * np.array([0.0, 1.0, 0.0])
-    (waiting, working, half), _ = nnls(np.concatenate([x, towards]), np.concatenate([y, plain]))
-    return PowerLaw(waiting=float(waiting), working=float(working), working_half=float(half))
-
-
-def _measured_w(rows: Sequence[_Paced]) -> Floats:
-    return np.array([run.run.power_w for run, _ in rows])
-
-
-def _log_errors(rows: Sequence[_Paced], law: PowerLaw, awake_w: float, gpu: Gpu) -> Floats:
-    """Log of measured over predicted power, shape (runs,)."""
-    power = Power(awake_w=awake_w)
-    predicted = [power.shares_w(run.profiles, list(speeds), gpu, law) for run, speeds in rows]
-    watts = np.array([shares.sum() for shares in predicted if shares is not None])
-    return np.asarray(np.log(_measured_w(rows) / watts))
-
-
-def _gract(rows: Sequence[_Paced]) -> tuple[float, float]:
-    """Factor on the jobs' engine activity, and the least engine activity of two or more jobs.
-
-    Under time slicing the engine counts as active nearly all the time even with little work; then
-    the factor is not needed.
-    """
-    seen = [run.run.counters.gract for run, _ in rows if run.run.counters is not None]
-    if rows[0][0].mode == "naive" and seen:
-        return 1.0, float(np.median(seen))
-    return _factor(rows, "gract", 1.0), 0.0
-
-
-def _factor(rows: Sequence[_Paced], counter: str, otherwise: float) -> float:
-    """Median of measured over summed activity where the GPU is not full; or else `otherwise`."""
-    ratios = []
-    for run, speeds in rows:
-        measured = getattr(run.run.counters, counter, None)
-        summed = summed_share(run.profiles, list(speeds), counter)
-        if measured and summed and measured < _FULL:
-            ratios.append(measured / summed)
-    return float(np.median(ratios)) if len(ratios) >= _FEWEST_RUNS else otherwise
+    columns = np.empty((len(runs), 3))
+    for at, run in enumerate(runs):
+        own_w, half = power.own_w(run.profiles), np.array([is_half(each) for each in run.profiles])
+        paced_w = own_w * _speeds(run)
+        columns[at] = own_w.sum(), paced_w[~half].sum(), paced_w[half].sum()
+    measured_w = _measured_w(runs)
+    x, y = columns / measured_w[:, None], 1 - power.awake_w / measured_w
+    plain = np.array([0.0, 1.0, 1.0])
+    shares, _ = nnls(np.concatenate([x, np.eye(3)]), np.concatenate([y, plain]))
+    waiting, working, working_half = map(float, shares)
+    law = PowerLaw(waiting=waiting, working=working, working_half=working_half)
+    predicted = [
+        power.shares_w(run.profiles, _speeds(run, replayed_s), gpu, law)
+        for run, replayed_s in zip(runs, replays, strict=True)
+    ]
+    watts = np.array([shares_w.sum() for shares_w in predicted if shares_w is not None])
+    errors = np.repeat(np.abs(np.log(measured_w / watts)), [len(run.profiles) for run in runs])
+    bound = float(np.quantile(errors, 0.9))
+    return replace(law, low=-bound, high=bound)
 
 
 def _alone(law: PowerLaw, alone: Iterable[tuple[Profile, Run]]) -> PowerLaw:
     """`law` with bounds from runs of a single tenant."""
     logs = [
-        float(np.log(run.power_w / profile.power_w))
+        log(run.power_w / profile.power_w)
         for profile, run in alone
         if run.power_w and profile.power_w
     ]

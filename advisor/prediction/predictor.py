@@ -364,7 +364,7 @@ class Predictor:
         in_turn = sharing.mode == "serial"
         # Jobs in turn have the law of a job alone.
         at_once = 1 if in_turn else len(profiles)
-        law = own.power.law(sharing.mode, at_once, sharing.keeps_sms_apart)
+        law = own.power.law(sharing.mode, at_once)
         if in_turn:
             drawn = power.power_in_turn(profiles, steps, self.gpu, own.power)
         else:
@@ -377,13 +377,12 @@ class Predictor:
         total = max if in_turn else sum
         speeds = [1 / len(jobs) if in_turn else 1 / job.slowdown for job in jobs]
         if sets := instance_sets(sharing):
-            constants = own.physics, own.power
             gract, smact = power.activity_on_instances(
-                profiles, sets[0], steps, self.gpu, constants
+                profiles, sets[0], steps, self.gpu, own.physics
             )
         else:
-            activity = power.gract_under_limits if sharing.limits else power.gract
-            gract, smact = activity(profiles, speeds, law), power.smact(profiles, speeds, law)
+            gract = power.gract(profiles, speeds, sharing.mode)
+            smact = power.smact(profiles, speeds, sharing)
         return MixPrediction(
             gpu=self.gpu.key, sharing=placed_as, jobs=jobs,
             memory_total_mib=total(each.held_mib for each in wanted),

@@ -35,8 +35,7 @@ from tests.plan.stand_in import H200, StandIn
 AWAKE_W = 116.0
 shares = st.floats(0, 1)
 laws = st.builds(
-    PowerLaw, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2),
-    gract=st.floats(0, 2), gract_least=shares, smact=st.floats(0, 2), smact_apart=st.floats(0, 2),
+    PowerLaw, waiting=shares, working=st.floats(0, 2), working_half=st.floats(0, 2)
 )  # fmt: skip
 draws = st.lists(st.tuples(st.floats(60, 700), shares), min_size=1, max_size=8)
 
@@ -56,16 +55,25 @@ def test_power_stays_in_its_bounds_and_grows_with_pace_and_with_jobs(drawn, law,
     faster = [(drawn[0][0], drawn[0][1] + more * (1 - drawn[0][1])), *drawn[1:]]
     for busier in (faster, [*drawn, (watts, pace)]):
         assert whole_w(busier, law) >= least_w - 1e-6
+
+
+@given(draws, st.sampled_from([Serial(), Naive(), Mps()]))
+def test_activity_is_a_share_and_grows_with_jobs(drawn, sharing):
     paces = [pace for _, pace in drawn]
-    assert 0 <= power.smact(mix(drawn), paces, law) <= 1
+    for activity in (
+        lambda jobs: power.gract(mix(jobs), paces[: len(jobs)], sharing.mode),
+        lambda jobs: power.smact(mix(jobs), paces[: len(jobs)], sharing),
+    ):
+        assert 0 <= activity(drawn) <= 1
+        assert len(drawn) == 1 or activity(drawn[:1]) <= activity(drawn)
 
 
-@given(draws, laws, st.lists(st.floats(1, 100), min_size=8, max_size=8))
-def test_a_job_that_limits_slow_is_slowed_only_while_the_gpu_works(drawn, law, slowdowns):
+@given(draws, st.lists(st.floats(1, 100), min_size=8, max_size=8))
+def test_a_job_that_limits_slow_is_slowed_only_while_the_gpu_works(drawn, slowdowns):
     profiles = mix(drawn)
     paces = [1 / slowed for _, slowed in zip(profiles, slowdowns, strict=False)]
-    busy = power.gract_under_limits(profiles, paces, law)
-    assert power.gract(profiles, paces, law) <= busy <= 1
+    busy = power.gract(profiles, paces, "mps-limits")
+    assert power.gract(profiles, paces, "serial") <= busy <= 1
     for profile, slowed in zip(profiles, slowdowns, strict=False):
         longer_s = profile.step_s * (slowed - 1)
         assert busy * profile.step_s * slowed >= longer_s * (1 - 1e-9)
@@ -103,6 +111,30 @@ def real():
     return profiles, runs, model.with_own(H200, replace(constants, power=power))
 
 
+@pytest.mark.parametrize(("waiting", "working"), [(0.0, 1.0), (0.05, 0.9)])
+def test_a_law_is_found_again_from_runs_that_follow_it(waiting, working):
+    law, true = PowerLaw(waiting=waiting, working=working), Power(awake_w=AWAKE_W)
+    random, runs = np.random.default_rng(1), []
+    names = ["resnet26-cifar10-bs128", "mlp-toy-bs128", "lstm-wikitext-bs32", "unet-cifar10-bs64"]
+    profiles = {
+        name: replace(synthetic.profile(name), power_w=watts)
+        for name, watts in zip(names, (118.0, 180.0, 260.0, 350.0), strict=True)
+    }
+    for number in range(60):
+        pair = [profiles[name] for name in random.choice(names, 2)]
+        slowdown = random.uniform(1, 3)
+        watts = true.shares_w(pair, [1 / slowdown] * 2, H200, law).sum()
+        run = synthetic.run(pair, slowdown=slowdown, run_id=f"r{number}")
+        runs.append(replace(run, power_w=float(watts)))
+    physics = load_model(model_path()).of(H200).physics
+    fitted = fit_power(shared_runs(profiles, runs, H200), (), H200, physics, ReplayCache())
+    assert fitted.awake_w == pytest.approx(AWAKE_W, rel=0.05)
+    for pace in (0.3, 1.0):
+        drawn_w = fitted.shares_w([*profiles.values()], [pace] * 4, H200, fitted.laws["mps"]).sum()
+        expected_w = true.shares_w([*profiles.values()], [pace] * 4, H200, law).sum()
+        assert drawn_w == pytest.approx(expected_w, rel=0.03)
+
+
 def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real):
     profiles, runs, model = real
     seen = [
@@ -116,13 +148,12 @@ def test_recorded_power_and_activity_are_met_for_runs_that_were_not_fitted(real)
         pairs = zip(chosen, run.tenants, strict=True)
         paces = [min(1.0, profile.step_s / tenant.step_s) for profile, tenant in pairs]
         sharing = parse_sharing(run.sharing)
-        apart = sharing.keeps_sms_apart
-        law = model.of(H200).power.law(sharing.mode, len(chosen), apart)
+        law = model.of(H200).power.law(sharing.mode, len(chosen))
         watts = model.of(H200).power.shares_w(chosen, paces, H200, law).sum()
         misses.append((
             abs(watts / run.power_w - 1),
-            abs(power.gract(chosen, paces, law) - run.counters.gract),
-            abs(power.smact(chosen, paces, law) - run.counters.sm_active),
+            abs(power.gract(chosen, paces, sharing.mode) - run.counters.gract),
+            abs(power.smact(chosen, paces, sharing) - run.counters.sm_active),
         ))  # fmt: skip
     off = np.mean(misses, axis=0)
     assert off[0] < 0.06
