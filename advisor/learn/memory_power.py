@@ -143,13 +143,12 @@ def fit_edges(tried: Sequence[Trial]) -> dict[Mode, Edge]:
     if not _enough(mixes):
         return {}
     common = _edge(mixes)
-    modes: tuple[Mode, ...] = (*SHARED_MODES, "serial")
-    edges = {}
-    for mode in modes:
+    edges: dict[Mode, Edge] = dict.fromkeys((*SHARED_MODES, "serial"), common)
+    for mode in edges:
         chosen = [each for each in tried if each.mode == mode]
         own = _edge(chosen) if _enough(chosen) else common
-        gained = _log_likelihood(own, chosen) - _log_likelihood(common, chosen)
-        edges[mode] = own if gained > _CONSTANTS else common
+        if _log_likelihood(own, chosen) - _log_likelihood(common, chosen) > _CONSTANTS:
+            edges[mode] = own
     return edges
 
 
@@ -182,12 +181,8 @@ def _edge(tried: Sequence[Trial]) -> Edge:
     outcomes = np.where(refused > 0, risks, 1 - risks)
     logs = np.log(np.maximum(outcomes, _LEAST_RISK)).sum(axis=1)
     likely = np.exp(logs - logs.max())
-
-    def mean(axis: Floats) -> float:
-        return float(np.average(axis[:, 0], weights=likely))
-
-    victims = float(np.mean(refused[refused > 0]))
-    return Edge(share=mean(share), width=mean(width), sigma=mean(sigma), victims=victims)
+    means = [float(np.average(axis[:, 0], weights=likely)) for axis in (share, width, sigma)]
+    return Edge(means[0], means[1], means[2], float(np.mean(refused[refused > 0])))
 
 
 _FEWEST_RUNS = 5

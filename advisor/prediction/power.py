@@ -185,33 +185,26 @@ class PowerAndEnergy:
     energy_step_j: tuple[Interval | None, ...]
 
 
-def power_together(
-    profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, law: PowerLaw
+def power_and_energy(
+    profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, mode: Mode
 ) -> PowerAndEnergy:
-    """Predict power and energy of jobs that run at once, with steps as long as `steps`."""
+    """Predict them for jobs with steps as long as `steps`; jobs in turn run for the same time."""
+    unknown = PowerAndEnergy(None, (None,) * len(profiles))
+    if mode == "serial" and len(profiles) > 1:
+        alone = [power_and_energy([profile], [step], gpu, power, mode)
+                 for profile, step in zip(profiles, steps, strict=True)]  # fmt: skip
+        mean = mean_interval([each.power_w for each in alone], [1.0] * len(alone))
+        energies = tuple(each.energy_step_j[0] for each in alone)
+        return unknown if mean is None else PowerAndEnergy(mean, energies)
+    law = power.law(mode, len(profiles))
     pace = [min(1.0, p.step_s / step.p50) for p, step in zip(profiles, steps, strict=True)]
-    shares = power.shares_w(profiles, pace, gpu, law)
-    if shares is None:
-        return PowerAndEnergy(None, (None,) * len(profiles))
+    if (shares := power.shares_w(profiles, pace, gpu, law)) is None:
+        return unknown
     energies = tuple(
         interval_around(float(watts), law.low, law.high).times(step)
         for watts, step in zip(shares, steps, strict=True)
     )
     return PowerAndEnergy(interval_around(float(shares.sum()), law.low, law.high), energies)
-
-
-def power_in_turn(
-    profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power
-) -> PowerAndEnergy:
-    """Predict power and energy of jobs that run one after another, each for the same time."""
-    alone = [
-        power_together([profile], [step], gpu, power, power.alone)
-        for profile, step in zip(profiles, steps, strict=True)
-    ]
-    mean = mean_interval([each.power_w for each in alone], [1.0] * len(alone))
-    if mean is None:
-        return PowerAndEnergy(None, (None,) * len(alone))
-    return PowerAndEnergy(mean, tuple(each.energy_step_j[0] for each in alone))
 
 
 def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:

@@ -362,13 +362,7 @@ class Predictor:
         if instance_sets(sharing):  # they share the whole GPU's power limit
             steps = power.throttled(profiles, steps, self.gpu, own.power)
         in_turn = sharing.mode == "serial"
-        # Jobs in turn have the law of a job alone.
-        at_once = 1 if in_turn else len(profiles)
-        law = own.power.law(sharing.mode, at_once)
-        if in_turn:
-            drawn = power.power_in_turn(profiles, steps, self.gpu, own.power)
-        else:
-            drawn = power.power_together(profiles, steps, self.gpu, own.power, law)
+        drawn = power.power_and_energy(profiles, steps, self.gpu, own.power, sharing.mode)
         drawn = _with_power_doubt(drawn, profiles)
         wanted = needs(profiles, sharing, own.context, self.gpu)
         memories = pools(self.gpu, placed_as, len(profiles), own.mps_server_mib)

@@ -21,8 +21,7 @@ from advisor.prediction.power import (
     PowerLaw,
     check_cap,
     held_to,
-    power_in_turn,
-    power_together,
+    power_and_energy,
     throttled,
 )
 from advisor.prediction.prediction import LEVELS, Interval
@@ -83,7 +82,8 @@ def test_a_job_that_limits_slow_is_slowed_only_while_the_gpu_works(drawn, slowdo
 def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowdown):
     profiles = mix(drawn)
     steps = [Interval(*[each.step_s * slowdown] * 3) for each in profiles]
-    whole = power_together(profiles, steps, H200, Power(awake_w=AWAKE_W), law)
+    fitted = Power(awake_w=AWAKE_W, laws={"mps": law})
+    whole = power_and_energy(profiles, steps, H200, fitted, "mps")
     a_second = sum(
         joules.p50 / step.p50 for joules, step in zip(whole.energy_step_j, steps, strict=True)
     )
@@ -93,10 +93,10 @@ def test_the_energy_of_all_steps_adds_up_to_what_the_gpu_draws(drawn, law, slowd
 def test_a_job_without_power_leaves_the_power_of_its_mix_unsaid():
     dark = [replace(synthetic.profile(), power_w=None), synthetic.profile()]
     steps = [Interval(1, 1, 1)] * 2
-    whole = power_together(dark, steps, H200, Power(awake_w=AWAKE_W), PowerLaw())
-    assert whole.power_w is None
-    assert whole.energy_step_j == (None, None)
-    assert power_in_turn(dark, steps, H200, Power(awake_w=AWAKE_W)).power_w is None
+    for mode in ("mps", "serial"):
+        whole = power_and_energy(dark, steps, H200, Power(awake_w=AWAKE_W), mode)
+        assert whole.power_w is None
+        assert whole.energy_step_j == (None, None)
 
 
 @pytest.fixture(scope="module")
