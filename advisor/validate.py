@@ -34,6 +34,7 @@ from advisor.measure.worker import error_of
 from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
+from advisor.prediction.host import on_host_checked
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import at_own_pace
 from advisor.prediction.prediction import Interval
@@ -210,7 +211,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         )
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     profiles = {name: advisor.find_profile(name) for name in sorted(names)}
-    predictor = advisor.uncalibrated.on_known_cores()
+    predictor = advisor.uncalibrated.on_known_host()
     comparisons = compared(runs, profiles, predictor, gpu)
     kept = store_file(gpu.key, store)
     if file.resolve().parent != kept.parent.resolve():  # there `advisor fit` finds them anyway
@@ -219,9 +220,7 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
         run.id
         for run in runs
         if any(tenant.outcome == "out-of-memory" for tenant in run.tenants)
-        and memory_problem(
-            predictor.predict(profiles_of(run, profiles, "raw"), sharing_of(run)), gpu
-        )
+        and memory_problem(predictor.predict(profiles_of(run, profiles), sharing_of(run)), gpu)
     )
     host = "Predicted for the cores that each run had, where it says how fast they were."
     corrections = corrected_by_first(comparisons, profiles)
@@ -268,10 +267,13 @@ def compared(
             f"Use --gpu {strangers[0]}."
         )
     return tuple(
-        compare(run, profiles_of(run, profiles, "core-adjusted"), predictor, gpu, {})
+        compare(run, tuple(
+            on_host_checked(profile, tenant.host_check_s)
+            for profile, tenant in zip(profiles_of(run, profiles), run.tenants, strict=True)
+        ), predictor, gpu, {})
         for run in runs
         if run.shows_pace
-    )
+    )  # fmt: skip
 
 
 def compared_as_ranked(
@@ -283,7 +285,7 @@ def compared_as_ranked(
     """
     comparisons = []
     for run in (each for each in runs if each.shows_pace):
-        measured = profiles_of(run, profiles, "raw")
+        measured = profiles_of(run, profiles)
         paced = [at_own_pace(each, advisor.own_paces) for each in measured]
         here = advisor.machine.profiles_here(paced)
         jobs = compare(run, measured, advisor.predictor, advisor.card, {}).jobs

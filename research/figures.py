@@ -104,7 +104,7 @@ def figures_of(
     predictor = Predictor(gpu, model, replay=playback.play)
     evaluation = with_kace(evaluate(profiles, runs, gpu, processes, playback))
     advice = [
-        compare(run, profiles_of(run, profiles, "raw"), predictor, gpu, {})
+        compare(run, profiles_of(run, profiles), predictor, gpu, {})
         for run in of_pace(runs)
         if run.purpose == "validation" and run.shows_pace
     ]
@@ -120,7 +120,7 @@ def figures_of(
         steadiness=steadiness(evaluation.chosen.repeats),
         left_out=gpus_left_out(folder, evaluation.models, playback, processes),
         recommended=recommended(evaluation),
-        whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_cores()), profiles),
+        whole_jobs=whole_jobs(simulated_runs(runs, profiles, predictor.on_known_host()), profiles),
         memory=memory_score(profiles, runs, gpu),
         power=power_score(evaluation),
         advice=advice_score(advice),

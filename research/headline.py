@@ -125,7 +125,7 @@ def known_cores_table(scores: Scores) -> str:
     rows = [
         (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n), percent(row.raw_mape),
          percent(row.mape))
-        for row in scores.pooled(view="core-adjusted")
+        for row in scores.pooled(view="host-checked")
     ]  # fmt: skip
     headings = ("sharing", "jobs", "n", "MAPE", "MAPE, core speeds known")
     return markdown(headings, rows)

@@ -174,7 +174,7 @@ def _accuracy(figures: Figures) -> str:
             "the job's own:",
             classes_table(figures.classes),
         ]
-    if scores.pooled(view="core-adjusted"):
+    if scores.pooled(view="host-checked"):
         parts += [
             "Drawn runs that recorded how fast each core was, with and without that speed:",
             known_cores_table(scores),

@@ -121,7 +121,7 @@ def _steps(folder: Path) -> Iterable[ScriptStep]:
             continue
         before = first.get((run.names, run.sharing))
         apart = differences(before, run) if before else [None] * len(run.tenants)
-        comparison = compare(run, profiles_of(run, profiles, "raw"), predictor, card, _RULES)
+        comparison = compare(run, profiles_of(run, profiles), predictor, card, _RULES)
         for job, again in zip(comparison.jobs, apart, strict=True):
             share_s = job.baselines_s["fair-share"]
             yield ScriptStep(

@@ -77,6 +77,9 @@ _RunsFolder = Annotated[Path | None, Option(
     metavar="DIR", parser=to_write,
     help="Add the runs to this folder of profiles; default: your own.",
 )]
+_Tune = Annotated[
+    bool, Option("--tune", help="Search the constants of replay and regression too [10 min].")
+]
 _ModelFolder = Annotated[Path | None, Option(
     metavar="DIR", parser=to_write, help="Write the model to this folder; default: your own.",
 )]
@@ -290,8 +293,9 @@ def _read_measured(gpu: "Gpu", folder: Path | None) -> "tuple[MeasuredGpu, Seque
 
 
 def fit(
-    gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None, out: _ModelFolder = None
-) -> None:
+    gpu: options.GpuKey = DEFAULT_GPU, profiles: options.Profiles = None,
+    out: _ModelFolder = None, tune: _Tune = False,
+) -> None:  # fmt: skip
     """Fit the model to all runs, yours included.
 
     One run on a GPU is enough. Without a run of yours, `fit` changes nothing: use --profiles or
@@ -326,7 +330,9 @@ def fit(
     others = [_read_measured(catalogue[key], profiles)[0] for key in keys]
     others = [other for other in others if other.runs]
     # In one order whichever GPU was named, so that the model is one and the same.
-    model = _fit_with_progress(sorted([measured, *others], key=lambda one: one.gpu.key))
+    model = _fit_with_progress(
+        sorted([measured, *others], key=lambda one: one.gpu.key), search=tune
+    )
     write_whole(path, model_text(model))
     for key, data in model.data.items():
         show_text(
@@ -349,15 +355,16 @@ def fit(
         show_text(f"Used on {other.gpu.key}: {count} of {counted(len(other.runs), 'run')}.")
 
 
-def _fit_with_progress(measured: "Sequence[MeasuredGpu]") -> "Model":
+def _fit_with_progress(measured: "Sequence[MeasuredGpu]", *, search: bool) -> "Model":
     from advisor.hardware.machine import allowed_cores
+    from advisor.learn.fit import Constants, tune
     from advisor.learn.fit import fit as fit_model
-    from advisor.learn.fit import with_own_paces
+    from advisor.learn.own_runs import with_own_paces
     from advisor.learn.surrogate_fit import with_surrogate
 
     with progress() as advance:
         advance(0, 2, f"fitting to {counted(sum(len(one.runs) for one in measured), 'run')}")
-        model = fit_model(measured)
+        model = fit_model(measured, constants=tune(measured) if search else Constants())
         advance(1, 2, "fitting the surrogate model")
         lessons = {one.gpu: list(one.profiles.values()) for one in measured}
         model = with_surrogate(model, lessons, processes=len(allowed_cores()))

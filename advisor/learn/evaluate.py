@@ -10,7 +10,6 @@ tenant has.
 """
 
 import json
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +22,15 @@ from pathlib import Path
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
 from advisor.learn.fit import fit
-from advisor.learn.observations import MeasuredGpu, ReplayCache
+from advisor.learn.observations import (
+    VIEWS,
+    MeasuredGpu,
+    ReplayCache,
+    SoloSteps,
+    hosts_of,
+    profiles_on_checked_host,
+    shared_runs,
+)
 from advisor.learn.scores import (
     UNFITTED,
     Baseline,
@@ -35,12 +42,12 @@ from advisor.learn.scores import (
     compared_run,
     profiles_of,
 )
-from advisor.learn.surrogate_fit import with_surrogate_without
 from advisor.prediction.cache import fitting_in_one_thread, in_processes
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import Model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.replay import PHYSICS, Effort
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
@@ -77,11 +84,6 @@ class Selection:
     def predicted(self) -> tuple[Run, ...]:
         """The runs whose jobs are predicted: drawn ones and those of panels."""
         return (*self.scored, *self.advice)
-
-    @property
-    def on_known_cores(self) -> tuple[Run, ...]:
-        """The drawn runs that recorded the speed of each tenant's core."""
-        return tuple(run for run in self.scored if run.cores_known)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -160,33 +162,6 @@ def hours_apart(one: Run, other: Run) -> float:
     return abs(dates[0] - dates[1]) / timedelta(hours=1)
 
 
-# Campaigns whose ids begin otherwise than with their names.
-_CAMPAIGNS = {"drawn": "first", "cross": "control"}
-
-
-def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
-    """Return the host of each of `runs`, by id, the first first: the name of its campaign.
-
-    If a campaign ran on several processors, or on several days, these follow the name.
-    """
-    places = {}
-    processors_and_days: dict[str, tuple[set[str], set[str]]] = {}
-    for run in sorted(runs, key=lambda run: run.provenance.date):
-        begin, _, _ = run.id.partition("-")
-        campaign = _CAMPAIGNS.get(begin, begin)
-        processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
-        day = run.provenance.date[:10]
-        places[run.id] = campaign, processor, day
-        processors, days = processors_and_days.setdefault(campaign, (set(), set()))
-        processors.add(processor)
-        days.add(day)
-    hosts = {}
-    for name, (campaign, *where) in places.items():
-        several = zip(where, processors_and_days[campaign], strict=True)
-        hosts[name] = ", ".join((campaign, *(word for word, values in several if len(values) > 1)))
-    return hosts
-
-
 # With fewer runs than this, processes take longer to start than they save.
 _WORTH_SPREADING = 100
 
@@ -208,16 +183,27 @@ def predicted_by(
     rivals = baselines(model.of(chosen.gpu).physics, playback.play)
     held: Held = {}
 
-    def hold(view: View, runs: Sequence[Run], by: Predicts, rules: Mapping[str, Baseline]) -> None:
-        for run in runs:
-            if not set(families).isdisjoint(families_of([run])):
-                alone = profiles_of(run, chosen.profiles, view)
-                for place, job in enumerate(compare(run, alone, by, chosen.gpu, rules).jobs):
-                    if job.family in families:
-                        held[view, run.id, place] = job
+    solo = SoloSteps(chosen.runs)
 
-    hold("raw", chosen.predicted, predictor, rivals)
-    hold("core-adjusted", chosen.on_known_cores, predictor.on_known_cores(), {})
+    def hold(
+        view: View, run: Run, alone: Sequence[Profile], by: Predicts, rules: Mapping[str, Baseline]
+    ) -> None:
+        for place, job in enumerate(compare(run, alone, by, chosen.gpu, rules).jobs):
+            if job.family in families:
+                held[view, run.id, place] = job
+
+    for run in chosen.predicted:
+        if not set(families).isdisjoint(families_of([run])):
+            raw = profiles_of(run, chosen.profiles)
+            hold("raw", run, raw, predictor, rivals)
+            here = profiles_on_checked_host(run, chosen.profiles, solo)
+            hold(
+                "host-checked",
+                run,
+                here or raw,
+                predictor.on_known_host() if here else predictor,
+                {},
+            )
     return held
 
 
@@ -225,9 +211,7 @@ def model_without(families: Collection[str], chosen: Selection, playback: Replay
     """Fit the model to the runs without any job of `families`."""
     seen = {n: p for n, p in chosen.profiles.items() if p.workload.family not in families}
     runs = [run for run in chosen.runs if set(families).isdisjoint(families_of([run]))]
-    model = fit([MeasuredGpu(chosen.gpu, seen, runs)], playback)
-    every = list(chosen.profiles.values())
-    return with_surrogate_without(families, model, every, chosen.gpu, playback.play)
+    return fit([MeasuredGpu(chosen.gpu, seen, runs)], playback)
 
 
 _Fold = tuple[Collection[str], Model | None]
@@ -276,6 +260,9 @@ def predict_folds(
 
     if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
         return dict(counting(map(partial(_predicted, chosen, playback), parts)))
+    observed = shared_runs(chosen.profiles, chosen.runs, chosen.gpu)
+    for view in VIEWS:  # which all folds need
+        playback.rows(observed, view, PHYSICS, Effort())
     data, workers = (chosen, playback), min(processes, len(folds))
     with in_processes(_predicted_here, parts, workers, _begin, data) as results:
         return dict(counting(results))
@@ -338,7 +325,7 @@ def evaluation_by(chosen: Selection, parts: Mapping[str, LeftOut]) -> Evaluation
         chosen=chosen,
         runs=compared(chosen.scored),
         advice=compared(chosen.advice),
-        adjusted=compared(chosen.on_known_cores, "core-adjusted"),
+        adjusted=compared(chosen.scored, "host-checked"),
         models={name: model for name, (model, _) in parts.items()},
     )
 
@@ -439,7 +426,7 @@ def score_entries(
                 f"{path}: run {run.id} has {counted(len(run.tenants), 'tenant')}, but "
                 f"{counted(len(steps), 'step')}. {_REMEDY}"
             )
-        alone = profiles_of(run, profiles, "raw")
+        alone = profiles_of(run, profiles)
         return compared_run(run, alone, [step.interval for step in steps], gpu, UNFITTED)
 
     scored, advice = (tuple(map(compared, part)) for part in (chosen.scored, panels))

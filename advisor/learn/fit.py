@@ -1,13 +1,10 @@
-"""Fits the whole model to the runs of all GPUs, and the pace of each job to the user's own runs."""
+"""Fits the whole model to the runs of all GPUs."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from itertools import product
-from math import exp, log
-from statistics import NormalDist, median
-from typing import Any, Literal
+from statistics import NormalDist
 from zlib import crc32
 
 import numpy as np
@@ -23,100 +20,34 @@ from advisor.learn.memory_power import (
     memory_sigma,
     trials,
 )
-from advisor.learn.observations import MeasuredGpu, ObservedRun, ReplayCache
-from advisor.learn.regression import doubt_of, fit_correction, fit_utilisation
-from advisor.prediction.capacity import ResidualBounds, is_gpu_bound
-from advisor.prediction.correction import SOLO_SPREAD, Correction, Doubt
-from advisor.prediction.host import log_beyond_host, profiles_on_host
+from advisor.learn.observations import (
+    MeasuredGpu,
+    ObservedRun,
+    ReplayCache,
+    Rows,
+    View,
+    rows_of_solo,
+)
+from advisor.learn.regression import FittedCorrection, fit_intervals, fit_utilisation
+from advisor.prediction.cache import fitting_in_one_thread
+from advisor.prediction.correction import KERNEL, Correction, Kernel
+from advisor.prediction.features import COLUMNS
+from advisor.prediction.host import profiles_on_host
+from advisor.prediction.intervals import Ends, Intervals
 from advisor.prediction.model import (
     FEWEST_RUNS,
     Data,
     GpuConstants,
     Model,
-    OwnPace,
-    OwnStep,
     UnseenGpu,
-    date_of,
     nearest_constants,
 )
-from advisor.prediction.predictor import Predictor
-from advisor.prediction.replay import Physics, TimeSlicing
-from advisor.sharing import SHARED_MODES, Mode, parse_sharing
-from advisor.sharing.groups import together, without_idle_limits
+from advisor.prediction.replay import PHYSICS, Effort, Physics, TimeSlicing
+from advisor.prediction.trace import Floats
+from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.writing import run_line
-
-# Two calibrations of an H200 and one of an H100 timed 2.00 to 2.07 ms, and 0.22 to 0.23 ms for each
-# change. Steps of runs depend on little but the share of the one in the other.
-_SLICE_S = 2e-3
-# The grid of constants; the best lay inside for the first runs on an H200.
-_PATIENCES_S = (0.005e-3, 0.01e-3, 0.02e-3)
-_SWITCHES_S = (0.18e-3, 0.2e-3, 0.21e-3, 0.22e-3, 0.24e-3)
-_PACKINGS = (0.3, 0.45, 0.6)
-_CEDED = (0.0, 0.03, 0.05, 0.08)
-_BANDWIDTHS = (0.2, 0.35, 0.5, 0.65)
-_START = Physics(
-    packing=0.45,
-    slicing=TimeSlicing(slice_s=_SLICE_S, patience_s=0.01e-3, switch_s=0.2e-3),
-    ceded=0.05,
-    bandwidth=0.5,
-)
-
-# A GPU's own constants replace those common to all where its runs of a mode are so many, and the
-# error on them so much less. Drawn runs of an H200 and an H100, 10 to 60 at a time, often chose
-# constants 3 % better on them that were worse on all others, up to a tenth in the mean; the cases
-# of the studies' cases on an H100 chose slices 10 % better on them and 22 % worse on 60 other runs.
-_FEWEST_OF_ONE_GPU = 20
-_GAIN = 0.15
-# Constants are fitted to about this many runs of a mode: more take longer with the same result.
-_TELLING_RUNS = 120
-
-
-def physics_by_gpu(
-    modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache
-) -> dict[str, Physics]:
-    """Fit constants of replay for each GPU: common ones, or its own if these are clearly better."""
-    common, physics = _best(_START, modes, playback, 0.0), {}
-    for key in dict.fromkeys(shared.gpu.key for runs in modes.values() for shared in runs):
-        own = {mode: [shared for shared in runs if shared.gpu.key == key]
-               for mode, runs in modes.items()}  # fmt: skip
-        enough = {mode: runs for mode, runs in own.items() if len(runs) >= _FEWEST_OF_ONE_GPU}
-        physics[key] = _best(common, enough, playback, _GAIN)
-    return physics
-
-
-def _best(
-    start: Physics, modes: Mapping[Mode, Sequence[ObservedRun]], playback: ReplayCache, gain: float
-) -> Physics:
-    """The constants of replay with the least error of replay alone, mode by mode.
-
-    Those of `start` stay where no others have an error that is less by the share `gain`.
-    """
-    physics = start
-    choices: dict[Mode, list[dict[str, Any]]] = {
-        "naive": [{"slicing": TimeSlicing(slice_s=_SLICE_S, patience_s=a, switch_s=b)}
-                  for a, b in product(_PATIENCES_S, _SWITCHES_S)],
-        "mps": [{"packing": a, "ceded": b} for a, b in product(_PACKINGS, _CEDED)],
-        "mps-limits": [{"bandwidth": bandwidth} for bandwidth in _BANDWIDTHS],
-    }  # fmt: skip
-    for mode, changes in choices.items():
-        every = modes.get(mode, ())
-        parts = max(1, len(every) // _TELLING_RUNS)
-        # Mostly the same runs whatever family is left out.
-        if runs := [shared for shared in every if crc32(shared.run.id.encode()) % parts == 0]:
-            tried = [replace(physics, **change) for change in changes]
-            errors = [playback.error(runs, constants) for constants in tried]
-            best = errors.index(min(errors))
-            if errors[best] < (1 - gain) * playback.error(runs, physics):
-                physics = tried[best]
-    return physics
-
-
-# For too few solo runs: how steps of host-bound jobs vary (see `Doubt.host_sigma`) on hosts of
-# unknown speed and on checked cores, and bounds three times as wide as steps repeat.
-_UNKNOWN_HOST, _KNOWN_HOST = 0.25, 0.1
-_WIDE = ResidualBounds(low=-3.0, high=3.0)
 
 
 def widening(held: float) -> float:
@@ -137,6 +68,17 @@ FROM_ANOTHER_GPU = UnseenGpu(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constants:
+    """What a fit does not learn unless asked to: constants of replay and of the regressions."""
+
+    physics: Physics = PHYSICS
+    kernels: Mapping[Mode, Kernel] = field(default_factory=dict)
+
+    def kernel(self, mode: Mode) -> Kernel:
+        return self.kernels.get(mode, KERNEL)
+
+
 Solo = Sequence[tuple[Profile, Run]]
 """Runs of a single tenant that ran to the end, each with the tenant's profile."""
 
@@ -145,6 +87,7 @@ def fit(
     measured: Sequence[MeasuredGpu],
     playback: ReplayCache | None = None,
     unseen: UnseenGpu = FROM_ANOTHER_GPU,
+    constants: Constants = Constants(),
 ) -> Model:
     """Fit the model to all runs.
 
@@ -154,9 +97,8 @@ def fit(
     playback = playback or ReplayCache()
     # Those with the most runs first: the others take from them the constants that they lack.
     shared = sorted(((each, each.shared) for each in measured), key=lambda pair: -len(pair[1]))
-    modes = _modes([run for _, usable in shared for run in usable])
-    physics = physics_by_gpu(modes, playback)
-    own = _constants(shared, physics, playback)
+    modes = runs_by_mode([run for _, usable in shared for run in usable])
+    own = _constants(shared, constants.physics, playback)
     data, memory_errors = {}, []
     for on_gpu, usable in shared:
         if usable:
@@ -169,27 +111,65 @@ def fit(
             )
             context = (own.get(on_gpu.gpu.key) or nearest_constants(on_gpu.gpu, own)).context
             memory_errors += [log_memory(run, context) for run in usable]
-    solo = [pair for each, _ in shared for pair in _solo(each)]
-    checked = [(profiles_on_host(run, {profile.name: profile})[0], run)
-               for profile, run in solo if run.cores_known]  # fmt: skip
-    alone, alone_on_known = _alone(solo, _UNKNOWN_HOST), _alone(checked, _KNOWN_HOST)
-    host_sigmas = alone.host_sigma, alone_on_known.host_sigma
+    corrections: dict[Mode, Correction] = {}
+    intervals, on_known_host = alone_intervals([pair for each, _ in shared for pair in _solo(each)])
+    with fitting_in_one_thread():
+        for mode, runs in modes.items():
+            steps = StepsLeftOut(runs, mode, playback, constants)
+            if steps.fitted is not None:
+                corrections[mode] = steps.fitted.correction
+            intervals[mode] = steps.intervals("as_measured")
+            if any(run.on_checked_host for run in runs):
+                on_known_host[mode] = steps.intervals("on_checked_host")
     return Model(
         data=data,
         constants=own,
-        corrections={mode: _correction(chosen, physics, playback, host_sigmas)
-                     for mode, chosen in modes.items()},
+        corrections=corrections,
+        intervals=intervals,
+        intervals_on_known_host=on_known_host,
         capacity={mode: fitted for mode, chosen in modes.items()
-                  if (fitted := fit_utilisation(chosen)) is not None},
-        alone=alone,
-        alone_on_known_cores=alone_on_known,
+                  if (fitted := fit_utilisation(chosen, mode)) is not None},
         memory_sigma=memory_sigma(np.concatenate(memory_errors)),
         unseen=unseen,
     )  # fmt: skip
 
 
-def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
-    """The runs of all GPUs by mode, if one GPU has enough of them."""
+class StepsLeftOut:
+    """The regression of one mode, and its predictions of jobs without their families."""
+
+    def __init__(
+        self, runs: Sequence[ObservedRun], mode: Mode, playback: ReplayCache,
+        constants: Constants, effort: Effort = Effort(),  # noqa: B008 - frozen
+    ) -> None:  # fmt: skip
+        """Fit the correction of `mode` to those of its `runs` that show the effect of sharing."""
+        self._runs, self._mode, self._playback = runs, mode, playback
+        self._physics, self._effort, self.fitted = constants.physics, effort, None
+        rows = self._rows("profiles").that_tell(runs)
+        if mode in COLUMNS and len(rows.profiles):
+            kernel = constants.kernel(mode)
+            self.fitted = FittedCorrection(rows, runs, COLUMNS[mode], kernel)
+
+    def _rows(self, view: View) -> Rows:
+        return self._playback.rows(self._runs, view, self._physics, self._effort)
+
+    def _steps_s(self, rows: Rows) -> Floats:
+        if self.fitted is None:
+            return np.maximum(rows.replayed_s, rows.alone_s)
+        return self.fitted.steps_left_out(rows)
+
+    def intervals(self, view: View) -> Intervals:
+        """Return the intervals that hold the measured steps of profiles in that `view`."""
+        rows = self._rows(view)
+        return fit_intervals(rows, self._steps_s(rows), self._mode)
+
+    def error(self) -> float:
+        """Return the mean absolute log error of the rows that show the effect of sharing."""
+        rows = self._rows("profiles").that_tell(self._runs)
+        return float(np.abs(np.log(rows.measured_s / self._steps_s(rows))).mean())
+
+
+def runs_by_mode(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
+    """Return the runs of all GPUs by mode, if one GPU has enough of them."""
     enough = {}
     for mode in SHARED_MODES:
         chosen = [shared for shared in usable if shared.mode == mode]
@@ -206,7 +186,7 @@ def _modes(usable: Sequence[ObservedRun]) -> dict[Mode, list[ObservedRun]]:
 
 def _constants(
     seen: Sequence[tuple[MeasuredGpu, Sequence[ObservedRun]]],
-    physics: Mapping[str, Physics],
+    physics: Physics,
     playback: ReplayCache,
 ) -> dict[str, GpuConstants]:
     """Constants of each GPU with enough runs; those that its runs do not show, from others."""
@@ -214,15 +194,15 @@ def _constants(
     tried: dict[str, Sequence[Trial]] = {}
     for measured, usable in seen:
         gpu = measured.gpu
-        if len(usable) < FEWEST_RUNS or gpu.key not in physics:
+        if len(usable) < FEWEST_RUNS:
             continue
         like = nearest_constants(gpu, constants) if constants else None
         context = fit_context(measured.profiles, usable, gpu, like.context if like else NO_CONTEXT)
-        power = fit_power(usable, _solo(measured), gpu, physics[gpu.key], playback)
+        power = fit_power(usable, _solo(measured), gpu, physics, playback)
         if like is not None:
             power = replace(power, laws=like.power.laws | power.laws)
         tried[gpu.key] = trials(measured.profiles, measured.runs, context, gpu)
-        constants[gpu.key] = GpuConstants(physics=physics[gpu.key], context=context, power=power)
+        constants[gpu.key] = GpuConstants(physics=physics, context=context, power=power)
     common = fit_edges([trial for some in tried.values() for trial in some])
     return {
         key: replace(each, memory_edges=fit_edges(tried[key]) or common)
@@ -230,32 +210,28 @@ def _constants(
     }
 
 
-def _correction(
-    runs: Sequence[ObservedRun], physics: Mapping[str, Physics], playback: ReplayCache,
-    host_sigmas: tuple[float, float],
-) -> Correction:  # fmt: skip
-    """The correction of one mode, with its doubts."""
-    raw = playback.rows([replace(each, profiles=each.as_measured) for each in runs], physics)
-    checked = playback.rows([each for each in runs if each.run.cores_known], physics)
-    telling = playback.rows(runs, physics).that_tell(runs)
-    return fit_correction(telling, runs, raw, checked, host_sigmas)
+# For too few solo runs: ends of the log of a step alone over that of the profile.
+_WIDE = Intervals(
+    gpu_bound=Ends(at=(0.0,), low=(-0.09,), high=(0.09,)),
+    host_bound=Ends(at=(0.0,), low=(-0.75,), high=(0.75,)),
+)
 
 
-def _alone(pairs: Solo, otherwise: float) -> Doubt:
-    """The doubt of steps alone, which predictions take from the profiles.
+def alone_intervals(pairs: Solo) -> tuple[dict[Mode, Intervals], dict[Mode, Intervals]]:
+    """Return intervals of steps alone, which predictions take from the profiles.
 
-    `otherwise` is how steps of host-bound jobs vary if there are too few runs.
+    The second are those of profiles converted to the speed of the host.
     """
-    log_errors = np.array([log(run.tenants[0].step_s / profile.step_s) for profile, run in pairs])
-    profiles = [profile for profile, _ in pairs]
-    host_bound = log_errors[np.array([not is_gpu_bound(each) for each in profiles], dtype=bool)]
-    enough = len(host_bound) >= FEWEST_RUNS
-    host_sigma = float(np.sqrt((host_bound**2).mean())) if enough else otherwise
-    if len(pairs) < FEWEST_RUNS:
-        return Doubt(host_sigma=host_sigma, gpu_bound=_WIDE, host_bound=_WIDE)
-    steps_s = np.array([profile.step_s for profile in profiles])
-    spread = np.full(len(pairs), SOLO_SPREAD)
-    return doubt_of(log_errors, profiles, steps_s, spread, host_sigma)
+    checked = [(profiles_on_host(run, {profile.name: profile})[0], run)
+               for profile, run in pairs if run.cores_known]  # fmt: skip
+    intervals: list[dict[Mode, Intervals]] = []
+    for kind in (pairs, checked or pairs):
+        rows = rows_of_solo(kind)
+        enough = len(kind) >= FEWEST_RUNS
+        intervals.append(
+            {"serial": fit_intervals(rows, rows.alone_s, "serial") if enough else _WIDE}
+        )
+    return intervals[0], intervals[1]
 
 
 def _solo(measured: MeasuredGpu) -> Solo:
@@ -264,85 +240,59 @@ def _solo(measured: MeasuredGpu) -> Solo:
     return [(profiles[name], run) for run in alone for name in run.names if name in profiles]
 
 
-Part = Literal["host"] | Mode
-"""The evidence of a run on a job: its host's pace, or its steps in a mode, on a GPU it fills."""
-
-# The host sets the pace where a step is predicted to be this close to the host's path, in logs.
-_HOST_BOUND = 0.1
-
-# A profile counts as so many runs: with as many own runs, the truth is taken to lie in the middle.
-# Of 0, 1 and 3, 1 was best, though by little, where each run is predicted with those before it that
-# day.
-_PROFILE_COUNTS = 1
-
-# The modes in which runs teach a job's steps. Under time slicing, predictions of such jobs are
-# within 1 % once fitted to these runs: they got no better, and intervals missed more often.
-_TAUGHT: tuple[Mode, ...] = ("mps", "mps-limits")
-
-# A prediction of jobs together counts as so many runs. Of 1, 3, 6 and 10, 3 was best, though by
-# little, where runs of an H200 are predicted with those before them by models that never saw the
-# family: MAPE of 5.0 % under MPS and 5.5 % under limits fell to 4.0 and 4.6 %. With one factor for
-# both it fell to 4.5 and 4.9 %. If the model is fitted to the same runs, less is left to learn.
-_PREDICTION_COUNTS = 3
+# Trials of `tune`, and about how many runs of a mode each replays.
+_TRIALS, _TELLING_RUNS = 40, 120
+_SEED = 2028
+_TO_COMPARE = Effort(events=20_000)
 
 
-def with_own_paces(model: Model, measured: Iterable[MeasuredGpu]) -> Model:
-    """Return `model` with the paces of jobs in the users' own runs among those of `measured`."""
-    by_gpu = {
-        each.gpu.key: own_paces(each.profiles, each.own, Predictor(each.gpu, model))
-        for each in measured
-    }
-    return replace(model, own_paces={key: paces for key, paces in by_gpu.items() if paces})
+def tune(measured: Sequence[MeasuredGpu], playback: ReplayCache | None = None) -> Constants:
+    """Search constants with the least error on families left out, each mode counting the same.
 
-
-def own_paces(
-    profiles: Mapping[str, Profile], runs: Iterable[Run], predictor: Predictor
-) -> dict[str, OwnPace]:
-    """Return the pace of each job in `runs`, by name.
-
-    Args:
-        profiles: By name; runs of other workloads are skipped.
-        runs: All on the GPU of `predictor`; those on MIG instances and in groups are skipped.
-        predictor: Of hosts as fast as those of the profiles.
+    Raises:
+        InvalidInput: There are too few usable runs.
     """
-    logs_of: dict[str, dict[Part, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        for (name, part), behind in _logs_of_run(run, profiles, predictor).items():
-            logs_of[name][part].append(behind)
-    return {
-        name: OwnPace(
-            slowdown=_drawn(host, _PROFILE_COUNTS) if (host := parts.get("host")) else 1.0,
-            runs=len(parts.get("host", ())), profiled=date_of(profiles[name]),
-            beside={
-                mode: OwnStep(factor=_drawn(logs, _PREDICTION_COUNTS), runs=len(logs))
-                for mode in _TAUGHT if (logs := parts.get(mode))
-            },
+    import optuna
+
+    playback = playback or ReplayCache()
+    modes = runs_by_mode([run for each in measured for run in each.shared])
+    some: dict[Mode, list[ObservedRun]] = {}
+    for mode, runs in modes.items():
+        parts = max(1, len(runs) // _TELLING_RUNS)
+        some[mode] = [run for run in runs if crc32(run.run.id.encode()) % parts == 0]
+
+    def constants_of(trial: "optuna.trial.BaseTrial") -> Constants:
+        physics = Physics(
+            packing=trial.suggest_float("packing", 0.0, 0.8),
+            ceded=trial.suggest_float("ceded", 0.0, 0.15),
+            bandwidth=trial.suggest_float("bandwidth", 0.0, 1.0),
+            slicing=TimeSlicing(
+                slice_s=PHYSICS.slicing.slice_s,
+                patience_s=trial.suggest_float("patience_s", 3e-6, 3e-5, log=True),
+                switch_s=trial.suggest_float("switch_s", 1e-4, 4e-4, log=True),
+            ),
         )
-        for name, parts in logs_of.items()
-    }  # fmt: skip
+        kernel = Kernel(
+            length=trial.suggest_float("length", 4.0, 16.0, log=True),
+            signal=trial.suggest_float("signal", 4e-3, 0.12, log=True),
+            noise=KERNEL.noise,
+        )
+        return Constants(physics=physics, kernels=dict.fromkeys(COLUMNS, kernel))
 
+    def error(trial: "optuna.Trial") -> float:
+        constants = constants_of(trial)
+        with fitting_in_one_thread():
+            errors = [StepsLeftOut(runs, mode, playback, constants, _TO_COMPARE).error()
+                      for mode, runs in some.items()]  # fmt: skip
+        return float(np.mean(errors))
 
-def _drawn(logs: Sequence[float], before: int) -> float:
-    """The factor that `logs` show, drawn to 1 as by `before` runs."""
-    return exp(median(logs) * len(logs) / (len(logs) + before))
-
-
-def _logs_of_run(
-    run: Run, profiles: Mapping[str, Profile], predictor: Predictor
-) -> dict[tuple[str, Part], float]:
-    """The log of measured over predicted step by name and evidence, median of copies."""
-    sharing = together(parse_sharing(run.sharing))
-    if not run.shows_pace or sharing is None or not profiles.keys() >= {*run.names}:
-        return {}
-    mode = without_idle_limits(sharing).mode if len(run.tenants) > 1 else None
-    jobs = predictor.predict([profiles[name] for name in run.names], sharing).jobs
-    logs: dict[tuple[str, Part], list[float]] = defaultdict(list)
-    for name, tenant, job in zip(run.names, run.tenants, jobs, strict=True):
-        profile, step_s = profiles[name], job.step_s.p50
-        if profile.host_s is None:  # of bare numbers, which do not contain the host's path
-            continue
-        if log_beyond_host(profile, step_s) < _HOST_BOUND:
-            logs[name, "host"].append(log(tenant.step_s / step_s))
-        elif mode in _TAUGHT and is_gpu_bound(profile):
-            logs[name, mode].append(log(tenant.step_s / step_s))
-    return {key: median(of_copies) for key, of_copies in logs.items()}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=_SEED, multivariate=True))
+    slicing = PHYSICS.slicing
+    study.enqueue_trial({
+        "packing": PHYSICS.packing, "ceded": PHYSICS.ceded, "bandwidth": PHYSICS.bandwidth,
+        "patience_s": slicing.patience_s, "switch_s": slicing.switch_s,
+        "length": KERNEL.length, "signal": KERNEL.signal,
+    })  # fmt: skip
+    study.optimize(error, _TRIALS)
+    return constants_of(optuna.trial.FixedTrial(study.best_params))

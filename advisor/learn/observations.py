@@ -1,8 +1,13 @@
 """Measured runs as rows for fitting: steps that replay predicted, and measured ones."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import chain, compress
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +15,15 @@ from numpy.typing import NDArray
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.cache import answer_all
-from advisor.prediction.capacity import is_gpu_bound
-from advisor.prediction.correction import features
-from advisor.prediction.host import on_like_core, profiles_on_host
-from advisor.prediction.replay import (
-    Effort,
-    Physics,
-    combined_variants,
-    replay_mix,
-    replay_variants,
+from advisor.prediction.features import features
+from advisor.prediction.host import (
+    host_factor,
+    is_gpu_bound,
+    on_host,
+    on_like_core,
+    profiles_on_host,
 )
+from advisor.prediction.replay import Effort, Physics, replay_mix
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Mode, parse_sharing
 from advisor.sharing.groups import together
@@ -27,6 +31,82 @@ from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 
 Bools = NDArray[np.bool_]
+
+# Campaigns whose ids begin otherwise than with their names.
+_CAMPAIGNS = {"drawn": "first", "cross": "control"}
+
+
+def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
+    """Return the host of each of `runs`, by id, the first first: the name of its campaign.
+
+    If a campaign ran on several processors, or on several days, these follow the name.
+    """
+    places = {}
+    processors_and_days: dict[str, tuple[set[str], set[str]]] = {}
+    for run in sorted(runs, key=lambda run: run.provenance.date):
+        begin, _, _ = run.id.partition("-")
+        campaign = _CAMPAIGNS.get(begin, begin)
+        processor = re.sub(r"\(\w+\)| Processor$", "", run.provenance.host_cpu)
+        day = run.provenance.date[:10]
+        places[run.id] = campaign, processor, day
+        processors, days = processors_and_days.setdefault(campaign, (set(), set()))
+        processors.add(processor)
+        days.add(day)
+    hosts = {}
+    for name, (campaign, *where) in places.items():
+        several = zip(where, processors_and_days[campaign], strict=True)
+        hosts[name] = ", ".join((campaign, *(word for word, values in several if len(values) > 1)))
+    return hosts
+
+
+# A machine was held for half an hour at most; a solo run of another session is another host's.
+_SAME_SESSION_S = 4 * 3600.0
+
+
+class SoloSteps:
+    """The last step of each job alone on the host of a run, before that run."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._hosts = hosts_of(runs)
+        self._steps: dict[tuple[str, str, str], list[tuple[float, float]]] = defaultdict(list)
+        for run in runs:
+            if len(run.tenants) == 1 and run.shows_pace:
+                self._steps[self._key(run, run.names[0])].append(
+                    (_when(run), run.tenants[0].step_s)
+                )
+        for steps in self._steps.values():
+            steps.sort()
+
+    def before(self, run: Run, name: str) -> float | None:
+        """Return seconds of a step of the job called `name`; None if it did not run alone there."""
+        steps = self._steps.get(self._key(run, name), [])
+        place = bisect_right(steps, (_when(run), np.inf))
+        if not place or _when(run) - steps[place - 1][0] > _SAME_SESSION_S:
+            return None
+        return steps[place - 1][1]
+
+    def _key(self, run: Run, name: str) -> tuple[str, str, str]:
+        return self._hosts.get(run.id, run.id), run.provenance.host_cpu, name
+
+
+def _when(run: Run) -> float:
+    return datetime.fromisoformat(run.provenance.date).timestamp()
+
+
+def profiles_on_checked_host(
+    run: Run, profiles: Mapping[str, Profile], solo: SoloSteps
+) -> tuple[Profile, ...] | None:
+    """Return the profile of each tenant, converted by what a user knows of the host beforehand.
+
+    This is one check of the host, the mean of all tenants', and the last step of each job alone.
+    None if neither was recorded.
+    """
+    checks = [tenant.host_check_s for tenant in run.tenants if tenant.host_check_s]
+    check_s = float(np.exp(np.mean(np.log(checks)))) if checks else None
+    factors = [host_factor(profiles[n], check_s, solo.before(run, n)) for n in run.names]
+    if check_s is None and all(factor == 1 for factor in factors):
+        return None
+    return tuple(on_host(profiles[n], by) for n, by in zip(run.names, factors, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +149,7 @@ class ObservedRun:
         measured_s: Step of each tenant in the run, shape (jobs,).
         profiles: Profile of each tenant, converted to the core that it had.
         as_measured: The same profiles unconverted.
+        on_checked_host: The same, see `profiles_on_checked_host`.
         telling: Whether each tenant's step shows the effect of sharing, shape (jobs,): the GPU sets
             its pace, or its core was like the profile's.
     """
@@ -78,6 +159,7 @@ class ObservedRun:
     sharing: Concurrent
     profiles: tuple[Profile, ...]
     as_measured: tuple[Profile, ...]
+    on_checked_host: tuple[Profile, ...] | None
     measured_s: Floats
     telling: Bools
 
@@ -96,10 +178,10 @@ class ObservedRun:
 
 
 def shared_runs(
-    profiles: Mapping[str, Profile], runs: Iterable[Run], gpu: Gpu
+    profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu
 ) -> tuple[ObservedRun, ...]:
     """Return those of `runs`, all on `gpu`, that fitting can use, in order."""
-    observed = []
+    observed, solo = [], SoloSteps(runs)
     for run in runs:
         sharing = together(parse_sharing(run.sharing))
         usable = run.shows_pace and len(run.tenants) > 1 and profiles.keys() >= {*run.names}
@@ -108,7 +190,9 @@ def shared_runs(
             pairs = zip(alone, run.tenants, strict=True)
             observed.append(ObservedRun(
                 gpu=gpu, run=run, sharing=sharing, profiles=profiles_on_host(run, profiles),
-                as_measured=alone, measured_s=np.array([tenant.step_s for tenant in run.tenants]),
+                as_measured=alone,
+                on_checked_host=profiles_on_checked_host(run, profiles, solo),
+                measured_s=np.array([tenant.step_s for tenant in run.tenants]),
                 telling=np.array([is_gpu_bound(p) or on_like_core(p, t) for p, t in pairs]),
             ))  # fmt: skip
     return tuple(observed)
@@ -116,7 +200,7 @@ def shared_runs(
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The jobs of runs of one mode as rows, shape (rows,) or (rows, features).
+    """The jobs of runs of one mode as rows, shape (rows,) or (rows, columns).
 
     Attributes:
         of_run: Index of each row's run.
@@ -136,6 +220,11 @@ class Rows:
     @property
     def alone_s(self) -> Floats:
         return np.array([profile.step_s for profile in self.profiles])
+
+    def by_run(self) -> Iterator[NDArray[np.intp]]:
+        """Yield the rows of each run."""
+        ends = np.flatnonzero(np.diff(self.of_run)) + 1
+        yield from np.split(np.arange(len(self.of_run)), ends) if len(self.of_run) else ()
 
     def chosen(self, keep: Bools) -> "Rows":
         """Return the rows to `keep`."""
@@ -164,8 +253,19 @@ def rows_of(
     )
 
 
-# Constants that suit long replays suit these, too.
-_TO_COMPARE = Effort(events=20_000)
+def rows_of_solo(pairs: Sequence[tuple[Profile, Run]]) -> Rows:
+    """Return a row for each run of a single tenant, with its profile."""
+    profiles = tuple(profile for profile, _ in pairs)
+    return Rows(
+        of_run=np.arange(len(pairs)), profiles=profiles, x=np.empty((len(pairs), 0)),
+        replayed_s=np.array([profile.step_s for profile in profiles]),
+        measured_s=np.array([run.tenants[0].step_s for _, run in pairs]),
+    )  # fmt: skip
+
+
+View = Literal["profiles", "as_measured", "on_checked_host"]
+"""Which profiles of an `ObservedRun` its rows are predicted from."""
+VIEWS: tuple[View, ...] = get_args(View)
 
 
 class ReplayCache:
@@ -176,6 +276,7 @@ class ReplayCache:
 
     def __init__(self) -> None:
         self._replayed: dict[tuple[object, ...], Floats | None] = {}
+        self._columns: dict[tuple[object, ...], Floats] = {}
 
     def replayed_s(
         self,
@@ -191,36 +292,43 @@ class ReplayCache:
         effort: Effort,
     ) -> Floats | None:  # fmt: skip
         """Replay as `advisor.prediction.replay.replay_mix`."""
-        jobs = tuple((profile.name, profile.step_s, profile.host_s) for profile in profiles)
-        key = (gpu.key, jobs, sharing, effort, *physics.bearing_on(sharing))
+        key = (_key(profiles, sharing, gpu), effort, *physics.bearing_on(sharing))
         if key not in self._replayed:
             self._replayed[key] = replay_mix(profiles, sharing, gpu, physics, effort)
         return self._replayed[key]
 
-    def error(self, runs: Sequence[ObservedRun], physics: Physics) -> float:
-        """Compute the mean absolute log error of replay over jobs of `runs` that show sharing."""
-        replays = answer_all(lambda shared: self.replayed_s(shared, physics, _TO_COMPARE), runs)
-        logs = [
-            np.abs(np.log(shared.measured_s / replayed))[shared.telling]
-            for shared, replayed in zip(runs, replays, strict=True)
-            if replayed is not None
+    def rows(
+        self, runs: Sequence[ObservedRun], view: View, physics: Physics, effort: Effort
+    ) -> Rows:
+        """Return rows of all jobs of those `runs` whose profiles have traces, seen in that way."""
+        mixes = [
+            (index, jobs, shared)
+            for index, shared in enumerate(runs)
+            if (jobs := getattr(shared, view)) is not None
         ]
-        return float(np.mean(np.concatenate(logs))) if logs else float("inf")
-
-    def rows(self, runs: Sequence[ObservedRun], physics: Mapping[str, Physics]) -> Rows:
-        """Return rows of all jobs of those `runs` whose profiles have traces.
-
-        `physics` are the constants of each GPU, by its key.
-        """
-        ways = [replay_variants(shared.sharing, physics[shared.gpu.key]) for shared in runs]
-        # Of all runs at once: of one, a long replay keeps a single core busy.
-        answer_all(lambda way: self.replayed_s(*way), [
-            (shared, *way) for shared, of_run in zip(runs, ways, strict=True) for way in of_run
+        replays = answer_all(
+            lambda mix: self.play(mix[1], mix[2].sharing, mix[2].gpu, physics, effort), mixes
+        )
+        return rows_of(runs, [
+            (index, jobs, self._columns_of(jobs, shared, physics, replayed_s, effort), replayed_s)
+            for (index, jobs, shared), replayed_s in zip(mixes, replays, strict=True)
+            if replayed_s is not None
         ])  # fmt: skip
-        predicted = []
-        for index, (shared, of_run) in enumerate(zip(runs, ways, strict=True)):
-            replayed = combined_variants([self.replayed_s(shared, *way) for way in of_run])
-            if replayed is not None:
-                x = features(shared.profiles, shared.sharing, shared.gpu, replayed)
-                predicted.append((index, shared.profiles, x, replayed.steps_s))
-        return rows_of(runs, predicted)
+
+    def _columns_of(
+        self, jobs: Sequence[Profile], shared: ObservedRun, physics: Physics, replayed_s: Floats,
+        effort: Effort,
+    ) -> Floats:  # fmt: skip
+        """Columns of the correction; none for time slicing, which has no correction."""
+        if not shared.sharing.under_mps:
+            return np.empty((len(jobs), 0))
+        key = (_key(jobs, shared.sharing, shared.gpu), effort, *physics.bearing_on(shared.sharing))
+        if key not in self._columns:
+            rows = features(jobs, shared.sharing, shared.gpu, physics, replayed_s)
+            self._columns[key] = rows
+        return self._columns[key]
+
+
+def _key(profiles: Sequence[Profile], sharing: Concurrent, gpu: Gpu) -> tuple[object, ...]:
+    jobs = tuple((profile.name, profile.step_s, profile.host_s) for profile in profiles)
+    return gpu.key, jobs, sharing

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.learn.evaluate import Evaluation, Selection
 from advisor.learn.regret import Choices, chosen_and_drawn
 from advisor.learn.scores import JobComparison, RunComparison, View, sharing_of
-from advisor.prediction.capacity import is_gpu_bound
+from advisor.prediction.host import is_gpu_bound
 from advisor.prediction.prediction import all_known
 from advisor.sharing import SHARED_MODES, Mode
 from advisor.workload.run import Run
@@ -149,7 +149,7 @@ def _groups(evaluation: Evaluation) -> Iterator[_Group]:
     parts: list[tuple[Part, View, Sequence[RunComparison]]] = [
         ("drawn", "raw", evaluation.runs),
         ("panels", "raw", evaluation.advice),
-        ("drawn", "core-adjusted", evaluation.adjusted),
+        ("drawn", "host-checked", evaluation.adjusted),
     ]
     for part, view, runs in parts:
         for mode in SHARED_MODES:

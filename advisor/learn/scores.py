@@ -14,7 +14,6 @@ import numpy as np
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu
 from advisor.prediction.capacity import capacity_steps
-from advisor.prediction.host import profiles_on_host
 from advisor.prediction.mix_steps import Predicts, ReplayFunction
 from advisor.prediction.prediction import Interval, all_known
 from advisor.prediction.replay import Effort, Physics, replay_mix
@@ -199,12 +198,12 @@ def sharing_of(run: Run) -> Arrangement:
     return Serial() if len(run.tenants) == 1 and sharing.mode == "naive" else sharing
 
 
-View = Literal["raw", "core-adjusted"]
-"""The profiles to predict a run from: as they were measured, which is what a user has, or as on the
-cores that its tenants had, whose speed is unknown beforehand."""
+View = Literal["raw", "host-checked"]
+"""The profiles to predict a run from: as they were measured, or converted to the host of the run by
+a check of it and by the last step of each job alone there, where these were recorded."""
 
 
-def profiles_of(run: Run, profiles: Mapping[str, Profile], view: View) -> tuple[Profile, ...]:
+def profiles_of(run: Run, profiles: Mapping[str, Profile]) -> tuple[Profile, ...]:
     """Return the solo profile of each tenant of `run` in its order.
 
     Raises:
@@ -214,8 +213,6 @@ def profiles_of(run: Run, profiles: Mapping[str, Profile], view: View) -> tuple[
         if name not in profiles:
             remedy = f"Run {run.id} cannot be compared without; measure it: advisor profile {name}"
             raise UnknownName("profile", name, profiles, remedy)
-    if view == "core-adjusted":
-        return profiles_on_host(run, profiles)
     return tuple(profiles[name] for name in run.names)
 
 

@@ -1,6 +1,6 @@
 """Fits the surrogate model to the predictor's answers, on mixes drawn by a seed."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from advisor.hardware.gpus import Gpu
-from advisor.prediction.cache import fitting_in_one_thread, in_processes
-from advisor.prediction.mix_steps import Mix, ReplayFunction, alone_s, by_replay
+from advisor.prediction.cache import answer_all, fitting_in_one_thread, in_processes
+from advisor.prediction.mix_steps import alone_s, steps_together
 from advisor.prediction.model import Model
 from advisor.prediction.replay import replay_mix
 from advisor.prediction.surrogate import (
@@ -65,9 +65,6 @@ def draw(lessons: int, profiles: int, modes: Sequence[Mode]) -> list[Lesson]:
 # Number of mixes that the predictor answers for: some 10 ms each.
 LESSONS = 800
 
-# The mode whose answers depend on the surrogate model; see `own_limit`.
-_PREDICTED: Mode = "mps-limits"
-
 # With fewer mixes than this, processes take longer to start than they save.
 _WORTH_SPREADING = 300
 
@@ -96,36 +93,15 @@ def with_surrogate(
     """
     usable = {gpu: _usable(model, some, gpu) for gpu, some in profiles.items()}
     usable = {gpu: some for gpu, some in usable.items() if len(some) > 1}
-    if not usable or not model.corrections:
+    modes = sorted(model.intervals.keys() & SHARED_MODES)
+    if not usable or not modes:
         return model
-    modes = sorted(model.corrections.keys() & SHARED_MODES)
     taught = []
     for gpu, some in usable.items():
         drawn = draw(lessons // len(usable), len(some), modes)
-        answer = partial(_answers, some, gpu, model, replay_mix)
+        answer = partial(_answers, some, gpu, model)
         taught.append((gpu, some, _answered(drawn, answer, processes)))
     return _taught(model, taught)
-
-
-def with_surrogate_without(
-    families: Collection[str], model: Model, profiles: Sequence[Profile], gpu: Gpu,
-    play: ReplayFunction,
-) -> Model:  # fmt: skip
-    """Fit as `with_surrogate`, for modes that predictions use, without mixes with such jobs.
-
-    `profiles` are all, so that the same mixes are drawn for every family left out.
-    """
-    usable = _usable(model, profiles, gpu)
-    if len(usable) < 2 or _PREDICTED not in model.corrections:
-        return model
-    drawn = [
-        (jobs, sharing)
-        for jobs, sharing in draw(LESSONS, len(usable), sorted(MODES))
-        if sharing.mode == _PREDICTED
-        and all(usable[job].workload.family not in families for job in jobs)
-    ]
-    answered = _answered(drawn, partial(_answers, usable, gpu, model, play), 1)
-    return _taught(model, [(gpu, usable, answered)])
 
 
 def _usable(model: Model, profiles: Sequence[Profile], gpu: Gpu) -> list[Profile]:
@@ -221,19 +197,17 @@ def _answered(
 
 
 def _answers(
-    profiles: Sequence[Profile], gpu: Gpu, model: Model, play: ReplayFunction,
-    lessons: Sequence[Lesson],
-) -> list[Floats]:  # fmt: skip
+    profiles: Sequence[Profile], gpu: Gpu, model: Model, lessons: Sequence[Lesson]
+) -> list[Floats]:
     """Seconds of a step of each lesson's jobs, replayed and corrected, shape (jobs,)."""
-    mixes = [
-        Mix(tuple(profiles[job] for job in jobs), sharing, tuple(range(len(jobs))))
-        for jobs, sharing in lessons
-    ]
-    shared = [at for at, mix in enumerate(mixes) if len(mix.profiles) > 1]
-    steps = by_replay([mixes[at] for at in shared], gpu, model, play)
-    assert steps is not None, "modes with a correction teach, and jobs with traces"
-    answers = dict(zip(shared, (middle for _, middle, _ in steps), strict=True))
-    for at in set(range(len(mixes))).difference(shared):
-        mix = mixes[at]
-        answers[at] = np.array([alone_s(mix.profiles[0], mix.sharing, gpu, model, play)])
-    return [answers[at] for at in range(len(mixes))]
+
+    def steps_s(lesson: Lesson) -> Floats:
+        places, sharing = lesson
+        jobs = [profiles[place] for place in places]
+        if len(jobs) == 1:
+            return np.array([alone_s(jobs[0], sharing, gpu, model, replay_mix)])
+        steps = steps_together(jobs, sharing, gpu, model)
+        assert steps is not None, "modes that were learnt teach, and jobs with traces"
+        return np.asarray(steps[1])
+
+    return answer_all(steps_s, lessons)

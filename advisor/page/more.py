@@ -364,7 +364,7 @@ def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
     profiles = list({job.name: job.profile for job in jobs}.values())
     try:
         # An unknown host has the same effect on an instance and on the whole GPU.
-        speeds = slice_speeds(profiles, advisor.card, advisor.uncalibrated.on_known_cores())
+        speeds = slice_speeds(profiles, advisor.card, advisor.uncalibrated.on_known_host())
     except AdvisorError as error:
         st.info(str(error))
         return
@@ -374,7 +374,7 @@ def _slice_speed_view(question: PageQuestion, jobs: Sequence[Job]) -> None:
 
 @st.cache_resource(ttl=300, max_entries=20, show_spinner="Reading runs ...")
 def _measured(question: PageQuestion, _jobs: Sequence[Job]) -> MeasuredRuns:
-    predictor = advisor_of(question.gpu, None).uncalibrated.on_known_cores()
+    predictor = advisor_of(question.gpu, None).uncalibrated.on_known_host()
     return runs_of_jobs([job.profile for job in _jobs], predictor)
 
 

@@ -172,7 +172,7 @@ class Machine:
             plain = calibrated_predictor(plain, self.calibration)
         if self.host is None:
             return plain
-        known = plain if self.host.check is None else plain.on_known_cores()
+        known = plain if self.host.check is None else plain.on_known_host()
         return replace(known, host=self.host)
 
     def standing(self, jobs: Sequence[Job]) -> Standing:

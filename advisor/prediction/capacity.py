@@ -20,25 +20,11 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import Partition, limit_shares, limited_sms
 from advisor.prediction.cache import once_a_profile
-from advisor.prediction.prediction import Interval, all_known, interval_around, spanning
+from advisor.prediction.intervals import Intervals
+from advisor.prediction.prediction import Interval, all_known, spanning
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Sharing
 from advisor.workload.profile import Counters, Profile
-from advisor.workload.reading import MOST_SPREADS, check_number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResidualBounds:
-    """Quantiles, 5 and 95 %, of log(measured / predicted) over its spread, for unseen families."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        if not self.low <= 0 <= self.high:
-            raise InvalidInput("the bounds of an interval lie on both sides of its middle")
-        check_number("a bound of an interval", max(-self.low, self.high), MOST_SPREADS)
-
 
 COLUMNS = (
     "log_capacity_slowdown",  # slowdown by the capacity model
@@ -67,19 +53,16 @@ _FURTHEST = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UtilisationModel:
-    """Residual of the capacity model in one mode, and bounds of the remaining error.
+    """Residual of the capacity model in one mode, and intervals of the remaining error.
 
     Attributes:
-        gpu_bound: For jobs that keep the GPU busy alone: their steps do not follow the host.
-        host_bound: For the others.
         constant: Log of measured over the capacity model's step, if all columns are average.
         mean: Mean of each of `COLUMNS`; empty: the capacity model is not corrected.
         scale: Standard deviation of each column.
         weights: Addition to the log for one standard deviation of each column.
     """
 
-    gpu_bound: ResidualBounds
-    host_bound: ResidualBounds
+    intervals: Intervals
     constant: float = 0.0
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
@@ -98,11 +81,6 @@ class UtilisationModel:
             return np.zeros(len(x))
         away = (x - np.array(self.mean)) / np.array(self.scale)
         return np.asarray(self.constant + drawn(away) @ np.array(self.weights))
-
-    def interval(self, profile: Profile, step_s: float) -> Interval:
-        """Return the interval of a predicted step; `profile` is from `seen_by_driver`."""
-        bounds = self.gpu_bound if is_gpu_bound(profile) else self.host_bound
-        return interval_around(step_s, bounds.low, bounds.high)
 
 
 def drawn(away: Floats) -> Floats:
@@ -377,12 +355,3 @@ def _work_by_limits(profile: Profile, gpu: Gpu) -> float:
         measured = np.log(run.step_s / profile.mps.unlimited.step_s)
         off += (_log_slowdown(_ODDS, _work_slowdown(share, 1.0)) - measured) ** 2
     return float(_ODDS[int(np.argmin(off))])
-
-
-# Share of a step from which on the GPU, and not the host, sets the pace.
-_GPU_BOUND = 0.9
-
-
-def is_gpu_bound(profile: Profile) -> bool:
-    """Return whether the GPU is busy nearly all of the step."""
-    return (profile.busy_share or 0.0) >= _GPU_BOUND

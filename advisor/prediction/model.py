@@ -11,8 +11,10 @@ from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu, unlikeness
 from advisor.prediction.cache import once_a_profile
 from advisor.prediction.capacity import UtilisationModel
-from advisor.prediction.correction import Correction, Doubt, keep_factors
+from advisor.prediction.correction import Correction
+from advisor.prediction.features import COLUMNS
 from advisor.prediction.host import on_host
+from advisor.prediction.intervals import Intervals
 from advisor.prediction.memory import MPS_SERVER_MIB, Context, Edge
 from advisor.prediction.power import Power
 from advisor.prediction.replay import Physics
@@ -21,9 +23,7 @@ from advisor.sharing import Mode
 from advisor.workload.calibration import Calibration
 from advisor.workload.profile import Profile
 from advisor.workload.reading import (
-    MODEL_FILE,
     MOST_SPREADS,
-    beside_package,
     check,
     check_number,
     is_file,
@@ -239,10 +239,10 @@ class Model:
     Attributes:
         data: By GPU.
         constants: By GPU that has enough runs.
-        corrections: By mode, of `advisor.sharing.SHARED_MODES`.
+        corrections: Of MPS and of MPS with limits, if they were learnt.
+        intervals: By mode that was learnt; serial: of a job alone, which is always there.
+        intervals_on_known_host: The same for profiles converted to the speed of the host.
         capacity: By mode, for profiles without a trace.
-        alone: Doubt of steps alone on a host of unknown speed.
-        alone_on_known_cores: The same with profiles converted to the speed of the host's cores.
         memory_sigma: Relative standard error of a process's predicted memory.
         unseen: Widening of answers for GPUs that are not in `data`.
         distilled: The surrogate model, fast estimates for searching; None if none was fitted.
@@ -252,18 +252,22 @@ class Model:
     data: dict[str, Data]
     constants: dict[str, GpuConstants]
     corrections: dict[Mode, Correction]
+    intervals: dict[Mode, Intervals]
+    intervals_on_known_host: dict[Mode, Intervals]
     capacity: dict[Mode, UtilisationModel]
-    alone: Doubt
-    alone_on_known_cores: Doubt
     memory_sigma: float
     unseen: UnseenGpu
     distilled: SurrogateModel | None = None
     own_paces: dict[str, dict[str, OwnPace]] = field(default_factory=dict)
-    schema: int = 2
+    schema: int = 3
 
     def __post_init__(self) -> None:
         if not self.constants:
             raise InvalidInput("a model has the constants of one GPU at least")
+        if any(each.columns != COLUMNS.get(mode) for mode, each in self.corrections.items()):
+            raise InvalidInput("the model was fitted to other columns than this advisor computes")
+        if "serial" not in self.intervals:
+            raise InvalidInput("a model has the intervals of a job alone")
 
     def __hash__(self) -> int:
         """Hash the data that it was fitted to, because answers are cached by model."""
@@ -289,13 +293,9 @@ class Model:
             key for key, each in self.data.items() if each.runs.get(mode, 0) >= FEWEST_RUNS
         )
 
-    def on_known_cores(self) -> "Model":
+    def on_known_host(self) -> "Model":
         """Return the model for profiles converted to this host: its intervals are narrower."""
-        corrections = {
-            mode: replace(each, doubt=each.doubt_on_known_cores)
-            for mode, each in self.corrections.items()
-        }
-        return replace(self, corrections=corrections, alone=self.alone_on_known_cores)
+        return replace(self, intervals=self.intervals | self.intervals_on_known_host)
 
 
 # A list that holds nothing but numbers.
@@ -316,7 +316,4 @@ def load_model(path: Path) -> Model:
             f"{shown(path)}: no model there. Leave out --models to use the shipped one, or put one "
             f"there: `advisor fit --out {path.parent}`."
         )
-    model = parse_record(Model, read_bytes(path), shown(path), "Fit it again: `advisor fit`.")
-    if path == beside_package("models") / MODEL_FILE:
-        keep_factors(path, {mode: each.points for mode, each in model.corrections.items()})
-    return model
+    return parse_record(Model, read_bytes(path), shown(path), "Fit it again: `advisor fit`.")

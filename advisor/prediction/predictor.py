@@ -21,20 +21,17 @@ from advisor.prediction.capacity import (
     slices_follow_memory,
     slowdown_on,
 )
-from advisor.prediction.correction import SOLO_SPREAD
+from advisor.prediction.correction import corrected
 from advisor.prediction.host import Host, on_host, stretch_on
 from advisor.prediction.memory import Z95, Need, Pool, edge_for, needs, pools
 from advisor.prediction.mig_instances import as_whole_gpu, on_instances, placed
 from advisor.prediction.mix_steps import (
-    Mix,
     Predicts,
     ReplayFunction,
     SurrogatePredictor,
     alone_s,
-    by_replay,
-    corrected,
+    steps_together,
     surrogate_predictor,
-    under_unequal_limits,
 )
 from advisor.prediction.model import Model, calibrated_constants
 from advisor.prediction.prediction import (
@@ -195,7 +192,8 @@ def step_intervals(
         steps_on = partial(_on_instance, model=model)
         steps = on_instances(profiles, sets[0], gpu, model.of(gpu).physics, steps_on)
     elif shared is None:
-        steps = [_around_alone(each, each.step_s, model) for each in profiles]
+        alone = model.intervals["serial"]
+        steps = [alone.around(each, each.step_s) for each in profiles]
     else:
         steps = _on_gpu(profiles, shared, gpu, model, replay)
     steps = [step.times(_estimate_range(profile)) if profile.is_estimate else step
@@ -221,26 +219,16 @@ def _on_gpu(
     if len(profiles) == 1:
         profile = profiles[0]
         if profile.trace is not None or not sharing.limits:
-            return [_around_alone(profile, alone_s(profile, sharing, gpu, model, replay), model)]
+            step_s = alone_s(profile, sharing, gpu, model, replay)
+            limited = model.intervals.get("mps-limits") if sharing.limits else None
+            return [(limited or model.intervals["serial"]).around(profile, step_s)]
         slowdown = slowdown_on(profile, whole_gpu(gpu).limited(sharing.limits[0]))
-        return [_around_alone(profile, profile.step_s, model).times(slowdown)]
+        return [model.intervals["serial"].around(profile, profile.step_s).times(slowdown)]
     sharing = without_idle_limits(sharing)
-    if len(set(sharing.limits)) > 1:
-        steps = under_unequal_limits(profiles, Mps(sharing.limits), gpu, model, replay)
-    else:
-        mix = Mix(tuple(profiles), sharing, tuple(range(len(profiles))))
-        replayed = by_replay([mix], gpu, model, replay)
-        steps = None if replayed is None else replayed[0]
+    steps = steps_together(profiles, sharing, gpu, model, replay)
     if steps is None:
         return _by_capacity(profiles, sharing, gpu, model)
     return [Interval(*map(float, each)) for each in steps.T]
-
-
-def _around_alone(profile: Profile, step_s: float, model: Model) -> Interval:
-    """Return the interval of a job alone around `step_s`; the model adds no doubt of its own."""
-    spread = np.array([SOLO_SPREAD])
-    low, high = model.alone.log_bounds([profile], np.array([step_s]), spread)
-    return interval_around(step_s, float(low[0]), float(high[0]))
 
 
 def _by_capacity(
@@ -259,7 +247,7 @@ def _by_capacity(
     capacity_s, profiled_s = np.array(steps), np.array([each.step_s for each in profiles])
     rows = columns(bare, sharing, gpu, capacity_s)
     middle = corrected(capacity_s, plain.log_correction(rows), profiled_s)
-    steps_s = [plain.interval(each, float(s)) for each, s in zip(bare, middle, strict=True)]
+    steps_s = [plain.intervals.around(p, float(s)) for p, s in zip(bare, middle, strict=True)]
     return _bounded_by_limits(steps_s, profiles, sharing, gpu, model) if sharing.limits else steps_s
 
 
@@ -310,9 +298,9 @@ class Predictor:
     replay: ReplayFunction = replay_mix
     host: Host | None = None
 
-    def on_known_cores(self) -> "Predictor":
+    def on_known_host(self) -> "Predictor":
         """Return the predictor of profiles converted to this host: its intervals are narrower."""
-        return replace(self, model=self.model.on_known_cores())
+        return replace(self, model=self.model.on_known_host())
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """Predict each job and the GPU under `sharing`, while all jobs run.
@@ -442,8 +430,8 @@ class Predictor:
         )
 
     def _alone(self, profile: Profile) -> Interval:
-        alone_s = _around_alone(profile, profile.step_s, self.model)
-        return alone_s.times(_estimate_range(profile))
+        alone = self.model.intervals["serial"].around(profile, profile.step_s)
+        return alone.times(_estimate_range(profile))
 
 
 def calibrated_predictor(predictor: Predictor, calibration: Calibration) -> Predictor:

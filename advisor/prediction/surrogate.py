@@ -17,7 +17,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.prediction.cache import once_a_mix, one_thread
-from advisor.prediction.correction import counter, of_others
+from advisor.prediction.features import dram_active, of_others
 from advisor.prediction.prediction import all_known
 from advisor.prediction.replay import Physics
 from advisor.prediction.trace import Floats, ReplayTrace, limit_exponent, replay_trace, sm_pace
@@ -81,15 +81,15 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
 
 @once_a_mix
 def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
-    """Return the features of `profiles`; None if one has no kernel trace or no counters."""
+    """Return the features of `profiles`; None if one has no kernel trace."""
     scripts = all_known(replay_trace(each, gpu.sms, physics.packing) for each in profiles)
-    if scripts is None or any(each.counters is None for each in profiles):
+    if scripts is None:
         return None
     pairs = list(zip(profiles, scripts, strict=True))
     return Summaries(
         step_s=np.array([each.step_s for each in profiles]),
         limited=np.array([_limited(*pair, gpu, physics) for pair in pairs]),
-        fixed=np.array([_fixed(*pair) for pair in pairs]),
+        fixed=np.array([_fixed(*pair, gpu) for pair in pairs]),
     )
 
 
@@ -106,15 +106,19 @@ def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) 
     return np.array(rows)
 
 
-def _fixed(profile: Profile, played: ReplayTrace) -> Floats:
+# While the GPU works for the job, in the median of the profiles of an H200.
+_USUAL_OCCUPANCY = 0.3
+
+
+def _fixed(profile: Profile, played: ReplayTrace, gpu: Gpu) -> Floats:
     """Compute `FIXED` of a job, shape (columns,)."""
     seconds, busy_s = played.duration_s, max(float(played.duration_s.sum()), 1e-9)
-    busy = profile.busy_share or 1.0
+    busy, occupancy = profile.busy_share or 1.0, getattr(profile.counters, "sm_occupancy", None)
     under_mps = profile.mps.unlimited.step_s / profile.step_s if profile.mps else 1.0
     kernel_us = 1e6 * float((seconds * seconds).sum()) / busy_s
     return np.array([
-        counter(profile, "dram_active") / busy,
-        counter(profile, "sm_occupancy") / busy,
+        dram_active(profile, gpu),
+        _USUAL_OCCUPANCY if occupancy is None else occupancy / busy,
         played.host_s / profile.step_s,
         float(seconds[played.demand >= _WIDE].sum()) / busy_s,
         np.log(kernel_us + 1),

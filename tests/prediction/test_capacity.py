@@ -282,7 +282,7 @@ def test_beside_scripts_whose_steps_varied_a_measured_step_lies_in_the_range():
     )  # fmt: skip
     jobs = [profiles[tenant.workload.name] for tenant in run.tenants]
     at = [job.name for job in jobs].index("timm_style_128")
-    predictor = Predictor(gpu(run.gpu), load_model(model_path())).on_known_cores()
+    predictor = Predictor(gpu(run.gpu), load_model(model_path())).on_known_host()
     found = predictor.predict(jobs, Naive()).jobs[at].step_s
     assert found.p05 < run.tenants[at].step_s < found.p95
     steady = [paced(job, job.step_s) for job in jobs]

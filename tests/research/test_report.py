@@ -70,7 +70,7 @@ def test_figures_of_one_family_and_mode_follow_from_the_data(data, mode):
     errors = [
         abs(job.error)
         for run in scored
-        for job in compare(run, profiles_of(run, profiles, "raw"), predictor, H200, {}).jobs
+        for job in compare(run, profiles_of(run, profiles), predictor, H200, {}).jobs
         if job.family == family
     ]
     (group,) = [group for group in COMMITTED.families if group.name == family]

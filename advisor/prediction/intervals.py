@@ -1,0 +1,105 @@
+"""90 % intervals of steps: quantiles of the errors on model families left out (split conformal).
+
+Errors depend on what sets a job's pace. A job that fills the GPU alone is off by what replay gets
+wrong, and by the hosts of those it takes turns with. A job whose host sets its pace is off by the
+host's speed, the less the longer the others make it wait.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.prediction.host import is_gpu_bound, log_beyond_host
+from advisor.prediction.prediction import Interval, interval_around
+from advisor.prediction.trace import Floats
+from advisor.workload.profile import Profile
+from advisor.workload.reading import MOST_LOG, check_number
+
+# Logs of a step over its host's path at which quantiles are taken: a host-bound job's errors shrink
+# with it, those of GPU-bound ones do not change.
+HOST_BOUND_AT = (0.0, 0.1, 0.3, 0.8)
+GPU_BOUND_AT = (0.0,)
+
+# A job is taken to follow its host until its step is this far beyond the host's path, in logs.
+_FOLLOWS = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """5 and 95 % quantiles of log(measured / predicted) at growing distances from the host path."""
+
+    at: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not len(self.at) == len(self.low) == len(self.high) > 0 or sorted(self.at) != [*self.at]:
+            raise InvalidInput("an interval has both ends at each of its growing distances")
+        if max(self.low) > 0 or min(self.high) < 0:
+            raise InvalidInput("the ends of an interval lie on both sides of its middle")
+        check_number("an end of an interval", max(*self.high, -min(self.low)), MOST_LOG)
+
+    def at_distance(self, distance: Floats) -> tuple[Floats, Floats]:
+        """Return both ends, interpolated, in the shape of `distance`."""
+        low, high = (np.interp(distance, self.at, ends) for ends in (self.low, self.high))
+        return low, high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """Ends of the intervals of one mode.
+
+    Attributes:
+        gpu_bound: For jobs that keep the GPU busy alone: over `scale_by_others`.
+        host_bound: For the others.
+        by_others: Growth of a GPU-bound job's interval by the hosts of the others.
+    """
+
+    gpu_bound: Ends
+    host_bound: Ends
+    by_others: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("growth of an interval by the others", self.by_others, 1e3)
+
+    def log_ends(self, profiles: Sequence[Profile], steps_s: Floats) -> tuple[Floats, Floats]:
+        """Return logs of both ends over the predicted steps of jobs together, shapes (jobs,)."""
+        distance = host_distance(profiles, steps_s)
+        scale = scale_by_others(profiles, steps_s, distance, self.by_others)
+        gpu_bound = np.array([is_gpu_bound(each) for each in profiles])
+        of_gpu, of_host = (
+            self.gpu_bound.at_distance(distance),
+            self.host_bound.at_distance(distance),
+        )
+        low, high = (
+            np.where(gpu_bound, gpu * scale, host)
+            for gpu, host in zip(of_gpu, of_host, strict=True)
+        )
+        return low, high
+
+    def around(self, profile: Profile, step_s: float) -> Interval:
+        """Return the interval of a job by itself around its predicted step."""
+        low, high = self.log_ends([profile], np.array([step_s]))
+        return interval_around(step_s, float(low[0]), float(high[0]))
+
+
+def host_distance(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
+    """Return the log of each step over the job's host path, at least 0, shape (jobs,)."""
+    return np.array([log_beyond_host(p, float(s)) for p, s in zip(profiles, steps_s, strict=True)])
+
+
+def scale_by_others(
+    profiles: Sequence[Profile], steps_s: Floats, distance: Floats, growth: float
+) -> Floats:
+    """Return the factor on the intervals of GPU-bound jobs, at least 1, shape (jobs,).
+
+    Under time slicing a job that fills the GPU has the time that the others leave. Those that
+    follow their hosts leave more or less of it: the share of the GPU that each of them uses.
+    """
+    if not growth:
+        return np.ones(len(profiles))
+    used = np.array([each.gpu_s or 0.0 for each in profiles]) / steps_s
+    varied = (used * np.maximum(0.0, 1 - distance / _FOLLOWS)) ** 2
+    return np.asarray(1 + growth * np.sqrt(np.maximum(0.0, varied.sum() - varied)))
