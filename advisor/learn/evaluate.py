@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import product
 from math import inf
 from pathlib import Path
 
@@ -48,7 +49,7 @@ from advisor.prediction.model import Model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
 from advisor.prediction.replay import PHYSICS, Effort
-from advisor.sharing import parse_sharing
+from advisor.sharing import SHARED_MODES, parse_sharing
 from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
 from advisor.workload.reading import DAY_S, LEAST_STEP_S, check_number, read_bytes
@@ -261,8 +262,8 @@ def predict_folds(
     if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
         return dict(counting(map(partial(_predicted, chosen, playback), parts)))
     observed = shared_runs(chosen.profiles, chosen.runs, chosen.gpu)
-    for view in VIEWS:  # which all folds need
-        playback.rows(observed, view, PHYSICS, Effort())
+    for view, mode in product(VIEWS, SHARED_MODES):  # which all folds need
+        playback.rows([run for run in observed if run.mode == mode], view, PHYSICS, Effort())
     data, workers = (chosen, playback), min(processes, len(folds))
     with in_processes(_predicted_here, parts, workers, _begin, data) as results:
         return dict(counting(results))
