@@ -35,8 +35,7 @@ from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost, rankable_by, tied
 from advisor.plan.values import Forecast
-from advisor.prediction.capacity import is_gpu_bound
-from advisor.prediction.host import host_path_s
+from advisor.prediction.host import host_path_s, is_gpu_bound
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import (
     LEVELS,
