@@ -25,6 +25,7 @@ _KERNELS = (
     "log_mean_kernel_us",
     "log_kernels",
     "host_share",  # host path over step
+    "sm_active",  # while the GPU works for the job
 )
 _CLASSES = (
     "moves_data",  # share of kernel time in kernels that move data rather than multiply
@@ -32,7 +33,6 @@ _CLASSES = (
     "convolves",
 )
 _UNDER_LIMITS = (
-    "sm_active",  # while the GPU works for the job
     "log_at_tightest",  # slowdown alone under the tightest limit of the probe
     "log_at_loosest",
 )
@@ -45,10 +45,10 @@ _IN_MIX = (
     "busy_of_all",  # of all jobs, alone
     "log_kernel_us",  # long kernels make short ones wait
     "others_log_kernel_us",
-)
-_IN_LIMITED_MIX = (
     "dram",  # the job's DRAM activity while the GPU works for it
     "others_dram",  # the others' at their replayed pace, summed
+)
+_IN_LIMITED_MIX = (
     "log_alone_under_mps",  # what being an MPS client costs or gains alone
     "log_limit",
     "limits_over_one",  # how far the limits together exceed the GPU
@@ -63,9 +63,9 @@ def _with_others(*traits: str) -> tuple[str, ...]:
     return (*traits, *(f"others_{trait}" for trait in traits))
 
 
-# MPS without limits is predicted as well without counters and probe: 6.4 % off with both, and 7.2
-# to 10.2 % if the regression uses them and a profile lacks them. Under limits the classes of
-# kernels made unseen families worse by 0.15 points, and occupancy and tensor activity by 0.1.
+# Without limits the probe does not help: 6.3 % off with and without it. If a profile lacks counters,
+# filling them from its trace costs 0.1 points. Under limits the classes of kernels made unseen
+# families worse by 0.15 points, and occupancy and tensor activity by 0.1.
 COLUMNS: dict[Mode, tuple[str, ...]] = {
     "mps": (*_IN_MIX, *_with_others(*_KERNELS, *_CLASSES)),
     "mps-limits": (*_IN_MIX, *_IN_LIMITED_MIX, *_with_others(*_KERNELS, *_UNDER_LIMITS)),
@@ -186,6 +186,8 @@ def features(
     speed, degree = step_s / replayed_s, len(profiles)
     traits = [_traits(each, gpu) for each in profiles]
     own = {name: np.array([each[name] for each in traits]) for name in traits[0]}
+    own["sm_active"] = np.array([sm_active(each, gpu) for each in profiles])
+    dram = np.array([dram_active(each, gpu) for each in profiles])
     columns = {
         "log_replayed_slowdown": -np.log(speed),
         "log_degree": np.full(degree, np.log(degree)),
@@ -195,11 +197,12 @@ def features(
         "busy_of_all": np.full(degree, busy.sum()),
         "log_kernel_us": log_kernel_us,
         "others_log_kernel_us": _mean_of_others(log_kernel_us, busy * speed),
+        "dram": dram,
+        "others_dram": of_others(dram * busy * speed),
     }
     if sharing.limits:
         curves = [_limit_curve(each, gpu, physics) for each in profiles]
         own |= {
-            "sm_active": np.array([sm_active(each, gpu) for each in profiles]),
             "log_at_tightest": np.array([logs[0] for _, logs in curves]),
             "log_at_loosest": np.array([logs[-2] for _, logs in curves]),
         }
@@ -208,10 +211,7 @@ def features(
             max(0.0, np.interp(np.log(share), np.log(at), logs))
             for share, (at, logs) in zip(shares, curves, strict=True)
         ])  # fmt: skip
-        dram = np.array([dram_active(each, gpu) for each in profiles])
         columns |= {
-            "dram": dram,
-            "others_dram": of_others(dram * busy * speed),
             "log_alone_under_mps": log_under_mps,
             "log_limit": np.log(shares),
             "limits_over_one": np.full(degree, max(0.0, float(shares.sum()) - 1)),
