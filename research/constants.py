@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from operator import attrgetter
 
 from advisor.learn.scoreboard import ALL, Scores
 from advisor.report.scores import markdown
@@ -12,6 +13,16 @@ from research.steps import joined
 
 # Module, name, meaning. A constant that was measured, or is fitted without the family, is not here.
 CHOSEN = (
+    ("advisor.prediction.replay", "PHYSICS.packing", "how closely jobs' blocks share an SM"),
+    ("advisor.prediction.replay", "PHYSICS.ceded", "slots that a kernel leaves to later ones"),
+    ("advisor.prediction.replay", "PHYSICS.bandwidth", "bandwidth that limited jobs keep"),
+    ("advisor.prediction.replay", "PHYSICS.slicing.patience_s", "wait for an idle owner, seconds"),
+    ("advisor.prediction.replay", "PHYSICS.slicing.switch_s", "a change of the owner, seconds"),
+    ("advisor.prediction.correction", "KERNEL.length", "regression: length"),
+    ("advisor.prediction.correction", "KERNEL.signal", "regression: variance"),
+    ("advisor.prediction.correction", "KERNEL.noise", "regression: variance between runs"),
+    ("advisor.prediction.mix_steps", "_WITHOUT_PROBE", "growth of intervals without a probe"),
+    ("advisor.learn.regression", "_NAIVE_BY_OTHERS", "growth of intervals by others' hosts"),
     ("advisor.prediction.host", "_TRUST", "how far a check of the host is trusted"),
     ("advisor.prediction.replay", "_BRIEF_S", "shortest last wave that is replayed, seconds"),
     ("advisor.prediction.replay", "_NAIVE_EFFORT", "length of a replay of time slices, of MPS's"),
@@ -42,7 +53,7 @@ def chosen_constants() -> tuple[Constant, ...]:
     """Return every constant of `CHOSEN` with today's value."""
     return tuple(
         Constant(
-            name=name, value=getattr(import_module(module), name), meaning=meaning,
+            name=name, value=attrgetter(name)(import_module(module)), meaning=meaning,
             file=f"{module.replace('.', '/')}.py",
         )
         for module, name, meaning in CHOSEN

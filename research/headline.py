@@ -127,5 +127,5 @@ def known_cores_table(scores: Scores) -> str:
          percent(row.mape))
         for row in scores.pooled(view="host-checked")
     ]  # fmt: skip
-    headings = ("sharing", "jobs", "n", "MAPE", "MAPE, core speeds known")
+    headings = ("sharing", "jobs", "n", "MAPE", "MAPE, host checked")
     return markdown(headings, rows)

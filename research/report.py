@@ -176,7 +176,7 @@ def _accuracy(figures: Figures) -> str:
         ]
     if scores.pooled(view="host-checked"):
         parts += [
-            "Drawn runs that recorded how fast each core was, with and without that speed:",
+            "All drawn runs, with and without a factor for the host where one was recorded:",
             known_cores_table(scores),
         ]
     return joined(

@@ -94,7 +94,7 @@ def _of_steps(figures: Figures, mode: Mode) -> Iterator[Target]:
     for what, most, rows in (
         ("drawn runs", _DRAWN, scores.pooled()),
         ("panels", _PANELS, scores.pooled(part="panels")),
-        ("core speeds known", _HOST_KNOWN, scores.pooled(view="host-checked")),
+        ("host checked", _HOST_KNOWN, scores.pooled(view="host-checked")),
         ("H100 from H200", _OTHER_GPU, on_h100),
     ):
         whole = _of_all(rows, mode)

@@ -36,7 +36,7 @@ _FEWEST_ROWS = 20
 _TAIL = 0.05
 
 # Growth of naive's intervals for GPU-bound jobs, see `scale_by_others`; tried: 5, 10, 20, 40, 60.
-_BY_OTHERS: dict[Mode, float] = {"naive": 20.0}
+_NAIVE_BY_OTHERS = 20.0
 
 
 def fit_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
@@ -45,17 +45,18 @@ def fit_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
     Each row counts once, so the intervals hold for jobs drawn like these (split conformal
     prediction: Papadopoulos et al. 2002).
     """
-    logs, growth = np.log(jobs.measured_s / middle_s), _BY_OTHERS.get(mode, 0.0)
+    logs, growth = np.log(jobs.measured_s / middle_s), _NAIVE_BY_OTHERS if mode == "naive" else 0.0
     distance, scale = np.empty(len(logs)), np.empty(len(logs))
     for rows in jobs.by_run():
         profiles, steps_s = [jobs.profiles[row] for row in rows], middle_s[rows]
         distance[rows] = host_distance(profiles, steps_s)
         scale[rows] = scale_by_others(profiles, steps_s, distance[rows], growth)
     gpu_bound = np.array([is_gpu_bound(each) for each in jobs.profiles], dtype=bool)
-    at = HOST_BOUND_AT if mode != "serial" else GPU_BOUND_AT
+    # Alone a host-bound job is at its host's path, and one that fills the GPU may be near it.
+    at = (GPU_BOUND_AT, HOST_BOUND_AT) if mode != "serial" else (HOST_BOUND_AT, GPU_BOUND_AT)
     return Intervals(
-        gpu_bound=_ends(logs / scale, distance, gpu_bound, GPU_BOUND_AT),
-        host_bound=_ends(logs, distance, ~gpu_bound, at),
+        gpu_bound=_ends(logs / scale, distance, gpu_bound, at[0]),
+        host_bound=_ends(logs, distance, ~gpu_bound, at[1]),
         by_others=growth,
     )
 

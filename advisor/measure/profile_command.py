@@ -152,7 +152,13 @@ def _profile_parser() -> argparse.ArgumentParser:
     add("--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by "
         "advisor]")  # fmt: skip
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
-    add("--no-probe", dest="probe", action="store_false", help="do not measure under MPS")
+    add(
+        "--probe",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="measure it under "
+        "MPS limits too, which takes most of the time and predicts limits better [no probe]",
+    )
     add("--check-host", action=argparse.BooleanOptionalAction,
         default=os.environ.get(VARIABLE) != "0", help="check how fast the host is first, and "
         "measure again what a slow moment spoilt [check]")  # fmt: skip

@@ -63,9 +63,9 @@ def _with_others(*traits: str) -> tuple[str, ...]:
     return (*traits, *(f"others_{trait}" for trait in traits))
 
 
-# Without limits the probe does not help: 6.3 % off with and without it. If a profile lacks counters,
-# filling them from its trace costs 0.1 points. Under limits the classes of kernels made unseen
-# families worse by 0.15 points, and occupancy and tensor activity by 0.1.
+# Without limits the probe does not help: 6.3 % off with it and without. Where a profile lacks
+# counters, those filled from its trace cost 0.1 points. Under limits the classes of kernels made
+# unseen families worse by 0.15 points, and occupancy and tensor activity by 0.1.
 COLUMNS: dict[Mode, tuple[str, ...]] = {
     "mps": (*_IN_MIX, *_with_others(*_KERNELS, *_CLASSES)),
     "mps-limits": (*_IN_MIX, *_IN_LIMITED_MIX, *_with_others(*_KERNELS, *_UNDER_LIMITS)),

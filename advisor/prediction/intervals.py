@@ -18,7 +18,7 @@ from advisor.workload.profile import Profile
 from advisor.workload.reading import MOST_LOG, check_number
 
 # Logs of a step over its host's path at which quantiles are taken: a host-bound job's errors shrink
-# with it, those of GPU-bound ones do not change.
+# with it, those of GPU-bound ones next to others do not change.
 HOST_BOUND_AT = (0.0, 0.1, 0.3, 0.8)
 GPU_BOUND_AT = (0.0,)
 

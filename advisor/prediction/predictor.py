@@ -116,9 +116,10 @@ _PARTS: Mapping[str, tuple[Callable[[Profile], bool], str]] = {
         lambda each: not _counted(each, "sm_active"),
         "how it loads SMs and memory, by GPM or, before Hopper, by DCGM",
     ),
-    "MPS probe": (lambda each: each.mps is None, "what MPS and its limits cost it alone"),
+    "MPS probe": (lambda each: each.mps is None, "what limits cost it alone, by `--probe`"),
 }
-_SIDE_BY_SIDE = ("utilisation", "kernel trace", "counters of SMs", "MPS probe")
+_UNDER_LIMITS = ("utilisation", "kernel trace", "counters of SMs", "MPS probe")
+_SIDE_BY_SIDE = _UNDER_LIMITS[:3]
 # Jobs in turn have the SMs to themselves, as a job alone has those of its instance or limit.
 _ON_OWN_SMS = ("utilisation", "kernel trace")
 _ALONE = (
@@ -151,7 +152,8 @@ def why_wide(profiles: Sequence[Profile], sharing: Arrangement, gpu: Gpu) -> str
     elif shared is not None and len(profiles) == 1:
         parts = _ON_OWN_SMS if shared.limits else ()
     elif shared is not None:
-        parts = _SIDE_BY_SIDE if shared.under_mps else _ON_OWN_SMS
+        side_by_side = _UNDER_LIMITS if shared.limits else _SIDE_BY_SIDE
+        parts = side_by_side if shared.under_mps else _ON_OWN_SMS
     lacking: dict[tuple[str, ...], set[str]] = {}
     for profile in profiles:
         missing = tuple(part for part in parts if _PARTS[part][0](profile))
