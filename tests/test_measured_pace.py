@@ -141,7 +141,7 @@ def test_a_second_begins_anew_when_a_job_ends(rehearse):
 
 def test_the_other_plan_is_better_only_if_this_one_is_slower_beyond_the_error(rehearse):
     names, other = [GPU_BOUND, GPU_BOUND], OtherPlan("serial", None, "makespan")
-    plan = rehearse(names, "naive", other=other)
+    plan = rehearse([HOST_BOUND, HOST_BOUND], "naive", other=other)
     plan.run_for(SETTLE_S + 2.0, (1.0, 1.0))
     assert plan.paced.better(plan.run) is None
     slow = rehearse(names, "naive", other=other)

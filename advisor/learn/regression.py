@@ -64,7 +64,7 @@ def fit_intervals(jobs: Rows, middle_s: Floats, mode: Mode) -> Intervals:
 def _ends(logs: Floats, distance: Floats, chosen: Bools, at: tuple[float, ...]) -> Ends:
     """Quantiles of the logs of `chosen` rows near each distance of `at`.
 
-    A longer step never ends earlier: the upper end falls at most as fast as the distance grows.
+    A longer step never ends earlier: the ends fall at most as fast as the distance grows.
     """
     if chosen.sum() < _FEWEST_ROWS:
         chosen = np.ones(len(logs), dtype=bool)
@@ -77,7 +77,8 @@ def _ends(logs: Floats, distance: Floats, chosen: Bools, at: tuple[float, ...]) 
         low.append(min(0.0, float(np.quantile(kept, tail))))
         high.append(max(0.0, float(np.quantile(kept, 1 - tail))))
         if place:
-            high[-1] = max(high[-1], high[-2] - (at[place] - at[place - 1]))
+            farther = at[place] - at[place - 1]
+            low[-1], high[-1] = max(low[-1], low[-2] - farther), max(high[-1], high[-2] - farther)
     return Ends(at=at, low=tuple(low), high=tuple(high))
 
 

@@ -117,7 +117,7 @@ def unsteady_profiles(profiles: Iterable[Profile]) -> tuple[str, ...]:
     """Return a line for each of `profiles` whose windows disagree; copies count once."""
     behind = {profile.name: profile.unsteady for profile in profiles}
     return tuple(
-        f"{name}'s own steps varied by {share:.0%} when it was profiled, which widens its interval"
+        f"{name}'s own steps varied by {share:.0%} when it was profiled: measure it again"
         for name, share in behind.items() if share is not None
     )  # fmt: skip
 

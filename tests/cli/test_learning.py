@@ -192,7 +192,7 @@ def test_a_recent_check_and_the_last_run_alone_here_count_on_a_machine_with_the_
     for run in alone:
         append_run(own / "profiles" / GPU / "runs" / "validation.jsonl", run)
     factor = document_of(advisor, *on_slow_host)["host_factor"]
-    assert factor == pytest.approx((1.5 * 1.2) ** (0.73 / 2))
+    assert factor == pytest.approx((1.5**0.73 * 1.2) ** 0.5)
 
 
 def test_a_calibration_is_named(advisor, own):

@@ -1,4 +1,4 @@
-"""Values computed once a profile, on several cores, with one BLAS thread and cached factors."""
+"""Values computed once a profile, on several cores, with one BLAS thread."""
 
 import os
 import signal
@@ -9,10 +9,7 @@ from dataclasses import replace
 from threading import Barrier
 from time import sleep
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 from advisor.errors import InvalidInput
@@ -24,7 +21,6 @@ from advisor.prediction.cache import (
     one_thread,
     start_answers,
 )
-from advisor.prediction.correction import cholesky, keep_factors, kept_factor, whitened
 from tests.synthetic import profile
 
 
@@ -129,41 +125,3 @@ def test_worker_processes_end_with_a_parent_that_is_killed():
         assert started.stdout.readline() == b"begun\n"
         started.kill()
         assert started.stdout.read() == b""  # until nobody is left who could write to it
-
-
-def covariance(points, seed=0):
-    rows = np.random.default_rng(seed).normal(size=(points, 3))
-    apart = ((rows[:, None] - rows[None]) ** 2).sum(axis=2)
-    return np.exp(-apart / 2) + 0.1 * np.eye(points)
-
-
-@given(st.integers(1, 200), st.integers(0, 9))
-def test_the_blocked_factor_whitens_as_numpys_in_double_precision(points, seed):
-    exact = covariance(points, seed)
-    columns = np.random.default_rng(seed).normal(size=(points, 2))
-    found = whitened(cholesky(exact.astype(np.float32)), columns)
-    assert found == pytest.approx(np.linalg.solve(np.linalg.cholesky(exact), columns), abs=1e-3)
-
-
-def test_a_factor_is_read_from_its_file_and_computed_again_if_that_is_damaged(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    points, calls = tuple((float(each), 1.0) for each in range(150)), []
-
-    def whitened_ones():
-        def compute():
-            calls.append(1)
-            return cholesky(covariance(len(points)).astype(np.float32))
-
-        ones = np.ones((len(points), 2))
-        return whitened(kept_factor(points, b"data", compute), ones).tobytes()
-
-    keep_factors(tmp_path / "sharing.json", {"mps": points})
-    first = whitened_ones()
-    assert (whitened_ones(), len(calls)) == (first, 1)
-    (path,) = (tmp_path / "cache").rglob("*.bin")
-    for damaged in (path.read_bytes()[:1000], path.read_bytes()[:-1] + b"\0"):
-        path.write_bytes(damaged)
-        assert whitened_ones() == first
-    assert len(calls) == 3

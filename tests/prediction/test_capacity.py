@@ -21,14 +21,12 @@ from advisor.prediction.capacity import (
     seen_by_driver,
     slowdown_on,
 )
-from advisor.prediction.correction import wider_bounds
 from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
 from advisor.workload.profile import MinimalProfile, Window
-from advisor.workload.store import model_path, read_runs, sound_profiles
-from research.files import BENCHMARKS, profiles_in
+from advisor.workload.store import model_path, sound_profiles
 from tests import synthetic
 from tests.fitted import fit
 from tests.prediction.made_up_runs import PHYSICS
@@ -118,7 +116,7 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
     random = np.random.default_rng(5)
     noisy = shared_runs(PROFILES, _runs(lambda _: TRUTH * np.exp(random.normal(0, 0.2))), H200)
     naive = [each for each in noisy if each.mode == "naive"]
-    plain = fit_utilisation(naive)
+    plain = fit_utilisation(naive, "naive")
     inside, widths = [], []
     for shared in naive:
         bare = [seen_by_driver(each) for each in shared.profiles]
@@ -127,7 +125,7 @@ def test_the_interval_is_that_of_errors_on_families_left_out():
             columns(bare, shared.sharing, H200, steps)
         )
         for each, log_error in zip(bare, missed, strict=True):
-            said = plain.interval(each, 1.0)
+            said = plain.intervals.around(each, 1.0)
             inside.append(said.contains(np.exp(log_error)))
             widths.append(np.log(said.p95 / said.p05))
     assert np.mean(inside) >= 0.85
@@ -251,39 +249,3 @@ def test_beside_others_no_job_of_bare_numbers_is_faster_than_alone_under_its_lim
     for each, limit in zip(together, limits, strict=True):
         (alone,) = predictor.predict([job], Mps((float(limit),))).jobs
         assert each.step_s.p50 >= alone.step_s.p50 * (1 - 1e-9)
-
-
-SCRIPTS = BENCHMARKS / "scripts" / "h200-1"
-
-
-def paced(profile, *steps_s):
-    """`profile` with a window of each pace."""
-    return replace(profile, windows=tuple(Window(step_s, 1) for step_s in steps_s))
-
-
-@given(
-    low=st.floats(-1, 0), high=st.floats(0, 1), less=st.floats(0, 1), more=st.floats(0, 1)
-)  # fmt: skip
-def test_the_more_others_vary_the_wider_the_range(low, high, less, more):
-    less, more = sorted((less, more))
-    ends = [
-        wider_bounds(np.array([low]), np.array([high]), np.array([each])) for each in (less, more)
-    ]
-    (low_less, high_less), (low_more, high_more) = ends
-    assert low_more <= low_less <= low + 1e-12
-    assert high_more >= high_less >= high - 1e-12
-
-
-def test_beside_scripts_whose_steps_varied_a_measured_step_lies_in_the_range():
-    profiles = profiles_in(SCRIPTS / "profiles")
-    run = next(
-        run for run in read_runs(SCRIPTS / "runs.jsonl")
-        if run.sharing == "naive" and any(t.workload.name == "timm_style_128" for t in run.tenants)
-    )  # fmt: skip
-    jobs = [profiles[tenant.workload.name] for tenant in run.tenants]
-    at = [job.name for job in jobs].index("timm_style_128")
-    predictor = Predictor(gpu(run.gpu), load_model(model_path())).on_known_host()
-    found = predictor.predict(jobs, Naive()).jobs[at].step_s
-    assert found.p05 < run.tenants[at].step_s < found.p95
-    steady = [paced(job, job.step_s) for job in jobs]
-    assert predictor.predict(steady, Naive()).jobs[at].step_s.p05 > run.tenants[at].step_s

@@ -105,7 +105,7 @@ BARE = replace(DARK, counters=None, mps=None)
         ([BARE], "mps", []),
         ([WHOLE, BARE], "naive", ["trace"]),
         ([WHOLE, BARE], "mig=3g.71gb,4g.71gb", ["trace"]),
-        ([WHOLE, replace(BARE, gpu_s=None)], "mps", ["utilisation", "trace", "counters", "probe"]),
+        ([WHOLE, replace(BARE, gpu_s=None)], "mps", ["utilisation", "trace", "counters"]),
     ],
 )
 def test_a_wide_range_names_the_job_and_what_its_profile_lacks(jobs, sharing, lacking):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.learn.fit import own_paces
+from advisor.learn.own_runs import own_paces
 from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import at_own_pace
 from advisor.sharing import Mps, Serial

@@ -1,0 +1,102 @@
+"""Nine in ten steps lie in their intervals, and a longer step never ends earlier."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.learn.observations import Rows, SoloSteps, profiles_on_checked_host
+from advisor.learn.regression import fit_intervals
+from advisor.prediction.host import host_path_s
+from advisor.prediction.intervals import GPU_BOUND_AT, HOST_BOUND_AT, Ends, Intervals
+from tests import synthetic
+
+HOST_BOUND = synthetic.profile("resnet26-cifar10-bs128", host_s=0.010, gpu_s=0.002)
+GPU_BOUND = synthetic.profile("bert-base-finetune-bs16", host_s=0.004, gpu_s=0.020)
+
+
+def drawn(seed, spread=0.2, runs=400):
+    """Rows of pairs whose steps are off by a normal error that shrinks away from the host path."""
+    random = np.random.default_rng(seed)
+    profiles = (HOST_BOUND, GPU_BOUND) * runs
+    middle_s = np.array([each.step_s for each in profiles]) * random.uniform(1, 3, 2 * runs)
+    path_s = np.array([host_path_s(each) for each in profiles])
+    sigma = np.where(np.arange(2 * runs) % 2, 0.02, spread * path_s / middle_s)
+    rows = Rows(
+        of_run=np.repeat(np.arange(runs), 2), profiles=profiles, x=np.empty((2 * runs, 0)),
+        replayed_s=middle_s, measured_s=middle_s * np.exp(random.normal(0, sigma)),
+    )  # fmt: skip
+    return rows, middle_s
+
+
+@pytest.mark.parametrize("mode", ["naive", "mps"])
+def test_nine_in_ten_fresh_steps_lie_in_their_intervals(mode):
+    intervals = fit_intervals(*drawn(1), mode)
+    rows, middle_s = drawn(2)
+    inside = np.zeros((2, len(middle_s)), dtype=bool)
+    for run in rows.by_run():
+        low, high = intervals.log_ends([rows.profiles[at] for at in run], middle_s[run])
+        logs = np.log(rows.measured_s[run] / middle_s[run])
+        inside[:, run] = (low <= logs) & (logs <= high)
+    host_bound, gpu_bound = inside[0, ::2].mean(), inside[0, 1::2].mean()
+    assert 0.86 < host_bound < 0.94
+    assert 0.86 < gpu_bound < 0.94
+
+
+ENDS = st.floats(0, 2)
+
+
+@given(st.lists(st.tuples(ENDS, ENDS), min_size=4, max_size=4), st.floats(1, 5), st.floats(1, 1.5))
+def test_a_longer_step_never_ends_earlier(quantiles, times, longer):
+    random = np.random.default_rng(3)
+    (rows, middle_s), profile = drawn(4, runs=40), HOST_BOUND
+    noise = np.exp(random.choice([-1, 1], len(middle_s)) * np.repeat([b for _, b in quantiles], 20))
+    intervals = fit_intervals(replace(rows, measured_s=middle_s * noise), middle_s, "mps")
+    short_s = times * profile.step_s
+    short, long = (intervals.around(profile, step_s) for step_s in (short_s, longer * short_s))
+    assert short.p05 <= short_s <= short.p95
+    assert long.p05 >= short.p05 * (1 - 1e-9)
+    assert long.p95 >= short.p95 * (1 - 1e-9)
+
+
+def test_under_time_slicing_a_job_that_fills_the_gpu_is_less_sure_next_to_host_bound_ones():
+    flat = Ends(at=GPU_BOUND_AT, low=(-0.02,), high=(0.02,))
+    wide = Ends(at=HOST_BOUND_AT, low=(-0.2,) * 4, high=(0.4,) * 4)
+    intervals = Intervals(gpu_bound=flat, host_bound=wide, by_others=20.0)
+    profiles, steps_s = [GPU_BOUND, GPU_BOUND, HOST_BOUND], np.array([0.045, 0.045, 0.0105])
+    _, apart = intervals.log_ends(profiles[:2], steps_s[:2])
+    _, near = intervals.log_ends(profiles, steps_s)
+    assert apart == pytest.approx(0.02)
+    assert near[0] > 0.04
+    assert near[2] == pytest.approx(0.4)
+
+
+def at(hour, run, profile, slowdown=1.0):
+    alone = synthetic.run([profile], "naive", slowdown, run)
+    date = f"2026-11-20T{hour:02}:00:00+00:00"
+    return replace(alone, provenance=replace(alone.provenance, date=date))
+
+
+def test_the_host_of_a_run_is_told_by_one_check_and_by_earlier_steps_alone():
+    shared = synthetic.run([HOST_BOUND, GPU_BOUND], "naive", 1.3, "c-9")
+    shared = replace(
+        shared, provenance=replace(shared.provenance, date="2026-11-20T12:00:00+00:00"),
+        tenants=tuple(replace(each, host_check_s=2e-3) for each in shared.tenants),
+    )  # fmt: skip
+    runs = [
+        at(5, "c-1", HOST_BOUND, 9.0),
+        at(11, "c-2", HOST_BOUND, 1.5),
+        at(13, "c-3", HOST_BOUND, 7.0),
+        shared,
+    ]
+    solo = SoloSteps(runs)
+    alone_s = HOST_BOUND.step_s
+    assert solo.before(shared, HOST_BOUND.name) == pytest.approx(1.5 * alone_s)
+    assert solo.before(shared, GPU_BOUND.name) is None
+    profiles = {each.name: each for each in (HOST_BOUND, GPU_BOUND)}
+    here, _ = profiles_on_checked_host(shared, profiles, solo)
+    assert here.host_s / HOST_BOUND.host_s == pytest.approx((2**0.73 * 1.5) ** 0.5)
+    unknown = replace(shared, tenants=tuple(replace(t, host_check_s=None) for t in shared.tenants))
+    assert profiles_on_checked_host(unknown, profiles, SoloSteps([unknown])) is None
