@@ -24,8 +24,9 @@ _Record = TypeVar("_Record")
 _MOST_FLOAT = sys.float_info.max
 _KEY = re.compile(rb'"\s*:')
 _REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:'.encode())
-# An exponent of three digits, or 300 digits, may be beyond all that a float holds.
-_NOT_FINITE = re.compile(rb"NaN|Infinity|[eE]\+?\d{3}|\d{300}")
+# An exponent of three digits, or 300 digits, may be beyond all that a float holds; a digest in
+# quotes is not a number.
+_NOT_FINITE = re.compile(rb"NaN|Infinity|[eE]\+?\d{3,}\s*[,\]}]|\d{300}")
 
 
 @cache
