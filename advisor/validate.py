@@ -388,13 +388,13 @@ def validation_document(validation: Validation) -> dict[str, Any]:
                         "job": job.job, "step_s": asdict(job.predicted_s),
                         "measured_step_s": job.measured_s, "error": job.error,
                         "inside": job.inside, "memory_mib": job.memory_mib,
-                        "measured_memory_mib": job.measured_memory_mib,
+                        "measured_memory_mib": tenant.memory and tenant.memory.device_mib,
                         "rest_step_s": None if rest is None else asdict(rest[0]),
                         "measured_rest_step_s": None if rest is None else rest[1],
                         "step_s_by_host": None if by_host is None else asdict(by_host),
                     }
-                    for job, rest, by_host in zip_longest(
-                        each.jobs, correction.rest_s, correction.by_host_s
+                    for job, tenant, rest, by_host in zip_longest(
+                        each.jobs, each.run.tenants, correction.rest_s, correction.by_host_s
                     )
                 ],
             }

@@ -122,10 +122,11 @@ def triple(shares: Iterable[float | None]) -> str:
 
 def known_cores_table(scores: Scores) -> str:
     """Return errors with and without the speed of each core, for the same runs, in Markdown."""
+    pairs = zip(scores.pooled(), scores.pooled(view="host-checked"), strict=True)
     rows = [
-        (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n), percent(row.raw_mape),
+        (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n), percent(raw.mape),
          percent(row.mape))
-        for row in scores.pooled(view="host-checked")
+        for raw, row in pairs
     ]  # fmt: skip
     headings = ("sharing", "jobs", "n", "MAPE", "MAPE, host checked")
     return markdown(headings, rows)

@@ -108,9 +108,9 @@ def errors_by_family(evaluation: Evaluation) -> tuple[GroupErrors, ...]:
 
 def errors_by_busy_share(evaluation: Evaluation) -> tuple[GroupErrors, ...]:
     """Return the errors of the jobs in each range of the GPU-busy share."""
-    groups = []
+    groups, profiles = [], evaluation.chosen.profiles
     for low, high in _BUSY_BINS:
-        jobs = [j for j in _jobs(evaluation) if j.busy_share and low < j.busy_share <= high]
+        jobs = [j for j in _jobs(evaluation) if low < (profiles[j.job].busy_share or 0) <= high]
         if jobs:
             name = f"{100 * low:.0f} to {100 * min(1.0, high):.0f} %"
             groups.append(_group(name, evaluation, jobs))

@@ -6,7 +6,6 @@ predicting, write one function of the type `Chooser` and one line in `CHOOSERS`.
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -43,20 +42,22 @@ CHOOSERS: Mapping[str, Chooser] = {
 }
 
 
+MODEL, AT_RANDOM = "model", "random"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PanelOption:
     """One way in which a job set was run; throughput is the sum of solo over shared steps.
 
     Attributes:
         measured: Mean over all `times` it was run, so that no single lucky run sets the mark.
-        baselines: By each baseline; None if it is not defined.
+        predicted: By `MODEL` and by each baseline; None if it is not defined.
     """
 
     sharing: Sharing
     measured: float
     times: int
-    predicted: float
-    baselines: Mapping[str, float | None]
+    predicted: Mapping[str, float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,50 +67,27 @@ class Panel:
     names: tuple[str, ...]
     options: tuple[PanelOption, ...]
 
-    @property
-    def jobs(self) -> str:
-        """Names with counts, in the notation of the command line; limits follow this order."""
-        counts = Counter(self.names)
-        return " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
+    def regret_by(self, predictor: str) -> float | None:
+        """Return the regret of choosing by the predictions of the model or of a baseline.
 
-    @property
-    def best_measured(self) -> float:
-        """Highest measured throughput, serial included."""
-        return max(option.measured for option in self.options)
-
-    @property
-    def regret_at_random(self) -> float:
-        """Mean regret of a random choice."""
-        return 1 - mean(option.measured for option in self.options) / self.best_measured
-
-    @property
-    def regret(self) -> float:
-        """Share of the best throughput that the model's choice gives away, 0..1."""
-        return self._given_away([option.predicted for option in self.options])
-
-    def regret_by(self, baseline: str) -> float | None:
-        """Return the regret of choosing by a baseline's steps.
-
-        It never chooses an option that it does not cover; None if it covers the first alone.
+        It never chooses an option that it does not cover; None if it covers the first alone. Any of
+        several options with the same prediction may be chosen: the mean over them.
         """
-        predicted = [option.baselines[baseline] for option in self.options]
+        predicted = [option.predicted[predictor] for option in self.options]
         if all(each is None for each in predicted[1:]):
             return None
-        return self._given_away([0.0 if each is None else each for each in predicted])
+        highest = max(each for each in predicted if each is not None)
+        pairs = zip(self.options, predicted, strict=True)
+        return self.regret_among([option for option, each in pairs if each == highest])
 
     def regret_of(self, sharing: Sharing) -> float:
         """Return the regret of choosing `sharing`, which is one of the options."""
-        chosen = next(option for option in self.options if option.sharing == sharing)
-        return 1 - chosen.measured / self.best_measured
+        return self.regret_among([each for each in self.options if each.sharing == sharing])
 
-    def _given_away(self, predicted: Sequence[float]) -> float:
-        """Any of several options with the same prediction may be chosen: the mean over them."""
-        tied = [
-            option.measured
-            for option, each in zip(self.options, predicted, strict=True)
-            if each == max(predicted)
-        ]
-        return 1 - mean(tied) / self.best_measured
+    def regret_among(self, chosen: Sequence[PanelOption]) -> float:
+        """Return the mean share of the best measured throughput that `chosen` give away, 0..1."""
+        best = max(option.measured for option in self.options)
+        return 1 - mean(option.measured for option in chosen) / best
 
 
 def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> tuple[Panel, ...]:
@@ -126,13 +104,15 @@ def panels(comparisons: Iterable[RunComparison], alone: Sequence[Run] = ()) -> t
             ways.setdefault(sharing_of(run.run), []).append(run)
 
     def option(sharing: Sharing, same: Sequence[RunComparison]) -> PanelOption:
-        names = same[0].jobs[0].baselines_s
+        first = same[0]
         return PanelOption(
             sharing=sharing,
             measured=mean(run.measured_speedup for run in same),
             times=len(same),
-            predicted=same[0].predicted_speedup,
-            baselines={name: same[0].baseline_speedup(name) for name in names},
+            predicted={
+                MODEL: first.predicted_speedup,
+                **{name: first.baseline_speedup(name) for name in first.jobs[0].baselines_s},
+            },
         )
 
     panels = []
@@ -158,15 +138,12 @@ def _serial(runs: Sequence[RunComparison], alone: Sequence[Run]) -> PanelOption:
         sharing=Serial(),
         measured=mean(job.alone_s / mean(steps.get(job.job, [job.alone_s])) for job in jobs),
         times=1,
-        predicted=1.0,
-        baselines=dict.fromkeys(jobs[0].baselines_s, 1.0),
+        predicted=dict.fromkeys((MODEL, *jobs[0].baselines_s), 1.0),
     )
 
 
 # A set that was run in one way only, apart from one after another, does not test the choice.
 _FEWEST_OPTIONS = 3
-
-MODEL, AT_RANDOM = "model", "random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,23 +204,38 @@ def _testing(sets: Iterable[Panel]) -> tuple[Panel, ...]:
 
 def _judged(sets: Sequence[Panel], runs: Iterable[RunComparison], chosen: Selection) -> Choices:
     """Compute the regret of every way to choose, for `sets`; the noise is that of `runs`."""
-    ids = {run.run.id for run in runs}
+    ids, profiles = {run.run.id for run in runs}, chosen.profiles
 
     def throughput(run: Run) -> float:
         steps = zip(run.names, run.tenants, strict=True)
-        return sum(chosen.profiles[name].step_s / tenant.step_s for name, tenant in steps)
+        return sum(profiles[name].step_s / tenant.step_s for name, tenant in steps)
+
+    def by_rule(rule: Chooser, panel: Panel) -> float | None:
+        alone = tuple(profiles[name] for name in panel.names)
+        picked = rule(alone, [option.sharing for option in panel.options])
+        return None if picked is None else panel.regret_of(picked)
 
     differences = [
         abs(throughput(again) / throughput(first) - 1)
         for first, again in chosen.repeats if first.id in ids
     ]  # fmt: skip
-    noise = median(differences) if differences else None
-    return Choices(sets=len(sets), rules=_regrets(sets, chosen.profiles), noise=noise)
+    predictors = sets[0].options[0].predicted if sets else (MODEL,)
+    by_steps = {name: [panel.regret_by(name) for panel in sets] for name in predictors}
+    lost: dict[str, list[float | None]] = {
+        MODEL: by_steps[MODEL],
+        AT_RANDOM: [panel.regret_among(panel.options) for panel in sets],
+        **{name: [by_rule(rule, panel) for panel in sets] for name, rule in CHOOSERS.items()},
+        **by_steps,
+    }
+    return Choices(
+        sets=len(sets),
+        rules={name: regret_of(shares, by_steps[MODEL]) for name, shares in lost.items()},
+        noise=median(differences) if differences else None,
+    )
 
 
-def regret_document(evaluation: Evaluation) -> dict[str, Any]:
+def regret_document(chosen: Choices) -> dict[str, Any]:
     """Return mean, worst and n of the model's choices; `baselines` has the mean of each rule."""
-    chosen, _ = chosen_and_drawn(evaluation)
     others = {name: each for name, each in chosen.rules.items() if name != MODEL}
     return {
         **asdict(chosen.rules[MODEL]),
@@ -255,34 +247,15 @@ def regret_document(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _regrets(sets: Sequence[Panel], profiles: Mapping[str, Profile]) -> dict[str, Regret]:
-    """Compute the regret of the model, a random choice, each rule and each baseline."""
-
-    def by_rule(rule: Chooser, panel: Panel) -> float | None:
-        alone = tuple(profiles[name] for name in panel.names)
-        picked = rule(alone, [option.sharing for option in panel.options])
-        return None if picked is None else panel.regret_of(picked)
-
-    ours = [panel.regret for panel in sets]
-    lost: dict[str, Sequence[float | None]] = {
-        MODEL: ours,
-        AT_RANDOM: [panel.regret_at_random for panel in sets],
-        **{name: [by_rule(rule, panel) for panel in sets] for name, rule in CHOOSERS.items()},
-        **{name: [panel.regret_by(name) for panel in sets]
-           for name in (sets[0].options[0].baselines if sets else {})},
-    }  # fmt: skip
-    return {name: regret_of(shares, ours) for name, shares in lost.items()}
-
-
-def regret_of(lost: Sequence[float | None], ours: Sequence[float] = ()) -> Regret:
+def regret_of(lost: Sequence[float | None], ours: Sequence[float | None] | None = None) -> Regret:
     """Summarise the shares `lost`, one for each job set; None: the rule had no answer.
 
     `ours` are what the model's choices lost for the same job sets.
     """
-    answered = [place for place, each in enumerate(lost) if each is not None]
     shares = [each for each in lost if each is not None]
     if not shares:
         return Regret(0, None, None, 0)
-    same = [ours[place] for place in answered] if ours else []
+    pairs = zip(lost, ours or (), strict=ours is not None)
+    same = [mine for each, mine in pairs if each is not None and mine is not None]
     best = sum(each <= 0 for each in shares)
     return Regret(len(shares), mean(shares), max(shares), best, mean(same) if same else None)

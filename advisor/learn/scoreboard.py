@@ -1,8 +1,10 @@
 """The scoreboard of an evaluation: errors, intervals and noise, by mode, degree and host."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Literal
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -35,7 +37,6 @@ class ScoreRow:
         jobs: The runs: with tenants of one workload, of several, or all.
         n: Number of jobs scored.
         mape: Mean absolute error of the step time.
-        raw_mape: The same of the same jobs from profiles as they were measured.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
         width90: Mean width of the 90 % intervals, as a share of the predicted step.
         noise: Mean absolute difference of a job between a run and its repeat with fresh workers.
@@ -49,14 +50,13 @@ class ScoreRow:
 
     part: Part
     view: View
-    host: str
+    host: str = ALL
     bound: Bound
     mode: Mode
-    degree: int | None
-    jobs: Jobs
+    degree: int | None = None
+    jobs: Jobs = ALL
     n: int
     mape: float
-    raw_mape: float
     median: float
     p90: float
     coverage90: float | None
@@ -117,61 +117,34 @@ def scores_of(evaluation: Evaluation) -> Scores:
         families=selection.families,
         home=selection.home,
         runs=len(evaluation.runs),
-        rows=scoreboard(evaluation),
+        rows=tuple(scoreboard(evaluation)),
         chosen=chosen,
         drawn=drawn,
         unusable=len(selection.unusable),
     )
 
 
-def scoreboard(evaluation: Evaluation) -> tuple[ScoreRow, ...]:
-    """Score drawn runs and panels by mode and degree, then by mode, bound and host."""
-    rows = (_row(evaluation, group) for group in _groups(evaluation))
-    return tuple(row for row in rows if row is not None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Runs of one part and mode, and which of their jobs count."""
-
-    runs: Sequence[RunComparison]
-    part: Part
-    view: View
-    mode: Mode
-    host: str = ALL
-    bound: Bound = ALL
-    degree: int | None = None
-    jobs: Jobs = ALL
-
-
-def _groups(evaluation: Evaluation) -> Iterator[_Group]:
-    """Yield every group of runs, by degree and then by host and bound."""
+def scoreboard(evaluation: Evaluation) -> Iterator[ScoreRow]:
+    """Score drawn runs and panels by mode, bound and host, then by mode and degree."""
     parts: list[tuple[Part, View, Sequence[RunComparison]]] = [
         ("drawn", "raw", evaluation.runs),
         ("panels", "raw", evaluation.advice),
         ("drawn", "host-checked", evaluation.adjusted),
     ]
-    for part, view, runs in parts:
-        for mode in SHARED_MODES:
-            of_mode = [run for run in runs if sharing_of(run.run).mode == mode]
-            whole = _Group(runs=of_mode, part=part, view=view, mode=mode)
-            for host, of_host in by_host(evaluation.chosen, of_mode).items():
-                for bound in BOUNDS:
-                    yield replace(whole, runs=of_host, host=host, bound=bound)
-            if view == "raw":
-                yield from _by_degree(whole)
-
-
-def _by_degree(whole: _Group) -> Iterator[_Group]:
-    """Yield the runs of each degree: all, of the same jobs, of mixed jobs."""
-    for degree in sorted({len(run.jobs) for run in whole.runs}):
-        runs = [run for run in whole.runs if len(run.jobs) == degree]
-        same = [run for run in runs if len({job.job for job in run.jobs}) == 1]
-        mixed = [run for run in runs if len({job.job for job in run.jobs}) > 1]
-        yield replace(whole, runs=runs, degree=degree)
-        if same and mixed:
-            yield replace(whole, runs=same, degree=degree, jobs="same")
-            yield replace(whole, runs=mixed, degree=degree, jobs="mixed")
+    for (part, view, runs), mode in product(parts, SHARED_MODES):
+        of_mode = [run for run in runs if sharing_of(run.run).mode == mode]
+        score = partial(_scored, evaluation, part=part, view=view, mode=mode)
+        for host, of_host in by_host(evaluation.chosen, of_mode).items():
+            for bound in BOUNDS:
+                yield from score(of_host, bound, host=host)
+        for degree in sorted({len(run.jobs) for run in of_mode} if view == "raw" else ()):
+            of_degree = [run for run in of_mode if len(run.jobs) == degree]
+            yield from score(of_degree, degree=degree)
+            same = [run for run in of_degree if len({job.job for job in run.jobs}) == 1]
+            if 0 < len(same) < len(of_degree):
+                mixed = [run for run in of_degree if len({job.job for job in run.jobs}) > 1]
+                yield from score(same, degree=degree, jobs="same")
+                yield from score(mixed, degree=degree, jobs="mixed")
 
 
 def by_host(chosen: Selection, runs: Sequence[RunComparison]) -> dict[str, Sequence[RunComparison]]:
@@ -188,31 +161,29 @@ def counts(chosen: Selection, bound: Bound, job: JobComparison) -> bool:
     return bound == ALL or is_gpu_bound(chosen.profiles[job.job]) == (bound == "gpu")
 
 
-def _row(evaluation: Evaluation, group: _Group) -> ScoreRow | None:
-    """Return the scores of the jobs of `group` that count; None without any."""
+def _scored(
+    evaluation: Evaluation, runs: Sequence[RunComparison], bound: Bound = ALL, **key: Any
+) -> Iterator[ScoreRow]:
+    """Yield the scores of the jobs of `runs` that count, as the row with that `key`, if any do."""
     chosen = evaluation.chosen
-    jobs = [job for run in group.runs for job in run.jobs if counts(chosen, group.bound, job)]
+    jobs = [job for run in runs for job in run.jobs if counts(chosen, bound, job)]
     if not jobs:
-        return None
-    raw = {run.run.id: run for run in (*evaluation.runs, *evaluation.advice)}
+        return
     errors = np.abs([job.error for job in jobs])
-    raw_errors = [
-        abs(job.error)
-        for run in group.runs
-        for job in raw[run.run.id].jobs
-        if counts(chosen, group.bound, job)
-    ]
     widths = [(job.predicted_s.p95 - job.predicted_s.p05) / job.predicted_s.p50 for job in jobs]
-    again = [each for each in repeated(evaluation, group.runs)
-             if counts(chosen, group.bound, each[0])]  # fmt: skip
-    whole = group.runs if group.bound == ALL else ()
-    return ScoreRow(
-        part=group.part, view=group.view, host=group.host, bound=group.bound, mode=group.mode,
-        degree=group.degree, jobs=group.jobs, n=len(jobs),
-        mape=float(errors.mean()), raw_mape=float(np.mean(raw_errors)),
+    by_id = {run.run.id: run for run in runs}
+    again = [
+        pair
+        for first, second in chosen.repeats if first.id in by_id
+        for pair in zip(by_id[first.id].jobs, differences(first, second), strict=True)
+        if counts(chosen, bound, pair[0])
+    ]  # fmt: skip
+    whole = runs if bound == ALL else ()
+    yield ScoreRow(
+        **key, bound=bound, n=len(jobs), mape=float(errors.mean()),
         median=float(np.median(errors)), p90=float(np.quantile(errors, 0.9)),
         coverage90=_mean(job.inside for job in jobs) if evaluation.intervals else None,
-        width90=float(np.mean(widths)) if evaluation.intervals else None,
+        width90=_mean(widths) if evaluation.intervals else None,
         noise=_mean(difference for _, difference in again), noise_n=len(again),
         noise_mape=_mean(abs(job.error) for job, _ in again),
         throughput_mape=_mean(abs(r.predicted_speedup / r.measured_speedup - 1) for r in whole),
@@ -230,19 +201,6 @@ def _baseline_mape(name: str, jobs: Iterable[JobComparison]) -> float | None:
 def _mean(values: Iterable[float]) -> float | None:
     numbers = list(values)
     return float(np.mean(numbers)) if numbers else None
-
-
-def repeated(
-    evaluation: Evaluation, runs: Iterable[RunComparison]
-) -> list[tuple[JobComparison, float]]:
-    """Return the jobs of `runs` that ran again on the same host, with the share they differ by."""
-    by_id = {run.run.id: run for run in runs}
-    return [
-        pair
-        for first, again in evaluation.chosen.repeats
-        if first.id in by_id
-        for pair in zip(by_id[first.id].jobs, differences(first, again), strict=True)
-    ]
 
 
 def differences(first: Run, again: Run) -> list[float]:

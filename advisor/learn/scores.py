@@ -4,7 +4,7 @@ To add a rule that predicts steps, write one function of the type `Baseline` and
 `UNFITTED`; it also chooses plans, by highest throughput.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, log
 from typing import Literal
@@ -17,7 +17,7 @@ from advisor.prediction.capacity import capacity_steps
 from advisor.prediction.mix_steps import Predicts, ReplayFunction
 from advisor.prediction.prediction import Interval, all_known
 from advisor.prediction.replay import Effort, Physics, replay_mix
-from advisor.sharing import Arrangement, Mode, Serial, Sharing, parse_sharing
+from advisor.sharing import Arrangement, Serial, Sharing, parse_sharing
 from advisor.sharing.groups import together, without_phases
 from advisor.workload.profile import MpsProbe, Profile
 from advisor.workload.run import Run
@@ -32,7 +32,7 @@ def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> tuple[flo
 
 
 def _shares(jobs: int, sharing: Sharing) -> list[float]:
-    """Return the part of the GPU of each job: its MPS limit, or else an equal part."""
+    """The part of the GPU of each job: its MPS limit, or else an equal part."""
     equal = 1.0 if sharing.mode == "serial" else 1 / jobs
     return [limit / 100 for limit in sharing.limits] or [equal] * jobs
 
@@ -128,22 +128,17 @@ class JobComparison:
     """One tenant of a run.
 
     Attributes:
-        family: Of its workload.
-        busy_share: Share of its solo step in which the GPU worked; None if not measured.
         alone_s: Its solo step, from its profile.
         memory_mib: Predicted device memory of the process; None if not predicted.
-        measured_memory_mib: None if the driver would not say.
         baselines_s: Each baseline's step, by name; None if it is not defined.
     """
 
     job: str
     family: str
-    busy_share: float | None
     alone_s: float
     measured_s: float
     predicted_s: Interval
     memory_mib: float | None
-    measured_memory_mib: float | None
     baselines_s: Mapping[str, float | None]
 
     @property
@@ -179,11 +174,6 @@ class RunComparison:
         if (steps_s := all_known(job.baselines_s[name] for job in self.jobs)) is None:
             return None
         return sum(job.alone_s / s for job, s in zip(self.jobs, steps_s, strict=True))
-
-
-def runs_of_mode(runs: Iterable[RunComparison], mode: Mode) -> list[RunComparison]:
-    """Return those of `runs` that shared in `mode`."""
-    return [run for run in runs if sharing_of(run.run).mode == mode]
 
 
 def sharing_of(run: Run) -> Arrangement:
@@ -237,12 +227,10 @@ def compared_run(
         JobComparison(
             job=tenant.workload.name,
             family=tenant.workload.family,
-            busy_share=profile.busy_share,
             alone_s=profile.step_s,
             measured_s=tenant.step_s,
             predicted_s=steps_s[place],
             memory_mib=memory_mib[place] if memory_mib else None,
-            measured_memory_mib=tenant.memory.device_mib if tenant.memory else None,
             baselines_s={
                 name: None if steps is None else float(steps[place])
                 for name, steps in rivals.items()

@@ -10,7 +10,7 @@ from rich.console import Group
 from advisor.errors import counted
 from advisor.learn.evaluate import SPLIT, Evaluation
 from advisor.learn.regret import AT_RANDOM, MODEL, Choices, Regret, regret_document
-from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scoreboard, scores_of
+from advisor.learn.scoreboard import ALL, Bound, ScoreRow, Scores, scores_of
 from advisor.report.format import FittedTable
 
 MODE_WORDS = {"serial": "alone", "naive": "naive", "mps": "MPS", "mps-limits": "MPS limits"}
@@ -115,15 +115,15 @@ def evaluation_document(evaluation: Evaluation) -> dict[str, Any]:
     all hosts and jobs; `rows_by_jobs` separates equal jobs from mixes; `panels` has the rows of the
     runs from which plans are chosen.
     """
-    chosen, every = evaluation.chosen, scoreboard(evaluation)
-    rows = [row for row in every if row.part == "drawn"]
+    scores = scores_of(evaluation)
+    rows = [row for row in scores.rows if row.part == "drawn"]
     return {
-        "schema": 1, "gpu": chosen.gpu.key, "split": SPLIT, "families": list(chosen.families),
+        "schema": 1, "gpu": scores.gpu, "split": SPLIT, "families": list(scores.families),
         "rows": [asdict(row) for row in rows if row.jobs == ALL],
-        "regret": regret_document(evaluation),
+        "regret": regret_document(scores.chosen),
         "rows_by_jobs": [asdict(row) for row in rows if row.jobs != ALL],
-        "panels": [asdict(row) for row in every if row.part == "panels" and row.jobs == ALL],
-        "unusable_runs": list(chosen.unusable),
+        "panels": [asdict(row) for row in scores.rows if row.part == "panels" and row.jobs == ALL],
+        "unusable_runs": list(evaluation.chosen.unusable),
     }  # fmt: skip
 
 

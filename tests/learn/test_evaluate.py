@@ -65,7 +65,7 @@ def test_how_a_family_ran_never_reaches_the_model_that_predicts_it(evaluation):
 def test_noise_is_how_far_a_run_and_its_repeat_lie_apart_beside_the_error_of_the_same_jobs(
     evaluation,
 ):
-    naive = scoreboard(evaluation)[0]
+    naive = next(scoreboard(evaluation))
     assert (naive.mode, naive.noise_n) == ("naive", 2)
     assert naive.noise == pytest.approx(0.05)
     (first,) = [run for run in evaluation.runs if run.run.id == "naive-0-same"]
@@ -183,8 +183,8 @@ def test_a_file_is_scored_or_refused_with_the_place(ours, tmp_path, change, name
         with pytest.raises(InvalidInput, match=named):
             scored(tmp_path, lines)
     else:  # without intervals there is no coverage
-        row = scoreboard(scored(tmp_path, lines))[0]
-        assert (row.coverage90, row.mape) == (None, scoreboard(ours)[0].mape)
+        row = next(scoreboard(scored(tmp_path, lines)))
+        assert (row.coverage90, row.mape) == (None, next(scoreboard(ours)).mape)
 
 
 ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)
@@ -194,12 +194,10 @@ def scored_job(predicted_s, measured_s=0.020, memory_mib=1000.0, capacity_s=0.01
     return JobComparison(
         job=ALONE.name,
         family="resnet",
-        busy_share=1.0,
         alone_s=0.010,
         measured_s=measured_s,
         predicted_s=Interval(0.9 * predicted_s, predicted_s, 1.1 * predicted_s),
         memory_mib=memory_mib,
-        measured_memory_mib=1250.0,
         baselines_s={"alone": 0.010, "fair-share": None, "capacity": capacity_s, "replay": None},
     )
 
@@ -214,14 +212,14 @@ def one_run(*jobs):
 
 
 def test_errors_are_shares_of_what_was_measured():
-    row = scoreboard(one_run(scored_job(0.022), scored_job(0.014)))[0]
+    row = next(scoreboard(one_run(scored_job(0.022), scored_job(0.014))))
     assert row.mape == pytest.approx((0.1 + 0.3) / 2)
     assert row.median == pytest.approx(0.2)
     assert row.p90 == pytest.approx(0.28)
 
 
 def test_a_baseline_is_scored_on_the_same_jobs_or_not_at_all():
-    row = scoreboard(one_run(scored_job(0.02), scored_job(0.02, capacity_s=None)))[0]
+    row = next(scoreboard(one_run(scored_job(0.02), scored_job(0.02, capacity_s=None))))
     assert row.baselines == {
         "alone": pytest.approx(0.5), "fair-share": None, "capacity": None, "replay": None
     }  # fmt: skip

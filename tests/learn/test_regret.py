@@ -6,7 +6,7 @@ import pytest
 
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import Evaluation, Selection, evaluate
-from advisor.learn.regret import CHOOSERS, panels, regret_document
+from advisor.learn.regret import CHOOSERS, chosen_and_drawn, panels, regret_document
 from advisor.learn.scoreboard import scoreboard
 from advisor.learn.scores import (
     UNFITTED,
@@ -40,10 +40,9 @@ def ran(sharing, slowdown, predicted=1.5, *, run_id=None, replayed=1.5, jobs=PAI
         replace(run, purpose="validation"),
         tuple(
             JobComparison(
-                job=each.name, family=each.workload.family, busy_share=each.busy_share,
+                job=each.name, family=each.workload.family,
                 alone_s=each.step_s, measured_s=slowdown * each.step_s,
                 predicted_s=Interval(*[predicted * each.step_s] * 3), memory_mib=None,
-                measured_memory_mib=None,
                 baselines_s={"replay": replayed and replayed * each.step_s},
             )
             for each in jobs
@@ -61,19 +60,18 @@ def evaluation(*advice, alone=()):
 
 def test_regret_is_what_the_choice_gave_away_of_the_best_measured_plan():
     (panel,) = panels([ran("mps", 1.6, predicted=1.3), ran("naive", 1.2, predicted=1.4)])
-    assert panel.best_measured == pytest.approx(2 / 1.2)
-    assert panel.regret == pytest.approx(1 - 1.2 / 1.6)
+    assert panel.regret_by("model") == pytest.approx(1 - 1.2 / 1.6)
     assert panel.regret_of(Naive()) == 0
 
 
 def test_of_plans_predicted_alike_any_may_be_chosen_so_their_mean_counts():
     (panel,) = panels([ran("mps", 1.6), ran("naive", 1.2)])
-    assert panel.regret == pytest.approx((1 - 1.2 / 1.6) / 2)
+    assert panel.regret_by("model") == pytest.approx((1 - 1.2 / 1.6) / 2)
 
 
 def test_where_sharing_is_predicted_not_to_pay_the_choice_is_one_after_another():
     (panel,) = panels([ran("mps", 4.0, predicted=3.0)])
-    assert (panel.best_measured, panel.regret) == (1.0, 0.0)
+    assert panel.regret_by("model") == 0.0
     assert panel.regret_of(Mps()) == pytest.approx(0.5)
 
 
@@ -91,7 +89,8 @@ def test_one_after_another_is_as_fast_as_the_sets_own_solo_runs():
 
 
 def test_the_document_has_the_model_and_every_rule_to_beat():
-    document = regret_document(evaluation(ran("mps", 1.6, 1.3), ran("naive", 1.2, 1.4)))
+    chosen, _ = chosen_and_drawn(evaluation(ran("mps", 1.6, 1.3), ran("naive", 1.2, 1.4)))
+    document = regret_document(chosen)
     assert document["n"] == 1
     assert document["mean"] == document["worst"] == pytest.approx(0.25)
     assert document["baselines"]["always-mps"] == pytest.approx(0.25)
@@ -148,8 +147,8 @@ def test_a_rule_of_somebody_elses_is_scored_by_one_line(monkeypatch):
 
     monkeypatch.setitem(UNFITTED, "twice", twice)
     evaluation = evaluate(CAMPAIGN, [*campaign(), *advised_campaign()], gpu(H200))
-    assert scoreboard(evaluation)[0].baselines["twice"] > 0
-    assert regret_document(evaluation)["baselines"]["twice"] >= 0
+    assert next(scoreboard(evaluation)).baselines["twice"] > 0
+    assert chosen_and_drawn(evaluation)[0].rules["twice"].mean >= 0
 
 
 @pytest.mark.parametrize(

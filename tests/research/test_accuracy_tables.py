@@ -114,9 +114,9 @@ def test_the_least_covered_large_group_stands_first(evaluation, monkeypatch):
 
 def judged_job(family, inside):
     return JobComparison(
-        job=f"{family}-1", family=family, busy_share=1.0, alone_s=0.01,
+        job=f"{family}-1", family=family, alone_s=0.01,
         measured_s=0.02 if inside else 0.03, predicted_s=Interval(0.019, 0.02, 0.021),
-        memory_mib=None, measured_memory_mib=None, baselines_s={},
+        memory_mib=None, baselines_s={},
     )  # fmt: skip
 
 
