@@ -306,7 +306,7 @@ class PacedPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunCorrection:
-    """What the first window of a run tells of the rest of it; entries are of its jobs.
+    """The rest of a run as its first window shows it; entries are of its jobs.
 
     Attributes:
         host_factor: See `advisor.measured_pace.host_factor`.

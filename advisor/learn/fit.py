@@ -70,7 +70,7 @@ FROM_ANOTHER_GPU = UnseenGpu(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constants:
-    """What a fit does not learn unless asked to: constants of replay and of the regressions."""
+    """Constants of replay and of the regressions, which only `tune` searches."""
 
     physics: Physics = PHYSICS
     kernels: Mapping[Mode, Kernel] = field(default_factory=dict)
