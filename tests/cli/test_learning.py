@@ -10,6 +10,8 @@ import pytest
 from advisor.hardware.gpus import gpu, keep_gpu
 from advisor.measure import host_check
 from advisor.measure.run_list import single_runs
+from advisor.prediction.model import load_model
+from advisor.prediction.replay import PHYSICS
 from advisor.workload.calibration import present_of
 from advisor.workload.reading import MODEL_FILE
 from advisor.workload.store import read_runs
@@ -47,6 +49,22 @@ def test_a_model_that_fit_wrote_is_used_and_learns_from_runs_of_ones_own(advisor
     assert (said.code, "48 runs" in said.out) == (0, True)
     document = json.loads((own / "models" / MODEL_FILE).read_text())
     assert sum(document["data"][GPU]["runs"].values()) == 48
+
+
+@pytest.mark.usefixtures("few_lessons")
+def test_a_fit_that_searches_its_constants_writes_them_into_a_model_that_answers(
+    advisor, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("advisor.learn.fit._TRIALS", 2)
+    start = replace(PHYSICS, packing=0.6, bandwidth=0.9)  # so that a search ends elsewhere
+    monkeypatch.setattr("advisor.learn.fit.PHYSICS", start)
+    said = advisor("fit", "--tune", "--out", tmp_path / "models")
+    assert (said.code, "45 runs of 3 profiles" in said.out) == (0, True)
+    searched = load_model(tmp_path / "models" / MODEL_FILE).constants[GPU].physics
+    assert searched.packing != PHYSICS.packing
+    assert searched.bandwidth != PHYSICS.bandwidth
+    assert searched.slicing.slice_s == PHYSICS.slicing.slice_s, "which is measured, not searched"
+    assert advisor("recommend", *PAIR, "--models", tmp_path / "models").code == 0
 
 
 def test_a_run_of_another_gpu_stops_the_fit_and_without_any_the_model_stays(
