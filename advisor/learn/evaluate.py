@@ -12,12 +12,10 @@ tenant has.
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import product
-from math import inf
 from pathlib import Path
 
 from advisor.errors import InvalidInput, counted
@@ -34,7 +32,6 @@ from advisor.learn.observations import (
 )
 from advisor.learn.scores import (
     UNFITTED,
-    Baseline,
     JobComparison,
     RunComparison,
     View,
@@ -44,7 +41,6 @@ from advisor.learn.scores import (
     profiles_of,
 )
 from advisor.prediction.cache import fitting_in_one_thread, in_processes
-from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.model import Model
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import Predictor
@@ -101,10 +97,10 @@ class Selection:
         """The host on which most profiles were made, each just before a run; None if unknown."""
         hosts = self.hosts
         runs = sorted((run.provenance.date, hosts[run.id]) for run in of_pace(self.runs))
-        origins = (profile.provenance for profile in self.profiles.values())
-        places = (bisect_left(runs, (origin.date, "")) for origin in origins if origin)
-        made = Counter(runs[place][1] for place in places if place < len(runs))
-        return made.most_common(1)[0][0] if made else None
+        dates = (p.provenance.date for p in self.profiles.values() if p.provenance)
+        after = (runs[bisect_left(runs, (date, "")) :] for date in dates)
+        made = Counter(rest[0][1] for rest in after if rest)
+        return max(made, key=made.__getitem__, default=None)
 
 
 def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Selection:
@@ -163,49 +159,10 @@ def hours_apart(one: Run, other: Run) -> float:
     return abs(dates[0] - dates[1]) / timedelta(hours=1)
 
 
-# With fewer runs than this, processes take longer to start than they save.
-_WORTH_SPREADING = 100
-
 Held = dict[tuple[View, str, int], JobComparison]
 """Jobs predicted without their families, by view, the run's id and the place in it."""
 LeftOut = tuple[Model, Held]
 """A model and its predictions of the families that it did not see."""
-
-
-def predicted_by(
-    model: Model, families: Collection[str], chosen: Selection, playback: ReplayCache
-) -> Held:
-    """Predict the jobs of `families` by `model`, which may be of runs on another GPU.
-
-    All are predicted from profiles as measured, and those of runs that recorded the speed of each
-    core also from profiles converted to these cores.
-    """
-    predictor = Predictor(chosen.gpu, model, replay=playback.play)
-    rivals = baselines(model.of(chosen.gpu).physics, playback.play)
-    held: Held = {}
-
-    solo = SoloSteps(chosen.runs)
-
-    def hold(
-        view: View, run: Run, alone: Sequence[Profile], by: Predicts, rules: Mapping[str, Baseline]
-    ) -> None:
-        for place, job in enumerate(compare(run, alone, by, chosen.gpu, rules).jobs):
-            if job.family in families:
-                held[view, run.id, place] = job
-
-    for run in chosen.predicted:
-        if not set(families).isdisjoint(families_of([run])):
-            raw = profiles_of(run, chosen.profiles)
-            hold("raw", run, raw, predictor, rivals)
-            here = profiles_on_checked_host(run, chosen.profiles, solo)
-            hold(
-                "host-checked",
-                run,
-                here or raw,
-                predictor.on_known_host() if here else predictor,
-                {},
-            )
-    return held
 
 
 def model_without(families: Collection[str], chosen: Selection, playback: ReplayCache) -> Model:
@@ -215,17 +172,37 @@ def model_without(families: Collection[str], chosen: Selection, playback: Replay
     return fit([MeasuredGpu(chosen.gpu, seen, runs)], playback)
 
 
-_Fold = tuple[Collection[str], Model | None]
-"""Families, and the model that did not see them, if there is one already."""
+def _leave_out(
+    chosen: Selection, playback: ReplayCache, fold: tuple[Collection[str], Model | None]
+) -> LeftOut:
+    """Predict the jobs of the families of `fold` by its model, fitted here if it has none.
+
+    All are predicted from profiles as measured, and those of runs that recorded the speed of each
+    core also from profiles converted to these cores.
+    """
+    families, model = fold
+    model = model or model_without(families, chosen, playback)
+    predictor = Predictor(chosen.gpu, model, replay=playback.play)
+    rivals = baselines(model.of(chosen.gpu).physics, playback.play)
+    solo, held = SoloSteps(chosen.runs), Held()
+    for run in chosen.predicted:
+        if set(families).isdisjoint(families_of([run])):
+            continue
+        raw = profiles_of(run, chosen.profiles)
+        here = profiles_on_checked_host(run, chosen.profiles, solo)
+        there = predictor.on_known_host() if here else predictor
+        views: dict[View, RunComparison] = {
+            "raw": compare(run, raw, predictor, chosen.gpu, rivals),
+            "host-checked": compare(run, here or raw, there, chosen.gpu, {}),
+        }
+        for view, comparison in views.items():
+            for place, job in enumerate(comparison.jobs):
+                if job.family in families:
+                    held[view, run.id, place] = job
+    return model, held
 
 
-def _predicted(chosen: Selection, playback: ReplayCache, fold: _Fold) -> LeftOut:
-    families, fitted = fold
-    model = fitted or model_without(families, chosen, playback)
-    return model, predicted_by(model, families, chosen, playback)
-
-
-# Of a worker process: the data of `_predicted`, sent once and not with each fold.
+# Of a worker process: the data of `_leave_out`, sent once and not with each fold.
 _here: list[tuple[Selection, ReplayCache]] = []
 
 
@@ -234,8 +211,12 @@ def _begin(chosen: Selection, playback: ReplayCache) -> None:
     _here.append((chosen, playback))
 
 
-def _predicted_here(fold: _Fold) -> LeftOut:
-    return _predicted(*_here[0], fold)
+def _leave_out_here(fold: tuple[Collection[str], Model | None]) -> LeftOut:
+    return _leave_out(*_here[0], fold)
+
+
+# With fewer runs than this, processes take longer to start than they save.
+_WORTH_SPREADING = 100
 
 
 def predict_folds(
@@ -248,25 +229,27 @@ def predict_folds(
 ) -> dict[str, LeftOut]:
     """Predict the jobs of the families of each of `folds` by a model without them.
 
-    It is fitted to the other families' runs, or is that of `models`; `tell` is called with the
-    number of folds done and of all.
+    It is fitted to the other families' runs, or is that of `models`, which may be of runs on
+    another GPU; `tell` is called with the number of folds done and of all.
     """
     parts = [(families, (models or {}).get(name)) for name, families in folds.items()]
 
-    def counting(results: Iterable[LeftOut]) -> Iterator[tuple[str, LeftOut]]:
+    def by_name(results: Iterable[LeftOut]) -> dict[str, LeftOut]:
+        done: dict[str, LeftOut] = {}
         tell(0, len(folds))
-        for done, (name, result) in enumerate(zip(folds, results, strict=True), start=1):
-            tell(done, len(folds))
-            yield name, result
+        for name, result in zip(folds, results, strict=True):
+            done[name] = result
+            tell(len(done), len(folds))
+        return done
 
     if processes == 1 or len(chosen.predicted) < _WORTH_SPREADING:
-        return dict(counting(map(partial(_predicted, chosen, playback), parts)))
+        return by_name(_leave_out(chosen, playback, part) for part in parts)
     observed = shared_runs(chosen.profiles, chosen.runs, chosen.gpu)
     for view, mode in product(VIEWS, SHARED_MODES):  # which all folds need
         playback.rows([run for run in observed if run.mode == mode], view, PHYSICS, Effort())
     data, workers = (chosen, playback), min(processes, len(folds))
-    with in_processes(_predicted_here, parts, workers, _begin, data) as results:
-        return dict(counting(results))
+    with in_processes(_leave_out_here, parts, workers, _begin, data) as results:
+        return by_name(results)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,8 +257,7 @@ class Evaluation:
     """Every scored run, each of its jobs predicted without that job's family.
 
     Attributes:
-        runs: Scored runs in the order of the files, predicted from profiles as measured, which is
-            what users have.
+        runs: Scored runs, predicted from profiles as measured, which is what users have.
         advice: Runs of panels, predicted in the same way.
         adjusted: Those of `runs` that recorded the speed of each tenant's core, predicted again
             from profiles converted to these cores; empty for predictions from a file.
@@ -345,15 +327,16 @@ class PredictedStep:
     def __post_init__(self) -> None:
         if (self.p05 is None) != (self.p95 is None):
             raise InvalidInput("an interval has both bounds, p05 and p95, or is left out")
-        if not 0 < self.interval.p05 <= self.interval.p95 < inf:
+        if not self.interval.p05 > 0:
             raise InvalidInput(f"a step takes more than 0 s, got {self}")
         check_number("a predicted step in seconds", self.interval.p95, DAY_S, LEAST_STEP_S)
 
     @property
     def interval(self) -> Interval:
         """The range from p05 to p95; only p50 without bounds."""
-        low = self.p50 if self.p05 is None else self.p05
-        return Interval(low, self.p50, self.p50 if self.p95 is None else self.p95)
+        if self.p05 is None or self.p95 is None:
+            return Interval(self.p50, self.p50, self.p50)
+        return Interval(self.p05, self.p50, self.p95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -374,18 +357,6 @@ def entries_text(evaluation: Evaluation) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _read_entries(path: Path) -> dict[str, Entry]:
-    """Read the predictions in `path`, by run."""
-    entries: dict[str, Entry] = {}
-    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-        if line.strip():
-            entry = parse_record(Entry, line, f"{path}:{number}", _REMEDY)
-            if entry.run in entries:
-                raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
-            entries[entry.run] = entry
-    return entries
-
-
 def score_entries(
     path: Path, profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu
 ) -> Evaluation:
@@ -400,7 +371,13 @@ def score_entries(
         InvalidInput: A line is malformed, a run is missing, occurs twice or is not scored, or some
             tenants have an interval and others none.
     """
-    entries = _read_entries(path)
+    entries: dict[str, Entry] = {}
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+        if line.strip():
+            entry = parse_record(Entry, line, f"{path}:{number}", _REMEDY)
+            if entry.run in entries:
+                raise InvalidInput(f"{path}:{number}: run {entry.run} occurs twice. {_REMEDY}")
+            entries[entry.run] = entry
     bounded = {step.p05 is not None for entry in entries.values() for step in entry.step_s}
     if len(bounded) > 1:
         raise InvalidInput(
