@@ -61,8 +61,7 @@ class Selection:
 
     Attributes:
         runs: All runs that models may be fitted to.
-        scored: Runs drawn by a seed, whose tenants all ran to the end and have profiles.
-        unusable: Ids of drawn runs that cannot be scored.
+        scored: Runs drawn by a seed; `unusable` are ids of those that cannot be scored.
         advice: Shared runs of advice and their repeats: the panels from which plans are chosen.
         alone: Runs of one tenant.
         repeats: Pairs of a run that is predicted and its repeat with fresh workers on its host.

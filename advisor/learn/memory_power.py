@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import log
 from statistics import median
 
@@ -76,12 +77,10 @@ def memory_sigma(log_errors: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A mix that was run on a GPU made to look smaller.
+    """A mix, or a process alone (serial), that was run on a GPU made to look smaller.
 
     Attributes:
-        mode: One of `advisor.sharing.SHARED_MODES`; serial: a process alone.
         needs: Predicted memory of each tenant, in order.
-        capacity_mib: Memory that the tenants could share.
         refused: Number of tenants that ended early.
     """
 
@@ -202,13 +201,17 @@ def fit_power(
     for run in usable:
         if run.run.power_w is not None and all(each.power_w is not None for each in run.profiles):
             runs.setdefault(run.mode, []).append(run)
-    power = Power(awake_w=_awake_w([run for of_mode in runs.values() for run in of_mode]))
-    laws = {}
+    power, laws = Power(awake_w=_awake_w([*chain.from_iterable(runs.values())])), {}
     for mode, of_mode in sorted(runs.items()):
         if len(of_mode) >= _FEWEST_RUNS:
             replays = [playback.replayed_s(run, physics) for run in of_mode]
             laws[mode] = _law(of_mode, replays, gpu, power)
-    return replace(power, laws=laws, alone=_alone(power.alone, alone))
+    logs = [log(run.power_w / p.power_w) for p, run in alone if run.power_w and p.power_w]
+    if len(logs) < _FEWEST_RUNS:
+        return replace(power, laws=laws)
+    low, high = np.quantile(logs, (0.05, 0.95))
+    bounded = replace(power.alone, low=min(0.0, float(low)), high=max(0.0, float(high)))
+    return replace(power, laws=laws, alone=bounded)
 
 
 def _speeds(run: ObservedRun, steps_s: Floats | None = None) -> Floats:
@@ -228,8 +231,8 @@ def _awake_w(runs: Sequence[ObservedRun]) -> float:
     and 116 W on an H200), and chance decides which of the two was read.
     """
     profiles = [profile for run in runs for profile in run.profiles]
-    idle = [profile.idle_power_w for profile in profiles if profile.idle_power_w is not None]
-    sleeping_w = min(idle, default=_SLEEPING_W)
+    idle_w = [each.idle_power_w for each in profiles if each.idle_power_w is not None]
+    sleeping_w = min(idle_w, default=_SLEEPING_W)
     least_w = min((each.power_w for each in profiles if each.power_w is not None), default=0.0)
     busy_w = max(sleeping_w, least_w)
     if len(runs) < _FEWEST_RUNS:
@@ -266,24 +269,11 @@ def _law(
     shares, _ = nnls(np.concatenate([x, np.eye(3)]), np.concatenate([y, plain]))
     waiting, working, working_half = map(float, shares)
     law = PowerLaw(waiting=waiting, working=working, working_half=working_half)
-    predicted = [
+    predicted = (
         power.shares_w(run.profiles, _speeds(run, replayed_s), gpu, law)
         for run, replayed_s in zip(runs, replays, strict=True)
-    ]
+    )
     watts = np.array([shares_w.sum() for shares_w in predicted if shares_w is not None])
     errors = np.repeat(np.abs(np.log(measured_w / watts)), [len(run.profiles) for run in runs])
     bound = float(np.quantile(errors, 0.9))
     return replace(law, low=-bound, high=bound)
-
-
-def _alone(law: PowerLaw, alone: Iterable[tuple[Profile, Run]]) -> PowerLaw:
-    """`law` with bounds from runs of a single tenant."""
-    logs = [
-        log(run.power_w / profile.power_w)
-        for profile, run in alone
-        if run.power_w and profile.power_w
-    ]
-    if len(logs) < _FEWEST_RUNS:
-        return law
-    low, high = np.quantile(logs, (0.05, 0.95))
-    return replace(law, low=min(0.0, float(low)), high=max(0.0, float(high)))

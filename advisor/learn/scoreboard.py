@@ -35,8 +35,7 @@ class ScoreRow:
         bound: The jobs that count: those that the GPU paces alone, that the host paces, or all.
         degree: Tenants in a run; None: all degrees are pooled.
         jobs: The runs: with tenants of one workload, of several, or all.
-        n: Number of jobs scored.
-        mape: Mean absolute error of the step time.
+        mape, median, p90: Mean, median and 90 % quantile of the absolute errors of `n` steps.
         coverage90: Share of measured steps inside their 90 % interval; None without intervals.
         width90: Mean width of the 90 % intervals, as a share of the predicted step.
         noise: Mean absolute difference of a job between a run and its repeat with fresh workers.
@@ -73,11 +72,9 @@ class Scores:
     """The figures of one evaluation; see `ScoreRow` and `Choices`.
 
     Attributes:
-        home: The host on which most profiles were made; see `Selection.home`.
-        runs: Number of drawn runs scored.
-        chosen: Job sets that were run in several ways to be chosen from.
-        drawn: The same among the drawn runs.
-        unusable: Drawn runs that could not be scored.
+        home: See `Selection.home`.
+        runs, unusable: Number of drawn runs that are scored, and that could not be.
+        chosen, drawn: Job sets that were run to be chosen from, and those of drawn runs.
     """
 
     gpu: str
@@ -113,15 +110,10 @@ def scores_of(evaluation: Evaluation) -> Scores:
     selection = evaluation.chosen
     chosen, drawn = chosen_and_drawn(evaluation)
     return Scores(
-        gpu=selection.gpu.key,
-        families=selection.families,
-        home=selection.home,
-        runs=len(evaluation.runs),
-        rows=tuple(scoreboard(evaluation)),
-        chosen=chosen,
-        drawn=drawn,
+        gpu=selection.gpu.key, families=selection.families, home=selection.home,
+        runs=len(evaluation.runs), rows=tuple(scoreboard(evaluation)), chosen=chosen, drawn=drawn,
         unusable=len(selection.unusable),
-    )
+    )  # fmt: skip
 
 
 def scoreboard(evaluation: Evaluation) -> Iterator[ScoreRow]:
@@ -192,7 +184,7 @@ def _scored(
 
 
 def _baseline_mape(name: str, jobs: Iterable[JobComparison]) -> float | None:
-    """Return the error of the named rule; None if it does not cover all of `jobs`."""
+    """The error of the named rule; None if it does not cover all of `jobs`."""
     pairs = [(job.baselines_s[name], job.measured_s) for job in jobs]
     errors = all_known(s and abs(s / measured_s - 1) for s, measured_s in pairs)
     return None if errors is None else _mean(errors)

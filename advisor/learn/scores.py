@@ -5,7 +5,7 @@ To add a rule that predicts steps, write one function of the type `Baseline` and
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Literal
 
@@ -26,9 +26,9 @@ from advisor.workload.run import Run
 Baseline = Callable[[Sequence[Profile], Sharing, Gpu], Sequence[float] | None]
 
 
-def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> tuple[float, ...]:
+def as_if_alone(profiles: Sequence[Profile], _: Sharing, _gpu: Gpu) -> list[float]:
     """Return the solo step of each job: sharing costs nothing."""
-    return tuple(profile.step_s for profile in profiles)
+    return [profile.step_s for profile in profiles]
 
 
 def _shares(jobs: int, sharing: Sharing) -> list[float]:
@@ -44,20 +44,15 @@ def _busy_shares(profiles: Sequence[Profile], sharing: Sharing) -> Sequence[floa
     return all_known(profile.busy_share for profile in profiles)
 
 
-def fair_share(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, ...] | None:
+def fair_share(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] | None:
     """Compute steps where each job runs at ``min(1, share / busy share)`` of its pace."""
     if (busy := _busy_shares(profiles, sharing)) is None:
         return None
-    shares = _shares(len(profiles), sharing)
-    return tuple(
-        profile.step_s * max(1.0, used / share)
-        for profile, used, share in zip(profiles, busy, shares, strict=True)
-    )
+    rows = zip(profiles, busy, _shares(len(profiles), sharing), strict=True)
+    return [profile.step_s * max(1.0, used / share) for profile, used, share in rows]
 
 
-def summed_utilisation(
-    profiles: Sequence[Profile], sharing: Sharing, _: Gpu
-) -> tuple[float, ...] | None:
+def summed_utilisation(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] | None:
     """Add up utilisations; past a full GPU every job slows by their sum.
 
     The simplest rule of placing jobs by GPU utilisation alone, which Horus (Yeung et al., IEEE
@@ -67,10 +62,10 @@ def summed_utilisation(
     if (busy := _busy_shares(profiles, sharing)) is None:
         return None
     full = 1.0 if sharing.mode == "serial" else max(1.0, sum(busy))
-    return tuple(profile.step_s * full for profile in profiles)
+    return [profile.step_s * full for profile in profiles]
 
 
-def miso(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, ...] | None:
+def miso(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> list[float] | None:
     """Return the step of each job alone under an MPS limit of its part, whatever the others do.
 
     Our reading of MISO (Li et al., SoCC 2022), which learns the pace on a MIG slice from runs under
@@ -81,11 +76,8 @@ def miso(profiles: Sequence[Profile], sharing: Sharing, _: Gpu) -> tuple[float, 
         return None
     if (probes := all_known(profile.mps for profile in profiles)) is None:
         return None
-    shares = _shares(len(profiles), sharing)
-    return tuple(
-        profile.step_s * _slowdown(probe, share)
-        for profile, probe, share in zip(profiles, probes, shares, strict=True)
-    )
+    rows = zip(profiles, probes, _shares(len(profiles), sharing), strict=True)
+    return [profile.step_s * _slowdown(probe, share) for profile, probe, share in rows]
 
 
 def _slowdown(probe: MpsProbe, share: float) -> float:
@@ -112,7 +104,7 @@ def baselines(physics: Physics, play: ReplayFunction = replay_mix) -> Mapping[st
 
     def replay_alone(
         profiles: Sequence[Profile], sharing: Sharing, gpu: Gpu
-    ) -> tuple[float, ...] | None:
+    ) -> Sequence[float] | None:
         """Replay without regression; None on MIG, of phases, or where a profile has no trace."""
         if sharing.mode == "serial":
             return as_if_alone(profiles, sharing, gpu)
@@ -129,8 +121,8 @@ class JobComparison:
 
     Attributes:
         alone_s: Its solo step, from its profile.
-        memory_mib: Predicted device memory of the process; None if not predicted.
         baselines_s: Each baseline's step, by name; None if it is not defined.
+        memory_mib: Predicted device memory of the process; None if not predicted.
     """
 
     job: str
@@ -138,8 +130,8 @@ class JobComparison:
     alone_s: float
     measured_s: float
     predicted_s: Interval
-    memory_mib: float | None
     baselines_s: Mapping[str, float | None]
+    memory_mib: float | None = None
 
     @property
     def error(self) -> float:
@@ -212,29 +204,25 @@ def compare(
 ) -> RunComparison:  # fmt: skip
     """Predict `run` from its tenants' profiles alone and compare it with the measurement."""
     jobs = predictor.predict(alone, sharing_of(run)).jobs
-    steps_s, memory_mib = [job.step_s for job in jobs], [job.memory_mib for job in jobs]
-    return compared_run(run, alone, steps_s, gpu, baselines, memory_mib)
+    compared = compared_run(run, alone, [job.step_s for job in jobs], gpu, baselines)
+    pairs = zip(compared.jobs, jobs, strict=True)
+    return replace(compared, jobs=tuple(replace(c, memory_mib=p.memory_mib) for c, p in pairs))
 
 
 def compared_run(
     run: Run, alone: Sequence[Profile], steps_s: Sequence[Interval], gpu: Gpu,
-    baselines: Mapping[str, Baseline], memory_mib: Sequence[float | None] = (),
+    baselines: Mapping[str, Baseline],
 ) -> RunComparison:  # fmt: skip
-    """Compare `run` with the predicted step and memory of each tenant, and with `baselines`."""
+    """Compare `run` with the predicted step of each tenant, and with `baselines`."""
     sharing = sharing_of(run)
     rivals = {name: baseline(alone, sharing, gpu) for name, baseline in baselines.items()}
+    rows = enumerate(zip(run.tenants, alone, steps_s, strict=True))
     return RunComparison(run, tuple(
         JobComparison(
-            job=tenant.workload.name,
-            family=tenant.workload.family,
-            alone_s=profile.step_s,
-            measured_s=tenant.step_s,
-            predicted_s=steps_s[place],
-            memory_mib=memory_mib[place] if memory_mib else None,
-            baselines_s={
-                name: None if steps is None else float(steps[place])
-                for name, steps in rivals.items()
-            },
+            job=tenant.workload.name, family=tenant.workload.family, alone_s=profile.step_s,
+            measured_s=tenant.step_s, predicted_s=step_s,
+            baselines_s={name: None if each is None else float(each[place])
+                         for name, each in rivals.items()},
         )
-        for place, (tenant, profile) in enumerate(zip(run.tenants, alone, strict=True))
+        for place, (tenant, profile, step_s) in rows
     ))  # fmt: skip

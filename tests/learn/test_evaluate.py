@@ -190,14 +190,13 @@ def test_a_file_is_scored_or_refused_with_the_place(ours, tmp_path, change, name
 ALONE = synthetic.profile(host_s=0.010, gpu_s=0.010)
 
 
-def scored_job(predicted_s, measured_s=0.020, memory_mib=1000.0, capacity_s=0.010):
+def scored_job(predicted_s, measured_s=0.020, capacity_s=0.010):
     return JobComparison(
         job=ALONE.name,
         family="resnet",
         alone_s=0.010,
         measured_s=measured_s,
         predicted_s=Interval(0.9 * predicted_s, predicted_s, 1.1 * predicted_s),
-        memory_mib=memory_mib,
         baselines_s={"alone": 0.010, "fair-share": None, "capacity": capacity_s, "replay": None},
     )
 

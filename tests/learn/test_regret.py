@@ -42,7 +42,7 @@ def ran(sharing, slowdown, predicted=1.5, *, run_id=None, replayed=1.5, jobs=PAI
             JobComparison(
                 job=each.name, family=each.workload.family,
                 alone_s=each.step_s, measured_s=slowdown * each.step_s,
-                predicted_s=Interval(*[predicted * each.step_s] * 3), memory_mib=None,
+                predicted_s=Interval(*[predicted * each.step_s] * 3),
                 baselines_s={"replay": replayed and replayed * each.step_s},
             )
             for each in jobs

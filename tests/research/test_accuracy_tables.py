@@ -116,7 +116,7 @@ def judged_job(family, inside):
     return JobComparison(
         job=f"{family}-1", family=family, alone_s=0.01,
         measured_s=0.02 if inside else 0.03, predicted_s=Interval(0.019, 0.02, 0.021),
-        memory_mib=None, baselines_s={},
+        baselines_s={},
     )  # fmt: skip
 
 
