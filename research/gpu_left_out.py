@@ -9,14 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.hardware.gpus import catalogue, gpu
-from advisor.learn.evaluate import (
-    Selection,
-    evaluate,
-    evaluation_by,
-    families_of,
-    predict_folds,
-    select,
-)
+from advisor.learn.evaluate import Selection, evaluate, families_of, select
 from advisor.learn.fit import fit
 from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.learn.scoreboard import Scores, scores_of
@@ -79,11 +72,8 @@ def _scored(
     processes: int,
 ) -> GpuLeftOut:  # fmt: skip
     """Predict the runs of `selection`, each job by that of `models` without its family."""
-    folds = {family: (family,) for family in families_of(selection.predicted)}
-    parts = predict_folds(
-        folds, selection, playback, processes, models={f: models[f] for f in folds}
-    )
-    evaluation = evaluation_by(selection, parts)
+    profiles, runs = selection.profiles, selection.runs
+    evaluation = evaluate(profiles, runs, selection.gpu, processes, playback, models=models)
     return GpuLeftOut(
         learnt_on=learnt_on, scores=scores_of(evaluation), recommended=recommended(evaluation)
     )

@@ -231,7 +231,8 @@ def predict_folds(
     It is fitted to the other families' runs, or is that of `models`, which may be of runs on
     another GPU; `tell` is called with the number of folds done and of all.
     """
-    parts = [(families, (models or {}).get(name)) for name, families in folds.items()]
+    # A fold that `models` lack is an error: one fitted here would have seen runs on this GPU.
+    parts = [(families, models[name] if models else None) for name, families in folds.items()]
 
     def by_name(results: Iterable[LeftOut]) -> dict[str, LeftOut]:
         done: dict[str, LeftOut] = {}
@@ -279,22 +280,16 @@ def evaluate(
     processes: int = 1,
     playback: ReplayCache | None = None,
     tell: Callable[[int, int], None] = lambda done, total: None,  # noqa: ARG005
+    models: Mapping[str, Model] | None = None,
 ) -> Evaluation:
-    """Score each family's jobs with a model that was fitted without that family.
-
-    `playback` are cached replays; `tell` is called with the number of families done and of all.
+    """Score each family's jobs with a model without that family; see `predict_folds`.
 
     Raises:
         InvalidInput: No run can be scored.
     """
     chosen = select(profiles, runs, gpu)
     folds = {family: (family,) for family in families_of(chosen.predicted)}
-    parts = predict_folds(folds, chosen, playback or ReplayCache(), processes, tell)
-    return evaluation_by(chosen, parts)
-
-
-def evaluation_by(chosen: Selection, parts: Mapping[str, LeftOut]) -> Evaluation:
-    """Return the evaluation of the predictions of all folds."""
+    parts = predict_folds(folds, chosen, playback or ReplayCache(), processes, tell, models)
     held = {key: job for _, of_fold in parts.values() for key, job in of_fold.items()}
 
     def compared(runs: Iterable[Run], view: View = "raw") -> tuple[RunComparison, ...]:

@@ -247,7 +247,7 @@ def regret_document(chosen: Choices) -> dict[str, Any]:
     }
 
 
-def regret_of(lost: Sequence[float | None], ours: Sequence[float | None] | None = None) -> Regret:
+def regret_of(lost: Sequence[float | None], ours: Sequence[float | None] = ()) -> Regret:
     """Summarise the shares `lost`, one for each job set; None: the rule had no answer.
 
     `ours` are what the model's choices lost for the same job sets.
@@ -255,7 +255,7 @@ def regret_of(lost: Sequence[float | None], ours: Sequence[float | None] | None 
     shares = [each for each in lost if each is not None]
     if not shares:
         return Regret(0, None, None, 0)
-    pairs = zip(lost, ours or (), strict=ours is not None)
+    pairs = zip(lost, ours, strict=False)
     same = [mine for each, mine in pairs if each is not None and mine is not None]
     best = sum(each <= 0 for each in shares)
     return Regret(len(shares), mean(shares), max(shares), best, mean(same) if same else None)
