@@ -17,6 +17,7 @@ from advisor.prediction.mix_steps import PacedPredictor
 from advisor.prediction.model import OwnPace, OwnStep, load_model
 from advisor.prediction.predictor import Predictor, SharedCores, calibrated_predictor
 from advisor.prediction.replay import recorded
+from advisor.prediction.surrogate import LIMIT_GRID
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.store import model_path, sound_profiles
 from tests import shelf
@@ -119,6 +120,37 @@ def test_a_higher_limit_hardly_ever_slows_its_job_and_never_by_more_than_the_err
         steps(mix(name, kinds, Mps((own, *limits[1 : len(kinds)]))))[0] for own in (low, high)
     )
     assert (loose <= tight * 1.03).all()
+
+
+SHIPPED = sound_profiles(H200.key)[0]
+NAMES = st.sampled_from(sorted(SHIPPED))
+GRID = st.integers(0, len(LIMIT_GRID) - 2)
+
+
+@given(
+    st.lists(NAMES, min_size=2, max_size=4),
+    st.lists(st.sampled_from(LIMIT_GRID), min_size=3, max_size=3), GRID, GRID,
+)  # fmt: skip
+def test_a_higher_limit_slows_no_shipped_job_by_more_than_its_error(names, others, place, raised):
+    jobs = [SHIPPED[name] for name in names]
+
+    def own(at):
+        limits = map(float, (LIMIT_GRID[at], *others[: len(jobs) - 1]))
+        return plain().predict(jobs, Mps(tuple(limits))).jobs[0].step_s
+
+    assert own(place + 1).p50 <= 1.03 * own(place).p50, "to the next limit"
+    tight, loose = map(own, sorted((place, raised)))
+    assert loose.p50 <= tight.p95
+
+
+@given(NAMES, st.floats(1, 100), st.floats(1, 100))
+def test_a_higher_limit_never_slows_a_job_alone(name, one, other):
+    tight_s, loose_s, alone_s = (
+        plain().predict([SHIPPED[name]], each).jobs[0].step_s.p50
+        for each in (Mps((min(one, other),)), Mps((max(one, other),)), Mps())
+    )
+    assert tight_s >= loose_s * (1 - 1e-9)
+    assert loose_s >= alone_s * (1 - 1e-9)
 
 
 @ANY

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.learn.fit import fit
-from advisor.learn.observations import MeasuredGpu
+from advisor.learn.fit import Constants, StepsLeftOut, fit, runs_by_mode, tune
+from advisor.learn.observations import MeasuredGpu, ReplayCache
 from advisor.prediction.model import load_model, model_text
 from advisor.prediction.prediction import LEVELS, Interval
 from advisor.prediction.predictor import Predictor
@@ -42,6 +42,22 @@ def test_a_fit_finds_what_replay_misses_and_nine_of_ten_runs_lie_in_their_ranges
             inside.append(job.step_s.contains(tenant.step_s))
     assert np.median(errors) < 0.05 < TRUTH - 1
     assert np.mean(inside) >= 0.85
+
+
+def test_a_search_of_the_constants_never_ends_with_more_error_than_it_began(runs, monkeypatch):
+    monkeypatch.setattr("advisor.learn.fit._TRIALS", 8)
+    measured, playback = [MeasuredGpu(H200, PROFILES, runs)], ReplayCache()
+    modes = runs_by_mode(measured[0].shared)
+
+    def error(constants):
+        return np.mean([
+            StepsLeftOut(of_mode, mode, playback, constants).error()
+            for mode, of_mode in modes.items()
+        ])  # fmt: skip
+
+    assert error(tune(measured, playback)) < 0.9 * error(Constants())
+    monkeypatch.setattr("advisor.learn.fit._TRIALS", 1)
+    assert error(tune(measured, playback)) == pytest.approx(error(Constants()))
 
 
 @pytest.mark.parametrize(
