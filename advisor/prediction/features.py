@@ -152,7 +152,7 @@ def _limit_curve(profile: Profile, gpu: Gpu, physics: Physics) -> tuple[Floats, 
         )
         shares, slowdowns = np.array(points).T
     else:
-        shares = np.array(_PROBED) / 100
+        shares = np.array(limit_shares(_PROBED, gpu.sms))
         steps_s = [replay_mix([profile], Mps((limit,)), gpu, physics) for limit in _PROBED]
         replayed_s = np.array([step_s[0] for step_s in steps_s if step_s is not None])
         slowdowns = np.minimum.accumulate(replayed_s) / profile.step_s
