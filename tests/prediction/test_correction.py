@@ -9,9 +9,11 @@ from advisor.hardware.gpus import gpu
 from advisor.learn.observations import Rows, shared_runs
 from advisor.learn.regression import FittedCorrection
 from advisor.prediction.correction import KERNEL
+from advisor.prediction.features import COLUMNS, features
 from advisor.prediction.mix_steps import surrogate_predictor
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
+from advisor.prediction.replay import replay_mix
 from advisor.sharing import Mps
 from advisor.workload.store import load_profile, model_path, sound_profiles
 from tests import synthetic
@@ -88,6 +90,22 @@ def test_an_answer_names_the_probe_as_lacking_only_where_limits_need_it(predicto
         because = predictor.predict(bare, sharing).wide_because
         assert "no counters of SMs" in because
         assert ("no MPS probe" in because) == bool(sharing.limits)
+
+
+def test_columns_under_limits_show_the_probe_and_without_one_the_replayed_job(jobs):
+    limits, physics = Mps((28.0, 57.0, 57.0)), load_model(model_path()).of(H200).physics
+    at = [COLUMNS["mps-limits"].index(each) for each in ("log_at_tightest", "log_alone_limited")]
+    for change in (lambda each: each, without_probe):
+        job = change(jobs[0])
+        row, *_ = features([job, *jobs[1:]], limits, H200, physics, np.ones(3))
+        if job.mps:
+            alone_s = [each.step_s / job.mps.unlimited.step_s for each in job.mps.limited[:2]]
+        else:
+            alone_s = [
+                replay_mix([job], Mps((limit,)), H200, physics)[0] / job.step_s
+                for limit in (14.0, 28.0)
+            ]
+        assert row[at] == pytest.approx(np.log(alone_s))
 
 
 def test_an_interval_under_limits_is_wider_without_a_probe(predictor, jobs):

@@ -45,7 +45,7 @@ def test_a_fit_finds_what_replay_misses_and_nine_of_ten_runs_lie_in_their_ranges
 
 
 def test_a_search_of_the_constants_never_ends_with_more_error_than_it_began(runs, monkeypatch):
-    monkeypatch.setattr("advisor.learn.fit._TRIALS", 8)
+    monkeypatch.setattr("advisor.learn.fit._TRIALS", 6)  # the last of which is not the best
     measured, playback = [MeasuredGpu(H200, PROFILES, runs)], ReplayCache()
     modes = runs_by_mode(measured[0].shared)
 

@@ -79,6 +79,7 @@ def test_a_longer_step_never_ends_earlier(errors, times, longer):
     intervals, short_s = fit_intervals(rows, middle_s, "mps"), times * HOST_BOUND.step_s
     short, long = (intervals.around(HOST_BOUND, s) for s in (short_s, longer * short_s))
     assert short.p05 <= short_s <= short.p95
+    assert long.p05 >= short.p05 * (1 - 1e-9)
     assert long.p95 >= short.p95 * (1 - 1e-9)
 
 
