@@ -126,7 +126,6 @@ class FittedCorrection:
             hidden, own = _with_family(str(family), self._rows, self._runs), families == family
             block = np.linalg.solve(inverse[np.ix_(hidden, hidden)], weights[hidden])
             without = weights - inverse[:, hidden] @ block
-            without[hidden] = 0.0
             logs[own] = near[own] @ without
         return corrected(jobs.replayed_s, logs, jobs.alone_s)
 

@@ -1,8 +1,8 @@
 """The surrogate model: a smooth function fitted to the predictor's answers, fast for many mixes.
 
-It is used for searching, whose results are predicted again by replay and correction, and between
-two replayed limits, see `advisor.prediction.mix_steps`. Co-located jobs enter as sums, means and
-maxima, so their order is irrelevant and copies of a job get one answer.
+It is used for searching, whose results are predicted again by replay and correction. Co-located
+jobs enter as sums, means and maxima, so their order is irrelevant and copies of a job get one
+answer.
 """
 
 from collections.abc import Sequence
