@@ -123,6 +123,7 @@ def test_the_host_of_a_run_is_told_by_one_check_and_by_earlier_steps_alone():
     )  # fmt: skip
     runs = [
         at(5, "c-1", HOST_BOUND, 9.0),
+        at(7, "c-5", GPU_BOUND, 3.0),
         at(10, "c-2", HOST_BOUND, 4.0),
         at(11, "c-3", HOST_BOUND, 1.5),
         at(12, "other-1", HOST_BOUND, 5.0),
@@ -132,7 +133,7 @@ def test_the_host_of_a_run_is_told_by_one_check_and_by_earlier_steps_alone():
     solo = SoloSteps(runs)
     alone_s = HOST_BOUND.step_s
     assert solo.before(shared, HOST_BOUND.name) == pytest.approx(1.5 * alone_s)
-    assert solo.before(shared, GPU_BOUND.name) is None
+    assert solo.before(shared, GPU_BOUND.name) is None, "five hours are too many"
     profiles = {each.name: each for each in (HOST_BOUND, GPU_BOUND)}
     here, _ = profiles_on_checked_host(shared, profiles, solo)
     assert here.host_s / HOST_BOUND.host_s == pytest.approx((2**0.73 * 1.5) ** 0.5)
