@@ -60,7 +60,7 @@ def host_share(profile: Profile, step_s: float) -> float:
     return min(1.0, host_path_s(profile) / step_s)
 
 
-def host_factor(
+def infer_host_factor(
     profiles: Sequence[Profile], predicted_s: Sequence[float], measured_s: Sequence[float]
 ) -> float:
     """Infer how many times as long the host takes as predicted; entries are of the jobs of a mix.
@@ -162,7 +162,7 @@ class CorrectedPlan:
 
     Attributes:
         jobs: All jobs of the plan.
-        factor: The host's, see `host_factor`.
+        factor: The host's, see `infer_host_factor`.
     """
 
     jobs: tuple[Job, ...]
@@ -208,7 +208,7 @@ def _sum(values: Sequence[Interval]) -> Interval:
 def corrected_plan(mixes: Mixes, sharing: Sharing, first: FirstSecond) -> CorrectedPlan:
     """Correct the plan of all jobs of `mixes` under `sharing` by its `first` second."""
     jobs = dict(zip(first.running, mixes.part(sharing, first.running).jobs, strict=True))
-    factor = host_factor(
+    factor = infer_host_factor(
         [mixes.jobs[at].profile for at in first.steps_s],
         [jobs[at].step_s.p50 for at in first.steps_s],
         list(first.steps_s.values()),
@@ -309,7 +309,7 @@ class RunCorrection:
     """The rest of a run as its first window shows it; entries are of its jobs.
 
     Attributes:
-        host_factor: See `advisor.measured_pace.host_factor`.
+        host_factor: See `infer_host_factor`.
         rest_s: Expected by the first window, and measured in the others; empty if there are none.
         by_host_s: Predicted, and corrected by the host factor of the run before, if that had the
             same jobs; empty otherwise.
@@ -340,7 +340,7 @@ def corrected_by_first(
             pairs = zip(alone, predicted_s, strict=True)
             factor = corrections[-1].host_factor
             by_host_s = tuple(s.scaled(factor ** host_share(p, s.p50)) for p, s in pairs)
-        factor = host_factor(alone, [each.p50 for each in predicted_s], first_s)
+        factor = infer_host_factor(alone, [each.p50 for each in predicted_s], first_s)
         corrections.append(RunCorrection(factor, rest_s, by_host_s))
     return tuple(corrections)
 

@@ -75,7 +75,7 @@ def _scripts_row(scripts: Iterable[ScriptErrors]) -> tuple[str, ...]:
     of_modes = [by_name.get(MODE_WORDS[mode]) for mode in SHARED_MODES]
     every = by_name["all"]
     return (
-        "**scripts, predicted beforehand**", str(every.steps),
+        "**scripts, which the model never saw**", str(every.steps),
         triple(row.mape if row else None for row in of_modes),
         triple(row.noise if row else None for row in of_modes),
         triple(row.noise_mape if row else None for row in of_modes),
@@ -120,8 +120,8 @@ def triple(shares: Iterable[float | None]) -> str:
     return "-" if set(cells) == {"-"} else f"{' / '.join(cells)} %"
 
 
-def known_cores_table(scores: Scores) -> str:
-    """Return errors with and without the speed of each core, for the same runs, in Markdown."""
+def host_checked_table(scores: Scores) -> str:
+    """Return errors with and without a factor for the host, for the same runs, in Markdown."""
     pairs = zip(scores.pooled(), scores.pooled(view="host-checked"), strict=True)
     rows = [
         (MODE_WORDS[row.mode], BOUND_WORDS[row.bound], str(row.n), percent(raw.mape),

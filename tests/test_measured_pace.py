@@ -10,7 +10,7 @@ from advisor.launch.plan_file import SavedPlan, plan_text, prepare
 from advisor.measure import watched_run
 from advisor.measure.script import ReportedProgress
 from advisor.measure.watched_run import SETTLE_S, Events, WatchedRun
-from advisor.measured_pace import BetterPlan, PacedPlan, host_factor, rest_of_run
+from advisor.measured_pace import BetterPlan, PacedPlan, infer_host_factor, rest_of_run
 from advisor.sharing import parse_sharing
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
@@ -129,7 +129,7 @@ def test_a_pace_that_leaves_its_first_second_is_seen_and_a_steady_one_is_not(reh
     assert [job.drifted for job in plan.run.jobs] == [False, True]
 
 
-def test_a_second_begins_anew_when_a_job_ends(rehearse):
+def test_a_second_begins_again_when_a_job_ends(rehearse):
     plan = rehearse([GPU_BOUND, GPU_BOUND], "naive")
     plan.run_for(SETTLE_S + 2.0, (1.0, 1.0))
     plan.events.ended = {1: (0, plan.now_s)}
@@ -189,14 +189,14 @@ def test_the_command_for_the_better_plan_is_printed_and_nothing_is_restarted(tmp
 
 def test_the_host_is_as_predicted_if_its_jobs_are():
     profiles = [synthetic.profile(host_s=0.01, gpu_s=0.002), synthetic.profile(gpu_s=0.03)]
-    assert host_factor(profiles, [0.01, 0.03], [0.01, 0.03]) == 1
+    assert infer_host_factor(profiles, [0.01, 0.03], [0.01, 0.03]) == 1
 
 
 def test_a_slow_host_shows_in_host_bound_jobs_and_the_more_the_more_of_them_run():
     host, gpu = synthetic.profile(host_s=0.01, gpu_s=0.002), synthetic.profile(gpu_s=0.03)
-    one, three = (host_factor([host] * n, [0.01] * n, [0.013] * n) for n in (1, 3))
+    one, three = (infer_host_factor([host] * n, [0.01] * n, [0.013] * n) for n in (1, 3))
     assert 1 < one < three < 1.3
-    assert 1 < host_factor([gpu], [0.06], [0.078]) < one
+    assert 1 < infer_host_factor([gpu], [0.06], [0.078]) < one
 
 
 def test_a_gpu_bound_job_keeps_its_pace_better_than_a_host_bound_one():

@@ -22,6 +22,7 @@ from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
 from advisor.learn.fit import fit
 from advisor.learn.observations import (
+    ON_ONE_HOST_S,
     VIEWS,
     MeasuredGpu,
     ReplayCache,
@@ -134,7 +135,7 @@ def select(profiles: Mapping[str, Profile], runs: Sequence[Run], gpu: Gpu) -> Se
         unusable=tuple(run.id for run in drawn if run.id not in scored),
         advice=tuple(advice),
         alone=tuple(run for run in ordinary if len(run.tenants) == 1 and usable(run)),
-        repeats=tuple(pair for pair in pairs if hours_apart(*pair) < _ON_ONE_HOST),
+        repeats=tuple(pair for pair in pairs if 3600 * hours_apart(*pair) < ON_ONE_HOST_S),
     )
 
 
@@ -146,10 +147,6 @@ def of_pace(runs: Iterable[Run]) -> list[Run]:
 def families_of(runs: Iterable[Run]) -> tuple[str, ...]:
     """Return the families of the tenants of `runs`, in alphabetical order."""
     return tuple(sorted({tenant.workload.family for run in runs for tenant in run.tenants}))
-
-
-# Campaigns took up to 2.6 hours on one host; those on two hosts were at least 5 hours apart.
-_ON_ONE_HOST = 4.0
 
 
 def hours_apart(one: Run, other: Run) -> float:
@@ -176,8 +173,8 @@ def _leave_out(
 ) -> LeftOut:
     """Predict the jobs of the families of `fold` by its model, fitted here if it has none.
 
-    All are predicted from profiles as measured, and those of runs that recorded the speed of each
-    core also from profiles converted to these cores.
+    They are predicted from profiles as measured, and again from profiles converted to the host of
+    the run, where something of it was recorded.
     """
     families, model = fold
     model = model or model_without(families, chosen, playback)
@@ -259,8 +256,8 @@ class Evaluation:
     Attributes:
         runs: Scored runs, predicted from profiles as measured, which is what users have.
         advice: Runs of panels, predicted in the same way.
-        adjusted: Those of `runs` that recorded the speed of each tenant's core, predicted again
-            from profiles converted to these cores; empty for predictions from a file.
+        host_checked: Those of `runs`, predicted from profiles converted to the host of each run
+            that recorded it; empty for predictions from a file.
         intervals: Whether the predictions have intervals.
         models: By fold: the model fitted without its families; empty for predictions from a file.
     """
@@ -268,7 +265,7 @@ class Evaluation:
     chosen: Selection
     runs: tuple[RunComparison, ...]
     advice: tuple[RunComparison, ...] = ()
-    adjusted: tuple[RunComparison, ...] = ()
+    host_checked: tuple[RunComparison, ...] = ()
     intervals: bool = True
     models: Mapping[str, Model] = field(default_factory=dict)
 
@@ -302,7 +299,7 @@ def evaluate(
         chosen=chosen,
         runs=compared(chosen.scored),
         advice=compared(chosen.advice),
-        adjusted=compared(chosen.scored, "host-checked"),
+        host_checked=compared(chosen.scored, "host-checked"),
         models={name: model for name, (model, _) in parts.items()},
     )
 

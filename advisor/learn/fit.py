@@ -25,14 +25,15 @@ from advisor.learn.observations import (
     ObservedRun,
     ReplayCache,
     Rows,
+    SoloSteps,
     View,
+    profiles_on_checked_host,
     rows_of_solo,
 )
 from advisor.learn.regression import FittedCorrection, fit_intervals, fit_utilisation
 from advisor.prediction.cache import fitting_in_one_thread
 from advisor.prediction.correction import KERNEL, Correction, Kernel
 from advisor.prediction.features import COLUMNS
-from advisor.prediction.host import profiles_on_host
 from advisor.prediction.intervals import Ends, Intervals
 from advisor.prediction.model import (
     FEWEST_RUNS,
@@ -112,7 +113,11 @@ def fit(
             context = (own.get(on_gpu.gpu.key) or nearest_constants(on_gpu.gpu, own)).context
             memory_errors += [log_memory(run, context) for run in usable]
     corrections: dict[Mode, Correction] = {}
-    intervals, on_known_host = alone_intervals([pair for each, _ in shared for pair in _solo(each)])
+    solo = [pair for each, _ in shared for pair in _solo(each)]
+    intervals: dict[Mode, Intervals] = {"serial": _alone_intervals(solo)}
+    on_known_host: dict[Mode, Intervals] = {}
+    if checked := [pair for each, _ in shared for pair in _solo_on_checked_host(each)]:
+        on_known_host["serial"] = _alone_intervals(checked)
     with fitting_in_one_thread():
         for mode, runs in modes.items():
             steps = StepsLeftOut(runs, mode, playback, constants)
@@ -217,27 +222,28 @@ _WIDE = Intervals(
 )
 
 
-def alone_intervals(pairs: Solo) -> tuple[dict[Mode, Intervals], dict[Mode, Intervals]]:
-    """Return intervals of steps alone, which predictions take from the profiles.
-
-    The second are those of profiles converted to the speed of the host.
-    """
-    checked = [(profiles_on_host(run, {profile.name: profile})[0], run)
-               for profile, run in pairs if run.cores_known]  # fmt: skip
-    intervals: list[dict[Mode, Intervals]] = []
-    for kind in (pairs, checked or pairs):
-        rows = rows_of_solo(kind)
-        enough = len(kind) >= FEWEST_RUNS
-        intervals.append(
-            {"serial": fit_intervals(rows, rows.alone_s, "serial") if enough else _WIDE}
-        )
-    return intervals[0], intervals[1]
+def _alone_intervals(pairs: Solo) -> Intervals:
+    """Intervals of steps alone, which predictions take from the profiles."""
+    if len(pairs) < FEWEST_RUNS:
+        return _WIDE
+    rows = rows_of_solo(pairs)
+    return fit_intervals(rows, rows.alone_s, "serial")
 
 
 def _solo(measured: MeasuredGpu) -> Solo:
     profiles = measured.profiles
     alone = [run for run in measured.runs if len(run.tenants) == 1 and run.shows_pace]
     return [(profiles[name], run) for run in alone for name in run.names if name in profiles]
+
+
+def _solo_on_checked_host(measured: MeasuredGpu) -> Solo:
+    """The same with profiles converted to the host of each run that recorded something of it."""
+    steps = SoloSteps(measured.runs)
+    return [
+        (here[0], run)
+        for _, run in _solo(measured)
+        if (here := profiles_on_checked_host(run, measured.profiles, steps))
+    ]
 
 
 # Trials of `tune`, and about how many runs of a mode each replays.

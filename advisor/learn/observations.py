@@ -1,7 +1,7 @@
 """Measured runs as rows for fitting: steps that replay predicted, and measured ones."""
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,12 +59,12 @@ def hosts_of(runs: Iterable[Run]) -> dict[str, str]:
     return hosts
 
 
-# A machine was held for half an hour at most; a solo run of another session is another host's.
-_SAME_SESSION_S = 4 * 3600.0
+# Campaigns took up to 2.6 hours on one host; those on two hosts were at least 5 hours apart.
+ON_ONE_HOST_S = 4 * 3600.0
 
 
 class SoloSteps:
-    """The last step of each job alone on the host of a run, before that run."""
+    """The last step of each job alone on the host of a run, before that run began."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._hosts = hosts_of(runs)
@@ -80,8 +80,8 @@ class SoloSteps:
     def before(self, run: Run, name: str) -> float | None:
         """Return seconds of a step of the job called `name`; None if it did not run alone there."""
         steps = self._steps.get(self._key(run, name), [])
-        place = bisect_right(steps, (_when(run), np.inf))
-        if not place or _when(run) - steps[place - 1][0] > _SAME_SESSION_S:
+        place = bisect_left(steps, (_when(run), 0.0))
+        if not place or _when(run) - steps[place - 1][0] > ON_ONE_HOST_S:
             return None
         return steps[place - 1][1]
 

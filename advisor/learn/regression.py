@@ -152,7 +152,7 @@ def _with_family(family: str, rows: Rows, runs: Sequence[ObservedRun]) -> NDArra
 _RIDGE = 3.0
 
 _OF_OWN_LIMIT = ("log_capacity_slowdown", "log_limit", "log_busy_over_limit")
-_WIDE = Ends(at=(0.0,), low=(0.0,), high=(0.0,))
+_NO_WIDTH = Ends(at=(0.0,), low=(0.0,), high=(0.0,))
 
 
 def fit_utilisation(runs: Sequence[ObservedRun], mode: Mode) -> UtilisationModel | None:
@@ -197,7 +197,7 @@ def _bare_rows(runs: Sequence[ObservedRun], profiles: Sequence[tuple[Profile, ..
 
 def _ridge(rows: Rows, kept: Bools) -> UtilisationModel:
     """Ridge regression of the rows `kept`; without any, the capacity model unchanged."""
-    nothing = UtilisationModel(intervals=Intervals(gpu_bound=_WIDE, host_bound=_WIDE))
+    nothing = UtilisationModel(intervals=Intervals(gpu_bound=_NO_WIDTH, host_bound=_NO_WIDTH))
     if not kept.any():
         return nothing
     x, y = rows.x[kept], np.log(rows.measured_s[kept] / rows.replayed_s[kept])

@@ -121,7 +121,7 @@ def scoreboard(evaluation: Evaluation) -> Iterator[ScoreRow]:
     parts: list[tuple[Part, View, Sequence[RunComparison]]] = [
         ("drawn", "raw", evaluation.runs),
         ("panels", "raw", evaluation.advice),
-        ("drawn", "host-checked", evaluation.adjusted),
+        ("drawn", "host-checked", evaluation.host_checked),
     ]
     for (part, view, runs), mode in product(parts, SHARED_MODES):
         of_mode = [run for run in runs if sharing_of(run.run).mode == mode]

@@ -26,7 +26,7 @@ from advisor.measure.tenants import ask_all, tenants_on
 from advisor.measure.trace import profiling_verbs
 from advisor.measure.worker import LOAD_S, living
 from advisor.sharing import Mps, Naive
-from advisor.workload.profile import LimitedRun, MpsProbe, Profile, pace_spread
+from advisor.workload.profile import PROBE_LIMITS_PCT, LimitedRun, MpsProbe, Profile, pace_spread
 from advisor.workload.spec import Workload
 
 # A loader starts with prefetched batches, which must be used up before a window begins.
@@ -220,7 +220,6 @@ def _cores_for(workload: Workload, bench: Bench) -> tuple[int, ...]:
     return cores_of_each([workload.cores], bench.cores, share=bench.share)[0]
 
 
-LIMITS_PCT = (14.0, 28.0, 50.0)
 _UNLIMITED_PCT = 100.0
 _PROBE_TIMING = Timing(settle_s=0.0, window_s=0.35, windows=3, lead_s=0.25, longest_s=4.0)
 
@@ -253,8 +252,8 @@ def mps_probe(profile: Profile, bench: Bench, watch: Stopwatch) -> MpsProbe | No
 def _limited_runs(
     profile: Profile, bench: Bench, watch: Stopwatch
 ) -> list[tuple[LimitedRun, SoloPace]]:
-    """Runs without a limit, then under each of `LIMITS_PCT`."""
-    limits_pct = (_UNLIMITED_PCT, *LIMITS_PCT)
+    """Runs without a limit, then under each of `PROBE_LIMITS_PCT`."""
+    limits_pct = (_UNLIMITED_PCT, *PROBE_LIMITS_PCT)
     session, script, held_mib = bench.session, profile.workload.script, profile.memory.device_mib
     most_mib = _MOST_HELD * gpu(session.device.key).memory_mib
     holds_all = held_mib is not None and len(limits_pct) * held_mib <= most_mib

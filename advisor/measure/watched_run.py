@@ -384,7 +384,7 @@ class WatchedRun:
         expected: Steps to expect while only some jobs run; None: only those of the plan.
 
     Attributes:
-        remaining: Until the last job ends, as whoever watches computes it; None: not known.
+        remaining: Time and energy until the last job ends; None: not known.
 
     Raises:
         InvalidInput: Its plan cannot be read.

@@ -14,7 +14,7 @@ from advisor.prediction.cache import once_a_profile
 from advisor.prediction.replay import Physics, replay_mix
 from advisor.prediction.trace import Floats, demand
 from advisor.sharing import Concurrent, Mode, Mps
-from advisor.workload.profile import Profile
+from advisor.workload.profile import PROBE_LIMITS_PCT, Profile
 
 _KERNELS = (
     "over_one_wave",  # share of kernel time in grids of more blocks than fit on the GPU at once
@@ -133,16 +133,12 @@ def dram_active(profile: Profile, gpu: Gpu) -> float:
     return float(np.clip(active + 0.07 * own["log_mean_kernel_us"], 0.01, 1.0))
 
 
-# The limits of the probe, per cent.
-_PROBED = (14.0, 28.0, 50.0)
-
-
 @once_a_profile
 def _limit_curve(profile: Profile, gpu: Gpu, physics: Physics) -> tuple[Floats, Floats]:
     """Return the share of the SMs and the log slowdown alone of each limit, growing, and of none.
 
-    Of the MPS probe; without one, of the replay: under limits predictions are 0.7 points worse
-    then, and 2.5 points if a job of large kernels stands for it.
+    The MPS probe measured it; without one, replay takes its place. Predictions under limits are
+    then 0.7 points worse; they are 2.5 points worse with the curve of a job of large kernels.
     """
     if profile.mps and profile.mps.limited:
         whole_s = profile.mps.unlimited.step_s
@@ -152,8 +148,8 @@ def _limit_curve(profile: Profile, gpu: Gpu, physics: Physics) -> tuple[Floats, 
         )
         shares, slowdowns = np.array(points).T
     else:
-        shares = np.array(limit_shares(_PROBED, gpu.sms))
-        steps_s = [replay_mix([profile], Mps((limit,)), gpu, physics) for limit in _PROBED]
+        shares = np.array(limit_shares(PROBE_LIMITS_PCT, gpu.sms))
+        steps_s = [replay_mix([profile], Mps((limit,)), gpu, physics) for limit in PROBE_LIMITS_PCT]
         replayed_s = np.array([step_s[0] for step_s in steps_s if step_s is not None])
         slowdowns = np.minimum.accumulate(replayed_s) / profile.step_s
     return np.append(shares, 1.0), np.append(np.log(slowdowns), 0.0)

@@ -235,6 +235,10 @@ class LimitedRun:
         return median_step_s(self.windows)
 
 
+PROBE_LIMITS_PCT = (14.0, 28.0, 50.0)
+"""Limits of the MPS probe, per cent."""
+
+
 @dataclass(frozen=True, slots=True)
 class MpsProbe:
     """The workload alone as an MPS client: without a limit, and under each limit tried."""

@@ -115,7 +115,7 @@ def at(hour, run, profile, slowdown=1.0):
     return replace(alone, provenance=replace(alone.provenance, date=date))
 
 
-def test_the_host_of_a_run_is_told_by_one_check_and_by_earlier_steps_alone():
+def test_the_host_of_a_run_is_known_by_one_check_and_by_earlier_steps_alone():
     shared = synthetic.run([HOST_BOUND, GPU_BOUND], "naive", 1.3, "c-9")
     shared = replace(
         shared, provenance=replace(shared.provenance, date="2026-11-20T12:00:00+00:00"),
@@ -133,6 +133,8 @@ def test_the_host_of_a_run_is_told_by_one_check_and_by_earlier_steps_alone():
     solo = SoloSteps(runs)
     alone_s = HOST_BOUND.step_s
     assert solo.before(shared, HOST_BOUND.name) == pytest.approx(1.5 * alone_s)
+    third = runs[3]
+    assert solo.before(third, HOST_BOUND.name) == pytest.approx(4.0 * alone_s), "not its own"
     assert solo.before(shared, GPU_BOUND.name) is None, "five hours are too many"
     profiles = {each.name: each for each in (HOST_BOUND, GPU_BOUND)}
     here, _ = profiles_on_checked_host(shared, profiles, solo)

@@ -7,7 +7,7 @@ from tests import synthetic
 
 
 def calibration(**changes):
-    """Of an H200."""
+    """A calibration of an H200, with `changes`."""
     made = Calibration(
         gpu="h200-141gb",
         contexts=Contexts(
@@ -26,5 +26,5 @@ def calibration(**changes):
 
 
 def host_check(check_s=1e-3, busy=1):
-    """Of some host, as it was before the tests began."""
+    """A check of a host, made before the tests."""
     return HostCheck(check_s=check_s, busy=busy, cores=16, host="node-1", made_at=1.7e9)

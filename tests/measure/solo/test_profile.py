@@ -16,12 +16,12 @@ from advisor.measure import profile as probing
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import Stopwatch, is_steady
-from advisor.measure.profile import LIMITS_PCT, mps_probe, profile_alone, slow_moment
+from advisor.measure.profile import mps_probe, profile_alone, slow_moment
 from advisor.measure.profile_command import run_profile
 from advisor.measure.trace import issue, train
 from advisor.measure.worker import TenantState, trained
 from advisor.workload.catalogue import workload
-from advisor.workload.profile import Window
+from advisor.workload.profile import PROBE_LIMITS_PCT, Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
 from advisor.zoo.task import build
@@ -234,7 +234,7 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     alone = replace(alone, workload=task, cores=CORES[:1])
     probe = mps_probe(alone, bench(NoDaemon(tmp_path)), Stopwatch())
     assert probe.unlimited.limit_pct == 100
-    assert tuple(run.limit_pct for run in probe.limited) == LIMITS_PCT
+    assert tuple(run.limit_pct for run in probe.limited) == PROBE_LIMITS_PCT
     at_once = notes.read_text().split()[:4] == ["starts"] * 4
     assert at_once == (held_mib == 1000.0)
 
