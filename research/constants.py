@@ -72,7 +72,7 @@ def constants_section(constants: Iterable[Constant], scores: Scores) -> str:
         "The regression, and the interval ends and their level, are fitted without the family that "
         "is scored. We chose these constants, the columns of the model and the length of the "
         "replay while we saw the errors of all families, so expect slightly larger errors "
-        "elsewhere. Only how far a check of the host is trusted was fitted to runs of the scripts.",
+        "elsewhere.",
         markdown(("constant", "value", "meaning", "file"), rows),
         "Once, constants of replay and lengths of the regression were searched without each family "
         f"that is scored: the drawn runs were {triple(SEARCHED.values())} off (naive / MPS / MPS "

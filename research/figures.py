@@ -28,6 +28,7 @@ from research.coverage import CoverageGroup, coverage_groups
 from research.data_card import DataFigures, data_figures
 from research.files import measured, rounded
 from research.gpu_left_out import GpuLeftOut, gpus_left_out
+from research.lacking import Lacking, lacking_scores
 from research.memory import MemoryScore, memory_score
 from research.peers import with_kace
 from research.power import PowerRow, power_score
@@ -62,6 +63,7 @@ class Figures:
         families: Errors of steps by family.
         busy: The same by GPU-busy share of a job alone.
         classes: Errors of steps if a whole class of families is left out.
+        lacking: Errors for profiles that lack a part.
         coverage: Steps inside their 90 % intervals in every large group.
         constants: Constants chosen while errors of the scored runs were seen.
         left_out: Errors on a GPU by models that saw no run on it.
@@ -79,6 +81,7 @@ class Figures:
     families: tuple[GroupErrors, ...]
     busy: tuple[GroupErrors, ...]
     classes: tuple[ClassLeftOut, ...]
+    lacking: tuple[Lacking, ...]
     coverage: tuple[CoverageGroup, ...]
     constants: tuple[Constant, ...]
     steadiness: RepeatSummary
@@ -115,6 +118,7 @@ def figures_of(
         families=errors_by_family(evaluation),
         busy=errors_by_busy_share(evaluation),
         classes=classes_left_out(evaluation, playback, processes),
+        lacking=lacking_scores(evaluation, processes),
         coverage=coverage_groups(evaluation),
         constants=chosen_constants(),
         steadiness=steadiness(evaluation.chosen.repeats),

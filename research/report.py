@@ -50,7 +50,8 @@ from research.figures import (
 )
 from research.files import ROOT, measured
 from research.gpu_left_out import left_out_section, left_out_tables
-from research.headline import headline, known_cores_table, rules_table
+from research.headline import headline, host_checked_table, rules_table
+from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
 from research.power import power_section
 from research.scripts import scripts_table
@@ -100,6 +101,7 @@ def report_text(figures: Figures) -> str:
         constants_section(figures.constants, figures.scores),
         classes_section(figures.classes),
         left_out_section(figures.left_out),
+        lacking_section(figures.lacking),
         groups_section(figures.families, figures.busy),
         choices_section(figures.scores),
         recommended_section(figures.recommended),
@@ -126,6 +128,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
             "data": data,
             "accuracy": _accuracy(figures),
             "left-out": left_out_tables(figures.left_out),
+            "lacking": lacking_table(figures.lacking),
             "validation": _choices(figures),
         },
         Path("docs", "other-gpus.md"): {"studies": studies_text()},
@@ -177,7 +180,7 @@ def _accuracy(figures: Figures) -> str:
     if scores.pooled(view="host-checked"):
         parts += [
             "All drawn runs, with and without a factor for the host where one was recorded:",
-            known_cores_table(scores),
+            host_checked_table(scores),
         ]
     return joined(
         *parts,

@@ -41,6 +41,7 @@ HERE = (  # asked in this process
     f"predict {PAIR} --sharing naive",
     f"predict {PAIR} --sharing mps=43,57 --power-cap 450",
     f"predict {THREE} --sharing mps",
+    "predict resnet50-imagenet64-bs64 bert-base-finetune-bs8 --sharing mps=60,40",  # other batches
     f"predict {PAIR} --sharing mig=3g.71gb,4g.71gb",
     f"predict {THREE} --sharing mig=4g.71gb[1,2]/mps=60,40+2g.35gb[3]",
     f"predict {PAIR} --sharing mig=7g.141gb/ci=3c[1]+4c[2]",
