@@ -288,10 +288,11 @@ def recipes() -> str:
 
 def recipe_of_script(script: Script) -> str | None:
     """The first digits of a digest of the file that a script runs; None if it names no file."""
-    path = None if script.file is None else Path(script.folder, script.file)
-    if path is None or not path.is_file():
-        return None
-    return sha256(path.read_bytes()).hexdigest()[:12]
+    program = script.file or ""
+    for name in (program, f"{program.replace('.', '/')}.py"):  # a file, or else a module
+        if (path := Path(script.folder, name)).is_file():
+            return sha256(path.read_bytes()).hexdigest()[:12]
+    return None
 
 
 def command_line(verb: str, argv: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +26,18 @@ from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
 from advisor.measure.worker import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
+from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
-from advisor.workload.spec import Execution, Precision, Script, Workload, is_name
+from advisor.workload.spec import (
+    Execution,
+    Precision,
+    Script,
+    Workload,
+    is_name,
+    masked_words,
+)
+from advisor.workload.store import parse_profile
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
 _Number = TypeVar("_Number", int, float)
@@ -53,17 +61,16 @@ def option_number(
 ABOVE_0 = option_number(float, lambda value: 0 < value < float("inf"), "above 0")
 
 
-# What a command begins with; no workload is called so.
-_STARTS = re.compile(r"(.*/)?(python[0-9.]*|torchrun|accelerate|deepspeed|bash|sh)|.*\.(py|sh)")
-
-
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words before the first ``--``, and the command after it."""
     words = list(argv)
     if "--" in words:
         at = words.index("--")
         return words[:at], words[at + 1 :]
-    at = next((at for at, word in enumerate(words) if _STARTS.fullmatch(word)), len(words))
+    starts = (
+        at for at, word in enumerate(words) if is_launcher(word) or word.endswith((".py", ".sh"))
+    )  # no workload is called so
+    at = next(starts, len(words))
     if at < len(words):
         started = ["python"] if words[at].endswith(".py") else []
         line = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
@@ -100,9 +107,11 @@ def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]
     )
     name = words.name
     if name is None:
-        name = Path(script.file or script.command[0]).stem
+        program = script.file or ""
+        name = Path(program).stem if program.endswith((".py", ".sh")) else Path(program).name
         if not is_name(name):
-            raise InvalidInput(f"{name!r} cannot be what its profile is called: say --name NAME")
+            named = program or shlex.join(command)
+            raise InvalidInput(f"{named[:80]!r} does not name a profile. Add --name NAME.")
     batch = 1 if words.batch is None else words.batch
     steps = words.steps_per_epoch
     return [
@@ -172,7 +181,7 @@ def _profile_parser() -> argparse.ArgumentParser:
     add("--from-numbers", action="store_true", help="measure nothing; write the numbers "
         "that you have: step time, memory, utilisation; more by --from-numbers --help")  # fmt: skip
     add = parser.add_argument_group("a script of your own, after --").add_argument
-    add("--name", help="what its profile is called [its file's]")
+    add("--name", help="what its profile is called [its file's or module's]")
     add("--folder", type=Path, metavar="DIR", help="where it runs [here]; it sees a copy, in which "
         "what it writes by relative paths is not kept")  # fmt: skip
     add("--env", action="append", default=[], metavar="NAME=VALUE", help="set for it, and kept in "
@@ -327,6 +336,9 @@ class _Batch:
                     from advisor.zoo.images import find_images
 
                     job = job.reading(self._words.data, find_images(self._words.data).count)
+                file = self._path(job)
+                for path in (file, *self._hidden(file)):
+                    _refuse_to_replace(path, job)
                 yield job
             except InvalidInput as error:
                 self._fail(str(name), error)
@@ -378,3 +390,32 @@ class _Batch:
 
     def _path(self, job: Workload) -> Path:
         return self._out / f"{job.name}.json"
+
+    def _hidden(self, file: Path) -> list[Path]:
+        """The shipped profile that the user's own `file` would hide."""
+        return (
+            [] if self._words.out else [beside_package("profiles") / file.parent.name / file.name]
+        )
+
+
+def _refuse_to_replace(path: Path, job: Workload) -> None:
+    """Check that `path` has no profile of another command, or of one in another folder."""
+    if not is_file(path) or holds_minimal(content := read_bytes(path)):
+        return
+    try:
+        there = parse_profile(content, shown(path)).workload
+    except InvalidInput:  # a damaged file
+        return
+    if _start_of(there) != _start_of(job):
+        remedy = "choose another --out DIR" if job.script is None else "add --name NAME"
+        raise InvalidInput(
+            f"{shown(path)} is the profile of {_start_of(there)}, and this is {_start_of(job)}. To "
+            f"keep both, {remedy}."
+        )
+
+
+def _start_of(job: Workload) -> str:
+    """What starts a job and where, for a message; secrets are hidden."""
+    if job.script is None:
+        return f"the bundled workload {job.name}"
+    return f"`{shlex.join(masked_words(job.script.command))}` in {job.script.folder}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from advisor.errors import InvalidInput
+from advisor.workload.launchers import program_of
 from advisor.workload.reading import MOST_COUNT, MOST_LOADER_WORKERS, check, check_number
 
 Precision = Literal["default", "tf32", "amp", "fp16"]
@@ -84,8 +85,8 @@ class Script:
 
     @property
     def file(self) -> str | None:
-        """The Python file that its command names, if any."""
-        return next((word for word in self.command if word.endswith(".py")), None)
+        """The file, module or program that its command names; None if that is only code."""
+        return program_of(self.command)
 
 
 def _can_be_given(word: str) -> bool:

@@ -1,5 +1,6 @@
 """Jobs as words, in files of jobs, as arrivals over time, and with commands of their own."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
 
@@ -240,6 +241,28 @@ def test_a_script_that_nothing_can_start_is_refused(wrong):
         Script(**({"command": ("python",), "folder": "/"} | wrong))
     with pytest.raises(InvalidInput):
         replace(NET, script=None)
+
+
+@pytest.mark.parametrize(
+    ("line", "program"),
+    [
+        ("python train.py --config base.py", "train.py"), ("python3 -u a/train.py", "a/train.py"),
+        ("python -m pkg.train --epochs 3", "pkg.train"), ("bash run.sh cfg.py", "run.sh"),
+        ("torchrun --nproc_per_node 1 train.py", "train.py"), ("torchrun -m train", "train"),
+        ("python -m torch.distributed.run train.py", "train.py"),
+        ("accelerate launch --config_file c.yaml train.py", "train.py"),
+        ("uv run --with rich train.py", "train.py"), ("uv run -m pkg.train", "pkg.train"),
+        ("conda run -n env python train.py", "train.py"), ("/bin/deepspeed train.py", "train.py"),
+        ("env A=b HOOK=h.py python train.py", "train.py"), ("nohup python train.py", "train.py"),
+        ("time python train.py", "train.py"), ("taskset -c 0 python train.py", "train.py"),
+        ("numactl -m 0 python -m pkg.train", "pkg.train"), ("my-wrap python train.py", "train.py"),
+        ("bash -c 'cd here && python train.py'", "train.py"), ("./train --lr 1", "./train"),
+        ("fairseq-train data.py", "fairseq-train"), ("python -c 'import train'", None),
+        ("bash -c 'echo \"'", None), ("env", None), ("conda run -n env mine", None),
+    ],
+)  # fmt: skip
+def test_a_script_is_called_by_its_file_or_module_and_not_by_what_starts_it(line, program):
+    assert Script(command=tuple(shlex.split(line)), folder="/").file == program
 
 
 def test_bare_numbers_can_be_started_once_a_command_is_named():

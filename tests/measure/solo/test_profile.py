@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from advisor.measure import profile as probing
+from advisor.measure import profile_command
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import Stopwatch, is_steady
@@ -24,6 +25,7 @@ from advisor.workload.catalogue import workload
 from advisor.workload.profile import PROBE_LIMITS_PCT, Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
+from advisor.workload.writing import profile_text
 from advisor.zoo.task import build
 from tests import synthetic
 from tests.measure.process import scripts
@@ -96,7 +98,8 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
         (("--env", "A", "--", "python"), "NAME=VALUE"),
         (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
         (("--name", "a b", "--", "python"), "a b"), (("--", "python", "trän 1.py"), "--name NAME"),
-        (("--batch", "0", "--", "python"), "batch"), (("--throughput", "(", "--", "python"), "("),
+        (("--", "python", "-c", "import train"), "--name NAME"),
+        (("--batch", "0", "--", "./a"), "batch"), (("--throughput", "(", "--", "python"), "("),
         (("python", "train.py", "--lr", "0.1"), "-- python train.py --lr 0.1"),
     ],
 )  # fmt: skip
@@ -105,6 +108,57 @@ def test_words_that_make_no_sense_are_wrong_use_with_a_remedy(words, remedy, tmp
     code, said = refused(run_profile, [*options, *words], capsys)
     assert (code, remedy in said) == (2, True), said
     assert list(tmp_path.iterdir()) == []
+
+
+def kept_profile(tmp_path, folder, *command):
+    """The file of a profile that `command` in `folder` was measured for before."""
+    start = Script(command=command, folder=str(folder))
+    task = replace(synthetic.profile().workload, name="train", source="script", script=start)
+    path = tmp_path / "train.json"
+    path.write_text(profile_text(replace(synthetic.profile(), workload=task, gpu="cpu")))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [("b", ("--", "python", "train.py")), ("a", ("--", "python", "train.py", "--lr", "1")),
+     ("a", ("--name", "train", "--", "bash", "run.sh"))],
+)  # fmt: skip
+def test_a_profile_of_another_folder_or_command_is_not_replaced(folder, words, tmp_path, capsys):
+    path = kept_profile(tmp_path, "/a", "python", "train.py", "--token", "hidden")
+    before = path.read_text()
+    where = ("--device", "cpu", "--out", tmp_path, "--folder", f"/{folder}")
+    for more in ((), ("--skip-existing",)):  # not even left out, as if it were this one
+        code, text = refused(run_profile, (*where, *more, *words), capsys)
+        assert code == 2
+        assert all(part in text for part in ("in /a", f"in /{folder}", "--name NAME"))
+        assert "hidden" not in text
+    assert path.read_text() == before
+
+
+def test_a_bundled_workload_does_not_replace_a_script_nor_a_script_a_shipped_profile(
+    tmp_path, capsys, monkeypatch
+):
+    path = kept_profile(tmp_path, "/a", "python", "train.py")
+    (tmp_path / "mlp-toy-bs32.json").write_bytes(path.read_bytes())
+    code, text = refused(
+        run_profile, ("--device", "cpu", "--out", tmp_path, "mlp-toy-bs32"), capsys
+    )
+    assert (code, "--out DIR" in text) == (2, True)
+    monkeypatch.setattr(profile_command, "beside_package", lambda _kind: tmp_path / "shipped")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "own"))
+    (tmp_path / "shipped" / "cpu").mkdir(parents=True)
+    shipped = replace(synthetic.profile("mlp-toy-bs32"), gpu="cpu")
+    (tmp_path / "shipped" / "cpu" / "mine.json").write_text(profile_text(shipped))
+    words = ("--device", "cpu", "--name", "mine", "--", "python", "train.py")
+    code, text = refused(run_profile, words, capsys)
+    assert (code, "--name NAME" in text) == (2, True)
+
+
+def test_the_same_command_in_the_same_folder_is_measured_again(tmp_path, capsys):
+    kept_profile(tmp_path, "/a", "python", "train.py")
+    words = ("--device", "cpu", "--out", tmp_path, "--folder", "/a", "--skip-existing", "--")
+    assert refused(run_profile, (*words, "python", "train.py"), capsys)[0] == 0
 
 
 def test_the_command_that_watches_a_measurement_does_not_load_torch():

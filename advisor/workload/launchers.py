@@ -1,0 +1,55 @@
+"""The training program in a command: `torchrun --nproc_per_node 1 train.py` runs `train.py`."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import PurePath
+
+_PYTHON = r"python[0-9.]*t?|pypy[0-9.]*"
+_SHELL = r"bash|dash|ksh|zsh|sh"
+# Programs that start the one that is meant: no profile is called after them.
+_LAUNCHER = re.compile(
+    rf"{_PYTHON}|{_SHELL}|env|nohup|time|nice|ionice|setsid|exec|timeout|stdbuf|taskset|numactl|"
+    r"sudo|xvfb-run|torchrun|accelerate|deepspeed|colossalai|composer|horovodrun|mpirun|mpiexec|"
+    r"srun|uv|uvx|conda|mamba|micromamba|pixi|poetry|pipenv|pdm|hatch|rye|apptainer|singularity|"
+    r"docker|podman"
+)
+_SETTING = re.compile(r"-.*|[A-Za-z_]\w*=.*", re.DOTALL)  # an option, or a variable of env
+_MODULE = re.compile(r"[A-Za-z_][\w.]*")
+# Modules that run the program that follows them.
+_LAUNCHING_MODULES = (
+    "torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch",
+    "cProfile", "profile", "pdb", "trace", "coverage", "debugpy", "kernprof",
+)  # fmt: skip
+
+
+def is_launcher(word: str) -> bool:
+    """Return whether `word` is a program that starts the one that is meant, e.g. ``python3``."""
+    return _LAUNCHER.fullmatch(PurePath(word).name) is not None
+
+
+def program_of(command: Sequence[str]) -> str | None:
+    """Return the file, module or program that a command trains by; None if it names only code."""
+    launcher = before = ""
+    for word in command:
+        if is_launcher(word):
+            launcher = PurePath(word).name
+        elif launcher and before in ("-m", "--module") and _MODULE.fullmatch(word):
+            if word not in _LAUNCHING_MODULES:
+                return word
+        elif before == "-c" and re.fullmatch(_SHELL, launcher):
+            return _program_of_line(word)
+        elif before == "-c" and re.fullmatch(_PYTHON, launcher):
+            return None
+        elif launcher and word.endswith((".py", ".sh")) and not _SETTING.fullmatch(word):
+            return word
+        before = word
+    return None if is_launcher(command[0]) else command[0]
+
+
+def _program_of_line(line: str) -> str | None:
+    """The program that a line of a shell starts, e.g. ``cd here && python train.py``."""
+    try:
+        return program_of(["sh", *shlex.split(line, comments=True)])
+    except ValueError:  # a quote that is not closed
+        return None
