@@ -43,12 +43,15 @@ class Script:
         environment: Variables that the user gave, by name; added to those inherited.
         throughput: For what does not train by torch: a regular expression that finds in its output
             how many examples it did a second, as its only group; None: its steps are counted.
+        seconds_per_step: As `throughput`, for the seconds of a step; milliseconds if the group is
+            called ``ms``.
     """
 
     command: tuple[str, ...]
     folder: str
     environment: dict[str, str] = field(default_factory=dict)
     throughput: str | None = None
+    seconds_per_step: str | None = None
 
     def __post_init__(self) -> None:
         if not self.command or not self.command[0]:
@@ -68,25 +71,28 @@ class Script:
                     f"{name} is set by whatever starts the job, for the GPU and its share of it: "
                     f"leave it out"
                 )
-        if self.throughput is not None:
-            groups = 0
-            with suppress(re.error):
-                groups = re.compile(self.throughput).groups
-            if groups != 1:
-                raise InvalidInput(
-                    f"{self.throughput!r}: write a regular expression with one group for the "
-                    f"throughput, e.g. '([0-9.]+) images/s'"
-                )
+        _check_pattern(self.throughput, "the throughput, e.g. '([0-9.]+) images/s'")
+        _check_pattern(self.seconds_per_step, "the seconds of a step, e.g. '([0-9.]+)s/it'")
 
     @property
     def by_steps(self) -> bool:
         """True if its optimizer steps are counted from inside the process."""
-        return self.throughput is None
+        return self.throughput is None and self.seconds_per_step is None
 
     @property
     def file(self) -> str | None:
         """The file, module or program that its command names; None if that is only code."""
         return program_of(self.command)
+
+
+def _check_pattern(pattern: str | None, what: str) -> None:
+    if pattern is None:
+        return
+    groups = 0
+    with suppress(re.error):
+        groups = re.compile(pattern).groups
+    if groups != 1:
+        raise InvalidInput(f"{pattern!r}: write a regular expression with one group for {what}")
 
 
 def _can_be_given(word: str) -> bool:

@@ -234,6 +234,7 @@ def test_a_profile_carries_how_its_script_is_started(folder):
 @pytest.mark.parametrize(
     "wrong",
     [{"command": ()}, {"folder": "here"}, {"throughput": "("}, {"throughput": "no group"},
+     {"seconds_per_step": "(.)(.)"}, {"seconds_per_step": "[0-9"},
      {"command": ("a",) * 10_001}],
 )  # fmt: skip
 def test_a_script_that_nothing_can_start_is_refused(wrong):

@@ -1,0 +1,177 @@
+"""The pace that a program prints: examples a second, or the seconds of a step."""
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from statistics import fmean, median
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from advisor.errors import InvalidInput
+from advisor.measure.process import ended_lines
+from advisor.workload.spec import Script
+
+# Colours and movements of the cursor (ECMA-48, control sequences).
+_ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+
+_Unit = Literal["rate", "s", "ms"]
+_OPTIONS: dict[_Unit, str] = {
+    "rate": "--throughput REGEX",
+    "s": "--seconds-per-step REGEX",
+    "ms": "--seconds-per-step REGEX with (?P<ms>...) as its group",
+}
+_CALLED: dict[_Unit, str] = {"rate": "a rate", "s": "a time in seconds", "ms": "a time in ms"}
+# The text around a number that names its unit: "5 it/s", "12ms/step", "seconds: 3.1".
+_RATE_AFTER = re.compile(rb"\s*[a-z]+\s*(?:/|per )\s*s(?:ec(?:ond)?)?\b", re.IGNORECASE)
+_TIME_AFTER = re.compile(rb"\s*(m?)s(?:ec(?:ond)?s?)?(?![a-z])", re.IGNORECASE)
+_TIME_BEFORE = re.compile(
+    rb"(?<![/\w])(?<!per )(?:\w*time(?:_(m?)s)?|seconds?|secs?|took)\W{0,3}$", re.IGNORECASE
+)
+
+# Steps a second that no program takes.
+_FASTEST = 1e9
+# More than a window of a measurement holds.
+_MOST_MOMENTS = 2**16
+# A pace is compared with how often it is printed over so many of the last figures, at least so few.
+_MOST_JUDGED, _FEWEST_JUDGED = 50, 8
+# Progress bars print twice a step at times; then nine in ten figures come within a step.
+_MOST_PERCENT = 90
+# A step that takes so many times as long as a figure needs to come is not what was printed.
+_TOO_LONG = 1.5
+# Medians this near are of one quantity if both change together: their ratio varies less than their
+# product, which is constant for the rate of a program that prints every so many steps.
+_SAME, _TOGETHER = 0.1, 0.9
+# Farther from it, no other unit fits either.
+_FITS = 0.7
+_MOST_SHOWN = 60
+
+
+class _Figure(NamedTuple):
+    unit: _Unit
+    value: float
+    step_s: float
+    line: bytes
+    named: _Unit | None  # by the text around it
+
+
+class PrintedPace:
+    """The steps of a program, counted from its printed pace; a figure is of the time before it.
+
+    Attributes:
+        figures: How many it printed.
+        at_s: When the last one came, by the clock of the reader; None before the first.
+        step_s: Seconds of a step by the last one.
+        steps: Steps done between the first figure and the last.
+    """
+
+    def __init__(self, script: Script, batch: int) -> None:
+        self._batch = batch
+        self._patterns: list[tuple[_Unit, re.Pattern[bytes]]] = []
+        if script.throughput is not None:
+            self._patterns.append(("rate", re.compile(script.throughput.encode())))
+        if script.seconds_per_step is not None:
+            pattern = re.compile(script.seconds_per_step.encode())
+            self._patterns.append(("ms" if "ms" in pattern.groupindex else "s", pattern))
+        self._unfinished = b""
+        self._moments = deque[tuple[float, float]](maxlen=_MOST_MOMENTS)
+        self._judged = deque[tuple[float, _Figure]](maxlen=_MOST_JUDGED)
+        self.figures, self.steps, self.step_s = 0, 0.0, 0.0
+        self.at_s: float | None = None
+
+    def read(self, printed: bytes, now_s: float) -> None:
+        """Note the figures in what was printed since the last call, in lines that have ended."""
+        lines, self._unfinished = ended_lines(self._unfinished + printed)
+        figures = [each for line in lines if (each := self._figure(_ESCAPES.sub(b"", line)))]
+        if not figures:
+            return
+        if self.at_s is not None:
+            seconds = now_s - self.at_s
+            self.steps += seconds * fmean(1 / each.step_s for each in figures)
+            self._judged.append((seconds / len(figures), figures[-1]))
+        self.at_s, self.step_s = now_s, figures[-1].step_s
+        self.figures += len(figures)
+        self._moments.append((now_s, self.steps))
+
+    def _figure(self, line: bytes) -> _Figure | None:
+        for unit, pattern in self._patterns:
+            if (match := pattern.search(line)) is not None:
+                with suppress(ValueError, ZeroDivisionError):
+                    value = float(match[1])
+                    step_s = self._step_s(unit, value)
+                    if 1 / _FASTEST < step_s < float("inf"):
+                        named = _unit_around(line[: match.start(1)], line[match.end(1) :])
+                        return _Figure(unit, value, step_s, line, named)
+        return None
+
+    def _step_s(self, unit: _Unit, value: float) -> float:
+        return {"rate": self._batch / value, "s": value, "ms": 1e-3 * value}[unit]
+
+    def ends_between(self, start_s: float, stop_s: float) -> list[float]:
+        """Return the moments at which steps ended; one at least, by the pace around."""
+        moments, done = np.array(tuple(self._moments)).T
+        first, last = np.interp([start_s, stop_s], moments, done)
+        steps = np.arange(1.0, max(1.0, last - first) + 1.0)
+        ends = np.interp(first + steps, done, moments, right=float(moments[-1]))
+        return list(np.maximum(ends, start_s + 1e-9).tolist())
+
+    def check(self) -> None:
+        """Check that the figures are of the unit that the user gave, as far as can be seen.
+
+        Raises:
+            InvalidInput: The text around them names another, or a figure is printed more often
+                than a step can end; the message names the option that fits.
+        """
+        judged = tuple(self._judged)
+        if not judged:
+            return
+        last = judged[-1][1]
+        if last.named not in (None, last.unit):
+            text = last.line.decode(errors="replace").strip()[-_MOST_SHOWN:]
+            raise InvalidInput(
+                f"{_OPTIONS[last.unit]} finds {last.value:g} in {text!r}, which is "
+                f"{_CALLED[last.named]}. Use {_OPTIONS[last.named]}."
+            )
+        if len(judged) < _FEWEST_JUDGED or len(self._patterns) > 1:
+            return
+        self._check_often(judged, last)
+
+    def _check_often(self, judged: Sequence[tuple[float, _Figure]], last: _Figure) -> None:
+        """Check the pace against how often it is printed."""
+        line_s = np.array([seconds for seconds, _ in judged])
+        often_s = max(float(np.percentile(line_s, _MOST_PERCENT)), float(line_s.mean()))
+        claimed_s = median(figure.step_s for _, figure in judged)
+        too_long = claimed_s > _TOO_LONG * often_s
+        others = {
+            unit: np.array([self._step_s(unit, figure.value) for _, figure in judged])
+            for unit in _OPTIONS if unit != last.unit
+        }  # fmt: skip
+        line_s = np.maximum(line_s, 1 / _FASTEST)
+        off = {
+            unit: abs(float(np.log(np.median(step_s) / np.median(line_s))))
+            for unit, step_s in others.items()
+        }
+        near = min(off, key=lambda unit: off[unit])
+        together = (
+            np.log(others[near] / line_s).std() < _TOGETHER * np.log(others[near] * line_s).std()
+        )
+        if not too_long and (last.unit != "rate" or off[near] > _SAME or not together):
+            return
+        remedy = f"It fits {_CALLED[near]}: use {_OPTIONS[near]}."
+        if off[near] > _FITS:
+            remedy = "Choose a pattern that finds the pace of a step, and check --batch."
+        raise InvalidInput(
+            f"{_OPTIONS[last.unit]} finds {last.value:g}, so a step would take "
+            f"{1e3 * claimed_s:,.3g} ms, and such a figure comes every {1e3 * often_s:,.3g} ms. "
+            f"{remedy}"
+        )
+
+
+def _unit_around(before: bytes, after: bytes) -> _Unit | None:
+    """The unit of a number that the text around it names; None if it names none."""
+    if _RATE_AFTER.match(after):
+        return "rate"
+    if match := _TIME_AFTER.match(after) or _TIME_BEFORE.search(before):
+        return "ms" if match[1] else "s"
+    return None
