@@ -28,6 +28,11 @@ def is_launcher(word: str) -> bool:
     return _LAUNCHER.fullmatch(PurePath(word).name) is not None
 
 
+def is_shell(word: str) -> bool:
+    """Return whether `word` is a shell, e.g. ``/bin/bash``."""
+    return re.fullmatch(_SHELL, PurePath(word).name) is not None
+
+
 def program_of(command: Sequence[str]) -> str | None:
     """Return the file, module or program that a command trains by; None if it names only code."""
     launcher = before = ""
@@ -37,7 +42,7 @@ def program_of(command: Sequence[str]) -> str | None:
         elif launcher and before in ("-m", "--module") and _MODULE.fullmatch(word):
             if word not in _LAUNCHING_MODULES:
                 return word
-        elif before == "-c" and re.fullmatch(_SHELL, launcher):
+        elif before == "-c" and is_shell(launcher):
             return _program_of_line(word)
         elif before == "-c" and re.fullmatch(_PYTHON, launcher):
             return None

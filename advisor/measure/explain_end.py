@@ -1,0 +1,90 @@
+"""What to do about a program that ended without a step, if its command or its output shows why."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePath
+
+from advisor.workload.launchers import is_shell, program_of
+from advisor.workload.spec import Script
+
+_PRINTED = {
+    re.compile(r"^(?:\S*: )?EOFError\b|Inappropriate ioctl for device", re.MULTILINE): (
+        "It reads its standard input, which is closed while it is measured. Give what it asks for "
+        "as options, or from a file: -- bash -c 'python train.py < answers.txt'"
+    ),
+    re.compile(r"api_key not configured|wandb: .*[Ll]og in", re.MULTILINE): (
+        "It wants to log in to Weights & Biases. Add --measure-env WANDB_MODE=disabled"
+    ),
+}
+_ONE = "Give the command of a single one, e.g. -- python train.py --lr 0.1"
+_SWEEP = f"{{}} starts trainings of several settings. {_ONE}"
+_QUEUE = "{} hands the training to a queue and returns. Give the command that it runs there"
+_DETACHED = "{} starts the training in a session of its own. Give the command that it runs there"
+# By program, and by its first word if it does other things, too.
+_STARTERS = {
+    "wandb sweep": _SWEEP, "wandb agent": _SWEEP, "optuna": _SWEEP, "nnictl": _SWEEP,
+    "sbatch": _QUEUE, "qsub": _QUEUE, "bsub": _QUEUE, "ray job": _QUEUE, "kubectl": _QUEUE,
+    "screen": _DETACHED, "tmux": _DETACHED,
+}  # fmt: skip
+_SWEEPING_FILE = re.compile(r".*(sweep|grid_?search|hyperopt|random_?search).*\.(py|sh)", re.DOTALL)
+
+# An ampersand that ends a command, not one of && or of a redirection.
+_BACKGROUND = re.compile(r"(?<![&<>|\\])&(?![&>\d])")
+_NEXT = re.compile(r"&&|\|\||;")
+_WAIT = re.compile(r"\bwait\b")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+
+
+def explain_end(script: Script, output: str) -> str | None:
+    """Return a sentence on why `script`, which printed `output`, was not seen to train."""
+    for pattern, remedy in _PRINTED.items():
+        if pattern.search(output):
+            return remedy
+    lines = [_COMMENT.sub("", line) for line in _shell_lines(script)]
+    if any(map(_BACKGROUND.search, lines)) and not any(map(_WAIT.search, lines)):
+        return (
+            "Its program goes on in the background, and the shell returns. Add wait at the end, or "
+            "leave the & out"
+        )
+    parts = (part for line in lines for part in _NEXT.split(line))
+    for words in (script.command, *map(_words, parts)):
+        if (reason := _reason(words)) is not None:
+            return reason
+    return None
+
+
+def _shell_lines(script: Script) -> Iterator[str]:
+    """Lines of the shell in its command: a file's, or those after ``-c``."""
+    shell = False
+    for before, word in zip(("", *script.command), script.command, strict=False):
+        shell |= is_shell(word)
+        if shell and before == "-c":
+            yield from word.splitlines()
+        elif word.endswith(".sh"):
+            with suppress(OSError, UnicodeDecodeError):
+                yield from Path(script.folder, word).read_text().splitlines()
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # a part of a longer text
+        return []
+
+
+def _reason(words: Sequence[str]) -> str | None:
+    """Why the command of these words is no training."""
+    program = program_of(words) if words else None
+    until = words.index(program) + 1 if program in words else len(words)
+    names = [PurePath(word).name for word in words]
+    for name, following in zip(names[:until], (*names[1:], ""), strict=False):
+        for key in (name, f"{name} {following}"):
+            if key in _STARTERS:
+                return _STARTERS[key].format(key)
+    if "--multirun" in words[until:] or ("-m" in words[until:] and "," in " ".join(words[until:])):
+        return f"--multirun starts trainings of several settings. {_ONE}, without it"
+    if program is not None and _SWEEPING_FILE.fullmatch(program):
+        return _SWEEP.format(program)
+    return None

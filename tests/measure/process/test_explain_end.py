@@ -1,0 +1,71 @@
+"""Programs that end before they train, and what to give instead."""
+
+import shlex
+
+import pytest
+
+from advisor.measure.explain_end import explain_end
+from advisor.workload.spec import Script
+
+
+def explained(folder, line, output=""):
+    return explain_end(Script(command=tuple(shlex.split(line)), folder=str(folder)), output) or ""
+
+
+@pytest.mark.parametrize(
+    ("text", "background"),
+    [
+        ("nohup python train.py > log 2>&1 &\n", True), ("python a.py &\npython b.py &\n", True),
+        ("python train.py & echo started\n", True),
+        ("python train.py &\nwait\n", False), ("cd here && python train.py 2>&1 | tee log", False),
+        ("python train.py &> log\n# nohup python train.py &\n", False),
+    ],
+)  # fmt: skip
+def test_a_shell_that_leaves_its_program_in_the_background_is_told_to_wait(
+    tmp_path, text, background
+):
+    (tmp_path / "run.sh").write_text(text)
+    assert ("wait" in explained(tmp_path, "bash run.sh")) == background
+    assert ("wait" in explained(tmp_path, shlex.join(["sh", "-c", text]))) == background
+
+
+@pytest.mark.parametrize(
+    ("output", "remedy"),
+    [
+        ("Continue? [y/n] Traceback ...\nEOFError: EOF when reading a line\n", "standard input"),
+        ("wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login", "--measure"),
+        ("ValueError: bad data\n", ""),
+    ],
+)
+def test_a_program_that_asks_its_user_is_explained_by_what_it_printed(tmp_path, output, remedy):
+    text = explained(tmp_path, "python train.py", output)
+    assert (remedy in text) if remedy else (text == "")
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("wandb agent ada/net/abc", "wandb agent"), ("python -m wandb sweep s.yaml", "wandb sweep"),
+        ("uv run optuna study optimize a.py objective", "optuna"),
+        ("python train.py --multirun lr=0.1,0.2", "--multirun"),
+        ("python train.py -m lr=0.1,0.2", "--multirun"), ("python sweep.py", "sweep.py"),
+        ("bash scripts/run_sweep.sh", "run_sweep.sh"), ("sbatch train.sbatch", "sbatch"),
+        ("bash -c 'cd here; tmux new -d train'", "tmux"),
+    ],
+)  # fmt: skip
+def test_what_starts_trainings_elsewhere_is_named_with_the_command_to_give(tmp_path, line, named):
+    text = explained(tmp_path, line)
+    assert named in text
+    assert "Give the command" in text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python train.py --logger wandb agent", "python -c 'import os; os.x & 1'",
+        "python train.py -m 5", "python -m pkg.train", "wandb login",
+        "python train.py --config sweep.py",
+    ],
+)  # fmt: skip
+def test_a_training_is_not_taken_for_a_sweep(tmp_path, line):
+    assert explained(tmp_path, line) == ""
