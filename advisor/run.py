@@ -26,7 +26,6 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
 from advisor.launch.shell import undo_script
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
-from advisor.measure.hook import hook_variables
 from advisor.measure.process import (
     jobs_left,
     left_in,
@@ -39,6 +38,7 @@ from advisor.measure.process import (
     sweep_locks,
 )
 from advisor.measure.script import create_progress
+from advisor.measure.tenants import hook_variables
 from advisor.measure.watched_run import WatchedRun, events_in, script_lives, tail
 from advisor.measured_pace import PacedPlan
 from advisor.workload.reading import read_bytes, reason_of, user_folder

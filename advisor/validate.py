@@ -24,13 +24,12 @@ from advisor.errors import (
     with_article,
 )
 from advisor.hardware.gpus import Gpu
-from advisor.hardware.machine import allowed_cores
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
 from advisor.measure.device import find_device
 from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import PlannedProcess, planned_processes
-from advisor.measure.worker import error_of
+from advisor.measure.tenants import error_of
 from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation
@@ -181,18 +180,13 @@ def dry_run(plans: Sequence[PlannedRun], device: str) -> Iterator[PlannedProcess
     except GpuUnavailable:
         uuid = _SOME_GPU
     for plan in plans:
-        needed = sum(workload.cores for workload in plan.workloads)
-        cores = tuple(range(needed + 1)) if uuid == _SOME_GPU else allowed_cores()
-        yield from planned_processes(plan, uuid, cores)
+        yield from planned_processes(plan, uuid)
 
 
 def process_text(process: PlannedProcess) -> str:
     """Return `process` on a few lines, as ``advisor validate --dry-run`` prints it."""
-    cores = ",".join(map(str, process.cores)) or "any"
-    lines = [process.role, f"  cores: {cores}"]
-    lines += [f"  {name}={value}" for name, value in process.environment.items()]
-    lines.append(f"  $ {join(process.command)}" if process.command else "  forked, no command")
-    return "\n".join(lines)
+    variables = [f"  {name}={value}" for name, value in process.environment.items()]
+    return "\n".join([process.role, *variables, f"  $ {join(process.command)}"])
 
 
 def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Validation:

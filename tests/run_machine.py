@@ -69,7 +69,7 @@ def command(*words, **settings):
 
 def living(folder):
     """Processes of the run, its script too."""
-    return processes_of(f"ADVISOR_RUN={folder}")
+    return processes_of("ADVISOR_RUN", str(folder))
 
 
 def kill_script(folder):

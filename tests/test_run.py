@@ -339,8 +339,8 @@ def test_steps_that_jobs_did_together_become_a_run_to_learn_from(monkeypatch):
 
 def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():
     code = (
-        "import os, time; from advisor.measure.script import ProgressWriter; "
-        "ProgressWriter().report(1); time.sleep(600)"
+        "import time; from advisor.measure.inside.program import StepCounter; "
+        "StepCounter().stepped_explicitly(); time.sleep(600)"
     )
     folder, watcher = (
         started(prepared("naive", job([sys.executable, "-c", code]))),

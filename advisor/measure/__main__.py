@@ -3,9 +3,14 @@
 VERB is profile, campaign, calibrate, doctor or runs. A supervisor ends every process of a verb.
 """
 
+import json
+import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
+from advisor.measure.inside.hook import VARIABLE
+from advisor.measure.inside.server import serve
 from advisor.measure.process import run_inner, supervise
 
 _VERBS = {
@@ -21,6 +26,11 @@ def main(argv: Sequence[str]) -> int:
     verb, words = (argv[0], argv[1:]) if argv else ("", [])
     if verb == "inner":  # the process under the supervisor
         return run_inner(words[0], words[1:])
+    if verb == "serve":  # a program of ours that a measurement needs
+        module, _, name = words[0].partition(":")
+        address = json.loads(os.environ[VARIABLE])["address"]
+        serve(address, getattr(import_module(module), name))
+        return 0
     if verb == "doctor":
         from advisor.measure.doctor import run_doctor
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.live_gpu import live_gpu
-from advisor.hardware.machine import allowed_cores, leave_to_tenants
+from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
     Device,
     Meter,
@@ -17,8 +17,8 @@ from advisor.measure.device import (
     refuse_other,
 )
 from advisor.measure.gpu_side import (
+    VERBS_FROM,
     all_answers,
-    calibration_verbs,
     lines_of,
     operators,
     sweep,
@@ -39,18 +39,18 @@ _WORKLOAD = "mlp-toy-bs128"
 _LIMITS_PCT = (50.0, 10.0)
 
 
-def contexts(session: MpsSession, core: int) -> Contexts:
+def contexts(session: MpsSession) -> Contexts:
     """Measure the sizes of contexts on the claimed GPU of `session`, on which no tenant lives."""
     session.switch_to(Naive())
     driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
-    plain_mib, _, _ = _context_mib(session, core, Naive())
+    plain_mib, _, _ = _context_mib(session, Naive())
     mps_mib, sms, server_mib, limited = None, None, None, []
     try:
         session.switch_to(Mps())
-        mps_mib, sms, others_mib = _context_mib(session, core, Mps())
+        mps_mib, sms, others_mib = _context_mib(session, Mps())
         server_mib = None if mps_mib is None else others_mib
         for limit in _LIMITS_PCT:
-            limited_mib, limited_sms, _ = _context_mib(session, core, Mps((limit,)))
+            limited_mib, limited_sms, _ = _context_mib(session, Mps((limit,)))
             if limited_mib is not None and limited_sms is not None:
                 limited.append(LimitedContext(limit, limited_sms, limited_mib))
     except AdvisorError as error:
@@ -63,11 +63,12 @@ def contexts(session: MpsSession, core: int) -> Contexts:
 
 
 def _context_mib(
-    session: MpsSession, core: int, sharing: Concurrent
+    session: MpsSession, sharing: Concurrent
 ) -> tuple[float | None, int | None, float]:
     """Size of one tenant's context, its SMs, and the size of all other processes."""
-    with tenants_on(session.setups(sharing, [(core,)]), session.folder) as (tenant,):
-        (answer,) = all_answers([tenant], "load", workload=workload(_WORKLOAD))
+    setups = session.setups(sharing, [workload(_WORKLOAD)])
+    with tenants_on(setups, session.folder) as (tenant,):
+        (answer,) = all_answers([tenant], "load")
         session.proved_clients(sharing, [tenant.pid])
         held_mib = Meter(session.device).memory_mib()
     # In a container the driver may list it under another pid; but the server holds less.
@@ -104,7 +105,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
     if device.kind == "cpu":
         raise InvalidInput("a calibration is of a GPU: choose another --device than cpu")
     if len(cores) < 2:
-        raise InvalidInput("two processes take turns, each on its own core: allow 2 --cores")
+        raise InvalidInput("two processes take turns: allow 2 --cores")
     path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
     command = command_line("calibrate", argv)
@@ -120,8 +121,7 @@ def _calibration(
     with bench_on(device, cores, command) as bench:
         session = bench.session
         readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
-        leave_to_tenants([cores[:2]], bench.host_cores)
-        sizes = contexts(session, cores[0])
+        sizes = contexts(session)
         held_mib = {
             "the driver": sizes.driver_mib, "a context": sizes.plain_mib,
             "an MPS client's": sizes.mps_mib, "each of its SMs": sizes.per_sm_mib,
@@ -131,14 +131,14 @@ def _calibration(
             f"{of}: {'unknown' if mib is None else f'{mib:.1f}'}" for of, mib in held_mib.items()
         )
         say(f"  MiB held by {', '.join(listed)}")
-        turns, clocks_mhz, versions = switching(session, cores[:2])
+        turns, clocks_mhz, versions = switching(session)
         for cost in turns:
             text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
             if cost.slice_s is not None and cost.switch_s is not None:
                 slice_ms, switch_ms = 1e3 * cost.slice_s, 1e3 * cost.switch_s
                 text += f", slices of {slice_ms:.2f} ms, {switch_ms:.2f} ms a change"
             say(f"  taking turns, {text}")
-        side = _gpu_side(session, cores[0]) if gpu_side else None
+        side = _gpu_side(session) if gpu_side else None
     return Calibration(
         gpu=device.key, contexts=sizes, switching=turns,
         idle_power_w=min(readings_w, default=None), gpu_side=side,
@@ -146,10 +146,10 @@ def _calibration(
     )  # fmt: skip
 
 
-def _gpu_side(session: MpsSession, core: int) -> GpuSide:
+def _gpu_side(session: MpsSession) -> GpuSide:
     session.switch_to(Naive())
-    setups = session.setups(Naive(), [(core,)])
-    with tenants_on(setups, session.folder, calibration_verbs) as (tenant,):
+    setups = session.servers(Naive(), VERBS_FROM, 1)
+    with tenants_on(setups, session.folder) as (tenant,):
         side = sweep(tenant, Meter(session.device), operators())
     gpu = catalogue().get(session.device.key)
     for line in lines_of(side, None if gpu is None else gpu.rates):

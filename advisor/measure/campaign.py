@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
-from advisor.hardware.machine import allowed_cores, cores_of_each, split_cores
+from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.campaign_runner import (
     LocalRunner,
     Record,
@@ -32,7 +32,7 @@ from advisor.measure.pace import Timing
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
 from advisor.measure.run_list import PlannedRun, single_runs
-from advisor.measure.shared_run import FIRST_RUN_S, cores_of_tenants, records_in, run_summary
+from advisor.measure.shared_run import FIRST_RUN_S, records_in, run_summary
 from advisor.workload.profile import Profile, Window, median_step_s
 from advisor.workload.reading import profile_files, read_json, user_folder
 from advisor.workload.run import Run
@@ -403,12 +403,7 @@ def run_campaign(argv: Sequence[str]) -> int:
         say(steadiness.summary())
         return 0
     command = command_line("campaign", argv)
-    with _runners(words, campaign, command) as (runners, fewest):
-        # Tasks that need more cores than there are are refused before anything is started.
-        for run in runs:
-            cores_of_tenants(run, fewest, share=campaign.gpu == "cpu")
-        for workload in unprofiled:
-            cores_of_each([workload.cores], fewest, share=campaign.gpu == "cpu")
+    with _runners(words, campaign, command) as runners:
         start_all(runners)
         return _measure(runners, (*unprofiled, *runs), ledger, words.deadline)
 
@@ -434,15 +429,13 @@ def _unmeasured(
 
 
 @contextmanager
-def _runners(
-    words: Namespace, campaign: Campaign, command: str
-) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
-    """Runners that are stopped when the block ends, and the cores of the one with fewest."""
+def _runners(words: Namespace, campaign: Campaign, command: str) -> Iterator[Sequence[Runner]]:
+    """Runners that are stopped when the block ends."""
     timing = Timing(**asdict(campaign.timing))
     settings = RunnerSettings("cpu", (), timing, campaign.profile.probe, command)
     if words.ray is not None:
-        with cluster_runners(words, campaign.gpu, settings) as runners_and_cores:
-            yield runners_and_cores
+        with cluster_runners(words, campaign.gpu, settings) as cluster:
+            yield cluster
         return
     devices = devices_in(words.devices or ("cpu" if campaign.gpu == "cpu" else "0"))
     for name in devices:
@@ -453,16 +446,15 @@ def _runners(
                 f"({device.name}). Choose other --devices, or correct the plan's gpu."
             )
     allowed = allowed_cores(words.cores)
-    # Trials on the CPU, whose figures are not kept, share all cores, each from another one on.
+    # Trials on the CPU, whose figures are not kept, share all cores.
     on_cpu = devices[0] == "cpu"
-    turned = tuple(allowed[n:] + allowed[:n] for n in range(len(devices)))
-    shares = turned if on_cpu else split_cores(allowed, len(devices))
+    shares = (allowed,) * len(devices) if on_cpu else split_cores(allowed, len(devices))
     runners = [
         LocalRunner(f"cpu{n}" if name == "cpu" else name, replace(settings, device=name, cores=its))
         for n, (name, its) in enumerate(zip(devices, shares, strict=True))
     ]
     try:
-        yield runners, min(shares, key=len)
+        yield runners
     finally:
         stop_all(runners)
 

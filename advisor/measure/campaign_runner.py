@@ -27,7 +27,7 @@ from advisor.measure.profile import profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import PlannedRun
 from advisor.measure.shared_run import measure
-from advisor.measure.worker import error_of
+from advisor.measure.tenants import error_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload
@@ -77,7 +77,6 @@ def serve(argv: Sequence[str]) -> int:
 
 def _serve(connection: Connection, settings: RunnerSettings) -> None:
     device = find_device(settings.device)
-    os.sched_setaffinity(0, settings.cores)
     with bench_on(device, settings.cores, settings.command) as bench:
         idle_w = idle_power_w(device)
 
@@ -428,8 +427,8 @@ def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
 @contextmanager
 def cluster_runners(
     words: Namespace, gpu: str, settings: RunnerSettings
-) -> Iterator[tuple[Sequence[Runner], tuple[int, ...]]]:
-    """Start runners on a Ray cluster; yield them, and the cores of the smallest.
+) -> Iterator[Sequence[Runner]]:
+    """Start runners on a Ray cluster; yield them.
 
     In `settings`, device and cores are replaced by those of each place.
 
@@ -471,7 +470,7 @@ def cluster_runners(
                 name += f"-{number}"
             its = replace(settings, device=device, cores=own)
             runners.append(ClusterRunner(name, remote, actor, node, gpu, its))
-        yield runners, min((runner.settings.cores for runner in runners), key=len)
+        yield runners
     finally:
         stop_all(runners)
         ray.shutdown()

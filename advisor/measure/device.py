@@ -30,8 +30,8 @@ from advisor.hardware.machine import (
     allowed_cores,
     mps_processes,
 )
+from advisor.measure.inside.routines import installed_version
 from advisor.measure.process import gpu_lock, wait_until
-from advisor.measure.worker import installed_version
 from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
 from advisor.workload.spec import Script
@@ -192,8 +192,8 @@ def memory_record(
 ) -> Memory | None:
     """The record of a tenant's memory; None if neither it nor the driver reports any.
 
-    `reported` is from `advisor.measure.worker.memory`, with None for a program that reports
-    nothing; `on_device_mib` is the memory of its process from the driver.
+    `reported` is from `advisor.measure.inside.clocks.memory_mib`, with None for a program that
+    reports nothing; `on_device_mib` is the memory of its process from the driver.
     """
     reserved_mib = reported["reserved_mib"]
     if reserved_mib is None and on_device_mib is None:

@@ -12,30 +12,24 @@ of the cycle is the slice. There are two changes of owner a cycle, so one costs
 ``overhead * cycle / 2``; that contains what refilling caches costs.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from statistics import mean, median
 from time import monotonic, perf_counter, sleep, time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import GpuRates
 from advisor.measure.device import Meter
+from advisor.measure.inside.clocks import synchronise
+from advisor.measure.inside.routines import VERBS, Verb
+from advisor.measure.inside.server import Served
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.tenants import GRACE_S, ask_all, tenants_on
-from advisor.measure.worker import (
-    GpuQueue,
-    TenantHandle,
-    TenantState,
-    Trainable,
-    Verb,
-    living,
-    synchronise,
-    training_verbs,
-)
+from advisor.measure.tenants import GRACE_S, Tenant, ask_all, living, tenants_on
 from advisor.sharing import Naive
 from advisor.workload.calibration import (
     GpuSide,
@@ -58,31 +52,48 @@ _TRIES, _TIMED = 3, 20
 _AHEAD_S, _MOST_AHEAD = 0.1, 900
 
 
-def calibration_verbs() -> Mapping[str, Verb]:
-    """The training verbs, `load_kernel` and `time_operators`."""
-    own: dict[str, Verb] = {"load_kernel": load_kernel, "time_operators": time_operators}
-    return {**training_verbs(), **own}
-
-
-def load_kernel(state: TenantState, kernel_s: float) -> dict[str, Any]:
+def load_kernel(served: Served, device: str, kernel_s: float) -> dict[str, Any]:
     """Make a step one product of square matrices that takes about `kernel_s`."""
-    side, kernel = _FIRST_SIDE, _repeated(state.device, _FIRST_SIDE, _MOST_AHEAD)
+    side, kernel = _FIRST_SIDE, _repeated(device, _FIRST_SIDE, _MOST_AHEAD)
     ahead = max(2, min(_MOST_AHEAD, round(_AHEAD_S / kernel_s)))
     for _ in range(_TRIES):
         kernel()
-        synchronise(state)
+        synchronise()
         began = perf_counter()
         for _ in range(_TIMED):
             kernel()
-        synchronise(state)
+        synchronise()
         took_s = (perf_counter() - began) / _TIMED
         if took_s <= 0:
             raise AdvisorError("a matrix product took no time here. Calibrate again.")
         # Its work grows with the cube of its side.
         side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / _TILE)) * _TILE
-        kernel = _repeated(state.device, side, ahead)
-    state.trainable = cast("Trainable", kernel)  # `run` only calls it
+        kernel = _repeated(device, side, ahead)
+    served.step = kernel
     return {}
+
+
+class _GpuQueue:
+    """Marks work that was queued on the GPU; waits while more than `most` marks are ahead."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ahead: deque[Any] = deque()
+
+    def mark(self) -> None:
+        import torch
+
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        self._ahead.append(event)
+        if len(self._ahead) > self._most:
+            self._ahead.popleft().synchronize()
+
+    def ahead(self) -> int:
+        """Marks that the GPU has not reached."""
+        while self._ahead and self._ahead[0].query():
+            self._ahead.popleft()
+        return len(self._ahead)
 
 
 def _repeated(device: str, side: int, ahead: int) -> Callable[[], None]:
@@ -90,7 +101,7 @@ def _repeated(device: str, side: int, ahead: int) -> Callable[[], None]:
     import torch
 
     factor = torch.ones(side, side, device=device)
-    product, queue = torch.empty_like(factor), GpuQueue(ahead)
+    product, queue = torch.empty_like(factor), _GpuQueue(ahead)
 
     def call() -> None:
         torch.mm(factor, factor, out=product)
@@ -100,9 +111,7 @@ def _repeated(device: str, side: int, ahead: int) -> Callable[[], None]:
     return call
 
 
-def all_answers(
-    tenants: Sequence[TenantHandle], verb: str, **arguments: Any
-) -> list[dict[str, Any]]:
+def all_answers(tenants: Sequence[Tenant], verb: str, **arguments: Any) -> list[dict[str, Any]]:
     """Send all `tenants` the same request at once; return their answers, in their order."""
     return [living(each, _REMEDY) for each in ask_all(tenants, verb, [arguments] * len(tenants))]
 
@@ -126,21 +135,19 @@ Timed = tuple[Schedule, Sequence[Sequence[float]]]
 """A schedule, and when the kernels of tenants ended in it, shape (tenants, kernels)."""
 
 
-def switching(
-    session: MpsSession, cores: Sequence[int]
-) -> tuple[tuple[Switching, ...], Clocks, dict[str, str | None]]:
+def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[str, str | None]]:
     """Measure the cost of turns for each length of kernel.
 
     Return also the GPU's clocks meanwhile and the versions of the software.
     """
     session.switch_to(Naive())
-    setups = session.setups(Naive(), [(core,) for core in cores])
+    setups = session.servers(Naive(), VERBS_FROM, 2)
     meter, costs = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)
-    with tenants_on(setups, session.folder, calibration_verbs) as tenants:
+    with tenants_on(setups, session.folder) as tenants:
         for kernel_s in _KERNELS_S:
             for tenant in tenants:  # one after another, since each times its kernel
-                all_answers([tenant], "load_kernel", kernel_s=kernel_s)
+                all_answers([tenant], "load_kernel", device=tenant.setup.device, kernel_s=kernel_s)
             alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
             together, clocks_mhz = _timed_kernels(tenants, meter)
             costs.append(switching_of(alone, together))
@@ -148,7 +155,7 @@ def switching(
     return tuple(costs), clocks_mhz, versions
 
 
-def _timed_kernels(tenants: Sequence[TenantHandle], meter: Meter) -> tuple[Timed, Clocks]:
+def _timed_kernels(tenants: Sequence[Tenant], meter: Meter) -> tuple[Timed, Clocks]:
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
     for tenant in tenants:
         tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
@@ -358,20 +365,24 @@ def operators() -> tuple[Operator, ...]:
 _EMPTY = Operator("empty", "1", "fp32")
 
 
-def time_operators(state: TenantState, chosen: Sequence[Operator]) -> dict[str, Any]:
+def time_operators(
+    served: Served,  # noqa: ARG001
+    device: str,
+    chosen: Sequence[tuple[str, str, OperatorPrecision]],
+) -> dict[str, Any]:
     """``latency_ms`` and ``kernel_ms`` of each operator, (operators,); ``l2_mib`` of the device."""
     import torch
 
     l2_mib = None
-    if state.device == "cuda":
+    if device == "cuda":
         l2_mib = torch.cuda.get_device_properties(0).L2_cache_size / 2**20
-    times_ms = [time_operator(each, state.device) for each in chosen]
+    times_ms = [time_operator(Operator(*each), device) for each in chosen]
     latency_ms, kernel_ms = zip(*times_ms, strict=True)
     return {"latency_ms": latency_ms, "kernel_ms": kernel_ms, "l2_mib": l2_mib}
 
 
 def sweep(
-    tenant: TenantHandle, meter: Meter, chosen: Sequence[Operator], rounds: int = _ROUNDS
+    tenant: Tenant, meter: Meter, chosen: Sequence[Operator], rounds: int = _ROUNDS
 ) -> GpuSide:
     """Time `chosen` in at most `rounds`, each in another order; the median of each operator.
 
@@ -384,7 +395,10 @@ def sweep(
     random, began_s = Random(_SEED), monotonic()
     while len(clocks_mhz) < rounds and monotonic() - began_s < _LATEST_S:
         order = random.sample([*chosen, _EMPTY], len(chosen) + 1)
-        tenant.send("time_operators", chosen=order)
+        tenant.send(
+            "time_operators", device=tenant.setup.device,
+            chosen=[(each.op, each.shape, each.precision) for each in order],
+        )  # fmt: skip
         sleep(_CLOCKS_AFTER_S)
         clocks_mhz.append(meter.clocks_mhz()[0])
         answer = living(tenant.receive(_ANSWER_S))
@@ -438,3 +452,11 @@ def lines_of(side: GpuSide, stated: GpuRates | None) -> tuple[str, ...]:
 
 def _shown(figure: float | None) -> str:
     return "unknown" if figure is None else f"{figure:.1f}"
+
+
+CALIBRATION_VERBS: Mapping[str, Verb] = {
+    "run": VERBS["run"], "load_kernel": load_kernel, "time_operators": time_operators
+}  # fmt: skip
+"""The requests of a program that calibrates."""
+
+VERBS_FROM = "advisor.measure.gpu_side:CALIBRATION_VERBS"

@@ -20,8 +20,8 @@ from statistics import fmean
 from time import perf_counter, time
 
 from advisor.errors import AdvisorError
+from advisor.measure.inside.clocks import piece_of_work
 from advisor.measure.pdeathsig import die_with_parent
-from advisor.measure.worker import piece_of_work
 from advisor.workload.calibration import HostCheck
 from advisor.workload.reading import host_check_file
 from advisor.workload.writing import write_whole

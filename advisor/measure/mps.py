@@ -6,25 +6,20 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.live_gpu import process_memory_mib, reserved_mib
-from advisor.hardware.machine import (
-    CONTROL,
-    allowed_cores,
-    client_variables,
-    leave_to_tenants,
-    mps_processes,
-)
+from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.device import Device, Origin, claimed
+from advisor.measure.inside.routines import Verb
+from advisor.measure.inside.server import Served
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_mps_within, mps_within, scratch_folder, wait_until
-from advisor.measure.tenants import tenants_on, warm_up
-from advisor.measure.worker import Ended, TenantSetup, TenantState, Verb, without_mps
+from advisor.measure.script import without_mps
+from advisor.measure.tenants import Ended, TenantSetup, server_of, setup_of, tenants_on
 from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
 
@@ -147,19 +142,18 @@ class MpsSession:
             pids = ", ".join(map(str, serving()))
             raise AdvisorError(f"MPS should be off and processes {pids} still run. End them.")
 
-    def setups(
-        self,
-        sharing: Concurrent,
-        cores: Sequence[tuple[int, ...]],
-        workloads: Sequence[Workload] | None = None,
-    ) -> tuple[TenantSetup, ...]:
-        """The setups of tenants that share by `sharing`, each on its `cores`.
+    def setups(self, sharing: Concurrent, workloads: Sequence[Workload]) -> tuple[TenantSetup, ...]:
+        """Return the setups of tenants that train `workloads` and share by `sharing`."""
+        environments = tenant_environments(sharing, len(workloads), self.folder, self.device.uuid)
+        return tuple(
+            setup_of(workload, self.device.kind, environment)
+            for workload, environment in zip(workloads, environments, strict=True)
+        )
 
-        `workloads` is what each trains; None: nothing of the user's own.
-        """
-        environments = tenant_environments(sharing, len(cores), self.folder, self.device.uuid)
-        scripts = repeat(None) if workloads is None else (each.script for each in workloads)
-        return tuple(map(TenantSetup, repeat(self.device.kind), cores, environments, scripts))
+    def servers(self, sharing: Concurrent, verbs: str, count: int) -> tuple[TenantSetup, ...]:
+        """Return the setups of `count` programs of ours that answer `verbs`; see `server_of`."""
+        environments = tenant_environments(sharing, count, self.folder, self.device.uuid)
+        return tuple(server_of(verbs, self.device.kind, each) for each in environments)
 
     def proved_clients(self, sharing: Concurrent, pids: Sequence[int]) -> int:
         """Return the number of tenants that MPS serves: all of them, or none if it is off."""
@@ -180,44 +174,33 @@ class MpsSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The claimed device on which a process measures, and its host cores.
+    """The claimed device on which a process measures.
 
     Attributes:
         session: Of the device, with or without MPS.
         origin: The provenance that all figures share.
-        host_cores: All cores that this process may use, tenants' or not.
-        cores: Those that its tenants may have.
-        share: Whether tenants share cores if there are too few for all, instead of a refusal.
+        cores: Host cores over which all tenants float, as users run them.
     """
 
     session: MpsSession
     origin: Origin
-    host_cores: tuple[int, ...]
     cores: tuple[int, ...]
-    share: bool
 
 
 @contextmanager
-def bench_on(
-    device: Device, cores: tuple[int, ...], command: str, *, share: bool = False, zoo: bool = True
-) -> Iterator[Bench]:
-    """`device`, claimed until the block ends; on a CPU, tenants always `share` cores.
-
-    The fork server starts only for workloads of the `zoo`.
+def bench_on(device: Device, cores: tuple[int, ...], command: str) -> Iterator[Bench]:
+    """Claim `device` until the block ends; this process and its tenants float over `cores`.
 
     Raises:
         GpuUnavailable: Another process uses it.
     """
-    ours = allowed_cores()
-    with claimed(device, command), scratch_folder() as folder:
-        leave_to_tenants([cores[:1]], ours)
-        if zoo:
-            warm_up(folder)
-        with closing(MpsSession(device, folder)) as session:
-            yield Bench(
-                session=session, origin=Origin(device, command, len(ours)), host_cores=ours,
-                cores=cores, share=share or device.kind == "cpu",
-            )  # fmt: skip
+    os.sched_setaffinity(0, cores)
+    with (
+        claimed(device, command),
+        scratch_folder() as folder,
+        closing(MpsSession(device, folder)) as session,
+    ):
+        yield Bench(session=session, origin=Origin(device, command, len(cores)), cores=cores)
 
 
 def tenant_environments(
@@ -293,8 +276,8 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     if reserve_mib is None:
         reserve_mib = reserved_mib(uuid) or 0
     leave_mib = capacity_mib - reserve_mib - served_mib
-    setups = session.setups(Naive(), [tuple(sorted(os.sched_getaffinity(0)))])
-    with tenants_on(setups, session.folder, filler_verbs) as (filler,):
+    setups = session.servers(Naive(), "advisor.measure.mps:FILLER_VERBS", 1)
+    with tenants_on(setups, session.folder) as (filler,):
         answer = filler.ask("leave_free", free_mib=leave_mib)
         if isinstance(answer, Ended):
             raise AdvisorError(
@@ -304,16 +287,11 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
         yield answer["free_mib"] + served_mib
 
 
-def filler_verbs() -> Mapping[str, Verb]:
-    """`leave_free`."""
-    return {"leave_free": leave_free}
-
-
-def leave_free(state: TenantState, free_mib: float) -> dict[str, Any]:
+def leave_free(served: Served, free_mib: float) -> dict[str, Any]:
     """Hold so much device memory that about `free_mib` remain free; the answer is what remains."""
     import torch
 
-    blocks = state.notes.setdefault("blocks", [])
+    blocks = served.notes.setdefault("blocks", [])
 
     def left_mib() -> float:
         return float(torch.cuda.mem_get_info()[0]) / _MIB
@@ -325,5 +303,9 @@ def leave_free(state: TenantState, free_mib: float) -> dict[str, Any]:
         )
     while len(blocks) < _MOST_BLOCKS and (excess := left_mib() - free_mib) >= _NEAR_MIB:
         whole_mib = int(excess) // 2 * 2
-        blocks.append(torch.empty(whole_mib * _MIB, dtype=torch.uint8, device=state.device))
+        blocks.append(torch.empty(whole_mib * _MIB, dtype=torch.uint8, device="cuda"))
     return {"free_mib": left_mib()}
+
+
+FILLER_VERBS: Mapping[str, Verb] = {"leave_free": leave_free}
+"""The request that the process answers that holds memory."""

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
-from statistics import median
+from itertools import pairwise
+from statistics import fmean, median
 from time import monotonic, sleep, time
 from typing import Any, Literal
 
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.hardware.gpus import gpu
 from advisor.hardware.machine import Activity
-from advisor.measure.device import Device, Meter, memory_record
+from advisor.measure.device import Meter, memory_record
 from advisor.measure.process import say
-from advisor.measure.trace import GpuWork, Phase, TracedStep
-from advisor.measure.worker import LOAD_S, TenantHandle, living
-from advisor.workload.profile import HostSide, KernelTrace, Memory, PartSeconds, Window
+from advisor.measure.rounds import Rounds, StepTimes, find_rounds
+from advisor.measure.tenants import LOAD_S, Tenant, living
+from advisor.workload.profile import HostSide, Memory, PartSeconds, Window
 
 # With fewer steps of the slowest tenant, where a window cuts a step affects its figure.
 _FEWEST_STEPS = 6
@@ -102,9 +101,11 @@ def windows_of(plan: Schedule, completed_at: Sequence[float]) -> tuple[Window, .
 _NOTICE_S = 0.05
 # Two stretches in a row whose median steps differ by no more than this are a steady state.
 _STEADY_WITHIN = 0.03
-_STRETCH_S, _STRETCH_STEPS = 0.4, 3
-# Some workloads are never steady, since a host's clock varies. They are measured all the same.
+_STRETCH_S, _STRETCH_STEPS = 0.5, 3
+# Some programs are never steady, since a host's clock varies. They are measured all the same.
 _LONGEST_SETTLING_S = 5.0
+# A rollout with its updates may take some seconds, and two are needed to recognise it.
+_LONGEST_LOOK_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,18 +113,20 @@ class SoloPace:
     """The result of the windows.
 
     Attributes:
-        windows: Every window, shape (windows,).
-        host_cpu_share: CPU seconds of the tenant and its loader over wall seconds times cores.
+        rounds: As these windows and the steps before them show it.
+        windows: Every window, of whole rounds, shape (windows,).
+        cpu_s: CPU seconds of the tenant and its loader for each second.
         activity: Of the whole GPU over the windows.
         clocks_mhz: Of SMs and memory during the run.
         memory: Peak memory of the tenant.
-        host_check_s: Mean of the host checks before and after; None for a program without them.
+        host_check_s: Mean of the host checks; None for a program without them.
         meter_s: Seconds that the device's driver took to answer.
         host: The host's work for a step; None for a program that does not report it.
     """
 
+    rounds: Rounds
     windows: tuple[Window, ...]
-    host_cpu_share: float
+    cpu_s: float
     activity: Activity
     clocks_mhz: tuple[int | None, int | None]
     memory: Memory
@@ -137,21 +140,59 @@ def mean_step_s(windows: Sequence[Window]) -> float:
     return sum(each.seconds for each in windows) / sum(each.steps for each in windows)
 
 
-def settled_step_s(tenant: TenantHandle, first_step_s: float, patience_s: float) -> float:
-    """Train until the pace is steady; return seconds of a step, at first about `first_step_s`."""
+@dataclass(frozen=True, slots=True)
+class StepsTaken:
+    """The steps that a tenant took from `start_at` to the end of one request, `answer`."""
+
+    start_at: float
+    answer: Mapping[str, Any]
+
+    @property
+    def intervals_s(self) -> list[float]:
+        """Seconds of each step, without the host checks between them, shape (steps,)."""
+        ends = [self.start_at, *self.answer["completed_at"]]
+        intervals = np.diff(ends)
+        for number, _, took_s in self.answer["checks"]:
+            if number < len(intervals):  # a GPU that had work queued did not wait for a check
+                intervals[number] = max(intervals[number] - took_s, intervals[number] / 2)
+        return list(np.maximum(intervals, 1e-9).tolist())
+
+
+def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
+    """Join requests to one, without the time between them."""
+    intervals_s = [each for stretch in stretches for each in stretch.intervals_s]
+    happened = np.zeros((3, len(intervals_s)))
+    before = 0
+    for stretch in stretches:
+        for number, *gained in stretch.answer["between"]:
+            happened[:, before + int(number)] += gained
+        before += len(stretch.answer["completed_at"])
+    passes, loader_s, checkpoint_s = happened
+    return StepTimes(
+        ends_s=np.concatenate([[0.0], np.cumsum(intervals_s)]), new_pass=passes > 0,
+        loader_s=loader_s, checkpoint_s=checkpoint_s, validation_s=np.zeros(len(intervals_s)),
+    )  # fmt: skip
+
+
+def settle(tenant: Tenant, first_step_s: float, patience_s: float) -> list[StepsTaken]:
+    """Train until the pace is steady and its round clear; a step takes about `first_step_s`."""
+    stretches: list[StepsTaken] = []
     paces = [first_step_s]
-    until = time() + _LONGEST_SETTLING_S
-    while time() < until:
+    began = time()
+    while True:
         stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
         start_at = time() + _NOTICE_S
         span = {"start_at": start_at, "stop_at": start_at + stretch_s}
         answer = living(tenant.ask("run", timeout_s=stretch_s + patience_s, **span))
-        ends = [start_at, *answer["completed_at"]]
-        paces.append(median(later - earlier for earlier, later in pairwise(ends)))
-        if is_steady(paces[1:]):
-            return paces[-1]
-    say(f"  not steady after {_LONGEST_SETTLING_S:.0f} s; its windows show how it varies")
-    return paces[-1]
+        stretches.append(StepsTaken(start_at, answer))
+        paces.append(median(stretches[-1].intervals_s))
+        steady, looked_s = is_steady(paces[1:]), time() - began
+        if not steady and looked_s < _LONGEST_SETTLING_S:
+            continue
+        if looked_s > _LONGEST_LOOK_S or not find_rounds(step_times(stretches)).unclear:
+            if not steady:
+                say(f"  not steady after {looked_s:.0f} s; its windows show how it varies")
+            return stretches
 
 
 def is_steady(paces: Sequence[float]) -> bool:
@@ -159,17 +200,30 @@ def is_steady(paces: Sequence[float]) -> bool:
     return len(paces) > 1 and abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
 
 
+# Pieces of host work beside each window: some of a step's time at most.
+_PIECES, _FEW_PIECES, _SHORT_STEP_S = 12, 4, 0.1
+
+# The step after a check starts with an empty queue: with so many others, it does not count.
+_ENOUGH_STEPS = 8
+
+
 def measured_pace(
-    tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
+    tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float
 ) -> SoloPace:
-    """Measure the pace of `tenant` in windows after `timing.lead_s`, with `meter`.
+    """Measure the pace of `tenant` in windows of whole rounds, between checks of its core.
+
+    `before` are the steps from which its round is known.
 
     Raises:
         AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
     """
-    before = living(tenant.ask("check_host"))["check_s"]
-    plan = schedule(time() + _NOTICE_S, timing, step_s)
-    tenant.send("train", start_at=plan.start_at, stop_at=plan.stop_at)
+    rounds = find_rounds(step_times(before))
+    plan = solo_schedule(time() + _NOTICE_S, timing, rounds)
+    checks_at = [plan.start_at + each for each in plan.bounds_s]
+    pieces = _PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES
+    tenant.send(
+        "run", start_at=plan.start_at, stop_at=plan.stop_at, checks_at=checks_at, pieces=pieces
+    )
     sleep_until(plan.begin_at)
     metered_at = monotonic()
     meter.begin()
@@ -179,9 +233,8 @@ def measured_pace(
     activity, clocks_mhz = meter.end(), meter.clocks_mhz()
     meter_s += monotonic() - metered_at
     answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
-    completed_at = answer["completed_at"]
-    wall_s = completed_at[-1] - plan.start_at
-    after = living(tenant.ask("check_host"))["check_s"]
+    stretch = StepsTaken(plan.start_at, answer)
+    wall_s = answer["completed_at"][-1] - plan.start_at
     held_mib = meter.memory_mib()
     # In a container the driver may list the tenant under another pid. On a claimed device the only
     # other process is an MPS server, which holds less than any tenant.
@@ -192,52 +245,80 @@ def measured_pace(
             "the driver shows no process on this GPU. Does it train there, and does the driver "
             "show processes here?"
         )
+    checks_s = [check_s for _, check_s, _ in answer["checks"]]
     return SoloPace(
-        windows=windows_of(plan, completed_at),
-        host_cpu_share=answer["cpu_s"] / (wall_s * len(tenant.setup.cores)),
+        rounds=find_rounds(step_times([*before, stretch])),
+        windows=solo_windows(stretch, plan),
+        cpu_s=answer["cpu_s"] / wall_s,
         activity=activity,
         clocks_mhz=clocks_mhz,
         memory=memory,
-        host_check_s=None if before is None else (before + after) / 2,
+        host_check_s=fmean(checks_s) if checks_s else None,
         meter_s=meter_s,
-        host=_host_side(answer, len(completed_at)),
+        host=_host_side(answer, len(answer["completed_at"])),
     )
 
 
-# A virtual core can be slow for seconds. If windows differ by this ratio, more are measured, so
-# that their median shows the workload and not such a slow time.
+# Windows that differ by this ratio, at one pace of the core, may show a slow moment of the host.
 _MOST_WINDOW_RATIO = 1.1
-_MORE_ROUNDS = 2
-# ... unless a round takes so long that settling, three rounds and the trace would exceed 20 s.
-_LONGEST_ROUND_S = 4.0
+_MOST_ROUNDS = 3
 
 
 def repeated_pace(
-    tenant: TenantHandle, meter: Meter, timing: Timing, step_s: float, patience_s: float
+    tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float
 ) -> SoloPace:
     """Measure the pace, and again while the windows disagree; every window is kept."""
-    pace = measured_pace(tenant, meter, timing, step_s, patience_s)
-    for rounds in range(_MORE_ROUNDS):
+    pace = measured_pace(tenant, meter, timing, before, patience_s)
+    for number in range(1, _MOST_ROUNDS):
         paces = [window.step_s for window in pace.windows]
-        too_long = sum(each.seconds for each in pace.windows) > _LONGEST_ROUND_S * (rounds + 1)
-        if too_long or max(paces) <= _MOST_WINDOW_RATIO * min(paces):
+        if max(paces) <= _MOST_WINDOW_RATIO * min(paces):
             break
         say("  its windows disagree; measuring more of them")
-        more = measured_pace(tenant, meter, timing, step_s, patience_s)
+        more = measured_pace(tenant, meter, timing, before, patience_s)
         check_s = None
         if pace.host_check_s is not None and more.host_check_s is not None:
-            check_s = (pace.host_check_s * (rounds + 1) + more.host_check_s) / (rounds + 2)
+            check_s = (pace.host_check_s * number + more.host_check_s) / (number + 1)
         pace = replace(
-            more,
-            windows=pace.windows + more.windows,
-            host_check_s=check_s,
+            more, windows=pace.windows + more.windows, host_check_s=check_s,
             meter_s=pace.meter_s + more.meter_s,
-        )
+        )  # fmt: skip
     return pace
 
 
-def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide:
+def solo_schedule(start_at: float, timing: Timing, rounds: Rounds) -> Schedule:
+    """Schedule windows that are long enough for whole rounds, fewer of them if these are long."""
+    round_s = sum(rounds.steps_s)
+    window_s = max(timing.window_s, 1.2 * round_s)
+    count = max(2, min(timing.windows, int(timing.longest_s / window_s)))
+    lead_s = min(max(timing.lead_s, *rounds.steps_s), _LONGEST_LEAD_S)
+    bounds_s = [lead_s + number * window_s for number in range(count + 1)]
+    return Schedule(start_at, tuple(bounds_s))
+
+
+def solo_windows(stretch: StepsTaken, plan: Schedule) -> tuple[Window, ...]:
+    """Return windows of whole rounds between host checks, each without the step after a check.
+
+    Programs with few steps between two checks have windows wherever rounds end, and the seconds of
+    the checks are left out. A program that only prints its pace has a window between each two
+    bounds.
+    """
+    rounds = find_rounds(step_times([stretch]))
+    numbers = [int(number) for number, _, _ in stretch.answer["checks"]]
+    if not numbers:
+        return windows_of(plan, stretch.answer["completed_at"])
+    done_s = np.concatenate([[0.0], np.cumsum(rounds.intervals_s)])
+    spans = [(first + 1, last) for first, last in pairwise(numbers)]
+    if rounds.steps > 1 or not spans or min(end - begin for begin, end in spans) < _ENOUGH_STEPS:
+        spans = list(pairwise(rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])))
+    return tuple(
+        Window(float(done_s[end] - done_s[begin]), float(end - begin)) for begin, end in spans
+    )
+
+
+def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide | None:
     """The host's work for a step, from that for all `steps`; an idle loader counts as none."""
+    if "fetched_s" not in answer:
+        return None
 
     def of_a_step(name: str) -> float | None:
         value = answer.get(name)
@@ -274,147 +355,3 @@ class Stopwatch:
     def took(self, meter_s: float) -> PartSeconds:
         """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
         return PartSeconds(**self._parts, meter_s=meter_s)
-
-
-_ISSUE_S = 1.0
-
-# A trace of all kernels of a longer step would fill megabytes.
-_LONGEST_RECORDED_S = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class StepParts:
-    """Host path, GPU path and kernel trace of a step; all None on a CPU."""
-
-    host_s: float | None = None
-    gpu_s: float | None = None
-    trace: KernelTrace | None = None
-    main_s: float | None = None
-    loader_s: float | None = None
-
-
-def step_parts(tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
-    """Measure what a step consists of, as far as the program can report it."""
-    if device.kind != "cuda":
-        return StepParts()
-    if tenant.setup.script is None or tenant.setup.script.by_steps:
-        return _traced_parts(tenant, device, watch)
-    return _recorded_parts(tenant, pace, device, watch)
-
-
-def _step_from(fields: Mapping[str, Any]) -> TracedStep:
-    """Build the step whose fields a tenant sent."""
-    return TracedStep(
-        tuple(GpuWork(**each) for each in fields["work"]),
-        tuple(Phase(**each) for each in fields["phases"]),
-    )
-
-
-def kernel_trace(step: TracedStep, phases_s: tuple[float, ...]) -> KernelTrace:
-    """Return `step`, in which something ran, in compact form, at the pace of an unprofiled host.
-
-    `phases_s` are the seconds that such a host takes for each phase, shape (phases,).
-    """
-    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
-    paces = [
-        1e6 * seconds / phase.host_us if phase.host_us else 0.0
-        for seconds, phase in zip(phases_s, step.phases, strict=True)
-    ]
-
-    def at_pace(at: int, us: float) -> float:
-        """Microseconds from the step's start, unprofiled, for those in phase `at`, profiled."""
-        return begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
-
-    launched = [at_pace(work.phase, work.launch_us) for work in step.work]
-    waits = [at_pace(at, us) for at, phase in enumerate(step.phases) for us in phase.waits_us]
-    classes = tuple(dict.fromkeys(work.kind for work in step.work))
-    index = {kind: number for number, kind in enumerate(classes)}
-    streams = list(dict.fromkeys(work.stream for work in step.work))  # in order of first use
-    stream_of = tuple(streams.index(work.stream) for work in step.work)
-    return KernelTrace(
-        classes=classes,
-        class_of=tuple(index[work.kind] for work in step.work),
-        # Streams may overtake each other; work that ran later counts as launched no earlier.
-        launch_us=tuple(round(us, 2) for us in accumulate(launched, max)),
-        duration_us=tuple(round(work.duration_us, 2) for work in step.work),
-        blocks=tuple(work.blocks for work in step.work),
-        threads=tuple(work.threads for work in step.work),
-        resident_blocks=tuple(work.resident_blocks for work in step.work),
-        stream_of=None if len(streams) == 1 else stream_of,
-        waits_us=tuple(round(us, 2) for us in sorted(waits)),
-    )
-
-
-def phases_without_waits(
-    measured_s: Sequence[float], profiled: Sequence[Phase]
-) -> tuple[float, ...]:
-    """Compute seconds of an unprofiled host for each phase of a step, without waits for the GPU.
-
-    Each phase was timed with an empty launch queue, so a phase with few launches was timed
-    correctly. One with many launches may have waited for the GPU, as did one that read a loss. The
-    profile shows such waits but slows the host, so such a phase counts its profiled time without
-    waits, scaled to the pace of the other phases, if that is less.
-
-    `measured_s` has the seconds of the unprofiled host, shape (phases,).
-    """
-    pairs = list(zip(measured_s, profiled, strict=True))
-    free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
-    profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
-    pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
-    return tuple(
-        seconds if phase.timed else min(seconds, phase.host_us * 1e-6 * pace)
-        for seconds, phase in pairs
-    )
-
-
-def _traced_parts(tenant: TenantHandle, device: Device, watch: Stopwatch) -> StepParts:
-    issued = living(tenant.ask("issue", seconds=_ISSUE_S))
-    watch.lap("host_path_s")
-    capability = gpu(device.key).compute_capability
-    try:
-        step = _step_from(living(tenant.ask("trace", compute_capability=capability))["step"])
-    except AdvisorError as error:
-        say(f"  no kernel trace: {error}")
-        return _with_loader(sum(issued["phases_s"]), issued)
-    finally:
-        watch.lap("trace_s")
-    phases_s = phases_without_waits(issued["phases_s"], step.phases)
-    parts = _with_loader(sum(phases_s), issued)
-    if not step.work:
-        say("  no kernel trace: torch's profiler saw no kernel. May it use CUPTI here?")
-        return parts
-    return replace(parts, gpu_s=step.busy_s, trace=kernel_trace(step, phases_s))
-
-
-def _recorded_parts(
-    tenant: TenantHandle, pace: SoloPace, device: Device, watch: Stopwatch
-) -> StepParts:
-    """The parts of a program whose steps are not found: by a window as long as one."""
-    step_s = mean_step_s(pace.windows)
-    try:
-        step = _recorded_step(tenant, step_s, device)
-    except AdvisorError as error:
-        say(f"  no kernel trace: {error}")
-        counters = pace.activity.counters  # of the whole GPU, as its driver counted
-        return StepParts(gpu_s=None if counters is None else counters.gract * step_s)
-    finally:
-        watch.lap("trace_s")
-    phases_s = phases_without_waits((step_s,), step.phases)
-    trace = kernel_trace(step, phases_s)
-    return StepParts(host_s=sum(phases_s), gpu_s=step.busy_s, trace=trace)
-
-
-def _recorded_step(tenant: TenantHandle, step_s: float, device: Device) -> TracedStep:
-    if step_s > _LONGEST_RECORDED_S:
-        raise AdvisorError(f"a step of {step_s:.1f} s is too long to record")
-    capability = gpu(device.key).compute_capability
-    answer = living(tenant.ask("record", step_s=step_s, compute_capability=capability))
-    if not answer:
-        raise AdvisorError("no process of it uses the GPU by torch")
-    return _step_from(answer["step"])
-
-
-def _with_loader(main_s: float, issued: dict[str, Any]) -> StepParts:
-    """The host path of a step: at least that of the loader, for which the process waits."""
-    loader_s: float | None = issued["loader_s"]
-    return StepParts(host_s=max(main_s, loader_s or 0.0), main_s=main_s, loader_s=loader_s)

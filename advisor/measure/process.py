@@ -24,6 +24,8 @@ from tempfile import gettempdir, mkdtemp
 from time import monotonic, sleep, time
 from types import FrameType
 
+import psutil
+
 from advisor.errors import AdvisorError, GpuUnavailable, clean
 from advisor.hardware.machine import mps_processes
 from advisor.workload.reading import present_folder, reason_of
@@ -76,20 +78,18 @@ MARK = "ADVISOR_SCRIPT"
 """The variable that names the folder made for a script."""
 
 
-def processes_of(*beginnings: str) -> list[int]:
-    r"""This user's processes with a variable that begins so: ``NAME=VALUE``, ``\0`` at its end."""
-    wanted = tuple(each.encode() for each in beginnings)
+def processes_of(name: str, *values: str) -> list[int]:
+    """This user's living processes with a variable `name` of one of `values`; ``*``: begins so."""
     pids = []
-    for folder in _process_folders():
-        with suppress(OSError):  # it has just ended, or is another user's
-            variables = (folder / "environ").read_bytes().split(b"\0")
-            if any((each + b"\0").startswith(wanted) for each in variables):
-                pids.append(int(folder.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):  # it has just ended, or is another user's
+            value = process.environ().get(name)
+            if value is not None and any(
+                value.startswith(each[:-1]) if each.endswith("*") else value == each
+                for each in values
+            ):
+                pids.append(process.pid)
     return pids
-
-
-def _process_folders() -> list[Path]:
-    return [path for path in Path("/proc").iterdir() if path.name.isdecimal()]
 
 
 def scripts_within(folder: Path) -> tuple[int, ...]:
@@ -97,18 +97,17 @@ def scripts_within(folder: Path) -> tuple[int, ...]:
 
     By their environment: a process that a script starts in a session of its own outlives it.
     """
-    pids = processes_of(f"{MARK}={folder}\0", f"{MARK}={folder}/")
+    pids = processes_of(MARK, str(folder), f"{folder}/*")
     return tuple(pid for pid in pids if pid != os.getpid())
 
 
 def session_members(leader: int) -> list[int]:
-    """The pids of all living processes in the session of `leader` (proc(5): stat, field 6)."""
+    """The pids of all living processes in the session of `leader`."""
     pids = []
-    for folder in _process_folders():
-        with suppress(OSError):
-            state, _, _, session, *_ = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(session) == leader and state not in "ZX":
-                pids.append(int(folder.name))
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+                pids.append(process.pid)
     return pids
 
 
@@ -136,14 +135,6 @@ def _end_all(living: Callable[[], Sequence[int]]) -> None:
                 os.kill(pid, how)
         if wait_until(lambda: not living(), seconds=3):
             return
-
-
-def cpu_s_of(pid: int) -> float:
-    """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
-    with suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return 0.0
 
 
 FOLDER_PREFIX = "advisor-run-"
@@ -352,7 +343,7 @@ def left_in(path: Path) -> list[str]:
 def jobs_left(left: Sequence[str]) -> list[int]:
     """The living processes of the jobs in `left`, from `left_in`."""
     marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
-    return [pid for mark in marks for pid in processes_of(f"ADVISOR_MARK={mark}-")]
+    return [pid for mark in marks for pid in processes_of("ADVISOR_MARK", f"{mark}-*")]
 
 
 def state_lines(path: Path) -> list[str]:

@@ -20,11 +20,10 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.host_check import VARIABLE, check_host
 from advisor.measure.mps import Bench, bench_on
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
-from advisor.measure.worker import LOAD_S
+from advisor.measure.tenants import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text
@@ -168,9 +167,6 @@ def _profile_parser() -> argparse.ArgumentParser:
         help="measure it under "
         "MPS limits too, which takes most of the time and predicts limits better [no probe]",
     )
-    add("--check-host", action=argparse.BooleanOptionalAction,
-        default=os.environ.get(VARIABLE) != "0", help="check how fast the host is first, and "
-        "measure again what a slow moment spoilt [check]")  # fmt: skip
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     add("--deadline", type=ABOVE_0, metavar="S", help="start none that would end later than this")
     add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
@@ -298,10 +294,8 @@ def run_profile(argv: Sequence[str]) -> int:
     if not batch.todo:
         return batch.verdict()
     cores, line = allowed_cores(words.cores), command_line("profile", argv)
-    zoo = any(job.script is None for job in batch.todo)  # a script starts by itself
-    check = check_host(1, say) if words.check_host else None
-    with bench_on(device, cores, line, zoo=zoo) as bench:
-        batch.measure(bench, None if check is None else check.check_s)
+    with bench_on(device, cores, line) as bench:
+        batch.measure(bench)
     return batch.verdict()
 
 
@@ -343,7 +337,7 @@ class _Batch:
             except InvalidInput as error:
                 self._fail(str(name), error)
 
-    def measure(self, bench: Bench, host_check_s: float | None) -> None:
+    def measure(self, bench: Bench) -> None:
         """Measure and write each, until all are done or the next would pass the deadline."""
         words, began = self._words, monotonic()
         idle_w = idle_power_w(bench.session.device)
@@ -356,9 +350,8 @@ class _Batch:
             job_began = monotonic()
             try:
                 profile = profile_alone(
-                    job, bench, idle_w, probe=words.probe, patience_s=words.patience,
-                    host_check_s=host_check_s,
-                )  # fmt: skip
+                    job, bench, idle_w, probe=words.probe, patience_s=words.patience
+                )
                 write_whole(self._path(job), profile_text(profile))
                 say(f"  {self._path(job)}")
             except AdvisorError as error:

@@ -1,7 +1,5 @@
 """A user's script: a copy of its folder to run in, its process, and the count of its steps."""
 
-import builtins
-import io
 import json
 import os
 import re
@@ -9,28 +7,28 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EDQUOT, ENOSPC
-from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
-from typing import IO, Any
+from typing import IO, Any, cast
+
+import psutil
 
 from advisor.errors import AdvisorError, InvalidInput, clean
+from advisor.measure.inside.program import RECORD_BYTES
+from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.pdeathsig import tied_to_parent
-from advisor.measure.process import MARK, cpu_s_of, end_scripts_within, error_line, session_members
-from advisor.measure.worker import TenantSetup, lacks_memory, without_mps
+from advisor.measure.process import MARK, end_scripts_within, error_line, session_members
 from advisor.workload.reading import MOST_COUNT, is_folder, reason_of
 from advisor.workload.spec import Script
 
 # A script and its settings are small; data sets and checkpoints are not.
 _COPIED_BYTES, _COPIED_IN_ALL = 2**20, 2**26
 _MOST_IN_A_FOLDER, _MOST_IN_ALL = 1000, 5000
-
-_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def mirror_folder(original: Path, base: Path) -> Path:
@@ -39,9 +37,10 @@ def mirror_folder(original: Path, base: Path) -> Path:
     Small files are copied; large files, large folders and the surroundings are links.
 
     What a script writes by a relative path lands in the copy. A write to a linked file would reach
-    the original, so `guard_links` puts a copy in the link's place first. Folders beyond the limits
-    above, mostly data, are linked whole: what a script writes inside them is written to the
-    original. Around the copy lies what lies around the original, up to the root, as links.
+    the original, so `advisor.measure.inside.files` puts a copy in the link's place first. Folders
+    beyond the limits above, mostly data, are linked whole: what a script writes inside them is
+    written to the original. Around the copy lies what lies around the original, up to the root, as
+    links.
 
     Raises:
         OSError: `original` cannot be read, or `base` not be written.
@@ -108,44 +107,6 @@ def _bytes_to_copy(entry: os.DirEntry[str]) -> int:
     return _COPIED_BYTES + 1
 
 
-def guard_links(folder: Path) -> None:
-    """Replace `open` for the rest of this process: before it writes to a link, it copies the file.
-
-    Only links in `folder` are guarded. An audit hook would catch more writes, and cost a step of
-    ResNet-50 nearly 1 %: torch asks for thousands of identities, each an event.
-    """
-    # Partial objects, as the originals, become no methods where a class keeps them.
-    builtins.open = io.open = partial(_open, io.open, folder)
-    os.open = partial(_open_low, os.open, folder)
-
-
-def _open(opens: Callable[..., Any], folder: Path, file: Any, mode: str = "r", *arguments: Any,
-          **named: Any) -> Any:  # fmt: skip
-    if not {*"wax+"}.isdisjoint(mode):
-        replace_link(file, folder, keep="w" not in mode)
-    return opens(file, mode, *arguments, **named)
-
-
-def _open_low(opens: Callable[..., int], folder: Path, path: Any, flags: int, *arguments: Any,
-              **named: Any) -> int:  # fmt: skip
-    if flags & _WRITES:
-        replace_link(path, folder, keep=not flags & os.O_TRUNC)
-    return opens(path, flags, *arguments, **named)
-
-
-def replace_link(path: object, folder: Path, *, keep: bool) -> None:
-    """Replace `path` by a copy if it is a link inside `folder`, or remove it unless to `keep`."""
-    if not isinstance(path, str | os.PathLike):
-        return
-    place = Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow the link
-    if not (place.is_symlink() and place.is_relative_to(folder)) or place.is_dir():
-        return
-    target = place.resolve()
-    place.unlink()
-    if keep and target.is_file():
-        shutil.copyfile(target, place)
-
-
 # How long it has after each request to end, the next of which is less polite.
 _POLITE_S = 3.0
 
@@ -171,25 +132,24 @@ class StartedScript:
     """
 
     def __init__(
-        self, script: Script, setup: TenantSetup, folder: Path, added: Mapping[str, str], *,
-        piped: bool,
+        self, script: Script, folder: Path, *, mirrored: bool, piped: bool,
+        environment: Mapping[str, str], hidden: Mapping[str, str],
     ) -> None:  # fmt: skip
-        """Start `script` with its working folder and its log in `folder`, which is new.
+        """Start `script` in a mirror of its folder, or else in `folder`, new, where its log lies.
 
-        The variables in `added` come on top of those of the caller, the script and the setup. If
-        `piped`, its output comes by a pipe, for the caller to log.
+        If `piped`, its output comes by a pipe, for the caller to log. `environment` is set on top
+        of the caller's variables, without those of MPS, and its own; so is `hidden`, below those.
         """
-        working = _working_folder(script, folder)
+        working = _working_folder(script, folder) if mirrored else folder
         _refuse_missing(script)
-        hidden = {"CUDA_VISIBLE_DEVICES": ""} if setup.device == "cpu" else {}
-        environment = without_mps(os.environ) | script.environment | hidden
-        environment |= {**setup.environment, **added, MARK: str(folder)}
+        variables = {**without_mps(os.environ), **script.environment, **hidden}
+        variables |= {**environment, MARK: str(folder)}
         self.log = folder / "output"
         self._folder, self._over = folder, Event()
         try:
             with self.log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    tied_to_parent(script.command), cwd=working, env=environment,
+                self._process = psutil.Popen(
+                    tied_to_parent(script.command), cwd=working, env=variables,
                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if piped else log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
@@ -197,11 +157,10 @@ class StartedScript:
         except OSError as error:
             raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
         Thread(target=self._bound_log, daemon=True).start()
-        self.pid = self._process.pid
+        self.pid: int = self._process.pid
         self._interrupted = False
         self.exited = os.pidfd_open(self.pid)
         self.output: IO[bytes] | None = self._process.stdout
-        self.pin(setup.cores)
 
     def _bound_log(self) -> None:
         while not self._over.wait(_LOOK_S):
@@ -209,24 +168,19 @@ class StartedScript:
                 if self.log.stat().st_size > _LOG_BYTES:
                     os.truncate(self.log, 0)
 
-    def pin(self, cores: tuple[int, ...]) -> None:
-        """Keep all its processes and threads to `cores`."""
-        for process in session_members(self.pid):
-            with suppress(OSError):  # it has just ended
-                for thread in Path(f"/proc/{process}/task").iterdir():
-                    os.sched_setaffinity(int(thread.name), cores)
-
     def cpu_s(self) -> float:
-        """CPU seconds of its living processes so far."""
-        return sum(map(cpu_s_of, session_members(self.pid)))
+        """CPU seconds of its living processes so far, and of those that these waited for."""
+        return sum(sum(each.cpu_times()[:4]) for each in self._members())
 
     def resident_mib(self) -> float:
-        """Memory of its processes on the host (proc(5): statm, field 2)."""
-        pages = 0
-        for process in session_members(self.pid):
-            with suppress(OSError):
-                pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        """Memory of its processes on the host."""
+        resident_bytes: int = sum(each.memory_info().rss for each in self._members())
+        return resident_bytes / 2**20
+
+    def _members(self) -> Iterator[psutil.Process]:
+        for pid in session_members(self.pid):
+            with suppress(psutil.Error):
+                yield psutil.Process(pid)
 
     def how_it_ended(self) -> str:
         """Its exit status, and the line that best explains it."""
@@ -240,9 +194,14 @@ class StartedScript:
         return f"{how}; it printed: {line}" if line else f"{how}, and printed nothing"
 
     @property
+    def exit_code(self) -> int | None:
+        """Its exit status; None while it runs."""
+        return cast("int | None", self._process.poll())
+
+    @property
     def succeeded(self) -> bool:
         """True once it has ended with exit status 0."""
-        return self._process.poll() == 0
+        return self.exit_code == 0
 
     @property
     def out_of_memory(self) -> bool:
@@ -288,6 +247,11 @@ class StartedScript:
             sleep(0.02)
 
 
+def without_mps(environment: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the caller's own MPS settings, which would change how tenants share."""
+    return {name: value for name, value in environment.items() if not name.startswith("CUDA_MPS_")}
+
+
 def _refuse_missing(script: Script) -> None:
     program, *words = script.command
     own = Path(script.folder, program) if "/" in program else program
@@ -314,12 +278,6 @@ def _working_folder(script: Script, folder: Path) -> Path:
         raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None
 
 
-# A record is written in place into a file of this size, which needs no room on a full disk.
-_RECORD_BYTES = 512
-
-_PROGRESS = "ADVISOR_PROGRESS"  # the variable with the file in which a job's process counts steps
-
-
 def create_progress(path: Path) -> None:
     """Make a new, blank file for the progress of a job; its room on the disk is taken now.
 
@@ -329,32 +287,12 @@ def create_progress(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            os.pwrite(descriptor, b" " * _RECORD_BYTES, 0)
+            os.pwrite(descriptor, b" " * RECORD_BYTES, 0)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Make room, or choose another.") from None
-
-
-class ProgressWriter:
-    """Counts the steps of this process in a file; does nothing if no variable names one.
-
-    A report is one JSON object in a file of a fixed size, written by a single call.
-    """
-
-    def __init__(self) -> None:
-        self._descriptor: int | None = None
-        self._more: dict[str, Any] = {}
-        if path := os.environ.get(_PROGRESS):
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def report(self, steps: int, **more: Any) -> None:
-        """Write the number of steps done; `more` stays until it is given again."""
-        self._more |= more
-        if self._descriptor is not None:
-            record = json.dumps({"steps": steps, "at": monotonic()} | self._more).encode()
-            os.pwrite(self._descriptor, record.ljust(_RECORD_BYTES)[:_RECORD_BYTES], 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +324,7 @@ def read_progress(path: Path) -> ReportedProgress | None:
     """
     try:
         with path.open("rb") as file:
-            record = json.loads(file.read(_RECORD_BYTES))
+            record = json.loads(file.read(RECORD_BYTES))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(record, dict):

@@ -10,27 +10,19 @@ from time import monotonic, time
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted
-from advisor.hardware.machine import (
-    CONTROL,
-    NOT_METERED,
-    Activity,
-    allowed_cores,
-    cores_of_each,
-    leave_to_tenants,
-    spare_cores,
-)
+from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
 from advisor.measure.device import Meter, command_line, find_device, memory_record
 from advisor.measure.mps import Bench, MpsDaemon, bench_on, memory_filled, tenant_environments
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
 from advisor.measure.run_list import PlannedRun, read_plans, single_runs
-from advisor.measure.tenants import GRACE_S, ask_all, tenants_on
-from advisor.measure.worker import Answer, Ended, TenantHandle
+from advisor.measure.tenants import GRACE_S, Answer, Ended, Tenant, ask_all, setup_of, tenants_on
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance, Window
-from advisor.workload.reading import located, parse_json, read_bytes
-from advisor.workload.run import Completion, Run, Tenant
+from advisor.workload.reading import parse_json, read_bytes
+from advisor.workload.run import Completion, Run
+from advisor.workload.run import Tenant as TenantRecord
 from advisor.workload.spec import Workload
 from advisor.workload.writing import append_run, new_path, writable
 
@@ -42,38 +34,18 @@ _TIMING_OF_MEMORY_RUNS = Timing(settle_s=0.0, window_s=0.3, windows=1, lead_s=0.
 
 
 def measure(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
-    """Run `plan`, one of `single_runs`, for real.
+    """Run `plan`, one of `single_runs`, for real; its tenants float over the cores of `bench`.
 
     A tenant that runs out of memory or dies is an outcome in the record; the others go on.
 
     Raises:
-        InvalidInput: A workload cannot be built, there are too few cores, or the GPU cannot look
-            like that card.
+        InvalidInput: A workload cannot be built, or the GPU cannot look like that card.
         GpuUnavailable: MPS does not start.
         AdvisorError: MPS is not in the state it should be in, or no tenant starts.
     """
-    cores = cores_of_tenants(plan, bench.cores, share=bench.share)
-    leave_to_tenants(cores, bench.host_cores)
     if plan.steps is not None:
-        return _run_to_the_end(plan, cores, bench, timing)
-    return _measured(plan, cores, bench, timing)
-
-
-def cores_of_tenants(
-    plan: PlannedRun, allowed: Sequence[int], *, share: bool
-) -> tuple[tuple[int, ...], ...]:
-    """Return the cores of each tenant of `plan` among those `allowed`.
-
-    Raises:
-        InvalidInput: There are too few for those that run at the same time.
-    """
-    cores: dict[int, tuple[int, ...]] = {}
-    for jobs, _ in plan.groups:
-        needs = [plan.workloads[job].cores for job in jobs]
-        with located(f"run {plan.id}"):
-            of_group = cores_of_each(needs, allowed, share=share)
-        cores |= zip(jobs, of_group, strict=True)
-    return tuple(cores[job] for job in sorted(cores))
+        return _run_to_the_end(plan, bench, timing)
+    return _measured(plan, bench, timing)
 
 
 class SettledTenants:
@@ -87,13 +59,13 @@ class SettledTenants:
     """
 
     def __init__(
-        self, workloads: Sequence[Workload], sharing: Concurrent, tenants: Sequence[TenantHandle],
+        self, workloads: Sequence[Workload], sharing: Concurrent, tenants: Sequence[Tenant],
         bench: Bench, settle_s: float,
     ) -> None:  # fmt: skip
         self.tenants = tenants
         self._workloads = workloads
-        self._origin = bench.origin
-        self._loaded = ask_all(tenants, "load", [{"workload": each} for each in workloads])
+        self._origin, self._cores = bench.origin, bench.cores
+        self._loaded = ask_all(tenants, "load", [{}] * len(tenants))
         self.any_loaded = not all(isinstance(each, Ended) for each in self._loaded)
         alive = [tenant.pid for tenant in tenants if tenant.ended is None]
         self.clients = bench.session.proved_clients(sharing, alive)
@@ -121,7 +93,7 @@ class SettledTenants:
 
     def records(
         self, answers: Sequence[Answer], windows: Iterable[tuple[Window, ...]]
-    ) -> Iterator[Tenant]:
+    ) -> Iterator[TenantRecord]:
         """Yield the records of the tenants by `answers`, after checking their hosts once more."""
         checks, held_mib = self._check_hosts(), self.meter.memory_mib()
         for workload, tenant, loaded, answer, before, after, its in zip(
@@ -133,13 +105,13 @@ class SettledTenants:
             ended = answer if isinstance(answer, Ended) else None
             reported = [each["memory"] for each in (answer, loaded) if isinstance(each, dict)]
             memory = memory_record(reported[0], held_mib.get(tenant.pid)) if reported else None
-            yield Tenant(
+            yield TenantRecord(
                 workload=workload,
                 outcome=ended.outcome if ended else "ok",
                 detail=ended.detail if ended else None,
                 windows=its,
                 memory=memory,
-                cores=tenant.setup.cores,
+                cores=self._cores,
                 sms=None if isinstance(loaded, Ended) else loaded["sms"],
                 host_check_s=mean(checks_s) if len(checks_s) == 2 else None,
             )
@@ -154,13 +126,11 @@ class SettledTenants:
         return self._origin.provenance(versions, clocks_mhz)
 
 
-def _measured(
-    plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench, timing: Timing
-) -> Run:
-    """Run `plan` for real in windows, its tenants on `cores`."""
+def _measured(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
+    """Run `plan` for real in windows."""
     session, ((_, sharing),) = bench.session, plan.groups
     session.switch_to(sharing)
-    setups = session.setups(sharing, cores, plan.workloads)
+    setups = session.setups(sharing, plan.workloads)
     if plan.capacity_mib is not None:
         timing = _TIMING_OF_MEMORY_RUNS
     with (
@@ -208,17 +178,15 @@ _LONGEST_S = 900.0
 _UNDER_WAY_S = 0.5
 
 
-def _run_to_the_end(
-    plan: PlannedRun, cores: Sequence[tuple[int, ...]], bench: Bench, timing: Timing
-) -> Run:
-    """Run `plan` for real, its tenants on `cores`, each until it has done its steps.
+def _run_to_the_end(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
+    """Run `plan` for real, each tenant until it has done its steps.
 
     A tenant that has done its steps idles until the last of its group has: its context stays, and
     uses no SM. Groups run one after another, each with new tenants. The time in which these start
     and load does not count; the time to start or stop MPS for them does.
     """
     session, steps = bench.session, plan.steps or ()
-    records: dict[int, Tenant] = {}
+    records: dict[int, TenantRecord] = {}
     began_s: dict[int, float] = {}
     ended_s: dict[int, float | None] = {}
     pauses_s: list[float] = []
@@ -232,7 +200,7 @@ def _run_to_the_end(
             pauses_s.append(monotonic() - switched)
             clock_s += pauses_s[-1]
         workloads = [plan.workloads[job] for job in jobs]
-        setups = session.setups(sharing, [cores[job] for job in jobs], workloads)
+        setups = session.setups(sharing, workloads)
         with tenants_on(setups, session.folder) as tenants:
             settled = SettledTenants(workloads, sharing, tenants, bench, timing.settle_s)
             start_at = time() + _NOTICE_S
@@ -311,20 +279,16 @@ class PlannedProcess:
     """One process that a plan would start.
 
     Attributes:
-        cores: Host cores it is pinned to; empty if it is not pinned.
         environment: Variables set for it, in addition to the caller's without ``CUDA_MPS_...``.
-        command: Words of its command; empty for a tenant that is a fork of the fork server.
+        command: Words of its command.
     """
 
     role: str
-    cores: tuple[int, ...]
     environment: Mapping[str, str]
     command: tuple[str, ...]
 
 
-def planned_processes(
-    plan: PlannedRun, uuid: str | None, allowed: Sequence[int]
-) -> tuple[PlannedProcess, ...]:
+def planned_processes(plan: PlannedRun, uuid: str | None) -> tuple[PlannedProcess, ...]:
     """Return the processes of `plan` on the GPU `uuid`, or on a CPU, as they start."""
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
     command = ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu")
@@ -332,19 +296,17 @@ def planned_processes(
     groups = [(run, *group) for run in single_runs(plan) for group in run.groups]
     for run, jobs, sharing in groups:
         workloads = [run.workloads[job] for job in jobs]
-        cores = cores_of_each([each.cores for each in workloads], allowed, share=uuid is None)
-        role = f"{run.id}: supervisor, forks, watches and ends all others"
-        processes.append(PlannedProcess(role, spare_cores(cores, allowed), {}, command))
+        role = f"{run.id}: supervisor, starts, watches and ends all others"
+        processes.append(PlannedProcess(role, {}, command))
         if uuid is not None and sharing.under_mps:
             environment = MpsDaemon(folder, uuid).environment
-            daemon = PlannedProcess(f"{run.id}: MPS daemon", (), environment, (CONTROL, "-f"))
-            processes.append(daemon)
+            processes.append(PlannedProcess(f"{run.id}: MPS daemon", environment, (CONTROL, "-f")))
         environments = tenant_environments(sharing, len(jobs), folder, uuid)
-        tenants = zip(workloads, cores, environments, strict=True)
-        for number, (workload, its, variables) in enumerate(tenants, start=1):
+        tenants = zip(workloads, environments, strict=True)
+        for number, (workload, variables) in enumerate(tenants, start=1):
             role = f"{run.id}: tenant {number}, trains {workload.name}"
-            script = () if workload.script is None else workload.script.command
-            processes.append(PlannedProcess(role, its, variables, script))
+            setup = setup_of(workload, "cpu" if uuid is None else "cuda", variables)
+            processes.append(PlannedProcess(role, variables, setup.script.command))
     return tuple(processes)
 
 
@@ -369,12 +331,8 @@ def run_list(argv: Sequence[str]) -> int:
             f"{words.out}: has {len(planned) - len(todo)} of these runs already. Add --resume to "
             f"do only the others, or choose another --out."
         )
-    allowed, share = allowed_cores(words.cores), words.share_cores or device.kind == "cpu"
-    for plan in todo:  # refused before anything starts
-        cores_of_tenants(plan, allowed, share=share)
-    of_zoo = any(workload.script is None for plan in todo for workload in plan.workloads)
     command = command_line("runs", argv)
-    with bench_on(device, allowed, command, share=share, zoo=of_zoo) as bench:
+    with bench_on(device, allowed_cores(words.cores), command) as bench:
         began, run_s = monotonic(), FIRST_RUN_S
         for number, plan in enumerate(todo, start=1):
             run_began = monotonic()
@@ -425,8 +383,7 @@ def _parser() -> argparse.ArgumentParser:
         "(plans on MIG are left out)")  # fmt: skip
     add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
     add("--out", type=new_path, required=True, help="JSON Lines file to which runs are added")
-    add("--cores", help="host cores for tenants, e.g. 0-15 [all]")
-    add("--share-cores", action="store_true", help="where these are too few, let tenants share")
+    add("--cores", help="host cores for all processes, e.g. 0-15 [all]")
     add("--settle", type=_SECONDS, default=0.7, help="seconds of training before windows [0.7]")
     add("--window", type=ABOVE_0, default=1.0, help="seconds of a window, at least [1.0]")
     add("--windows", type=_COUNT, default=3, help="windows of a run [3]")

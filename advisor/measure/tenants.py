@@ -1,51 +1,35 @@
-"""Tenants as seen from the process that starts them: requests are sent, answers received.
+"""Programs that are measured, seen from the process that starts them: requests sent, answers read.
 
     with tenants_on(setups, folder) as tenants:
-        answers = ask_all(tenants, "load", [{"workload": each} for each in workloads])
+        answers = ask_all(tenants, "load", [{}] * len(tenants))
 
-A tenant is a process of ours, a script whose steps a hook finds, or a program that prints its pace.
-If it dies or runs out of memory, it does not raise: it has `ended`, and answers `Ended` to every
-further request.
+Every program is a command with a hook in it, or one that prints its pace
+(`advisor.measure.printing`). If it dies or runs out of memory, nothing is raised: it has `ended`,
+and answers `Ended` to every further request.
 """
 
 import json
-import multiprocessing
 import os
-import re
-import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
-from multiprocessing import forkserver
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from tempfile import mkdtemp
-from threading import Thread
-from time import monotonic, sleep, time
-from typing import Any
+from time import monotonic
+from typing import Any, Literal
 
-import numpy as np
-
-from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.hook import hook_variables
-from advisor.measure.process import ended_lines
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.measure.inside.hook import VARIABLE
+from advisor.measure.process import say
 from advisor.measure.script import StartedScript
-from advisor.measure.worker import (
-    LOAD_S,
-    Answer,
-    Ended,
-    TenantHandle,
-    TenantSetup,
-    Verb,
-    serve,
-    training_verbs,
-)
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, Workload
 
-Verbs = Callable[[], Mapping[str, Verb]]
-"""An importable function that returns the requests that a tenant answers."""
+LOAD_S = 300.0
+"""Seconds that a program may take no step: a big model on a busy GPU, imports from a slow disk."""
 
 # How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
@@ -53,40 +37,104 @@ GRACE_S = 120.0
 # How long tenants have to end after they were asked to stop.
 _POLITE_S = 3.0
 
+Outcome = Literal["out-of-memory", "died"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The early end of a tenant."""
+
+    outcome: Outcome
+    detail: str
+
+
+Answer = dict[str, Any] | Ended
+
+
+def living(answer: Answer, remedy: str = "") -> dict[str, Any]:
+    """Return `answer` if its tenant still runs; else raise AdvisorError, ending with `remedy`."""
+    if isinstance(answer, Ended):
+        raise AdvisorError(f"{answer.outcome}: {answer.detail}{remedy}")
+    return answer
+
+
+def error_of(code: int, message: str) -> AdvisorError:
+    """Return the error of another process, by its exit code."""
+    kinds = {kind.exit_code: kind for kind in (InvalidInput, GpuUnavailable)}
+    return kinds.get(code, AdvisorError)(message)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSetup:
+    """The command of a tenant, and its device.
+
+    Attributes:
+        device: The kind of device, as torch names it.
+        environment: Set before CUDA is initialised; the caller's MPS variables are dropped.
+        script: Its command.
+        batch: Examples of one of its steps, if it prints its pace.
+        ours: Whether the command is the advisor's own, and needs no mirror of its folder.
+    """
+
+    device: Literal["cuda", "cpu"]
+    environment: Mapping[str, str]
+    script: Script
+    batch: int = 1
+    ours: bool = False
+
+
+def setup_of(
+    workload: Workload, device: Literal["cuda", "cpu"], environment: Mapping[str, str]
+) -> TenantSetup:
+    """Return the setup of a tenant that trains `workload`: its script, or a command of the zoo."""
+    if workload.script is not None:
+        return TenantSetup(device, environment, workload.script, workload.batch)
+    fields = {name: value for name, value in asdict(workload).items() if name != "script"}
+    script = _own("advisor.zoo", "--device", device, json.dumps(fields))
+    return TenantSetup(device, environment, script, ours=True)
+
+
+def server_of(
+    verbs: str, device: Literal["cuda", "cpu"], environment: Mapping[str, str]
+) -> TenantSetup:
+    """Return the setup of a program of ours that answers `verbs`, ``"module:NAME"``."""
+    return TenantSetup(device, environment, _own("advisor.measure", "serve", verbs), ours=True)
+
+
+# A tenant has one thread of its own for mathematics, as most programs on a GPU need.
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def _own(module: str, *words: str) -> Script:
+    return Script(
+        command=(sys.executable, "-m", module, *words), folder="/", environment=_ONE_THREAD
+    )
+
 
 @contextmanager
-def tenants_on(
-    setups: Sequence[TenantSetup], folder: Path, verbs: Verbs = training_verbs
-) -> Iterator[tuple[TenantHandle, ...]]:
-    """Start tenants, one for each of `setups`, ready for requests; end all when the block ends.
+def tenants_on(setups: Sequence[TenantSetup], folder: Path) -> Iterator[tuple["Tenant", ...]]:
+    """Make tenants, one for each of `setups`, ready for requests; end all when the block ends.
 
-    Their temporary files and those of the fork server go to `folder`, a short path.
+    The first request starts them. Their temporary files go to `folder`, a short path.
     """
-    tenants: list[TenantHandle] = []
+    from advisor.measure.printing import PrintingTenant
+
+    tenants: list[Tenant] = []
     try:
-        if any(setup.script is None for setup in setups):
-            warm_up(folder)
         for setup in setups:
-            if (script := setup.script) is None:
-                tenants.append(TenantProcess(setup, verbs))
-            else:
-                kind = SteppingScript if script.by_steps else WatchedScript
-                tenants.append(kind(setup, script, folder, verbs))
-        for tenant in tenants:
-            if isinstance(tenant, TenantProcess):  # others start with the request to load
-                versions = tenant.receive(LOAD_S)
-                tenant.versions = {} if isinstance(versions, Ended) else versions
+            kind = SteppingTenant if setup.script.by_steps else PrintingTenant
+            tenants.append(kind(setup, folder))
         yield tuple(tenants)
     finally:
         for tenant in tenants:
-            tenant.send("stop")
+            tenant.interrupt()
         deadline = monotonic() + _POLITE_S
         for tenant in tenants:
             tenant.end_by(deadline)
 
 
 def ask_all(
-    tenants: Sequence[TenantHandle],
+    tenants: Sequence["Tenant"],
     verb: str,
     arguments: Sequence[Mapping[str, Any]],
     timeout_s: float = LOAD_S,
@@ -98,120 +146,123 @@ def ask_all(
     return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
 
 
-@cache
-def _context() -> ForkServerContext:
-    return multiprocessing.get_context("forkserver")
+class Tenant(ABC):
+    """One tenant, from the first request until it is stopped or ends by itself.
 
-
-def warm_up(folder: Path) -> None:
-    """Start the fork server if it does not run; it imports while the caller goes on.
-
-    Args:
-        folder: For temporary files of this process, the server and all tenants from now on, a
-            socket of the server's among them; to be removed when all tenants have ended.
-    """
-    _context().set_forkserver_preload(["advisor.measure.fork_server"])
-    # The default is a folder in /tmp that would stay if this process were killed.
-    multiprocessing.current_process()._config["tempdir"] = str(folder)  # type: ignore[attr-defined]
-    inherited = os.environ.get("TMPDIR")
-    os.environ["TMPDIR"] = str(folder)
-    try:
-        forkserver.ensure_running()
-    finally:
-        del os.environ["TMPDIR"]
-        if inherited is not None:
-            os.environ["TMPDIR"] = inherited
-
-
-class TenantProcess(TenantHandle):
-    """A process of ours, that trains what the zoo builds; its first answer is its versions."""
-
-    def __init__(self, setup: TenantSetup, verbs: Verbs) -> None:
-        super().__init__(setup)
-        self._connection, its = _context().Pipe()
-        self._process = _context().Process(target=serve, args=(its, setup, verbs))
-        self._process.start()
-        its.close()  # or its death would not close the pipe
-        self.pid = self._process.pid or 0
-
-    def send(self, verb: str, **arguments: Any) -> None:
-        if self.ended is None:
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self._connection.send((verb, arguments))
-
-    def receive(self, timeout_s: float) -> Answer:
-        if self.ended is not None:
-            return self.ended
-        if not wait([self._connection, self._process.sentinel], timeout_s):
-            self._process.kill()
-            return self._end("died", f"gave no answer within {timeout_s:.0f} s and was killed")
-        message = None
-        with suppress(EOFError, ConnectionResetError):
-            message = self._connection.recv() if self._connection.poll() else None
-        if (answer := self._parsed(message)) is not None:
-            return answer
-        self._process.join(5)
-        code = self._process.exitcode
-        how = f"ended with exit status {code}"
-        if code is not None and code < 0:
-            with suppress(ValueError):
-                how = f"killed by {signal.Signals(-code).name}"
-        return self._end("died", how)
-
-    def end_by(self, deadline: float) -> None:
-        self._process.join(max(0.0, deadline - monotonic()))
-        for force in (self._process.terminate, self._process.kill):
-            if self._process.is_alive():
-                force()
-                self._process.join(2)
-        self._connection.close()
-
-
-class ScriptTenant(TenantHandle):
-    """A program of the user's, started by the request to load in a folder of its own.
-
-    A hook or a thread in it answers the requests that `verbs` returns.
+    Attributes:
+        pid: Its process; 0 before it has been started.
+        versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty if it ended
+            before it sent them, or is not a Python.
+        ended: None while it lives.
     """
 
-    def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
-        super().__init__(setup)
-        self._script = script
-        self._program = script.command[0]
-        self._folder = Path(mkdtemp(prefix="s", dir=folder))
-        self._verbs = f"{verbs.__module__}:{verbs.__qualname__}"
+    def __init__(self, setup: TenantSetup, folder: Path) -> None:
+        self.setup = setup
+        self.pid = 0
+        self.versions: dict[str, str | None] = {}
+        self.ended: Ended | None = None
+        self.folder = Path(mkdtemp(prefix="s", dir=folder))
+        self.named = setup.script.file or setup.script.command[0]
         self._listener = socket.socket(socket.AF_UNIX)
         self._started: StartedScript | None = None
 
-    def _start(
-        self, settings: Mapping[str, object], added: Mapping[str, str], *, piped: bool
-    ) -> StartedScript:
-        """Start it with a hook that connects to this tenant."""
-        address = str(self._folder / "socket")
-        self._listener.bind(address)
-        self._listener.listen()
-        settings = {"address": address, "verbs": self._verbs, **settings}
-        own = self._script.environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-        added = {**added, **hook_variables(self._folder / "hook", settings, own)}
-        self._started = StartedScript(self._script, self.setup, self._folder, added, piped=piped)
-        self.pid = self._started.pid
-        return self._started
+    @abstractmethod
+    def send(self, verb: str, **arguments: Any) -> None:
+        """Send a request without waiting; `receive` returns the answer."""
 
-    @property
-    def _running(self) -> StartedScript:
-        if self._started is None:
-            raise AdvisorError(f"{self._program} was not started")
-        return self._started
+    @abstractmethod
+    def receive(self, timeout_s: float) -> Answer:
+        """Return its answer, or how it ended; end it if it does not answer in time.
 
-    def pin(self, cores: tuple[int, ...]) -> None:
-        super().pin(cores)
+        Raises:
+            InvalidInput: It refused the user's request.
+        """
+
+    def ask(self, verb: str, timeout_s: float = LOAD_S, **arguments: Any) -> Answer:
+        """Send a request and wait for the answer."""
+        self.send(verb, **arguments)
+        return self.receive(timeout_s)
+
+    def interrupt(self) -> None:
+        """Ask it to end, as Ctrl-C would, once."""
         if self._started is not None:
-            self._started.pin(cores)
+            self._started.interrupt()
 
     def end_by(self, deadline: float) -> None:
+        """Wait until `deadline` (monotonic seconds) for it to end, then end it by force."""
         self._listener.close()
         if self._started is not None:
             self._started.end_by(deadline)
             self._started = None
+
+    @property
+    def running(self) -> StartedScript:
+        """Its processes."""
+        if self._started is None:
+            raise AdvisorError(f"{self.named} was not started")
+        return self._started
+
+    def start(
+        self, settings: Mapping[str, object], added: Mapping[str, str], *, piped: bool
+    ) -> None:
+        """Start it with a hook that connects to this tenant."""
+        address = str(self.folder / "socket")
+        self._listener.bind(address)
+        self._listener.listen()
+        environment = self.setup.script.environment
+        pythonpath = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
+        hook = hook_variables(self.folder / "hook", {"address": address, **settings}, pythonpath)
+        temporary = {"TMPDIR": str(self.folder)} if self.setup.ours else {}
+        self._started = StartedScript(
+            self.setup.script, self.folder, mirrored=not self.setup.ours, piped=piped,
+            environment={**self.setup.environment, **temporary, **added, **hook},
+            hidden={"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {},
+        )  # fmt: skip
+        self.pid = self._started.pid
+
+    def accept(self) -> Connection:
+        """Take the connection of one of its processes that waits for that."""
+        return Connection(self._listener.accept()[0].detach())
+
+    def parsed(self, message: Any) -> Answer | None:
+        """Return the answer in its message; None if there is none."""
+        match message:
+            case ["done", dict() as value]:
+                return value
+            case ["refused", int() as code, str() as text]:
+                raise error_of(code, text)
+            case ["ended", "out-of-memory" | "died" as outcome, str() as detail]:
+                return self.end(outcome, detail)
+            case _:
+                return None
+
+    def end(self, outcome: Outcome, detail: str) -> Ended:
+        """Note how it ended."""
+        self.ended = Ended(outcome, detail)
+        return self.ended
+
+
+_INSIDE = Path(__file__).resolve().parent / "inside"
+
+
+def hook_variables(
+    folder: Path, settings: Mapping[str, object], pythonpath: str | None
+) -> dict[str, str]:
+    """Make the `folder` of a program's hook; return the variables by which it attaches to torch.
+
+    `settings` are as for `advisor.measure.inside.hook.VARIABLE`; `pythonpath` is the program's own.
+    """
+    folder.mkdir(exist_ok=True)
+    targets = {
+        "sitecustomize.py": _INSIDE / "sitecustomize.py", "advisor_inside": _INSIDE,
+        "advisor": _INSIDE.parents[1],  # for `advisor.step()`, and for our own commands
+    }  # fmt: skip
+    for name, target in targets.items():
+        link = folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    paths = ":".join(filter(None, [str(folder), pythonpath]))
+    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths}
 
 
 _NOT_BY_STEPS = "give the pattern of the pace that it prints: --throughput REGEX"
@@ -226,28 +277,24 @@ _NO_TORCH = (
 _NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
 
-# How often we check whether the hook could not be set.
-_LOOK_S = 1.0
+# How often we look whether the hook could be set, and say what is waited for.
+_LOOK_S, _SAY_S = 1.0, 20.0
 
 
-class SteppingScript(ScriptTenant):
-    """A script whose steps a hook in its process finds; it connects with its first step."""
+class SteppingTenant(Tenant):
+    """A program whose steps a hook in its process finds; it connects with its first step."""
 
-    def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
-        super().__init__(setup, script, folder, verbs)
-        self._hook = self._folder / "hook"
-        self._named = script.file or self._program
+    def __init__(self, setup: TenantSetup, folder: Path) -> None:
+        super().__init__(setup, folder)
+        self._hook = self.folder / "hook"
         self._connection: Connection | None = None
         self._unsent: bytes | None = None
 
     def send(self, verb: str, **arguments: Any) -> None:
-        if verb == "stop":
-            self._interrupt()
-        if self.ended is not None or verb == "stop":
+        if self.ended is not None:
             return
         if self._started is None:
-            self._start({"folder": str(self._folder)}, {}, piped=False)
-            arguments.pop("workload")
+            self.start({"folder": "" if self.setup.ours else str(self.folder)}, {}, piped=False)
         message = json.dumps({"verb": verb, "arguments": arguments}).encode()
         if self._connection is None:
             self._unsent = message
@@ -258,81 +305,105 @@ class SteppingScript(ScriptTenant):
     def receive(self, timeout_s: float) -> Answer:
         if self.ended is not None:
             return self.ended
-        until = monotonic() + timeout_s
+        began = monotonic()
+        say_at = began + _SAY_S
         while True:
-            sources: list[Any] = [self._listener, self._running.exited]
+            sources: list[Any] = [self._listener, self.running.exited]
             if self._connection is not None:
                 sources.append(self._connection)
-            ready = wait(sources, min(_LOOK_S, max(0.0, until - monotonic())))
+            left_s = began + timeout_s - monotonic()
+            ready = wait(sources, min(_LOOK_S, max(0.0, left_s)))
             if not ready:
-                if monotonic() >= until or self._hook_failed:
+                if left_s <= 0 or self._hook_failed:
                     return self._late(timeout_s)
+                if monotonic() >= say_at:
+                    say(f"  {self._waited_for(monotonic() - began, timeout_s)}")
+                    say_at += _SAY_S
             elif self._listener in ready:
-                self._accept()
+                self._connect()
             else:
                 return self._answer()
 
-    def _accept(self) -> None:
-        accepted, _ = self._listener.accept()
-        connection = Connection(accepted.detach())
+    def _connect(self) -> None:
+        connection = self.accept()
         try:
-            pid = json.loads(connection.recv_bytes())["pid"]
+            hello = json.loads(connection.recv_bytes())
         except (EOFError, OSError):  # it has just ended, and its end will be seen
             connection.close()
             return
         if self._connection is not None:
             connection.close()
             raise InvalidInput(
-                f"{self._named} trains in several processes ({self.pid}, {pid}), and advisor "
-                f"measures one, on one GPU. Start a single rank, e.g. --nproc_per_node 1."
+                f"{self.named} trains in several processes ({self.pid}, {hello['pid']}), and "
+                f"advisor measures one, on one GPU. Start a single rank, e.g. --nproc_per_node 1."
             )
-        self._connection, self.pid = connection, pid
+        self._connection, self.pid = connection, hello["pid"]
+        self.versions = hello.get("versions", {})
         if self._unsent is not None:
             connection.send_bytes(self._unsent)
 
     def _answer(self) -> Answer:
-        """The answer of its hook, or how it ended."""
+        """Its answer, or how it ended."""
         message = None
         if self._connection is not None:
             with suppress(EOFError, OSError):
                 message = json.loads(self._connection.recv_bytes())
-        answer = self._parsed(message)
+        answer = self.parsed(message)
         if answer is None:
             return self._died()
         if not isinstance(answer, Ended) and "versions" in answer:
             self.versions = answer["versions"]
             if answer["device"] != self.setup.device:
                 raise InvalidInput(
-                    f"{self._named} trains on the {'CPU' if answer['device'] == 'cpu' else 'GPU'}, "
+                    f"{self.named} trains on the {'CPU' if answer['device'] == 'cpu' else 'GPU'}, "
                     f"and was to be measured on the other. Move its model to the device, or give "
                     f"another --device."
                 )
         return answer
 
     def _died(self) -> Ended:
-        how, succeeded = self._running.how_it_ended(), self._running.succeeded
-        if self._running.out_of_memory:
-            return self._end("out-of-memory", self._running.error_line())
+        how, succeeded = self.running.how_it_ended(), self.running.succeeded
+        if self.running.out_of_memory:
+            return self.end("out-of-memory", self.running.error_line())
+        if self.setup.ours:
+            code, line = self.running.exit_code, self.running.error_line()
+            if self._connection is None and code in (2, 4):  # `advisor.errors` has these
+                raise error_of(code, line.removeprefix("error: "))
+            return self.end("died", how)
         if self._connection is None:
             remedy = f". {self._no_steps}" if succeeded or self._hook_failed else ""
-            return self._end("died", f"{self._named} trained no step and {how}{remedy}")
-        return self._end("died", f"{self._named} {how}{f'. {_TOO_SHORT}' if succeeded else ''}")
+            return self.end("died", f"{self.named} trained no step and {how}{remedy}")
+        return self.end("died", f"{self.named} {how}{f'. {_TOO_SHORT}' if succeeded else ''}")
 
     def _late(self, timeout_s: float) -> Ended:
-        line = self._running.error_line()
+        line = self.running.error_line()
         self.end_by(monotonic())
-        if self._hook_failed:
+        if self.setup.ours:
+            why = f"gave no answer within {timeout_s:.0f} s and was ended{line and '; ' + line}"
+        elif self._hook_failed:
             why = f"cannot be seen to step. {self._no_steps}"
         elif self._connection is None:
             printed = f"; it printed: {line}" if line else ""
             why = f"took no step within {timeout_s:.0f} s{printed}. {self._no_steps}"
         else:
             why = f"took no step for {timeout_s:.0f} s and was ended"
-        return self._end("died", f"{self._named} {why}")
+        return self.end("died", f"{self.named} {why}")
+
+    def _waited_for(self, waited_s: float, timeout_s: float) -> str:
+        """What is waited for, and what was seen."""
+        line = self.running.error_line()
+        printed = f"; it printed last: {line}" if line else ""
+        if self._connection is not None:
+            why = "no step"
+        elif (self._hook / "attached").exists():
+            why = "torch is imported, and no optimizer has stepped yet"
+        else:
+            why = "no Python of it has imported torch yet"
+        return f"{self.named}: {why} after {waited_s:.0f} s of {timeout_s:.0f}{printed}"
 
     @property
     def _hook_failed(self) -> bool:
-        """True if the hook could not be set in a Python of the script, nor in another."""
+        """True if the hook could not be set in a Python of the program, nor in another."""
         return self._connection is None and (self._hook / "error").is_file()
 
     @property
@@ -342,172 +413,11 @@ class SteppingScript(ScriptTenant):
             return f"The hook could not be set: {(self._hook / 'error').read_text()}. {_NOT_SEEN}"
         return _NO_STEPS if (self._hook / "attached").exists() else _NO_TORCH
 
-    def _interrupt(self) -> None:
+    def interrupt(self) -> None:
         if self._connection is not None:
             self._connection.close()  # its hook, while it waits, takes this for Ctrl-C, too
-        if self._started is not None:
-            self._started.interrupt()
+        super().interrupt()
 
     def end_by(self, deadline: float) -> None:
-        self._interrupt()
-        super().end_by(deadline)
-
-
-# Figures of its pace before it counts as under way: the first contains its start.
-_FIRST_FIGURES = 3
-
-_WATCH_S = 0.05
-_CHUNK_BYTES = 2**16
-
-# A process that has hung up takes less to have ended.
-_ENDING_S = 5.0
-
-
-class WatchedScript(ScriptTenant):
-    """A program that runs from the request to load on, whether or not others are ready.
-
-    It answers ``run`` and ``train`` from what it printed. Other requests, which need no step, go to
-    the threads in those of its processes that run Python and import torch: the answer is the first
-    that holds anything.
-    """
-
-    def __init__(self, setup: TenantSetup, script: Script, folder: Path, verbs: Verbs) -> None:
-        super().__init__(setup, script, folder, verbs)
-        self._inside: list[Connection] = []
-        self._began_at = 0.0
-        self._began_cpu_s = 0.0
-        self._batch = 1
-        # When each figure came, seconds of the wall clock, and examples a second until then.
-        self._figures: list[tuple[float, float]] = []
-        self._request: tuple[str, dict[str, Any]] = ("", {})
-
-    def send(self, verb: str, **arguments: Any) -> None:
-        self._request = (verb, arguments)
-        if verb == "stop" and self._started is not None:
-            self._started.interrupt()
-        if self.ended is not None or verb == "stop":
-            return
-        if self._started is None:
-            self._batch = arguments["workload"].batch
-            self._began_at = time()
-            # Unbuffered, so that a figure is seen when it is printed.
-            started = self._start({"aside": True}, {"PYTHONUNBUFFERED": "1"}, piped=True)
-            Thread(target=self._read, args=(started,), daemon=True).start()
-        self._began_cpu_s = self._running.cpu_s()
-
-    def _read(self, started: StartedScript) -> None:
-        """Keep each figure of its pace, until its output ends."""
-        pattern = re.compile((self._script.throughput or "").encode())
-        assert started.output is not None
-        held = b""
-        with suppress(OSError, ValueError), started.log.open("ab", buffering=0) as log:
-            while chunk := os.read(started.output.fileno(), _CHUNK_BYTES):
-                log.write(chunk)
-                lines, held = ended_lines(held + chunk)
-                for line in lines:
-                    self._note(pattern.search(line))
-        self._note(pattern.search(held))
-
-    def _note(self, figure: "re.Match[bytes] | None") -> None:
-        if figure is not None:
-            with suppress(ValueError):
-                self._figures.append((time(), max(1e-9, float(figure[1]))))
-
-    def receive(self, timeout_s: float) -> Answer:
-        if self.ended is not None:
-            return self.ended
-        verb, arguments = self._request
-        match verb:
-            case "load":
-                return self._under_way(timeout_s)
-            case "check_host":
-                return {"check_s": None}
-            case "run" | "train":
-                until = monotonic() + timeout_s
-                return self._ran(arguments["start_at"], arguments["stop_at"], until)
-            case _:
-                return self._answered_inside(verb, arguments, monotonic() + timeout_s)
-
-    def _under_way(self, timeout_s: float) -> Answer:
-        until = monotonic() + timeout_s
-        while len(self._figures) < _FIRST_FIGURES and monotonic() < until:
-            if wait([self._running.exited], _WATCH_S):
-                sleep(_WATCH_S)  # for its last lines
-                break
-        if len(self._figures) >= _FIRST_FIGURES:
-            step_s = self._batch / self._figures[-1][1]
-            answer = {"pid": self.pid, "sms": None, "warm_step_s": step_s}
-            return answer | {"memory": self._memory()}
-        if (ended := self._gone()) is not None:
-            return ended
-        line = self._running.error_line()
-        self.end_by(monotonic())
-        return self._end(
-            "died",
-            f"{self._program} printed {len(self._figures)} figures that match "
-            f"{self._script.throughput!r} within {timeout_s:.0f} s, and {_FIRST_FIGURES} are "
-            f"needed; it printed last: {line}",
-        )
-
-    def _ran(self, start_at: float, stop_at: float, until: float) -> Answer:
-        """Its steps between two moments, once it has printed the figure that covers the end."""
-        sleep(max(0.0, stop_at - time()))
-        while self._figures[-1][0] < stop_at:
-            if (ended := self._gone()) is not None:
-                return ended
-            if monotonic() > until:
-                silent_s = time() - self._figures[-1][0]
-                self.end_by(monotonic())
-                silence = f"printed no figure of its pace for {silent_s:.0f} s"
-                return self._end("died", f"{self._program} {silence}")
-            sleep(_WATCH_S)
-        return {
-            "completed_at": self._completed_at(start_at, stop_at),
-            "cpu_s": self._running.cpu_s() - self._began_cpu_s,
-            "memory": self._memory(),
-        }
-
-    def _completed_at(self, start_at: float, stop_at: float) -> list[float]:
-        """Moments at which steps ended between two others, at the pace of the next figure."""
-        figures = tuple(self._figures)  # the thread adds more
-        moments = np.array([self._began_at, *(moment for moment, _ in figures)])
-        rates = np.array([rate for _, rate in figures]) / self._batch
-        done = np.concatenate([[0.0], np.cumsum(np.diff(moments) * rates)])
-        first, last = np.interp([start_at, stop_at], moments, done)
-        steps = np.arange(1.0, max(1.0, last - first) + 1.0)
-        ends = np.interp(first + steps, done, moments, right=float(moments[-1]))
-        return list(np.maximum(ends, start_at + 1e-9).tolist())
-
-    def _answered_inside(self, verb: str, arguments: dict[str, Any], until: float) -> Answer:
-        """The first answer of its processes; empty if none has one in time."""
-        while wait([self._listener], 0):
-            self._inside.append(Connection(self._listener.accept()[0].detach()))
-        request = json.dumps({"verb": verb, "arguments": arguments}).encode()
-        for connection in self._inside:
-            message = None
-            try:
-                connection.send_bytes(request)
-                if connection in wait([connection, self._running.exited], until - monotonic()):
-                    message = json.loads(connection.recv_bytes())
-            except (OSError, EOFError):  # that process is ending, and the program perhaps with it
-                wait([self._running.exited], _ENDING_S)
-            if answer := self._parsed(message):
-                return answer
-        return self._gone() or {}
-
-    def _gone(self) -> Ended | None:
-        """Its end, if it has ended."""
-        if not wait([self._running.exited], 0):
-            return None
-        how = f"{self._program} {self._running.how_it_ended()}"
-        return self._end("out-of-memory" if self._running.out_of_memory else "died", how)
-
-    def _memory(self) -> dict[str, float | None]:
-        """Its resident memory on a CPU; on a GPU only the driver has a figure."""
-        held = self._running.resident_mib() if self.setup.device == "cpu" else None
-        return {"allocated_mib": held, "reserved_mib": held}
-
-    def end_by(self, deadline: float) -> None:
-        while self._inside:
-            self._inside.pop().close()
+        self.interrupt()
         super().end_by(deadline)

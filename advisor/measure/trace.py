@@ -1,45 +1,26 @@
-"""Measures the parts of a step, and traces its work on the GPU; runs in scripts too.
+"""Reads a trace of torch's profiler as kernels of a step, in the order in which they ran.
 
-Of the trace that torch's profiler exports (Chrome's trace format), it reads our marks around each
-phase of a step (category ``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and
-what they launched (``kernel``, ``gpu_memcpy``, ``gpu_memset``), matched by a correlation number.
-All work in a CUDA graph is matched to the one launch of the graph.
+Of Chrome's trace format, in which torch writes it, the marks around each phase of a step count
+(category ``user_annotation``), launches (``cuda_runtime``, ``cuda_driver``) and what these launched
+(``kernel``, ``gpu_memcpy``, ``gpu_memset``), matched by a correlation number. All work in a CUDA
+graph is matched to the one launch of the graph.
 """
 
-import json
 import re
-import warnings
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
-from multiprocessing import active_children
-from pathlib import Path
-from statistics import median, mode, quantiles
-from tempfile import TemporaryDirectory
-from time import perf_counter, process_time, sleep
+from statistics import mode, quantiles
 from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError, counted
-from advisor.hardware.partition import SmLimits, resident_blocks, sm_limits
-from advisor.measure.process import cpu_s_of
-from advisor.measure.worker import (
-    Part,
-    Routine,
-    TenantState,
-    Trainable,
-    Verb,
-    run,
-    synchronise,
-    training_verbs,
-)
-from advisor.workload.profile import HOST_COPY
+from advisor.hardware.partition import SmLimits, resident_blocks
+from advisor.measure.inside.routines import MARK
+from advisor.workload.profile import HOST_COPY, KernelTrace
 
-# Prefix of the name of a phase's mark.
-MARK = "advisor:"
 LAUNCHES = ("cuda_runtime", "cuda_driver")
 
 Event = Mapping[str, Any]
@@ -166,35 +147,23 @@ def median_step(steps: Sequence[TracedStep]) -> TracedStep:
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
 
 
-_GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
+def traced_round(
+    document: Mapping[str, Any], phases: Sequence[int], passes: Sequence[int], limits: SmLimits
+) -> TracedStep:
+    """Return the round with the median busy time of those in `document`.
 
-
-def mark(step: int, phase: int, bound: str) -> None:
-    """Mark in a running profile where a phase ``"begins"`` or ``"ends"``.
-
-    A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
+    Rounds of another number of phases than most do not count, nor those in which a new pass of the
+    loader began, as long as others are left. `phases` and `passes` are the numbers of both in each
+    round, from `advisor.measure.inside.routines.trace`.
     """
-    from torch.profiler import record_function
-
-    with record_function(f"{MARK}{step}/{phase}/{bound}"):
-        pass
-
-
-def _session(activities: Sequence[Any]) -> Any:
-    """A session of torch's profiler, without its warning that it keeps no earlier session."""
-    from torch.profiler import profile
-
-    warnings.filterwarnings("ignore", message=".*Profiler clears events")
-    return profile(activities=activities)
+    calm = [number for number, begun in enumerate(passes) if not begun] or range(len(phases))
+    usual = mode(phases[number] for number in calm)
+    rounds = [number for number in calm if phases[number] == usual]
+    names = tuple(map(str, range(usual)))
+    return median_step(steps_of_trace(join_marks(document, rounds), names, limits))
 
 
-def export_trace(profile: Any) -> dict[str, Any]:
-    """Return the document that a profile of torch exports."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profile.export_chrome_trace(str(path))
-        document: dict[str, Any] = json.loads(path.read_text(errors="replace"))
-    return document
+_GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
 
 def join_marks(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
@@ -279,7 +248,10 @@ class _HostTime:
     def __init__(
         self, phase: Stretch, launches: Sequence[Stretch], waits: Sequence[Stretch]
     ) -> None:
-        self._begin_us, self._waits = phase.begin_us, waits
+        self._begin_us = phase.begin_us
+        self._waits = [  # a window may cut both ends of a wait
+            each for each in waits if each.end_us > phase.begin_us and each.begin_us < phase.end_us
+        ]
         self._launched_us = [each.begin_us for each in launches]
         took_us = [each.duration_us for each in launches]
         first, later = took_us[:QUEUE_FREE_LAUNCHES], took_us[QUEUE_FREE_LAUNCHES:]
@@ -290,7 +262,7 @@ class _HostTime:
     def until(self, at_us: float) -> float:
         """Microseconds from the phase's start to `at_us`, without waits before that."""
         queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
-        waited_us = sum(  # in the phase and before `at_us`: a window may cut both ends of a wait
+        waited_us = sum(  # in the phase and before `at_us`
             max(0.0, min(each.end_us, at_us) - max(each.begin_us, self._begin_us))
             for each in self._waits
         )
@@ -357,33 +329,11 @@ def kernel_class(name: str) -> str:
     return next((each for each, pattern in _RULES if pattern.search(words)), "other")
 
 
-# So many steps are traced.
-_STEPS = 3
-_FIRST_S, _SPARE_S = 0.2, 0.05
+# So many steps of a program whose steps are not found are recorded.
+RECORDED_STEPS = 3
 
 # If each window is one step, their busy times agree within this ratio.
 _MOST_RATIO = 1.25
-
-
-def record(state: TenantState, step_s: float, compute_capability: str) -> dict[str, Any]:
-    """Record the GPU's work for this process for as long as a step takes, from any moment of it.
-
-    Returns:
-        ``step``: the fields of a `TracedStep` of one phase; empty if this process has not touched
-        CUDA.
-    """
-    if state.device == "cpu":
-        return {}
-    from torch.profiler import ProfilerActivity
-
-    limits = sm_limits(compute_capability)
-    activities = [ProfilerActivity.CUDA]  # the only one that sees other threads
-    with _session(activities):  # the first session is slow, and may miss kernels
-        sleep(_FIRST_S)
-    with _session(activities) as seen:
-        sleep(_STEPS * step_s + _SPARE_S)
-    document = cut_into_steps(export_trace(seen), step_s)
-    return {"step": asdict(repeated_step(steps_of_trace(document, ("0",), limits)))}
 
 
 def cut_into_steps(document: Mapping[str, Any], step_s: float) -> dict[str, Any]:
@@ -393,7 +343,7 @@ def cut_into_steps(document: Mapping[str, Any], step_s: float) -> dict[str, Any]
     if not launched:
         raise AdvisorError("torch's profiler saw no launch. May it use CUPTI here?")
     step_us = step_s * 1e6
-    bounds = [min(launched) + number * step_us for number in range(_STEPS + 1)]
+    bounds = [min(launched) + number * step_us for number in range(RECORDED_STEPS + 1)]
     marks = [
         {"ph": "X", "cat": "user_annotation", "name": MARK + "0", "ts": bound, "dur": step_us}
         for bound in bounds[:-1]
@@ -426,147 +376,66 @@ def repeated_step(steps: Sequence[TracedStep]) -> TracedStep:
     return median_step(tuple(steps))
 
 
-_FEWEST_TIMED, _MOST_TIMED = 3, 40
+def kernel_trace(step: TracedStep, phases_s: tuple[float, ...], steps: int) -> KernelTrace:
+    """Return a round of `steps` in compact form, at the pace of an unprofiled host.
 
-
-def profiling_verbs() -> Mapping[str, Verb]:
-    """The training verbs, and `train`, `issue`, `trace` and `record`."""
-    own: dict[str, Verb] = {"train": train, "issue": issue, "trace": trace, "record": record}
-    return {**training_verbs(), **own}
-
-
-def train(state: TenantState, start_at: float, stop_at: float) -> Routine:
-    """Train as `run` does, and measure the host's work.
-
-    Returns:
-        Also ``cpu_s``, CPU seconds of this process and its loader's workers; of the workers alone
-        ``loader_cpu_s``, and ``read_mib``, None if the system does not report it; and
-        ``fetched_s``, seconds spent on taking batches.
+    `phases_s` are the seconds that such a host takes for each phase, shape (phases,).
     """
-    before = _used(state)
-    answer = yield from run(state, start_at, stop_at)
-    after = _used(state)
-    return answer | {
-        name: None if used is None or before[name] is None else used - before[name]
-        for name, used in after.items()
-    }
+    begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
+    paces = [
+        1e6 * seconds / phase.host_us if phase.host_us else 0.0
+        for seconds, phase in zip(phases_s, step.phases, strict=True)
+    ]
+
+    def at_pace(at: int, us: float) -> float:
+        """Microseconds from the step's start, unprofiled, for those in phase `at`, profiled."""
+        return begins_us[at] + min(us * paces[at], 1e6 * phases_s[at])
+
+    launched = [at_pace(work.phase, work.launch_us) for work in step.work]
+    waits = [at_pace(at, us) for at, phase in enumerate(step.phases) for us in phase.waits_us]
+    classes = tuple(dict.fromkeys(work.kind for work in step.work))
+    index = {kind: number for number, kind in enumerate(classes)}
+    streams = list(dict.fromkeys(work.stream for work in step.work))  # in order of first use
+    stream_of = tuple(streams.index(work.stream) for work in step.work)
+    return KernelTrace(
+        classes=classes,
+        class_of=tuple(index[work.kind] for work in step.work),
+        # Streams may overtake each other; work that ran later counts as launched no earlier.
+        launch_us=tuple(round(us, 2) for us in accumulate(launched, max)),
+        duration_us=tuple(round(work.duration_us, 2) for work in step.work),
+        blocks=tuple(work.blocks for work in step.work),
+        threads=tuple(work.threads for work in step.work),
+        resident_blocks=tuple(work.resident_blocks for work in step.work),
+        stream_of=None if len(streams) == 1 else stream_of,
+        waits_us=tuple(round(us, 2) for us in sorted(waits)),
+        steps=steps,
+    )
 
 
-def _used(state: TenantState) -> dict[str, Any]:
-    """The host's work so far by this process and its loader's workers, by name."""
-    workers = [each.pid for each in active_children() if each.pid is not None]
-    loader_cpu_s = sum(map(cpu_s_of, workers))
-    read_mib = None
-    try:  # proc(5): rchar of io, cached files included
-        texts = [Path(f"/proc/{pid}/io").read_text() for pid in workers]
-        read_mib = sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
-    except (OSError, IndexError, ValueError):
-        pass
-    return {
-        "cpu_s": process_time() + loader_cpu_s, "loader_cpu_s": loader_cpu_s,
-        "read_mib": read_mib, "fetched_s": _loaded(state).fetched_s,
-    }  # fmt: skip
+def phases_without_waits(
+    measured_s: Sequence[float], profiled: Sequence[Phase]
+) -> tuple[float, ...]:
+    """Compute seconds of an unprofiled host for each phase of a step, without waits for the GPU.
 
+    Each phase was timed with an empty launch queue, so a phase with few launches was timed
+    correctly. One with many launches may have waited for the GPU, as did one that read a loss. The
+    profile shows such waits but slows the host, so such a phase counts its profiled time without
+    waits, scaled to the pace of the other phases, if that is less.
 
-def issue(state: TenantState, seconds: float) -> Routine:
-    """Time the host in each phase of a step, with an empty launch queue.
+    `measured_s` has the seconds of the unprofiled host, shape (phases,).
 
-    Returns:
-        ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
-        alone, None without a loader.
+    Raises:
+        AdvisorError: The profiled round has another number of phases.
     """
-    trainable, wait = _loaded(state), partial(synchronise, state)
-    rows: list[list[float]] = []
-    fetches_s: list[float] = []
-    until = perf_counter() + seconds
-    wait()
-    while len(rows) < _FEWEST_TIMED or (perf_counter() < until and len(rows) < _MOST_TIMED):
-        step_fetched_s, row, ended = trainable.fetched_s, [], False
-        while not ended:
-            fetched_s, began = trainable.fetched_s, perf_counter()
-            ended = yield "phase"
-            row.append(perf_counter() - began - (trainable.fetched_s - fetched_s))
-            wait()
-        rows.append(row)
-        fetches_s.append(trainable.fetched_s - step_fetched_s)
-    # A script may do more in some steps: those with the most common number of phases count.
-    count = mode(map(len, rows))
-    usual = [row for row in rows if len(row) == count]
-    phases_s = [median(each) for each in zip(*usual, strict=True)]
-    # A fetch that waits for the loader does not measure the host's own work.
-    phases_s[0] += min(fetches_s)
-    return {"phases_s": phases_s, "loader_s": _loader_s(trainable, wait, seconds)}
-
-
-def _loader_s(trainable: Trainable, wait: Callable[[], None], seconds: float) -> float | None:
-    workers = trainable.loader_workers
-    if workers == 0:
-        return None
-    batches = 0
-    try:
-        for _ in range(3 * workers):  # prefetched batches
-            trainable.next_batch()
-        wait()
-        began = perf_counter()
-        while batches < _FEWEST_TIMED or perf_counter() - began < seconds:
-            trainable.next_batch()
-            batches += 1
-    except StopIteration:  # the pass of a script's loader is over
-        if batches < _FEWEST_TIMED:
-            return None
-    wait()
-    return (perf_counter() - began) / batches
-
-
-def trace(state: TenantState, compute_capability: str) -> Routine:
-    """Trace the GPU's work in a step.
-
-    Returns:
-        ``step``: the fields of a `TracedStep`, the one with the median busy time of several.
-    """
-    _loaded(state)
-    document, phases = yield from record_steps(partial(synchronise, state))
-    steps = steps_of_trace(document, phases, sm_limits(compute_capability))
-    return {"step": asdict(median_step(steps))}
-
-
-def record_steps(
-    wait: Callable[[], None],
-) -> Generator[Part, bool, tuple[dict[str, Any], tuple[str, ...]]]:
-    """Profile some steps, with an empty launch queue before each phase.
-
-    Returns:
-        The profile, and the names of a step's phases, marked in it.
-    """
-    import torch
-    from torch.profiler import ProfilerActivity
-
-    activities = [ProfilerActivity.CPU]
-    if torch.cuda.is_available():
-        activities.append(ProfilerActivity.CUDA)
-    with _session(activities):  # the first session is slow, and may miss kernels
-        yield "step"
-        wait()
-    # A hook may stand inside a stretch that torch marked for the first session, the optimizer's:
-    # where such a stretch ends in a second session, torch 2.11 writes to memory that it has freed.
-    yield "step"
-    with _session(activities) as seen:
-        counts = []
-        for number in range(_STEPS):
-            phases, ended = 0, False
-            while not ended:
-                mark(number, phases, "begins")
-                ended = yield "phase"
-                mark(number, phases, "ends")
-                wait()
-                phases += 1
-            counts.append(phases)
-    usual = mode(counts)
-    steps = [number for number, count in enumerate(counts) if count == usual]
-    return join_marks(export_trace(seen), steps), tuple(map(str, range(usual)))
-
-
-def _loaded(state: TenantState) -> Trainable:
-    if state.trainable is None:
-        raise AdvisorError("a tenant must load a workload before it is profiled")
-    return state.trainable
+    if len(measured_s) != len(profiled):
+        raise AdvisorError(
+            f"its steps differ: {len(measured_s)} parts were timed, and {len(profiled)} traced"
+        )
+    pairs = list(zip(measured_s, profiled, strict=True))
+    free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
+    profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
+    pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
+    return tuple(
+        seconds if phase.timed else min(seconds, phase.host_us * 1e-6 * pace)
+        for seconds, phase in pairs
+    )

@@ -22,10 +22,10 @@ import numpy as np
 
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
+from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.process import ended_lines, error_line, processes_of
 from advisor.measure.run_list import record
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.measure.worker import lacks_memory
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
 from advisor.workload.profile import Window
@@ -462,9 +462,9 @@ class WatchedRun:
 
     def _hold(self, memory_mib: Mapping[int, float]) -> None:
         """Note the device memory of each job, by the processes that carry its number."""
-        ours = memory_mib.keys() & set(processes_of(f"ADVISOR_RUN={self.folder}\0"))
+        ours = memory_mib.keys() & set(processes_of("ADVISOR_RUN", str(self.folder)))
         for number in self.events.running if ours else ():
-            if pids := ours & set(processes_of(f"ADVISOR_JOB={number}\0")):
+            if pids := ours & set(processes_of("ADVISOR_JOB", str(number))):
                 self.jobs[number - 1].held_mib = sum(memory_mib[pid] for pid in pids)
 
     def _planned(

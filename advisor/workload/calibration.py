@@ -299,8 +299,8 @@ class HostCheck:
     """The speed of a host at one moment.
 
     Attributes:
-        check_s: Seconds of the fixed piece of host work (`advisor.measure.worker`), mean over the
-            processes that repeated it at once.
+        check_s: Seconds of the fixed piece of host work (`advisor.measure.host_check`), mean over
+            the processes that repeated it at once.
         busy: Number of these processes; they floated over `cores` cores.
         host: Name of the machine.
         made_at: Seconds of the wall clock.

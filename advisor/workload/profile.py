@@ -19,6 +19,7 @@ from advisor.workload.reading import (
     LEAST_STEP_S,
     MOST_BLOCKS,
     MOST_CORES,
+    MOST_COUNT,
     MOST_EPOCH_S,
     MOST_RESIDENT_BLOCKS,
     MOST_SMS,
@@ -304,6 +305,7 @@ class KernelTrace:
         stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, too.
         waits_us: When the host waits until the GPU has done all that was launched, as to read a
             loss, on the clock of `launch_us`, shape (waits,); never decreasing.
+        steps: Training steps that the trace covers: a whole round.
     """
 
     classes: tuple[str, ...]
@@ -315,6 +317,7 @@ class KernelTrace:
     resident_blocks: tuple[int, ...]
     stream_of: tuple[int, ...] | None = None
     waits_us: tuple[float, ...] | None = None
+    steps: int = 1
 
     def __post_init__(self) -> None:
         columns = {name: getattr(self, name) for name in _COLUMNS}
@@ -376,6 +379,40 @@ class HostSide:
         check(self, self.__slots__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnd:
+    """Work between two steps that only a few pairs of steps have between them.
+
+    Attributes:
+        seconds: Seconds of one end, beyond those of a step.
+        steps: Steps from one end to the next; None if only one was seen.
+        gpu_s: Seconds of an end in which a kernel or copy ran; None if not measured.
+        loader_s: Seconds in which the loader of the next pass started; 0 where not known.
+        checkpoint_s: Seconds in which tensors were saved.
+        validation_s: Seconds of forward passes without gradients.
+    """
+
+    seconds: float
+    steps: int | None = None
+    gpu_s: float | None = None
+    loader_s: float = 0.0
+    checkpoint_s: float = 0.0
+    validation_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_number("seconds of an epoch end", self.seconds, DAY_S)
+        check(self, ("gpu_s", "loader_s", "checkpoint_s", "validation_s"))
+        if self.steps is not None and not 1 <= self.steps <= MOST_COUNT:
+            raise InvalidInput(f"steps between two epoch ends are at least 1, got {self.steps}")
+        if self.other_s < -1e-6 * self.seconds:
+            raise InvalidInput(f"the parts of an epoch end take longer than it: {self}")
+
+    @property
+    def other_s(self) -> float:
+        """Seconds of an end in none of the parts."""
+        return self.seconds - self.loader_s - self.checkpoint_s - self.validation_s
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """One workload, measured alone.
@@ -391,8 +428,8 @@ class Profile:
         idle_power_w: Power of the GPU before anything ran on it.
         cores: Host cores the process was pinned to.
         provenance: None if only numbers are known.
-        host_check_s: Seconds of the host check of `advisor.measure.worker` on its core, mean of
-            before and after the windows.
+        host_check_s: Seconds of the piece of host work (`advisor.measure.host_check`) on its core,
+            mean of the checks beside the windows.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets
             expect of `gpu`; None: measured on `gpu`.
         host: What the host does for a step, in parts.
@@ -400,6 +437,7 @@ class Profile:
         sm_exponent: How its kernels slow with the SMs that a limit takes, by its probe where it was
             measured: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
             of their pace. None: see `mps`.
+        epoch_end: Work that belongs to no step; None: none was seen.
     """
 
     workload: Workload
@@ -423,6 +461,7 @@ class Profile:
     host: HostSide | None = None
     other_batches: OtherBatches | None = None
     sm_exponent: float | None = None
+    epoch_end: EpochEnd | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:

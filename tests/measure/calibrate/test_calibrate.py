@@ -1,6 +1,5 @@
 """Calibrations: what is made of the times of tenants, and the command on a CPU."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,9 @@ from hypothesis import strategies as st
 
 from advisor.measure.calibrate import run_calibrate
 from advisor.measure.device import Device, Meter
-from advisor.measure.gpu_side import calibration_verbs, operator_call, sweep, switching_of
+from advisor.measure.gpu_side import VERBS_FROM, operator_call, sweep, switching_of
 from advisor.measure.pace import Schedule
-from advisor.measure.tenants import tenants_on
-from advisor.measure.worker import TenantSetup
+from advisor.measure.tenants import server_of, tenants_on
 from advisor.workload.calibration import Operator
 from tests.refusals import refused
 
@@ -94,9 +92,8 @@ def test_an_operators_work_is_that_of_the_tensors_it_gives(operator):
 
 def test_a_sweep_keeps_what_could_be_timed(workers_folder):
     device = Device("cpu", None, "cpu", "a CPU", None)
-    core = min(os.sched_getaffinity(0))
-    setups = [TenantSetup("cpu", (core,), {})]
-    with tenants_on(setups, Path(workers_folder), calibration_verbs) as (tenant,):
+    setups = [server_of(VERBS_FROM, "cpu", {})]
+    with tenants_on(setups, Path(workers_folder)) as (tenant,):
         side = sweep(tenant, Meter(device), (*SMALL, IMPOSSIBLE), rounds=1)
     assert [each.operator for each in side.times][: len(SMALL)] == list(SMALL)
     assert IMPOSSIBLE not in [each.operator for each in side.times]

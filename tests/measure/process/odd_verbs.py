@@ -9,45 +9,43 @@ import torch
 from advisor.errors import AdvisorError, UnknownName
 
 
-def odd_verbs():
+def _place(_):
     return {
-        "echo": lambda state, word: {"word": word, "device": state.device},
-        "place": _place,
-        "exhaust": _exhaust,
-        "alloc_failed": _alloc_failed,
-        "break": _break,
-        "refuse": _refuse,
-        "fail": _fail,
-        "kill": lambda **_: os.kill(os.getpid(), signal.SIGKILL),
-        "exit": lambda **_: os._exit(3),
-        "sleep": lambda seconds, **_: sleep(seconds) or {},
-    }
-
-
-def _place(**_):
-    return {
-        "cores": tuple(os.sched_getaffinity(0)),
+        "cores": sorted(os.sched_getaffinity(0)),
         "mps": {name: value for name, value in os.environ.items() if "CUDA_MPS" in name},
         "threads": torch.get_num_threads(),
-        "temporary": os.environ["TMPDIR"],
     }
 
 
-def _exhaust(**_):
+def _exhaust(_):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nAnd so on.")
 
 
-def _alloc_failed(**_):
+def _alloc_failed(_):
     raise RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
 
 
-def _break(**_):
+def _break(_):
     raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
 
-def _refuse(**_):
+def _refuse(_):
     raise UnknownName("timm model", "resnet51", ["resnet50"], "See timm's list.")
 
 
-def _fail(**_):
+def _fail(_):
     raise AdvisorError("this cannot be")
+
+
+ODD_VERBS = {
+    "echo": lambda _, word: {"word": word},
+    "place": _place,
+    "exhaust": _exhaust,
+    "alloc_failed": _alloc_failed,
+    "break": _break,
+    "refuse": _refuse,
+    "fail": _fail,
+    "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "exit": lambda _: os._exit(3),
+    "sleep": lambda _, seconds: sleep(seconds) or {},
+}

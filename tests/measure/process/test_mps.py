@@ -90,7 +90,7 @@ def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
 def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
     with closing(MpsSession(GPU, folder)) as session:
         session.switch_to(Mps())
-        pipes = Path(session.setups(Mps(), [()])[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
+        pipes = Path(session.servers(Mps(), "a:B", 1)[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
         mps_stand_in.become_clients(pipes, [101, 102])
         assert session.proved_clients(Mps(), [101, 102]) == 2
         with pytest.raises(AdvisorError, match="103"):

@@ -10,33 +10,33 @@ import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process import error_line, scripts_within, session_members
-from advisor.measure.tenants import ask_all, tenants_on
-from advisor.measure.trace import profiling_verbs
-from advisor.measure.worker import Ended, TenantSetup, without_mps
+from advisor.measure.script import without_mps
+from advisor.measure.tenants import Ended, TenantSetup, ask_all, server_of, setup_of, tenants_on
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import scripts
-from tests.measure.process.odd_verbs import odd_verbs
 from tests.waiting import PATIENCE_S
 
-CORES = tuple(sorted(os.sched_getaffinity(0)))
-SETUP = TenantSetup("cpu", CORES[:1], {})
+CORES = sorted(os.sched_getaffinity(0))
+ODD = "tests.measure.process.odd_verbs:ODD_VERBS"
+SETUP = server_of(ODD, "cpu", {})
 
 
 @pytest.fixture
-def sat(workers_folder):
+def sat(workers_folder, monkeypatch):
     """Starts tenants that do what real ones do only on a bad day."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
 
     def sit(*setups):
-        return tenants_on(setups, Path(workers_folder), odd_verbs)
+        return tenants_on(setups, Path(workers_folder))
 
     return sit
 
 
-def test_a_tenant_has_its_own_cores_environment_and_one_thread(sat):
+def test_a_tenant_has_its_own_environment_one_thread_and_all_cores(sat):
     limit = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "43"}
-    with sat(TenantSetup("cpu", CORES[-1:], limit), SETUP) as (limited, free):
-        assert limited.ask("place")["cores"] == CORES[-1:]
+    with sat(server_of(ODD, "cpu", limit), SETUP) as (limited, free):
+        assert limited.ask("place")["cores"] == CORES
         assert limited.ask("place")["mps"] == limit
         assert free.ask("place")["mps"] == {}
         assert free.ask("place")["threads"] == 1
@@ -52,7 +52,7 @@ def test_what_the_caller_set_for_mps_reaches_no_tenant():
         ("exhaust", "out-of-memory", "Tried to allocate 2.00 GiB."),
         ("alloc_failed", "out-of-memory", "CUBLAS_STATUS_ALLOC_FAILED"),
         ("break", "died", "illegal memory access"),
-        ("kill", "died", "killed by SIGKILL"),
+        ("kill", "died", "was killed by SIGKILL"),
         ("exit", "died", "exit status 3"),
     ],
 )
@@ -87,6 +87,8 @@ def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
 
     def fail():
         with sat(SETUP, SETUP) as tenants:
+            for tenant in tenants:
+                tenant.ask("echo", word="here")
             pids.extend(tenant.pid for tenant in tenants)
             tenants[0].send("sleep", seconds=600)
             raise KeyboardInterrupt
@@ -98,8 +100,9 @@ def test_no_tenant_outlives_its_block_even_if_the_block_fails(sat):
 
 
 def test_a_tenant_trains_from_one_moment_to_another(workers_folder):
-    with tenants_on([SETUP], Path(workers_folder)) as (tenant,):
-        loaded = tenant.ask("load", workload=workload("mlp-toy-bs32"))
+    setup = setup_of(workload("mlp-toy-bs32"), "cpu", {})
+    with tenants_on([setup], Path(workers_folder)) as (tenant,):
+        loaded = tenant.ask("load")
         assert loaded["pid"] == tenant.pid
         assert loaded["sms"] is None
         start_at = time() + 0.05
@@ -134,9 +137,9 @@ def scripted(home, *command, **environment):
 @contextmanager
 def started(*workloads):
     """Tenants that were asked to load these workloads, and what they answered."""
-    setups = [TenantSetup("cpu", CORES, {}, each.script) for each in workloads]
-    with TemporaryDirectory() as folder, tenants_on(setups, Path(folder), profiling_verbs) as found:
-        loads = [{"workload": each, "warm_steps": 2} for each in workloads]
+    setups = [setup_of(each, "cpu", {}) for each in workloads]
+    with TemporaryDirectory() as folder, tenants_on(setups, Path(folder)) as found:
+        loads = [{"warm_steps": 2}] * len(workloads)
         yield found, ask_all(found, "load", loads, timeout_s=PATIENCE_S)
 
 
@@ -157,7 +160,13 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
         assert tenant.versions["torch"]
         assert took(tenant, home, 9) == 9  # beyond the end of two passes
         assert (home / "steps.txt.own").exists(), "the user's own sitecustomize ran"
-        assert tenant.ask("train", start_at=time(), stop_at=time() + 0.1)["cpu_s"] > 0
+        began = time()
+        ran = tenant.ask(
+            "run", start_at=began, stop_at=began + 0.3, checks_at=[began, began + 0.1], pieces=2
+        )
+        assert ran["cpu_s"] > 0
+        assert [check_s > 0 for _, check_s, _ in ran["checks"]] == [True, True]
+        assert sum(passes for _, passes, *_ in ran["between"]) >= len(ran["completed_at"]) // 4 - 1
         issued = tenant.ask("issue", seconds=0.05)
         assert len(issued["phases_s"]) == 3  # to the loss, backward, update
         assert all(seconds > 0 for seconds in issued["phases_s"])
@@ -228,9 +237,8 @@ if os.fork() == 0:
 def test_what_a_script_leaves_in_sessions_of_its_own_ends_with_it(home):
     script = scripted(home, "python", "-c", LEAVES)
     with TemporaryDirectory() as folder:
-        setup = TenantSetup("cpu", CORES, {}, script.script)
-        with tenants_on([setup], Path(folder), profiling_verbs) as (tenant,):
-            assert isinstance(tenant.ask("load", PATIENCE_S, workload=script), Ended)
+        with tenants_on([setup_of(script, "cpu", {})], Path(folder)) as (tenant,):
+            assert isinstance(tenant.ask("load", PATIENCE_S), Ended)
             assert len(scripts_within(Path(folder))) == 2
         assert scripts_within(Path(folder)) == ()
 
@@ -242,18 +250,15 @@ PRINTS = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s'
 def running(tmp_path, *command):
     """A program that prints its rate, and runs."""
     script = Script(command=command, folder=str(tmp_path), throughput="rate ([0-9]+)")
-    asked = Workload(name="it", source="script", model="it", family="it", batch=4, script=script)
-    with (
-        TemporaryDirectory() as folder,
-        tenants_on([TenantSetup("cpu", CORES, {}, script)], Path(folder), odd_verbs) as (tenant,),
-    ):
-        assert not isinstance(tenant.ask("load", PATIENCE_S, workload=asked), Ended)
+    setup = TenantSetup("cpu", {}, script, batch=4)
+    with TemporaryDirectory() as folder, tenants_on([setup], Path(folder)) as (tenant,):
+        assert not isinstance(tenant.ask("load", PATIENCE_S), Ended)
         yield tenant
 
 
 def test_a_program_that_imports_torch_is_asked_while_it_goes_on(tmp_path):
     with running(tmp_path, "python", "-c", f"import torch\n{PRINTS}") as tenant:
-        assert tenant.ask("echo", PATIENCE_S, word="there") == {"word": "there", "device": "cpu"}
+        assert tenant.ask("record", PATIENCE_S, path="nowhere", seconds=0.0) == {}
         answer = tenant.ask("run", PATIENCE_S, start_at=time(), stop_at=time() + 0.2)
         assert len(answer["completed_at"]) >= 3
 

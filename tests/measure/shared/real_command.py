@@ -11,20 +11,6 @@ from uuid import uuid4
 
 from tests.waiting import PATIENCE_S, until
 
-ABSENT = ("pydantic", "typer", "rich", "pandas", "sklearn", "numba", "streamlit", "ortools")
-HIDE = f"""
-import sys
-class Hiding:
-    def __init__(self, finder):
-        self._finder = finder
-    def find_spec(self, name, *rest):
-        return None if name.split(".")[0] in {ABSENT} else self._finder.find_spec(name, *rest)
-    def __getattr__(self, name):
-        return getattr(self._finder, name)
-sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
-"""
-"""A sitecustomize.py that leaves a Python only torch, timm and the standard library."""
-
 
 class Started:
     """A command, started as often as a test likes; all that comes of it bears its mark.
@@ -68,11 +54,8 @@ class Started:
         return {int(path.name) for path in folders if self._is_ours(path)}
 
     def tenants(self):
-        """The pids of its tenants: forks of the fork server."""
-        ours = self.processes()
-        parents = {pid: _parent_of(pid) for pid in ours}
-        servers = {pid for pid in ours if "multiprocessing.forkserver" in _words_of(pid)}
-        return sorted(pid for pid in servers if parents[pid] in servers)
+        """The pids of its tenants: commands of the zoo."""
+        return sorted(pid for pid in self.processes() if "advisor.zoo" in _words_of(pid))
 
     def wait_for_tenants(self, count):
         """Wait until `count` tenants live."""
@@ -125,9 +108,3 @@ def _words_of(pid):
     with suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text()
     return ""
-
-
-def _parent_of(pid):
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0

@@ -17,7 +17,7 @@ from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_runs
 from tests.measure.process import scripts
-from tests.measure.shared.real_command import HIDE, Command
+from tests.measure.shared.real_command import Command
 from tests.refusals import refused
 from tests.waiting import PATIENCE_S
 
@@ -29,13 +29,11 @@ def plan(sharing, workloads=PAIR):
 
 
 def test_under_mps_the_daemon_and_its_clients_meet_at_the_same_pipes():
-    supervisor, daemon, first, second = planned_processes(plan("mps=43,57"), "GPU-0", range(16))
+    _, daemon, first, second = planned_processes(plan("mps=43,57"), "GPU-0")
     assert daemon.command == ("nvidia-cuda-mps-control", "-f")
     pipes = daemon.environment["CUDA_MPS_PIPE_DIRECTORY"]
     assert first.environment["CUDA_MPS_PIPE_DIRECTORY"] == pipes
     assert first.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
-    assert (first.cores, second.cores) == ((0,), (1, 2, 3))
-    assert supervisor.cores == tuple(range(4, 16))
     assert PAIR[1].name in second.role
 
 
@@ -63,18 +61,16 @@ def command():
             each.clear()
 
 
-def test_mixes_and_whole_jobs_run_where_only_torch_and_timm_are_installed(command, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(HIDE)
+def test_mixes_and_whole_jobs_run_and_are_recorded(command):
     whole_jobs = whole("together", "naive", [40, 900])
     shared = command(mix("pair"), mix("each", "serial", purpose="solo"), whole_jobs)
-    code, said = shared.finish(*SHORT, PYTHONPATH=str(tmp_path))
+    code, said = shared.finish(*SHORT)
     assert code == 0, said
     pair, first, second, together = read_runs(shared.out)
     assert (pair.id, first.id, second.id) == ("pair", "each.1", "each.2")
     assert pair.ok
     assert [len(tenant.windows) for tenant in pair.tenants] == [3, 3]
     assert all(tenant.memory.allocated_mib > 0 for tenant in pair.tenants)
-    assert all(len(tenant.cores) == 1 for tenant in pair.tenants)
     assert (pair.mps_clients, pair.power_w, pair.counters) == (0, None, None)
     assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
     assert pair.provenance.command.startswith("python -m advisor.measure runs plans.json --out")
@@ -102,8 +98,9 @@ def test_a_tenant_killed_in_the_middle_is_an_outcome_and_the_other_is_recorded(c
     os.kill(victim, signal.SIGKILL)
     assert process.wait(PATIENCE_S) == 0
     (run,) = read_runs(shared.out)
-    outcomes = sorted((tenant.outcome, tenant.detail) for tenant in run.tenants)
-    assert outcomes == [("died", "killed by SIGKILL"), ("ok", None)]
+    (died, lived) = sorted(run.tenants, key=lambda tenant: tenant.outcome)
+    assert (died.outcome, lived.outcome, lived.detail) == ("died", "ok", None)
+    assert "SIGKILL" in died.detail
     assert not run.ok
     shared.assert_nothing_is_left()
 

@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 from advisor.errors import AdvisorError
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.partition import resident_blocks, sm_limits
-from advisor.measure.pace import kernel_trace, phases_without_waits
+from advisor.measure.inside.feeds import Feeds
+from advisor.measure.inside.routines import MARK, trace
 from advisor.measure.trace import (
-    MARK,
     QUEUE_FREE_LAUNCHES,
     Phase,
     TracedStep,
     cut_into_steps,
     kernel_class,
+    kernel_trace,
     median_step,
-    record_steps,
+    phases_without_waits,
     repeated_step,
     steps_of_trace,
+    traced_round,
 )
-from advisor.measure.worker import trained
 from advisor.workload.catalogue import workload
 from advisor.workload.store import load_profile
 from advisor.zoo.task import build
@@ -87,7 +88,7 @@ def one_step() -> Recording:
 
 def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran():
     (step,) = one_step().steps()
-    trace = kernel_trace(step, (100e-6, 200e-6))
+    trace = kernel_trace(step, (100e-6, 200e-6), 1)
     assert [trace.classes[index] for index in trace.class_of] == [
         "host copy", "gemm", "memset", "reduce"
     ]  # fmt: skip
@@ -99,8 +100,8 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
 
 def test_launches_count_from_the_start_of_the_step_without_pauses_between_its_parts():
     (step,) = one_step().steps()
-    assert kernel_trace(step, (100e-6, 200e-6)).launch_us == (10, 40, 110, 200)
-    assert kernel_trace(step, (50e-6, 50e-6)).launch_us == (5, 20, 52.5, 75), "unprofiled"
+    assert kernel_trace(step, (100e-6, 200e-6), 1).launch_us == (10, 40, 110, 200)
+    assert kernel_trace(step, (50e-6, 50e-6), 1).launch_us == (5, 20, 52.5, 75), "unprofiled"
 
 
 def test_time_on_the_gpu_counts_once_where_copies_and_kernels_overlap():
@@ -162,7 +163,7 @@ def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
     assert step.phases[0].waits_us == (200,)
     assert [work.launch_us for work in step.work] == pytest.approx([100, 300])
     assert phases_without_waits((9e-4, 5e-5), step.phases) == pytest.approx((4e-4, 5e-5))
-    assert kernel_trace(step, (2e-4, 5e-5)).waits_us == (100,)
+    assert kernel_trace(step, (2e-4, 5e-5), 1).waits_us == (100,)
 
 
 def test_a_recording_without_whole_steps_is_refused():
@@ -172,12 +173,24 @@ def test_a_recording_without_whole_steps_is_refused():
         Recording().steps()
 
 
-def test_torchs_own_profiler_marks_whole_steps_as_we_read_them():
-    step = build(workload("mlp-toy-bs2"), "cpu")
-    document, phases = trained(record_steps(lambda: None), lambda: step)
-    steps = steps_of_trace(document, phases, H200)
-    assert len(steps) == 3
-    assert all(len(each.phases) == 4 and each.phases[1].host_us > 0 for each in steps)
+@pytest.mark.parametrize("round_steps", [1, 2])
+def test_torchs_own_profiler_marks_whole_rounds_as_we_read_them(round_steps, tmp_path):
+    program, step = Feeds(), build(workload("mlp-toy-bs2"), "cpu")
+    routine = trace(program, str(tmp_path / "trace"), round_steps, 3)
+    answer = None
+    next(routine)
+    while answer is None:
+        step()
+        program.steps += 1
+        try:
+            routine.send(True)
+        except StopIteration as end:
+            answer = end.value
+    assert answer == {"phases": [round_steps] * 3, "passes": [0] * 3}
+    document = json.loads((tmp_path / "trace").read_text())
+    traced = traced_round(document, answer["phases"], answer["passes"], H200)
+    assert len(traced.phases) == round_steps
+    assert all(phase.host_us > 0 for phase in traced.phases)
 
 
 RECORDINGS = Path(__file__).parent / "recorded"
@@ -231,7 +244,7 @@ def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile(
     assert kinds == [kinds[0]] * 3
     assert "other" not in kinds[0]
     step, shipped = median_step(steps), load_profile("mlp-toy-bs128", "h200-141gb")
-    trace = kernel_trace(step, tuple(phase.host_us * 1e-6 for phase in step.phases))
+    trace = kernel_trace(step, tuple(phase.host_us * 1e-6 for phase in step.phases), 1)
     assert trace.blocks == shipped.trace.blocks
     assert trace.resident_blocks == shipped.trace.resident_blocks
     assert step.busy_s == pytest.approx(shipped.gpu_s, rel=0.1)

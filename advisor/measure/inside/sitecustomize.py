@@ -21,10 +21,12 @@ _OLDEST = (3, 10)
 class _TorchFinder:
     """Finds torch as others would, and attaches to it when it has been imported."""
 
+    found = False
+
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:
-        if name != "torch":
+        if name != "torch" or self.found:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        self.found = True
         spec = find_spec("torch")
         if spec is None or spec.loader is None:
             return spec
@@ -45,7 +47,7 @@ def _attach() -> None:
         why = f"its Python is {here}, and steps are seen from {oldest} on"
     else:
         try:
-            from advisor.measure.hook import attach
+            from advisor_inside.hook import attach  # type: ignore[import-not-found]
 
             attach()
             Path(_FOLDER, "attached").touch()

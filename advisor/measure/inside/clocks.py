@@ -1,0 +1,174 @@
+"""Clocks of steps, memory and SMs of this process, and the pace of its core."""
+
+import ctypes
+import os
+import resource
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from multiprocessing import active_children
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time, time
+from typing import Any
+
+
+def on_gpu() -> bool:
+    """Return whether this process has begun to use CUDA; does not begin to."""
+    import torch
+
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def synchronise() -> None:
+    """Wait until the GPU has done what this process queued."""
+    if on_gpu():
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def memory_mib() -> dict[str, float]:
+    """Return the peak memory so far; on a CPU, twice the process's resident memory."""
+    if not on_gpu():
+        resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {"allocated_mib": resident_mib, "reserved_mib": resident_mib}
+    import torch
+
+    allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    return {"allocated_mib": allocated / 2**20, "reserved_mib": reserved / 2**20}
+
+
+_SM_COUNT = 0  # cuda.h, CUexecAffinityType
+
+
+def context_sms() -> int | None:
+    """Return the SMs that this process's CUDA context may use: under an MPS limit, not all."""
+    if not on_gpu():
+        return None
+    import torch
+
+    whole: int = torch.cuda.get_device_properties(0).multi_processor_count
+    affinity = (ctypes.c_int * 4)()  # CUexecAffinityParam: the type, then the count
+    try:
+        refused = ctypes.CDLL("libcuda.so.1").cuCtxGetExecAffinity(affinity, _SM_COUNT)
+    except (OSError, AttributeError):
+        return whole
+    return whole if refused or affinity[1] < 1 else min(whole, affinity[1])
+
+
+class _HostClock:
+    """A clock of steps on a device whose calls return when the work is done."""
+
+    def __init__(self) -> None:
+        self._marks: list[float] = []
+
+    def mark(self) -> None:
+        self._marks.append(time())
+
+    def marked_at(self) -> list[float]:
+        return self._marks
+
+
+# Most events kept unread: more than a GPU queues, so the oldest steps are done.
+_UNREAD_STEPS = 4096
+
+
+class _GpuClock:
+    """A clock of steps on the GPU, in seconds of the wall clock.
+
+    An event that is recorded while the GPU is idle ties the GPU's clock to the wall clock.
+    """
+
+    def __init__(self) -> None:
+        import torch
+
+        self._new: Callable[[], Any] = partial(torch.cuda.Event, enable_timing=True)
+        self._base: Any = self._new()
+        torch.cuda.synchronize()
+        self._base.record()
+        self._base.synchronize()
+        self._base_at = time()
+        self._unread: deque[Any] = deque()
+        self._marks: list[float] = []
+
+    def mark(self) -> None:
+        event = self._new()
+        event.record()
+        self._unread.append(event)
+        if len(self._unread) >= _UNREAD_STEPS:
+            self._read(_UNREAD_STEPS // 2)
+
+    def marked_at(self) -> list[float]:
+        self._read(len(self._unread))
+        return self._marks
+
+    def _read(self, count: int) -> None:
+        events = [self._unread.popleft() for _ in range(count)]
+        if events:
+            events[-1].synchronize()
+        self._marks += [self._base_at + self._base.elapsed_time(each) / 1000 for each in events]
+
+
+def step_clock() -> "_HostClock | _GpuClock":
+    """Return a clock whose marks are moments at which the device reached them."""
+    return _GpuClock() if on_gpu() else _HostClock()
+
+
+# Half interpreter and half dispatch into torch, as a step's host path is; about a millisecond.
+_SUMS, _DISPATCHES = 8000, 300
+
+
+def piece_of_work() -> Callable[[], float]:
+    """Return a function that does the fixed piece of host work once and returns its seconds."""
+    import torch
+
+    tensor = torch.ones(4, device="cpu")  # a script may have another default
+
+    def work() -> float:
+        began = perf_counter()
+        total = 0
+        for number in range(_SUMS):
+            total += number * number % 7
+        for _ in range(_DISPATCHES):
+            tensor.add_(1)
+        return perf_counter() - began
+
+    return work
+
+
+def host_check_s(pieces: int) -> float:
+    """Measure the median seconds of so many pieces of work on the core of this thread."""
+    work = piece_of_work()
+    return median(work() for _ in range(pieces))
+
+
+def used() -> dict[str, float | None]:
+    """Return the host's work so far by this process and its loader's workers, by name.
+
+    ``cpu_s`` of all, and ``loader_cpu_s`` of the workers, with those that have ended, so that
+    neither decreases; ``read_mib`` of the living workers, None if the system does not report it.
+    """
+    workers = [each.pid for each in active_children() if each.pid is not None]
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    loader_cpu_s = sum(map(_cpu_s, workers)) + ended.ru_utime + ended.ru_stime
+    read_mib = None
+    try:  # proc(5): rchar of io, cached files included
+        texts = [Path(f"/proc/{pid}/io").read_text() for pid in workers]
+        read_mib = sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
+    except (OSError, IndexError, ValueError):
+        pass
+    return {
+        "cpu_s": process_time() + loader_cpu_s,
+        "loader_cpu_s": loader_cpu_s,
+        "read_mib": read_mib,
+    }
+
+
+def _cpu_s(pid: int) -> float:
+    """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,116 @@
+"""The batches that a program takes from torch loaders, and what it does between its steps."""
+
+from collections import Counter
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, NamedTuple
+from weakref import ref
+
+
+class _Loader(NamedTuple):
+    """Properties of a loader; they stay the same if the script makes it again for each pass."""
+
+    data: int
+    batch: int | None
+    batches: int | None
+    workers: int
+
+
+class Between(NamedTuple):
+    """What happened so far outside of steps.
+
+    Attributes:
+        passes: New passes of the loader that feeds the training.
+        start_s: Seconds in which these passes started, their workers included.
+        save_s: Seconds in ``torch.save``.
+    """
+
+    passes: int = 0
+    start_s: float = 0.0
+    save_s: float = 0.0
+
+
+class Feeds:
+    """The batches that a program takes from torch loaders.
+
+    Attributes:
+        steps: Training steps so far.
+        fetched_s: Seconds spent so far on taking batches.
+        loader_workers: Processes of the loader that feeds the training; 0 without.
+        between: What happened so far outside of steps.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.fetched_s = 0.0
+        self.loader_workers = 0
+        self.between = Between()
+        self._batches: Counter[_Loader] = Counter()
+        self._feeding: _Loader | None = None
+        self._live: Any = None
+
+    def watch_loaders(self, kind: Any) -> None:
+        """Make each loader's iterator, of torch's base class `kind`, note its batches here."""
+        make, take = kind.__init__, kind.__next__
+
+        def __init__(iterator: Any, loader: Any, *arguments: Any, **named: Any) -> None:
+            began = perf_counter()
+            make(iterator, loader, *arguments, **named)
+            iterator._advisor_started_s = perf_counter() - began
+            batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+            batches = None
+            with suppress(TypeError):  # an iterable data set has no length
+                batches = len(loader)
+            data = id(loader.dataset)
+            iterator._advisor_loader = _Loader(data, batch, batches, loader.num_workers)
+
+        def __next__(iterator: Any) -> Any:
+            began = perf_counter()
+            batch = take(iterator)
+            took_s = perf_counter() - began
+            self.fetched_s += took_s
+            loader = getattr(iterator, "_advisor_loader", None)
+            if self._feeding is None and loader is not None:
+                self._batches[loader] += 1
+            if self._feeding in (None, loader):
+                live = None if self._live is None else self._live()
+                if self._feeding is not None and live is not iterator:
+                    started_s = iterator._advisor_started_s + took_s
+                    passes, start_s, save_s = self.between
+                    self.between = Between(passes + 1, start_s + started_s, save_s)
+                self._live = ref(iterator)
+            return batch
+
+        kind.__init__, kind.__next__ = __init__, __next__
+
+    def saved(self, seconds: float) -> None:
+        """Note that the program took `seconds` to save something."""
+        self.between = self.between._replace(save_s=self.between.save_s + seconds)
+
+    def forget_batches(self) -> None:
+        """Count batches from now on: some of those before fed no training."""
+        self._batches.clear()
+
+    def data(self, steps: int) -> dict[str, int | None]:
+        """``batch``, examples a step, ``steps_per_epoch`` and ``loader_workers``, None if unknown.
+
+        By the batches of `steps` since `forget_batches`.
+        """
+        if not self._batches:
+            return {"batch": None, "steps_per_epoch": None, "loader_workers": 0}
+        self._feeding, taken = self._batches.most_common(1)[0]
+        # A loader that is read ahead gives one batch more or less than was trained on.
+        a_step = max(1, round(taken / steps)) if taken >= steps - 1 else taken / steps
+        _, batch, batches, self.loader_workers = self._feeding
+        return {
+            "batch": None if batch is None else max(1, round(batch * a_step)),
+            "steps_per_epoch": None if batches is None else max(1, round(batches / a_step)),
+            "loader_workers": self.loader_workers,
+        }
+
+    def next_batch(self) -> object:
+        """The next batch that the training would take; the end of an iteration, if none is left."""
+        iterator = None if self._live is None else self._live()
+        if iterator is None:
+            raise StopIteration
+        return next(iterator)

@@ -1,0 +1,209 @@
+"""A measured program: trains on request between its steps, or counts them in a file."""
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from multiprocessing.connection import Connection
+from time import monotonic
+from typing import Any
+
+from .clocks import memory_mib, on_gpu
+from .feeds import Feeds
+from .routines import VERBS, Part, Routine, Verb, attempt, versions, warmed
+from .steps import StepFinder
+
+
+class Program(Feeds):
+    """The training loop of this process, and the connection to the process that measures it.
+
+    The process that takes the first step connects, and from then on trains only on request. CUDA
+    is not touched before that.
+
+    Attributes:
+        precision: In the words of a workload, as far as it was seen.
+        graphed: Whether its steps are replays of a CUDA graph.
+        capturing: Optimizers that step while a CUDA graph is captured; None while none is.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.precision = "default"
+        self.graphed = False
+        self.capturing: list[object] | None = None
+        self._address = address
+        self._process: int | None = None  # the one that trains, once it has stepped
+        self._finder = StepFinder()
+        self._connection: Connection | None = None
+        self._unattended = False
+        self._routine: Routine | None = None
+        self._part: Part = "step"
+        self._verbs: Mapping[str, Verb] = {**VERBS, "load": self._load}
+
+    def optimizer_stepped(self, optimizer: object) -> None:
+        """Note that an optimizer stepped, or that its gradient scaler skipped the step."""
+        if self._not_for_us():
+            return
+        if self.capturing is not None:
+            self.capturing.append(optimizer)
+        elif self._finder.optimizer_stepped(optimizer):
+            self._step_ended()
+
+    def stepped_explicitly(self) -> None:
+        """Note that the program itself ended a step."""
+        if not self._not_for_us():
+            self._finder.stepped_explicitly()
+            self._step_ended()
+
+    def _not_for_us(self) -> bool:
+        """True after the measurement, and in a fork of the process that is measured."""
+        return self._unattended or self._process not in (None, os.getpid())
+
+    def phase_ended(self) -> None:
+        """Note that a phase of the step has ended, and another begins."""
+        if self._routine is not None and self._part == "phase" and not self._not_for_us():
+            self._resume(False)
+
+    def _step_ended(self) -> None:
+        self.steps += 1
+        if self._connection is None:
+            self._connect()
+        if self._routine is None:
+            self._serve()
+        else:
+            self._resume(True)
+
+    def _connect(self) -> None:
+        ours = socket.socket(socket.AF_UNIX)
+        try:
+            ours.connect(self._address)
+        except OSError:  # the measurement has ended
+            self._unattended = True
+            return
+        self._connection, self._process = Connection(ours.detach()), os.getpid()
+        self._send({"pid": os.getpid()})
+
+    def _serve(self) -> None:
+        """Answer requests until one needs training to go on."""
+        while not self._unattended and self._routine is None:
+            assert self._connection is not None
+            try:
+                request = json.loads(self._connection.recv_bytes())
+            except (EOFError, OSError):
+                self._unattended = True
+                raise KeyboardInterrupt from None  # as if by Ctrl-C: the measurement has ended
+            verb = self._verbs[request["verb"]]
+            self._answer(partial(self._begin, verb, request["arguments"]))
+
+    def _begin(self, verb: Verb, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer = verb(self, **arguments)
+        if not isinstance(answer, Generator):
+            return answer
+        self._routine = answer
+        return self._advanced(partial(next, answer))
+
+    def _resume(self, ended: bool) -> None:
+        routine = self._routine
+        assert routine is not None
+        self._answer(lambda: self._advanced(partial(routine.send, ended)))
+        if self._routine is None:
+            self._serve()
+
+    def _advanced(self, advance: Callable[[], Part]) -> dict[str, Any]:
+        """The answer of the routine at its end; empty while it goes on."""
+        try:
+            self._part = advance()
+        except StopIteration as end:
+            self._routine = None
+            answer: dict[str, Any] = end.value
+            return answer
+        return {}
+
+    def _answer(self, request: Callable[[], dict[str, Any]]) -> None:
+        answer = attempt(request)
+        if answer[0] != "done":
+            self._routine = None
+        if self._routine is None:
+            self._send(answer)
+
+    def _send(self, message: object) -> None:
+        assert self._connection is not None
+        try:
+            self._connection.send_bytes(json.dumps(message).encode())
+        except OSError:
+            self._unattended = True
+
+    def _load(self, _program: Feeds, warm_steps: int = 5) -> Routine:
+        """Train until a step is clear, then see `warmed`.
+
+        Returns:
+            Also ``versions``, ``device`` and ``found``: properties of the script as a workload.
+        """
+        while not self._finder.clear:
+            yield "step"
+        self.forget_batches()
+        answer = yield from warmed(warm_steps)
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        compiled = dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
+        execution = "graph" if self.graphed else "compiled" if compiled else "eager"
+        workload = {"precision": self.precision, "execution": execution}
+        return answer | {
+            "versions": versions(),
+            "device": "cuda" if on_gpu() else "cpu",
+            "found": self.data(warm_steps + 2) | workload,
+        }
+
+
+_REPORT_S = 0.2
+
+# A record is written in place into a file of this size, which needs no room on a full disk.
+RECORD_BYTES = 512
+
+PROGRESS = "ADVISOR_PROGRESS"
+"""The variable with the file in which a job's process counts steps."""
+
+
+class StepCounter(Program):
+    """Counts steps in a file; of several ranks, only the first counts.
+
+    It counts a step when the script enqueues it. On a GPU that is earlier than its end by up to a
+    launch queue. A report is one JSON object in a file of a fixed size, written by a single call;
+    without a file nothing is written.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self._count = 0
+        self._reported_at = 0.0
+        ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK"))
+        self._unattended = any(rank != "0" for rank in ranks)
+        self._versions: dict[str, Any] = {}
+        self._descriptor: int | None = None
+        if path := os.environ.get(PROGRESS):
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def _step_ended(self) -> None:
+        if self._process is None:
+            self._process = os.getpid()
+            self._versions = versions()
+            self._report()
+        self._count += 1
+        if monotonic() - self._reported_at >= _REPORT_S:
+            self._reported_at = monotonic()
+            self._report()
+
+    def end(self) -> None:
+        """Report the number of steps, at the end of the process that took them."""
+        if self._process == os.getpid():
+            self._report()
+
+    def _report(self) -> None:
+        report: dict[str, Any] = {"steps": self._count, "at": monotonic()}
+        if on_gpu():
+            report["memory"] = memory_mib()
+        report["versions"] = self._versions
+        if self._descriptor is not None:
+            record = json.dumps(report).encode()
+            os.pwrite(self._descriptor, record.ljust(RECORD_BYTES)[:RECORD_BYTES], 0)

@@ -1,0 +1,238 @@
+"""Finds the round of a training program: the shortest period of steps that repeats.
+
+A round is one step of a plain loop, and a rollout with all its updates in reinforcement learning.
+What happens between two steps only once in many, as a validation or the start of loader workers, is
+an epoch end: it belongs to no step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from advisor.workload.profile import EpochEnd, Window
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StepTimes:
+    """When the steps of one process ended, and the work that the hook saw between two ends.
+
+    All but `ends_s` have an entry for each interval between two ends, shape (steps - 1,).
+
+    Attributes:
+        ends_s: Moments, never decreasing, shape (steps,); without the time that measuring took.
+        new_pass: Whether the program made a new iterator of its training's loader.
+        loader_s: Seconds in which it made that iterator and took the first batch.
+        checkpoint_s: Seconds in which it saved tensors.
+        validation_s: Seconds of forward passes without gradients; 0 where not known.
+    """
+
+    ends_s: Floats
+    new_pass: NDArray[np.bool_]
+    loader_s: Floats
+    checkpoint_s: Floats
+    validation_s: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rounds:
+    """The round of a program, as far as `StepTimes` show it.
+
+    Attributes:
+        steps: Steps of a round.
+        whole: Rounds that were seen from beginning to end.
+        first: A round begins at the end of the step with this index, and of every `steps`-th
+            after it; its first step is the longest.
+        steps_s: Seconds of each step of a round, in order, in the median, shape (steps,).
+        unclear: Whether fewer than two rounds were seen: `steps` may be wrong.
+        intervals_s: Seconds of each step seen, without epoch ends, shape (intervals,).
+        epoch_end: None if none was seen, or if it takes no time.
+        epoch_ends: Epoch ends that were seen.
+    """
+
+    steps: int
+    whole: int
+    first: int
+    steps_s: tuple[float, ...]
+    unclear: bool
+    intervals_s: Floats
+    epoch_end: EpochEnd | None
+    epoch_ends: int
+
+    def windows(self, least_s: float) -> tuple[Window, ...]:
+        """Return windows of whole rounds of at least `least_s` each, without epoch ends.
+
+        If all rounds together are shorter, they are one window.
+        """
+        bounds = self.window_bounds(least_s)
+        done_s = np.append(0.0, np.cumsum(self.intervals_s))
+        return tuple(map(Window, np.diff(done_s[bounds]).tolist(), np.diff(bounds).tolist()))
+
+    def window_bounds(self, least_s: float) -> list[int]:
+        """Return the indices of the steps at whose ends the `windows` begin and end."""
+        bounds, taken_s = [0], 0.0
+        for begin in range(0, self.whole * self.steps, self.steps):
+            taken_s += float(self.intervals_s[begin : begin + self.steps].sum())
+            if taken_s >= least_s:
+                bounds, taken_s = [*bounds, begin + self.steps], 0.0
+        return bounds if len(bounds) > 1 else [0, max(1, self.whole) * self.steps]
+
+
+# A period, or an end, that changes the mean step by less makes no difference to any prediction.
+_MATTERS = 0.03
+# What happens more often than once in so many steps is a part of a round: a loader that is read
+# once for each of a few updates, a checkpoint after each of a few large steps.
+_SELDOM = 20
+# Errors of two periods differ by chance with this many standard deviations of their noise.
+_BY_CHANCE = 2.0
+# The shortest period may predict this share of what the best predicts less well.
+_OF_GAIN = 1 / 3
+_LONGEST_ROUND = 1024
+# In two rounds any two stalls repeat. So what errs by more than so many times the usual error must
+# nearly be alike: all but this share is explained.
+_STALL, _UNEXPLAINED = 5.0, 0.4
+# A step that takes so many times as long as predicted is more than noise, and all of these
+# together must take this share of the time: then a round was perhaps seen in part.
+_LONG, _LONG_SHARE = 4.0, 0.1
+# Forward passes without gradients are rollouts where they take more of the time than this.
+_VALIDATION_SHARE = 0.5
+
+
+def find_rounds(times: StepTimes) -> Rounds:
+    """Find the round and the epoch ends of the program whose steps ended at `times`."""
+    intervals_s = np.diff(times.ends_s)
+    marks = [
+        times.new_pass,
+        times.checkpoint_s > 0,
+        _validations(times.validation_s, intervals_s),
+    ]
+    seldom = [mark & _is_seldom(mark) for mark in marks]
+    at_end = np.logical_or.reduce(seldom)
+    if at_end.all():
+        at_end = np.zeros_like(at_end)
+    steps_s = np.where(at_end, np.nan, intervals_s)  # a step in an epoch end was not timed
+    period, unclear = _period(steps_s)
+    usual_s = _usual_s(steps_s, period)
+    over_s = np.maximum(0.0, intervals_s - usual_s)[at_end]
+    longest = int(np.argmax(usual_s[:period]))
+    most_often = max(seldom, key=np.count_nonzero)
+    return Rounds(
+        steps=period,
+        whole=len(intervals_s) // period,
+        first=longest,
+        steps_s=tuple(np.roll(usual_s[:period], -longest).tolist()),
+        unclear=unclear,
+        intervals_s=np.where(at_end, usual_s, intervals_s),
+        epoch_end=_epoch_end(times, at_end, over_s, most_often),
+        epoch_ends=int(np.count_nonzero(most_often)),
+    )
+
+
+def _validations(validation_s: Floats, intervals_s: Floats) -> NDArray[np.bool_]:
+    """Return where a program validates, unless it rolls out most of the time."""
+    mostly = float(validation_s.sum()) > _VALIDATION_SHARE * float(intervals_s.sum())
+    return np.zeros(len(validation_s), bool) if mostly else validation_s > 0
+
+
+def _is_seldom(mark: NDArray[np.bool_]) -> bool:
+    at = np.flatnonzero(mark)
+    return len(at) == 1 or (len(at) > 1 and float(np.median(np.diff(at))) >= _SELDOM)
+
+
+def _epoch_end(
+    times: StepTimes, at_end: NDArray[np.bool_], over_s: Floats, most_often: NDArray[np.bool_]
+) -> EpochEnd | None:
+    """Return the mean end, if it matters; ends of another kind are counted to the most frequent."""
+    count, total_s = int(np.count_nonzero(most_often)), float(over_s.sum())
+    if not count or total_s < _MATTERS * (float(times.ends_s[-1] - times.ends_s[0]) - total_s):
+        return None
+    left_s, parts = over_s, []
+    for part_s in (times.checkpoint_s, times.validation_s, times.loader_s):
+        taken_s = np.minimum(left_s, part_s[at_end])
+        left_s = left_s - taken_s
+        parts.append(float(taken_s.sum()) / count)
+    gaps = np.diff(np.flatnonzero(most_often))
+    return EpochEnd(
+        seconds=total_s / count,
+        steps=round(float(np.median(gaps))) if len(gaps) else None,
+        checkpoint_s=parts[0],
+        validation_s=parts[1],
+        loader_s=parts[2],
+    )
+
+
+def _period(steps_s: Floats) -> tuple[int, bool]:
+    """Return the shortest period that predicts steps as well as any, and whether it is unclear.
+
+    A step is predicted by the median of those at the same place in other rounds: the better the
+    more rounds there are, so neither noise nor a multiple of the period seems to repeat. NaN is a
+    step that was not timed.
+    """
+    steps = len(steps_s)
+    longest = max(1, min(_LONGEST_ROUND, steps - 1))
+    errors_s = [float(_errors_s(steps_s, each)[0].sum()) for each in range(1, longest + 1)]
+    for period in range(max(2, steps // 3 + 1), longest + 1):
+        if not _explains_stalls(steps_s, period):
+            errors_s[period - 1] = np.inf
+    best = int(np.argmin(errors_s))
+    # Of a stall, which is no noise, an error counts as its step would.
+    noise_s = np.minimum(*_errors_s(steps_s, best + 1))
+    by_chance_s = _BY_CHANCE * float(np.sqrt((noise_s**2).sum()))
+    margin_s = max(_MATTERS * float(np.nansum(steps_s)), by_chance_s)
+    gain_s = errors_s[0] - errors_s[best]
+    if gain_s <= margin_s:
+        period = 1
+    else:
+        enough_s = errors_s[best] + min(margin_s, gain_s * _OF_GAIN)
+        period = 1 + next(at for at, error_s in enumerate(errors_s) if error_s <= enough_s)
+    return period, steps < 2 * period or _seen_in_part(steps_s, period)
+
+
+def _explains_stalls(steps_s: Floats, period: int) -> bool:
+    """Return whether a round that was seen less than three times predicts most of long steps."""
+    beyond_s = []
+    for each in (1, period):
+        error_s, _ = _errors_s(steps_s, each)
+        beyond_s.append(float(np.maximum(0.0, error_s - _STALL * np.median(error_s)).sum()))
+    return beyond_s[1] <= _UNEXPLAINED * beyond_s[0]
+
+
+def _seen_in_part(steps_s: Floats, period: int) -> bool:
+    """Return whether one or two long steps remain that no round explains."""
+    usual_s = _usual_s(steps_s, period)
+    long_s = (steps_s - usual_s)[steps_s > _LONG * usual_s]
+    return 1 <= len(long_s) <= 2 and float(long_s.sum()) > _LONG_SHARE * float(np.nansum(steps_s))
+
+
+def _folded(steps_s: Floats, period: int) -> Floats:
+    """Return steps by their place in a round, sorted, shape (period, rounds); NaN at the ends."""
+    rounds = -(-len(steps_s) // period)
+    padded = np.append(steps_s, np.full(rounds * period - len(steps_s), np.nan))
+    return np.sort(padded.reshape(rounds, period).T, axis=1)
+
+
+def _errors_s(steps_s: Floats, period: int) -> tuple[Floats, Floats]:
+    """Return how far each step is from the median of the others at its place, and that median.
+
+    A step without others is predicted as any step. In no particular order.
+    """
+    folded = _folded(steps_s, period)
+    timed = np.isfinite(folded)
+    others = timed.sum(axis=1, keepdims=True) - 1
+    rank = np.arange(folded.shape[1])
+    middle = np.zeros_like(folded)
+    for half in ((others - 1) // 2, others // 2):
+        at = np.clip(np.where(rank <= half, half + 1, half), 0, folded.shape[1] - 1)
+        middle += np.take_along_axis(folded, at, axis=1) / 2
+    middle = np.where(others > 0, middle, np.nanmedian(steps_s))
+    return np.abs(folded - middle)[timed], middle[timed]
+
+
+def _usual_s(steps_s: Floats, period: int) -> Floats:
+    """Return the median seconds of a step at each step's place in the round, in its shape."""
+    folded = _folded(steps_s, period)
+    plain_s = float(np.nanmedian(steps_s))
+    places_s = [plain_s if np.isnan(row).all() else float(np.nanmedian(row)) for row in folded]
+    return np.resize(np.array(places_s), len(steps_s))
