@@ -38,7 +38,7 @@ from advisor.measure.process import (
     sweep_locks,
 )
 from advisor.measure.script import create_progress
-from advisor.measure.tenants import hook_variables
+from advisor.measure.tenant import hook_variables
 from advisor.measure.watched_run import WatchedRun, events_in, script_lives, tail
 from advisor.measured_pace import PacedPlan
 from advisor.workload.reading import read_bytes, reason_of, user_folder

@@ -29,7 +29,7 @@ from advisor.measure.device import find_device
 from advisor.measure.process import INTERRUPTED, scratch_folder, supervise
 from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import PlannedProcess, planned_processes
-from advisor.measure.tenants import error_of
+from advisor.measure.tenant import error_of
 from advisor.measured_pace import RunCorrection, corrected_by_first, correction_notes
 from advisor.plan.rules import memory_problem
 from advisor.plan.values import Recommendation

@@ -27,7 +27,7 @@ from advisor.measure.profile import profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import PlannedRun
 from advisor.measure.shared_run import measure
-from advisor.measure.tenants import error_of
+from advisor.measure.tenant import error_of
 from advisor.workload.profile import Profile
 from advisor.workload.run import Run
 from advisor.workload.spec import Workload

@@ -29,7 +29,8 @@ from advisor.measure.inside.routines import VERBS, Verb
 from advisor.measure.inside.server import Served
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.tenants import GRACE_S, Tenant, ask_all, living, tenants_on
+from advisor.measure.tenant import GRACE_S, Tenant, living
+from advisor.measure.tenants import ask_all, tenants_on
 from advisor.sharing import Naive
 from advisor.workload.calibration import (
     GpuSide,

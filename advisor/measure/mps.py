@@ -19,7 +19,8 @@ from advisor.measure.inside.server import Served
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_mps_within, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
-from advisor.measure.tenants import Ended, TenantSetup, server_of, setup_of, tenants_on
+from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
+from advisor.measure.tenants import tenants_on
 from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
 

@@ -14,7 +14,7 @@ from advisor.hardware.machine import Activity
 from advisor.measure.device import Meter, memory_record
 from advisor.measure.process import say
 from advisor.measure.rounds import Rounds, StepTimes, find_rounds
-from advisor.measure.tenants import LOAD_S, Tenant, living
+from advisor.measure.tenant import LOAD_S, Tenant, living
 from advisor.workload.profile import HostSide, Memory, PartSeconds, Window
 
 # With fewer steps of the slowest tenant, where a window cuts a step affects its figure.

@@ -12,7 +12,7 @@ from advisor.hardware.partition import sm_limits
 from advisor.measure.device import Device
 from advisor.measure.pace import SoloPace, Stopwatch, mean_step_s
 from advisor.measure.process import say
-from advisor.measure.tenants import Tenant, living
+from advisor.measure.tenant import Tenant, living
 from advisor.measure.trace import (
     RECORDED_STEPS,
     TracedStep,

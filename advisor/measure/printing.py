@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.script import StartedScript
-from advisor.measure.tenants import Answer, Ended, Tenant, TenantSetup
+from advisor.measure.tenant import Answer, Ended, Tenant, TenantSetup
 
 # Figures of its pace before it counts as under way: the first contains its start.
 _FIRST_FIGURES = 3

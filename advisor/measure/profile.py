@@ -20,7 +20,8 @@ from advisor.measure.pace import (
 )
 from advisor.measure.parts import step_parts
 from advisor.measure.process import say
-from advisor.measure.tenants import LOAD_S, ask_all, living, tenants_on
+from advisor.measure.tenant import LOAD_S, living
+from advisor.measure.tenants import ask_all, tenants_on
 from advisor.sharing import Mps, Naive
 from advisor.workload.profile import PROBE_LIMITS_PCT, LimitedRun, MpsProbe, Profile
 from advisor.workload.spec import Workload

@@ -23,7 +23,7 @@ from advisor.measure.device import (
 from advisor.measure.mps import Bench, bench_on
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
-from advisor.measure.tenants import LOAD_S
+from advisor.measure.tenant import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text

@@ -17,7 +17,8 @@ from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, window
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.profile_command import ABOVE_0, option_number
 from advisor.measure.run_list import PlannedRun, read_plans, single_runs
-from advisor.measure.tenants import GRACE_S, Answer, Ended, Tenant, ask_all, setup_of, tenants_on
+from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
+from advisor.measure.tenants import ask_all, tenants_on
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance, Window
 from advisor.workload.reading import parse_json, read_bytes

@@ -12,7 +12,8 @@ from advisor.measure.calibrate import run_calibrate
 from advisor.measure.device import Device, Meter
 from advisor.measure.gpu_side import VERBS_FROM, operator_call, sweep, switching_of
 from advisor.measure.pace import Schedule
-from advisor.measure.tenants import server_of, tenants_on
+from advisor.measure.tenant import server_of
+from advisor.measure.tenants import tenants_on
 from advisor.workload.calibration import Operator
 from tests.refusals import refused
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.measure.inside.files import replace_link
 from advisor.measure.inside.program import Program
 from advisor.measure.script import mirror_folder
-from advisor.measure.tenants import hook_variables
+from advisor.measure.tenant import hook_variables
 
 
 class Counting(Program):

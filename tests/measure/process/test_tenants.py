@@ -11,7 +11,8 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.process import error_line, scripts_within, session_members
 from advisor.measure.script import without_mps
-from advisor.measure.tenants import Ended, TenantSetup, ask_all, server_of, setup_of, tenants_on
+from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
+from advisor.measure.tenants import ask_all, tenants_on
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import scripts
