@@ -307,11 +307,14 @@ def test_a_workload_of_the_zoo_trains_by_itself():
 
 
 def test_a_job_that_prints_its_pace_is_watched_by_that():
-    code = "for _ in $(seq 20); do sleep 0.2; echo rate 5 examples/s; done"
-    folder = started(prepared("naive", job(code, throughput="rate ([0-9]+)")))
-    watcher = Watcher()
+    code = "for _ in $(seq 20); do sleep 0.2; echo rate 5 examples/s, 0.2 s/step; done"
+    by_rate, by_time = (
+        job(code, throughput="([0-9]+) ex"),
+        job(code, seconds_per_step="([0-9.]+) s/"),
+    )
+    folder, watcher = started(prepared("naive", by_rate, by_time)), Watcher()
     assert watcher.watch(folder) == 0
-    assert 10 <= watcher.shown[-1].jobs[0].done <= 40
+    assert all(10 <= each.done <= 40 for each in watcher.shown[-1].jobs)
 
 
 def test_steps_that_jobs_did_together_become_a_run_to_learn_from(monkeypatch):

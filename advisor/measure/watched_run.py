@@ -6,7 +6,6 @@ adds ``script PID``, and ``asked N`` when it asks job N to end; 0 stands for all
 """
 
 import os
-import re
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,8 @@ import numpy as np
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.inside.routines import lacks_memory
-from advisor.measure.process import ended_lines, error_line, processes_of
+from advisor.measure.printed_pace import PrintedPace
+from advisor.measure.process import error_line, processes_of
 from advisor.measure.run_list import record
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.sharing import parse_sharing
@@ -129,40 +129,6 @@ def tail(log: Path) -> str:
     return ""
 
 
-# Steps a second that no job takes.
-_FASTEST = 1e9
-
-
-class PrintedPace:
-    """Steps of a job that only prints its pace, counted from its log.
-
-    `throughput` finds, as its one group, the examples a second until it was printed.
-    """
-
-    def __init__(self, throughput: str, batch: int, log: Path) -> None:
-        self._pattern, self._batch, self._log = re.compile(throughput.encode()), batch, log
-        self._read, self._line, self._steps = 0, b"", 0.0
-        self._at_s: float | None = None
-
-    def progress(self, now_s: float) -> ReportedProgress | None:
-        """Return the steps until the last figure; None before the second one."""
-        with suppress(OSError), self._log.open("rb") as log:
-            log.seek(self._read)
-            printed = log.read()
-            self._read += len(printed)
-            lines, self._line = ended_lines(self._line + printed)
-            for line in lines:
-                if (figure := self._pattern.search(line)) is not None:
-                    with suppress(ValueError):
-                        pace = float(figure[1]) / self._batch
-                        if self._at_s is not None and 0 < pace < _FASTEST:
-                            self._steps += pace * (now_s - self._at_s)
-                        self._at_s = now_s
-        if self._at_s is None or not self._steps:
-            return None
-        return ReportedProgress(int(self._steps), self._at_s)
-
-
 # Fewer steps, or less time, say little of a pace.
 _FEWEST_STEPS, _SHORTEST_S = 6, 2.0
 # Enough samples for a run of any length; beyond, every second one goes.
@@ -227,10 +193,11 @@ class WatchedJob:
         self.left_s: float | None = None
         self.silent_s: float | None = None
         self._progress = folder / f"job-{number}.progress"
-        self._printed: PrintedPace | None = None
         script = planned.script or workload.script
-        if script is not None and script.throughput is not None:
-            self._printed = PrintedPace(script.throughput, workload.batch, self.log)
+        self._pace: PrintedPace | None = None
+        if script is not None and not script.by_steps:
+            self._pace = PrintedPace(script, workload.batch)
+        self._read_bytes = 0
         self._at_s: list[float] = []
         self._steps: list[int] = []
         self._steady_s: float | None = None
@@ -254,10 +221,21 @@ class WatchedJob:
         """Note its state and its report."""
         self.state, self.detail = self._state(events)
         if self.number in events.started_s:
-            printed = self._printed
-            progress = printed.progress(now_s) if printed else read_progress(self._progress)
+            progress = self._printed(now_s) if self._pace else read_progress(self._progress)
             if progress is not None:
                 self._note(progress, now_s)
+
+    def _printed(self, now_s: float) -> ReportedProgress | None:
+        """Its steps by the pace in its log; None before the second figure."""
+        assert self._pace is not None
+        with suppress(OSError), self.log.open("rb") as log:
+            log.seek(self._read_bytes)
+            printed = log.read()
+            self._read_bytes += len(printed)
+            self._pace.read(printed, now_s)
+        if self._pace.at_s is None or not self._pace.steps:
+            return None
+        return ReportedProgress(int(self._pace.steps), self._pace.at_s)
 
     def measure_first(self, steady_s: float) -> None:
         """Note its pace in the first second from `steady_s` on; later ones are not looked at."""
