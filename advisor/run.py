@@ -53,7 +53,7 @@ _LOOK_S = 0.5
 # A script that was asked to end takes its jobs' grace, and this for MPS and MIG.
 _ENDING_S = 60.0
 # Variables of the script, which it must not take from its caller.
-_OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS", "FIRST_CORE")
+_OWN = ("ADVISOR_REPLACE", "ADVISOR_MARK", "ADVISOR_JOB", "ADVISOR_PROGRESS")
 _STARTED: "list[subprocess.Popen[bytes]]" = []
 
 
@@ -76,13 +76,14 @@ def rehearse(
     """Return the script that `start` would start; secrets are hidden.
 
     Raises:
-        InvalidInput: The device here is another than the plan's, or has too few cores.
+        InvalidInput: The device here is another than the plan's, or `cores` are not ours.
     """
+    allowed_cores(cores)
     try:
         target = find_device(device, on_mig=plan.on_mig)
     except GpuUnavailable:  # the plan may be for another machine
         return script_text(plan, "cuda", steps, masked=True)
-    refuse_unfit(plan, target.kind, target.key, allowed_cores(cores))
+    refuse_unfit(plan, target.kind, target.key)
     return script_text(plan, target.kind, steps, masked=True)
 
 
@@ -95,7 +96,7 @@ def start(
     Args:
         plan: The plan.
         device: GPU index or UUID, or ``"cpu"`` to try out.
-        cores: Host cores that jobs may have, as a user writes them; None: all.
+        cores: Host cores over which all jobs float, as a user writes them; None: all.
         steps: Most steps of each job of the zoo; None: as planned.
         replace_instances: Remove idle MIG instances that are in the way until the end.
         grace_s: Between asking a job to end and killing it.
@@ -108,7 +109,8 @@ def start(
     sweep()
     target = find_device(device, on_mig=plan.on_mig)
     name = target.uuid or "cpu"
-    refuse_unfit(plan, target.kind, target.key, allowed_cores(cores))
+    refuse_unfit(plan, target.kind, target.key)
+    held = [] if cores is None else ["taskset", "-c", ",".join(map(str, allowed_cores(cores)))]
     script = script_text(plan, target.kind, steps)
     secrets = secret_variables(plan)
     _undo_before(name)
@@ -135,12 +137,9 @@ def start(
             "PYTHONUNBUFFERED": "1",  # what a job prints is seen at once
             **({"ADVISOR_REPLACE": "1"} if replace_instances else {}),
         }
-        pinned = []
-        if cores is not None:
-            pinned = ["taskset", "-c", ",".join(map(str, allowed_cores(cores)))]
         with (folder / "script.log").open("ab") as log:
             process = subprocess.Popen(
-                [*pinned, "bash", str(folder / "script.sh")], env=environment, stdout=log,
+                [*held, "bash", str(folder / "script.sh")], env=environment, stdout=log,
                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
                 pass_fds=[] if lock is None else [lock],
             )  # fmt: skip

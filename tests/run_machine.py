@@ -82,7 +82,6 @@ def put_on_path(monkeypatch, folder):
     uuid = f"GPU-{uuid4()}"
     machine = SmiMachine(index=uuid)
     texts = {
-        "taskset": '#!/bin/bash\nshift 2\nexec "$@"\n',
         "sudo": '#!/bin/bash\nexec "$@"\n',
     }
     for name, text in texts.items():

@@ -273,12 +273,17 @@ def test_secrets_and_the_callers_variables_are_written_nowhere(monkeypatch):
     assert "third-word" not in rehearse(prepared("naive", option), device="cpu")
 
 
-def test_a_job_has_its_cores_and_no_mps_settings_of_the_caller(monkeypatch):
+@pytest.mark.parametrize("held", [False, True])
+def test_jobs_float_over_all_cores_or_those_of_the_run_without_mps_settings(held, monkeypatch):
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
-    code = "import os; print(len(os.sched_getaffinity(0)), [n for n in os.environ if 'MPS_A' in n])"
-    folder = started(prepared("naive", job([sys.executable, "-c", code])))
+    code = "import os; print(os.sched_getaffinity(0), [n for n in os.environ if 'MPS_A' in n])"
+    allowed = os.sched_getaffinity(0)
+    cores = {min(allowed)} if held else allowed
+    plan = prepared("naive", *[job([sys.executable, "-c", code])] * 2)
+    folder = started(plan, cores=",".join(map(str, cores)) if held else None)
     assert Watcher().watch(folder) == 0
-    assert (folder / "job-1.log").read_text() == "1 []\n"
+    logs = [(folder / f"job-{number}.log").read_text() for number in (1, 2)]
+    assert logs == [f"{cores} []\n"] * 2
 
 
 STEPS = """
@@ -370,8 +375,7 @@ def test_where_the_state_folder_cannot_be_written_nothing_starts(monkeypatch):
     assert not Path("up-1").exists()
 
 
-def test_a_cpu_runs_no_plan_for_mps_and_too_few_cores_are_refused(machine):
-    prepare_mode(machine, "MPS")
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[:1]))
-    with pytest.raises(InvalidInput, match="--cores"):
-        started(prepared("mps", QUICK, QUICK), "0", cores=cores)
+def test_cores_that_are_not_ours_are_refused():
+    for call in (started, rehearse):
+        with pytest.raises(InvalidInput, match="--cores"):
+            call(prepared("naive", QUICK), cores="4095")

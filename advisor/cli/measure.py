@@ -49,7 +49,7 @@ _Steps = Annotated[int | None, Option(
     metavar="N", min=1, help="End each bundled workload after N steps.",
 )]
 _Cores = Annotated[str | None, Option(
-    "--cores", metavar="CORES", help="Give the jobs these host cores, e.g. 0-15; default: all.",
+    "--cores", metavar="CORES", help="Keep all jobs to these host cores, e.g. 0-15; default: all.",
 )]
 _ReplaceInstances = Annotated[bool, Option(
     "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",

@@ -12,7 +12,7 @@ from advisor.plan.values import Plan, Recommendation
 
 
 def commands(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
-    """Return shell lines that apply the plan on a GPU; each job is pinned to host cores of its own.
+    """Return shell lines that apply the plan on a GPU.
 
     One shell runs them all and ends with the status of a job that failed. However it ends, it
     leaves no job, daemon or power cap behind.
@@ -82,8 +82,7 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
 
     Args:
         partitions: The partitions of one stage.
-        by_scheduler: Leave out devices, which a scheduler assigns, and pin jobs that share its
-            cores among those.
+        by_scheduler: Leave out devices, which a scheduler assigns.
     """
     served = [part for part in partitions if part.under_mps]
     for part in served:
@@ -95,7 +94,7 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
     for part in partitions:
         for start in part.starts:
             settings = shell.settings(part, start, by_scheduler=by_scheduler)
-            yield " ".join([*settings, "job", *shell.pinned(start), shell.command(start)])
+            yield " ".join([*settings, "job", shell.command(start)])
             if one_by_one:
                 yield "ended"
     if not one_by_one:
@@ -107,31 +106,25 @@ def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) ->
 def side_by_side(
     plans: Mapping[int, LaunchPlan], jobs: Mapping[int, Sequence[int]]
 ) -> tuple[LaunchPlan, ...]:
-    """Return `plans` with devices, and with disjoint host cores and partition numbers.
+    """Return `plans` with devices, and with disjoint numbers of jobs and partitions.
 
     Args:
-        plans: Plans by the index of the GPU; each as if it had the host alone, with its jobs
-            numbered from 1.
+        plans: Plans by the index of the GPU, each with its jobs numbered from 1.
         jobs: Numbers of the jobs of each plan among all jobs, by the same index.
     """
     moved: list[LaunchPlan] = []
-    partitions = first_core = 0
+    partitions = 0
     for device, plan in plans.items():
-        moved.append(_moved(plan, device, jobs[device], partitions, first_core))
+        moved.append(_moved(plan, device, jobs[device], partitions))
         partitions += len(plan.partitions)
-        ends = (start.cores[1] + 1 for start in moved[-1].starts if start.cores)
-        first_core = max(ends, default=first_core)
     return tuple(moved)
 
 
-def _moved(
-    plan: LaunchPlan, device: int, jobs: Sequence[int], partitions: int, first_core: int
-) -> LaunchPlan:
-    """`plan` on the GPU `device`, with jobs, partitions and cores numbered after others."""
+def _moved(plan: LaunchPlan, device: int, jobs: Sequence[int], partitions: int) -> LaunchPlan:
+    """`plan` on the GPU `device`, with jobs and partitions numbered after others."""
 
     def start(own: Start) -> Start:
-        cores = own.cores and (first_core + own.cores[0], first_core + own.cores[1])
-        return replace(own, number=jobs[own.number - 1], cores=cores)
+        return replace(own, number=jobs[own.number - 1])
 
     def part(own: LaunchPartition) -> LaunchPartition:
         return replace(own.with_starts(start), number=partitions + own.number, device=device)

@@ -109,7 +109,7 @@ _MPS_HEAD = """\
 #!/usr/bin/env bash
 # MPS for {sharing} on one {gpu}.
 #   bash FILE start            starts the daemons
-#   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limits and cores
+#   bash FILE run JOB COMMAND  runs COMMAND as the job of that number, with its limit
 #   bash FILE stop             ends the daemons; the jobs must have ended"""
 
 
@@ -142,7 +142,6 @@ def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield "set -euo pipefail"
     yield shell.NOBODYS_MPS
     yield from shell.which_gpu(None)
-    yield from shell.core_words(partitions, by_scheduler=False)
     for part in on_mig:
         yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
     # A short path, since pipes are Unix sockets.
@@ -165,7 +164,7 @@ def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     yield from ("run)", "  [ $# -gt 2 ] || usage", "  job=$2", "  shift 2", "  case $job in")
     for part in partitions:
         for start in part.starts:
-            words = " ".join([*shell.settings(part, start), *shell.pinned(start)])
+            words = " ".join(shell.settings(part, start))
             yield f"  {start.number})  # {start.job.name}"
             yield f"    {shell.daemon(part, 'answers')} || {_MPS_IS_OFF}"
             yield f'    exec env {words} "$@" ;;'

@@ -1,4 +1,4 @@
-"""A plan ready to be applied: what starts when, where, and on which cores."""
+"""A plan ready to be applied: what starts when, and where."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
-from advisor.sharing import Group, Hybrid, Instance, PartitionSharing, SharedPartition, Sharing
+from advisor.sharing import Instance, PartitionSharing, SharedPartition, Sharing
 from advisor.sharing.groups import groups
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
@@ -26,7 +26,7 @@ class Start:
 
     Attributes:
         number: Number of the job, from 1, in the order of the user's jobs.
-        cores: First and last host core of its own; None: its profile has no number of cores.
+        cores: Host cores that it keeps busy, for a scheduler; None: not known.
         limit: ``CUDA_MPS_ACTIVE_THREAD_PERCENTAGE``; None: not set.
         memory_cap_mib: Most memory that it may allocate; None: it needs no cap, or cannot have one.
         step_s: Predicted step.
@@ -34,14 +34,10 @@ class Start:
 
     number: int
     job: Job
-    cores: tuple[int, int] | None
+    cores: int | None
     limit: float | None
     memory_cap_mib: int | None
     step_s: Interval
-
-    @property
-    def core_count(self) -> int | None:
-        return None if self.cores is None else self.cores[1] - self.cores[0] + 1
 
     @property
     def most_s(self) -> float | None:
@@ -167,14 +163,14 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
     stages: list[Stage] = []
     partitions = 0
     for group in groups(placed(prediction.sharing, gpu), len(jobs)):
-        cores = _cores(group, jobs)
         parts = []
         for part in group.partitions:
             partitions += 1
             starts = tuple(
                 Start(
-                    number=number, job=jobs[number - 1], cores=cores[number], limit=limit,
-                    memory_cap_mib=caps.get(number), step_s=prediction.jobs[number - 1].step_s,
+                    number=number, job=jobs[number - 1], cores=_cores(jobs[number - 1]),
+                    limit=limit, memory_cap_mib=caps.get(number),
+                    step_s=prediction.jobs[number - 1].step_s,
                 )
                 for number, limit in zip_longest(part.jobs, part.sharing.limits)
             )  # fmt: skip
@@ -202,16 +198,9 @@ def check_memory(plan: LaunchPlan, prediction: MixPrediction) -> None:
             )
 
 
-def _cores(group: Group | Hybrid, jobs: Sequence[Job]) -> dict[int, tuple[int, int] | None]:
-    """Cores of each job, next to each other from core 0; jobs one by one all begin there."""
-    one_by_one = max(map(len, group.running_together)) == 1 < len(group.jobs)
-    cores: dict[int, tuple[int, int] | None] = {}
-    first = 0
-    for number in sorted(group.jobs):
-        used = len(jobs[number - 1].profile.cores)
-        cores[number] = (first, first + used - 1) if used else None
-        first = 0 if one_by_one else first + used
-    return cores
+def _cores(job: Job) -> int | None:
+    """Cores for the step and each loader worker; None for bare numbers, which lack workers."""
+    return job.profile.workload.cores if job.profile.cores else None
 
 
 def _profile(part: SharedPartition, gpu: Gpu) -> str | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName
 from advisor.hardware.gpus import Gpu, gpu
-from advisor.hardware.machine import cores_of_each
 from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPlan, Start, check_memory, launch_plan
 from advisor.measure.run_list import is_advice
@@ -63,7 +62,7 @@ class SavedPlan:
 
 
 def plan_text(plan: LaunchPlan, *, with_steps: bool = False) -> str:
-    """Return `plan` as JSON; cores, limits and memory caps of jobs are for other readers."""
+    """Return `plan` as JSON; limits and memory caps of jobs are for other readers."""
     document = asdict(plan_document(plan, with_steps=with_steps))
     return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
@@ -86,7 +85,6 @@ def plan_document(plan: LaunchPlan, *, with_steps: bool = False) -> PlanDocument
                 jobs=tuple(
                     DocumentedJob(
                         job=start.job.name,
-                        cores=start.cores,
                         mps_limit_percent=start.limit,
                         memory_cap_mib=start.memory_cap_mib,
                         step_s=step_range(start.step_s) if with_steps else None,
@@ -200,7 +198,7 @@ def _planned_job(profile: Profile, planned: DocumentedJob) -> Job:
 
 _SAVED_PLAN_REMEDY = "Ask again: `advisor recommend --json`."
 # Fields of a job in an exported plan that advice lacks.
-_OF_EXPORT = ("cores", "mps_limit_percent", "memory_cap_mib")
+_OF_EXPORT = ("mps_limit_percent", "memory_cap_mib")
 
 
 def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan:
@@ -330,17 +328,16 @@ def script_text(
     return commands_text(plan.with_partitions(lambda part: part.with_starts(startable)))
 
 
-def refuse_unfit(plan: LaunchPlan, kind: str, key: str, allowed: Sequence[int]) -> None:
+def refuse_unfit(plan: LaunchPlan, kind: str, key: str) -> None:
     """Check that `plan` is for a device.
 
     Args:
         plan: The plan.
         kind: ``"cuda"`` or ``"cpu"``.
         key: Catalogue key of the device.
-        allowed: Host cores that jobs may have.
 
     Raises:
-        InvalidInput: It is not, or there are too few cores.
+        InvalidInput: It is not.
     """
     if kind == "cpu":
         if plan.on_mig or plan.under_mps:
@@ -350,9 +347,6 @@ def refuse_unfit(plan: LaunchPlan, kind: str, key: str, allowed: Sequence[int]) 
             f"the plan is for {plan.gpu.key}, and this device is {key}. Run it on the GPU "
             f"that it was made for, or ask again: `advisor recommend`."
         )
-    for stage in plan.stages:
-        wanted = [start.core_count or 1 for start in stage.starts]
-        cores_of_each([max(wanted)] if stage.one_by_one else wanted, allowed, share=kind == "cpu")
 
 
 def secret_variables(plan: LaunchPlan) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Words of shell lines that start jobs: their environment, their cores, MPS daemons.
+"""Words of shell lines that start jobs: their environment and MPS daemons.
 
 Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
 Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon
@@ -197,34 +197,6 @@ _NO_MPS = (
     'export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there',
 )
 
-_CORES = """
-cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
-  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
-  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \\
-    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
-      parts = split($2, part, ",")
-      for (at = 1; at <= parts; at++) {
-        ends = split(part[at], end, "-")
-        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
-      }
-    }
-    END {
-      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
-      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
-    }' /proc/self/status
-}
-"""
-
-
-def core_words(partitions: Sequence[LaunchPartition], *, by_scheduler: bool) -> Iterator[str]:
-    """Yield lines that define what `pinned` calls, if any job is pinned."""
-    if any(start.cores for part in partitions for start in part.starts):
-        if by_scheduler:
-            yield "FIRST_CORE=0"
-        else:
-            yield "FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others"
-        yield from _CORES.strip().splitlines()
-
 
 def guard(
     partitions: Sequence[LaunchPartition], first: Iterable[str] = (), *,
@@ -237,12 +209,11 @@ def guard(
         first: Lines that say which GPU it is.
         cap: Whether a power cap is set.
         mig: Whether MIG instances are made.
-        by_scheduler: Whether a scheduler assigns GPUs and cores.
+        by_scheduler: Whether a scheduler assigns GPUs.
     """
     yield "set -euo pipefail"
     yield NOBODYS_MPS
     yield from secrets(start for part in partitions for start in part.starts)
-    yield from core_words(partitions, by_scheduler=by_scheduler)
     yield from first
     yield from state_words(mps=any(part.under_mps for part in partitions), cap=cap, mig=mig)
     yield from MIG_WORDS if mig else ()
@@ -304,14 +275,6 @@ def settings(part: LaunchPartition, start: Start, *, by_scheduler: bool = False)
 def _numbered(start: Start) -> str:
     """The setting with a job's number, by which equal jobs differ."""
     return f"ADVISOR_JOB={start.number}"
-
-
-def pinned(start: Start) -> list[str]:
-    """Return the command that pins a job to its cores; empty without a number of cores."""
-    if start.cores is None:
-        return []
-    first, last = start.cores
-    return ["taskset", "-c", f'"$(cores {first} {last})"']
 
 
 def command(start: Start) -> str:

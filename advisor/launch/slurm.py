@@ -152,7 +152,7 @@ def _unknown_types(gpu: Gpu, profiles: Sequence[str]) -> Iterator[str]:
 def _unknown_cores(plan: LaunchPlan) -> Iterator[str]:
     """Lines that stop a script until ``CORES_1``, ... have the cores of unprofiled jobs."""
     for start in plan.starts:
-        if start.core_count is None:
+        if start.cores is None:
             remedy = f"set it to the host cores of job {start.number}, which its profile lacks"
             yield f': "${{CORES_{start.number}:?{remedy}}}"'
 
@@ -194,33 +194,23 @@ def _words(name: str, gres: str, stages: Sequence[Stage]) -> str:
     """
     cores, most_s = 0, 0.0
     for stage in stages:
-        counts = [start.core_count or 0 for start in stage.starts]
+        counts = [start.cores or 0 for start in stage.starts]
         times_s = [inf if start.most_s is None else start.most_s for start in stage.starts]
         cores = max(cores, max(counts) if stage.one_by_one else sum(counts))
         most_s += sum(times_s) if stage.one_by_one else max(times_s)
     starts = [start for stage in stages for start in stage.starts]
-    unknown = [f"CORES_{start.number}" for start in starts if start.core_count is None]
+    unknown = [f"CORES_{start.number}" for start in starts if start.cores is None]
     count = f"$(({' + '.join([str(cores), *unknown])}))" if unknown else str(cores)
     time = f" --time={ceil(most_s / _QUARTER_S) * _QUARTER_S // 60}" if isfinite(most_s) else ""
     return f"--job-name {name} --output=%x-%j.log --gres={gres} --cpus-per-task={count}{time}"
 
 
 def _here(stages: Iterable[Sequence[LaunchPartition]]) -> list[str]:
-    """A script on stdin that runs the partitions of each stage on cores of its own allocation."""
-    groups = [list(map(_from_first_core, parts)) for parts in stages]
+    """A script on stdin that runs the partitions of each stage in its own allocation."""
+    groups = list(stages)
     guard = shell.guard([part for parts in groups for part in parts], by_scheduler=True)
     lines = (line for parts in groups for line in run(parts, by_scheduler=True))
     return ["<<'EOF'", "#!/bin/bash", *guard, *lines, shell.STATUS, "EOF"]
-
-
-def _from_first_core(part: LaunchPartition) -> LaunchPartition:
-    """`part` with cores counted from the first of its own allocation."""
-    first, starts = 0, []
-    for start in part.starts:
-        used = start.core_count or 0
-        starts.append(replace(start, cores=(first, first + used - 1) if used else None))
-        first += used
-    return replace(part, starts=tuple(starts))
 
 
 def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:

@@ -500,16 +500,13 @@ class WatchedRun:
 
 
 def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
-    last, cores = job.last, set[int]()
+    last = job.last
     reported = {
         "allocated_mib": None if last is None else last.allocated_mib,
         "reserved_mib": None if last is None else last.reserved_mib,
     }
-    if job.planned.cores is not None and allowed:
-        first, final = job.planned.cores
-        cores = {allowed[at % len(allowed)] for at in range(first, final + 1)}
     return Tenant(
         workload=job.workload, outcome="ok", detail=None, windows=windows,
-        memory=memory_record(reported, job.held_mib), cores=tuple(sorted(cores)),
+        memory=memory_record(reported, job.held_mib), cores=tuple(allowed),
         sms=None if last is None else last.sms,
     )  # fmt: skip

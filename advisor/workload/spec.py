@@ -198,7 +198,7 @@ class Workload:
 
     @property
     def cores(self) -> int:
-        """Host cores a tenant is pinned to: one for the step, one for each loader worker."""
+        """Host cores that it keeps busy: one for the step, one for each loader worker."""
         return 1 + self.loader_workers
 
 
@@ -268,7 +268,7 @@ class StepRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentedJob:
-    """One job of a plan; `cores` are the first and the last of those that it was exported with.
+    """One job of a plan.
 
     Attributes:
         script: What starts it, instead of what its workload names; None: that.
@@ -283,7 +283,6 @@ class DocumentedJob:
     user: str | None
     data_parallel: bool
     isolated: bool
-    cores: tuple[int, int] | None
     mps_limit_percent: float | None
     memory_cap_mib: int | None
     protect: float | None = None

@@ -26,7 +26,6 @@ def node(tmp_path, sockets, monkeypatch):
     folder.mkdir()
     mps_stand_in.install(folder)
     put(folder / "sbatch", SBATCH)
-    put(folder / "taskset", '#!/usr/bin/env bash\nshift 2\nexec "$@"\n')
     put(folder / "mktemp", f'#!/bin/sh\nexec /usr/bin/mktemp -d "{sockets}/${{2##*/}}"\n')
     for job in JOBS:
         put(folder / f"{job.name}.sh", JOB)

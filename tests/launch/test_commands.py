@@ -30,7 +30,6 @@ on=$CUDA_MPS_PIPE_DIRECTORY/on
 read -r asked
 [ "$asked" != quit ] || rm "$on"
 """
-_PASS_ON = '#!/usr/bin/env bash\necho "cores $2" >> %s\nshift 2\nexec "$@"\n'
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def shell(tmp_path):
     log = tmp_path / "log"
     tools = ["nvidia-smi", "nvidia-cuda-mps-control", *(f"{job.name}.sh" for job in JOBS)]
     texts = dict.fromkeys(tools, _NOTE % log)
-    texts["taskset"] = _PASS_ON % log
+    texts["taskset"] = "#!/bin/sh\nexit 1\n"  # no job is held to cores
     texts["nvidia-cuda-mps-control"] += _DAEMON
     texts["mktemp"] = '#!/bin/sh\nexec /usr/bin/mktemp -d "$PWD/pipes ${2##*/}"\n'
     texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
@@ -47,11 +46,7 @@ def shell(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
-    # The cores that the shell may use, whatever machine this is.
-    (tmp_path / "status").write_text("Cpus_allowed_list:\t0-1,4-40\n")
-
     def run(text, *words, **variables):
-        text = text.replace("/proc/self/status", str(tmp_path / "status"))
         where = {
             "PATH": f"{tmp_path}:/usr/bin:/bin",
             "XDG_RUNTIME_DIR": str(tmp_path / "run"),
@@ -95,16 +90,14 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
     assert lines[0].startswith("nvidia-cuda-mps-control -d device=0 pipes=set")
     assert lines[1].startswith("nvidia-cuda-mps-control  device=")  # asked before any job
     assert lines[-1].startswith("nvidia-cuda-mps-control  device=")
-    assert {"cores 0", "cores 1,4,5"} < set(lines)
 
 
-def test_serial_jobs_run_in_their_order_and_may_have_the_same_cores(shell):
+def test_serial_jobs_run_in_their_order(shell):
     _, lines = shell(script(handed("serial")))
     lines = after_the_look_at_mig_mode(lines)
     assert [line.split()[0] for line in lines] == [
-        "cores", "resnet50-imagenet64-bs128.sh", "cores", "bert-base-finetune-bs16-loader2.sh",
+        "resnet50-imagenet64-bs128.sh", "bert-base-finetune-bs16-loader2.sh",
     ]  # fmt: skip
-    assert lines[2] == "cores 0,1,4"
 
 
 def test_compute_instances_are_made_largest_first_without_a_default_one():
@@ -113,12 +106,11 @@ def test_compute_instances_are_made_largest_first_without_a_default_one():
     assert "mig_split 0:0 4c.7g.141gb,3c.7g.141gb || exit" in lines
 
 
-def test_the_mps_script_gives_a_command_the_limits_and_cores_of_a_job(shell):
+def test_the_mps_script_gives_a_command_the_limits_of_a_job(shell):
     text = EXPORTS["mps"](handed("mps=43,57.5"))
     assert shell(text, "start")[0].returncode == 0
     _, lines = shell(text, "run", "2", "./gpt2-small-pretrain-bs8.sh", "two words")
     assert lines[1:] == [
-        "cores 1,4,5",
         "gpt2-small-pretrain-bs8.sh two words device=0 pipes=set limit=57.5 cap=",
     ]
 
@@ -144,26 +136,6 @@ def test_a_power_cap_is_set_first_and_what_it_was_before_comes_back_last(shell, 
 def test_where_the_power_cap_of_before_is_not_known_none_is_set(shell, tmp_path):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
     assert shell(script(handed("naive", cap_w=350.0)))[0].returncode == 9
-
-
-def test_two_scripts_on_one_host_can_have_different_cores(shell):
-    _, lines = shell(script(handed("naive")), FIRST_CORE="4")
-    assert {"cores 6", "cores 7,8,9"} < set(lines)
-    _, lines = shell(EXPORTS["mps"](handed("mps")), "start")
-    _, lines = shell(EXPORTS["mps"](handed("mps")), "run", "2", "true", FIRST_CORE="4")
-    assert lines[-1] == "cores 7,8,9"
-
-
-def test_on_a_host_with_fewer_cores_jobs_share_them(shell, tmp_path):
-    (tmp_path / "status").write_text("Cpus_allowed_list:\t2,7\n")
-    _, lines = shell(script(handed("naive")))
-    assert {"cores 2", "cores 7,2,7"} < set(lines)
-
-
-def test_under_a_scheduler_that_binds_to_no_cores_jobs_are_not_crowded_on_the_first(shell):
-    _, lines = shell(script(handed("naive")), SLURM_CPUS_ON_NODE="4")
-    (both,) = {line for line in lines if line.startswith("cores")}
-    assert both == f"cores {','.join(map(str, [0, 1, *range(4, 41)]))}"
 
 
 def test_each_copy_of_a_job_is_told_its_number(shell, tmp_path):
@@ -195,15 +167,6 @@ def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
             assert sorted(said) == sorted(planned)
 
 
-def test_cores_of_jobs_at_once_are_never_shared():
-    for sharing in ("naive", "mps=20,30,50", "mig=1g.18gb,1g.18gb,2g.35gb", "naive[3,1];mps[2]"):
-        for stage in handed(sharing, JOBS).stages:
-            taken = [core for s in stage.starts for core in range(s.cores[0], s.cores[1] + 1)]
-            assert len(taken) == len(set(taken)) == sum(
-                start.job.profile.workload.cores for start in stage.starts
-            )  # fmt: skip
-
-
 SEVERAL = {
     0: (handed("mps=43,57", JOBS[:2], cap_w=350.0), (2, 5)),
     1: (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), (1, 4, 6)),
@@ -233,11 +196,8 @@ def test_where_no_gpu_was_named_the_variable_says_which(shell, gpu):
         assert f"nvidia-cuda-mps-control -d device={gpu} " in "\n".join(lines)
 
 
-def test_several_gpus_share_neither_cores_nor_numbers():
+def test_several_gpus_share_no_numbers():
     plans = beside()
-    taken = [core for plan in plans for s in plan.starts for core in range(*s.cores)]
-    ends = [start.cores[1] for plan in plans for start in plan.starts]
-    assert len(taken) + len(ends) == len({*taken, *ends})
     assert sorted(s.number for plan in plans for s in plan.starts) == [1, 2, 3, 4, 5, 6]
     numbers = [part.number for plan in plans for part in plan.partitions]
     assert numbers == list(range(1, len(numbers) + 1))

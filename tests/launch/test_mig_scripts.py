@@ -35,7 +35,6 @@ def machine(tmp_path, monkeypatch):
     machine = SmiMachine()
     texts = {
         "sudo": '#!/bin/bash\nexec "$@"\n',
-        "taskset": '#!/bin/bash\nshift 2\nexec "$@"\n',
         "mktemp": f'#!/bin/bash\nexec /usr/bin/mktemp -d "{tmp_path}/pipes ${{2##*/}}"\n',
         "sleep": '#!/bin/bash\n[ "$1" != 600 ] || exec /usr/bin/sleep 600\n',
         **{f"{job.name}.sh": _JOB for job in JOBS},

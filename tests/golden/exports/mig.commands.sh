@@ -3,22 +3,6 @@
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
 set -euo pipefail
 unset "${!CUDA_MPS_@}"
-FIRST_CORE=${FIRST_CORE:-0}  # of the jobs; other scripts beside them: others
-cores() {  # numbers $1 to $2 of the cores that this shell may use, from FIRST_CORE on, then again
-  # Where Slurm gives cores and does not bind to them, these would be everybody's: all, then.
-  awk -v first=$((FIRST_CORE + $1)) -v last=$((FIRST_CORE + $2)) \
-    -v given="${SLURM_CPUS_ON_NODE:-0}" '/^Cpus_allowed_list:/ {
-      parts = split($2, part, ",")
-      for (at = 1; at <= parts; at++) {
-        ends = split(part[at], end, "-")
-        for (core = end[1] + 0; core <= end[ends] + 0; core++) may[count++] = core
-      }
-    }
-    END {
-      if (given + 0 && count > given + 0) { first = 0; last = count - 1 }
-      for (at = first; at <= last; at++) printf "%s%s", (at > first ? "," : ""), may[at % count]
-    }' /proc/self/status
-}
 GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
 note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that tells how to undo it
@@ -255,8 +239,8 @@ mig_clear 4:4 0:4 || exit
 mig_make -C 5:0 9:4 || exit
 MIG_1=$(mig_uuid 9:4) || exit
 MIG_2=$(mig_uuid 5:0) || exit
-ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES="$MIG_1" job taskset -c "$(cores 0 0)" ./resnet50-imagenet64-bs128.sh
-ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$MIG_2" job taskset -c "$(cores 1 3)" ./bert-base-finetune-bs16-loader2.sh
+ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES="$MIG_1" job ./resnet50-imagenet64-bs128.sh
+ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$MIG_2" job ./bert-base-finetune-bs16-loader2.sh
 ended
 undo made took || exit
 exit "$failed"
