@@ -3,8 +3,7 @@
 A `device` is an index, ``0`` or ``"0"``, or a UUID, ``"GPU-..."`` or ``"MIG-..."``. NVML counts
 every GPU of the machine in PCI bus order, as nvidia-smi does, whatever CUDA_VISIBLE_DEVICES
 says; CUDA counts the visible ones only, and the fastest first unless
-CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: set CUDA_VISIBLE_DEVICES to
-`live_gpu(device).uuid`.
+CUDA_DEVICE_ORDER=PCI_BUS_ID. A UUID means the same GPU to both: see `visible_device`.
 
 Nothing here changes the GPU. Every function raises `GpuUnavailable` if there is no driver, no
 such GPU or no permission, and `AdvisorError` if the driver fails otherwise.
@@ -107,6 +106,25 @@ def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
         except AdvisorError as error:
             gpus.append(BrokenGpu(index, str(error)))
     return tuple(gpus)
+
+
+def visible_device(uuid: str) -> dict[str, str]:
+    """The variables by which a process sees only the GPU `uuid`, by its index if possible.
+
+    Programs call int() on CUDA_VISIBLE_DEVICES. CUDA leaves GPUs in MIG mode out where it counts,
+    and broken ones, so with such a GPU here its index may be another's: then the UUID.
+    """
+    by_uuid = {"CUDA_VISIBLE_DEVICES": uuid}
+    try:
+        with driver() as nvml:
+            handles = [handle_of(nvml, at) for at in range(nvml.nvmlDeviceGetCount())]
+            modes = [offered(nvml, "nvmlDeviceGetMigMode", each) for each in handles]
+            uuids = [str(nvml.nvmlDeviceGetUUID(each)) for each in handles]
+    except AdvisorError:
+        return by_uuid
+    if uuid not in uuids or any(mode and mode[0] for mode in modes):
+        return by_uuid
+    return {"CUDA_VISIBLE_DEVICES": str(uuids.index(uuid)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def _clocks_mhz(nvml: Any, handle: Any) -> tuple[int | None, int | None]:

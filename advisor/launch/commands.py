@@ -60,6 +60,8 @@ def _body(plan: LaunchPlan, device: int | str | None = None) -> Iterator[str]:
         yield f"cap_was_w=$({query}) || exit"
         yield 'note "cap $cap_was_w"'
         yield f'as_root nvidia-smi -i "$GPU" --power-limit={cap_w:g} || exit'
+    if any(part.instance is None and not part.under_mps for part in plan.partitions):
+        yield from shell.VISIBLE
     for number, stage in enumerate(plan.stages, start=1):
         if len(plan.stages) > 1:
             jobs = ", ".join(str(start.number) for start in stage.starts)

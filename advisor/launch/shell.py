@@ -27,6 +27,16 @@ mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2
 """.strip().splitlines()
 """Lines that stop a script for a whole GPU if that is in MIG mode."""
 
+VISIBLE = r"""
+# Programs call int() on CUDA_VISIBLE_DEVICES: the index, unless a GPU here is in MIG mode. CUDA
+# leaves such GPUs out where it counts, so then the UUID.
+DEVICE=$({ nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader || :; } \
+  2> /dev/null | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
+    $1 == gpu || index($2, gpu) == 1 { index_of = $1; uuid = $2 }
+    END { print uuid == "" ? gpu : mig ? uuid : index_of }')
+""".strip().splitlines()
+"""Lines that set ``DEVICE`` to what a job is given as the whole GPU."""
+
 MIG_WORDS = r"""
 mig() { as_root nvidia-smi mig -i "$GPU" "$@"; }
 mig_is() {  # whether MIG mode is $1, now and after a reset
@@ -246,12 +256,12 @@ def _pipes(part: LaunchPartition) -> str:
     return f'CUDA_MPS_PIPE_DIRECTORY="${folder(part)}"'
 
 
-def device(part: LaunchPartition) -> str:
-    """Return the setting by which a process, or an MPS daemon, sees only this partition.
+def device(part: LaunchPartition, whole: str = "GPU") -> str:
+    """Return the setting by which a process sees only this partition; `whole` names the whole GPU.
 
     MIG devices get their UUIDs when they are made, so variables stand for them.
     """
-    name = "GPU" if part.instance is None else f"MIG_{part.number}"
+    name = whole if part.instance is None else f"MIG_{part.number}"
     return f'CUDA_VISIBLE_DEVICES="${name}"'
 
 
@@ -265,7 +275,7 @@ def settings(part: LaunchPartition, start: Start, *, by_scheduler: bool = False)
     if part.under_mps and part.instance is None:
         words.append("CUDA_VISIBLE_DEVICES=0")
     elif not by_scheduler:
-        words.append(device(part))
+        words.append(device(part, "DEVICE"))
     if part.under_mps:
         variables = client_variables(start.limit, start.memory_cap_mib)
         words += [_pipes(part), *(f"{name}={value}" for name, value in variables.items())]

@@ -11,7 +11,7 @@ from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
-from advisor.hardware.live_gpu import process_memory_mib, reserved_mib
+from advisor.hardware.live_gpu import process_memory_mib, reserved_mib, visible_device
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.device import Device, Origin, claimed
 from advisor.measure.inside.routines import Verb
@@ -30,8 +30,7 @@ class MpsDaemon:
 
     Args:
         folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
-        uuid: The GPU. Clients must name it by its UUID too, since the daemon numbers its GPUs
-            from 0.
+        uuid: The GPU.
     """
 
     def __init__(self, folder: Path, uuid: str) -> None:
@@ -214,10 +213,14 @@ def tenant_environments(
     """
     if uuid is None:
         return ({},) * tenants
-    common = {"CUDA_VISIBLE_DEVICES": uuid}
     if not sharing.under_mps:
-        return (common | {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))},) * tenants
-    common |= {"CUDA_MPS_PIPE_DIRECTORY": str(MpsDaemon(folder, uuid).pipes)}
+        no_daemon = {"CUDA_MPS_PIPE_DIRECTORY": str(_no_pipes(folder))}
+        return (visible_device(uuid) | no_daemon,) * tenants
+    # The server counts the GPUs that its daemon sees from 0, and this one sees one (NVIDIA's MPS
+    # documentation, CUDA_VISIBLE_DEVICES). A MIG device is named by its UUID on both sides.
+    seen = uuid if uuid.startswith("MIG-") else "0"
+    pipes = str(MpsDaemon(folder, uuid).pipes)
+    common = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_MPS_PIPE_DIRECTORY": pipes}
     limits = sharing.limits or (None,) * tenants
     return tuple(common | client_variables(limit, None) for limit in limits)
 

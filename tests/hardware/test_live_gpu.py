@@ -15,6 +15,7 @@ from advisor.hardware.live_gpu import (
     live_gpus,
     power_w_now,
     process_memory_mib,
+    visible_device,
 )
 from advisor.hardware.machine import BrokenGpu, GpuProcess, mps_processes
 from advisor.hardware.mig import place
@@ -76,6 +77,19 @@ def test_a_device_that_is_not_there_is_named_and_the_others_are_counted(install,
     install(FakeLibrary(FakeGpu(), FakeGpu(uuid="GPU-1")))
     with pytest.raises(GpuUnavailable, match=f"no GPU {device} here, where the driver counts 2"):
         live_gpu(device)
+
+
+def test_a_program_is_given_an_index_where_cuda_counts_gpus_as_the_driver_does(install):
+    first, second = FakeGpu(uuid="GPU-a"), FakeGpu(uuid="GPU-b", mig=None)
+    install(FakeLibrary(first, second))
+    by_index = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert visible_device("GPU-b") == by_index
+    first.mig = (1, 1)
+    assert visible_device("GPU-b") == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
+    first.mig, lost = (0, 0), {"nvmlDeviceGetUUID": pynvml.NVML_ERROR_GPU_IS_LOST}
+    first.refuses = lost
+    assert visible_device("GPU-b") == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
+    assert visible_device("MIG-c") == {"CUDA_VISIBLE_DEVICES": "MIG-c"}
 
 
 def test_an_mps_client_is_listed_once_with_all_its_memory(install):

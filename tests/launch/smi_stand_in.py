@@ -136,6 +136,8 @@ class SmiMachine:
         match words:
             case ["-i", _, "--query-gpu=power.limit", *_]:
                 said = 0, f"{self.cap_w:.2f}\n"
+            case ["--query-gpu=index,uuid,mig.mode.current", *_]:
+                said = 0, f"{self.index}, GPU-{self.index}, {self.mode[0]}\n"
             case ["-i", at, "--query-gpu=uuid", *_]:
                 said = 0, f"GPU-{at}\n"
             case ["-i", at, cap] if cap.startswith("--power-limit=") and at == str(self.index):

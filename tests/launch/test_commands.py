@@ -58,7 +58,9 @@ def shell(tmp_path):
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         lines = log.read_text().splitlines() if log.exists() else []
-        return ended, [line for line in lines if "--query-gpu=uuid" not in line]
+        return ended, [
+            line for line in lines if "--query-gpu=uuid" not in line and "=index," not in line
+        ]
 
     return run
 
@@ -194,6 +196,22 @@ def test_where_no_gpu_was_named_the_variable_says_which(shell, gpu):
     for form in ("commands", "mps"):
         _, lines = shell(EXPORTS[form](handed("mps")), "start", GPU=gpu)
         assert f"nvidia-cuda-mps-control -d device={gpu} " in "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "modes", "device"),
+    [("GPU-1b", ("[N/A]", "Disabled"), "1"), ("1", ("Disabled", "Disabled"), "1"),
+     ("GPU-1b", ("Enabled", "Disabled"), "GPU-1b2c"), ("1", ("Disabled", "Enabled"), "GPU-1b2c"),
+     ("GPU-9", ("Disabled", "Disabled"), "GPU-9")],
+)  # fmt: skip
+def test_a_job_is_given_an_index_where_cuda_counts_gpus_as_the_driver_does(
+    shell, tmp_path, gpu, modes, device
+):
+    tool = tmp_path / "nvidia-smi"
+    rows = "\\n".join(f"{at}, GPU-{at}b2c, {mode}" for at, mode in enumerate(modes))
+    tool.write_text(tool.read_text() + f"[[ $* != *=index,* ]] || printf '{rows}\\n'\n")
+    _, lines = shell(script(handed("naive")), GPU=gpu)
+    assert {line.split()[1] for line in job_lines(lines)} == {f"device={device}"}
 
 
 def test_several_gpus_share_no_numbers():

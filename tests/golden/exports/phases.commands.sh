@@ -191,6 +191,12 @@ mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2
     "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
   exit 1
 }
+# Programs call int() on CUDA_VISIBLE_DEVICES: the index, unless a GPU here is in MIG mode. CUDA
+# leaves such GPUs out where it counts, so then the UUID.
+DEVICE=$({ nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader || :; } \
+  2> /dev/null | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
+    $1 == gpu || index($2, gpu) == 1 { index_of = $1; uuid = $2 }
+    END { print uuid == "" ? gpu : mig ? uuid : index_of }')
 # Group 1 of 2: job 1, 2.
 MPS_1=$(mktemp -d /tmp/advisor-mps.XXXXXX) && note "mps $MPS_1" || exit
 CUDA_VISIBLE_DEVICES="$GPU" CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
@@ -199,6 +205,6 @@ ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_A
 ended
 undo mps || exit
 # Group 2 of 2: job 3.
-ADVISOR_JOB=3 CUDA_VISIBLE_DEVICES="$GPU" job ./gpt2-small-pretrain-bs8.sh
+ADVISOR_JOB=3 CUDA_VISIBLE_DEVICES="$DEVICE" job ./gpt2-small-pretrain-bs8.sh
 ended
 exit "$failed"

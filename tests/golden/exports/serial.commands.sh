@@ -145,8 +145,14 @@ mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2
     "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
   exit 1
 }
-ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES="$GPU" job ./resnet50-imagenet64-bs128.sh
+# Programs call int() on CUDA_VISIBLE_DEVICES: the index, unless a GPU here is in MIG mode. CUDA
+# leaves such GPUs out where it counts, so then the UUID.
+DEVICE=$({ nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader || :; } \
+  2> /dev/null | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
+    $1 == gpu || index($2, gpu) == 1 { index_of = $1; uuid = $2 }
+    END { print uuid == "" ? gpu : mig ? uuid : index_of }')
+ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES="$DEVICE" job ./resnet50-imagenet64-bs128.sh
 ended
-ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$GPU" job ./bert-base-finetune-bs16-loader2.sh
+ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$DEVICE" job ./bert-base-finetune-bs16-loader2.sh
 ended
 exit "$failed"

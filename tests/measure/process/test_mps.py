@@ -104,7 +104,9 @@ def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
     first, second = tenant_environments(Mps((43, 57.5)), 2, folder, UUID)
     assert first["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "43"
     assert second["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "57.5"
-    assert first["CUDA_VISIBLE_DEVICES"] == second["CUDA_VISIBLE_DEVICES"] == UUID
+    assert first["CUDA_VISIBLE_DEVICES"] == second["CUDA_VISIBLE_DEVICES"] == "0"
+    (on_mig,) = tenant_environments(Mps(), 1, folder, "MIG-a")
+    assert on_mig["CUDA_VISIBLE_DEVICES"] == "MIG-a"
 
 
 def test_a_naive_tenant_is_pointed_away_from_every_daemon(folder):
