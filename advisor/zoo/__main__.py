@@ -6,10 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from time import perf_counter
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.workload.catalogue import workload as workload_named
 from advisor.workload.spec import Workload
+
+# Waiting for the GPU more often would slow a step that never waits for it.
+_PRINTED_EVERY_S = 1.0
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,10 +34,17 @@ def main(argv: Sequence[str]) -> int:
     from advisor.zoo.task import build
 
     step = build(workload, words.device)
-    for _ in range(words.steps) if words.steps else itertools.count():
+    wait = torch.cuda.synchronize if words.device == "cuda" else lambda: None
+    printed, printed_s = 0, perf_counter()
+    for done in range(1, words.steps + 1) if words.steps else itertools.count(1):
         step()
-    if words.device == "cuda":
-        torch.cuda.synchronize()
+        if perf_counter() - printed_s >= _PRINTED_EVERY_S:
+            wait()
+            now_s = perf_counter()
+            pace_s = (now_s - printed_s) / (done - printed)
+            print(f"step {done}, {pace_s:.6f} s/step", flush=True)
+            printed, printed_s = done, now_s
+    wait()
     step.close()
     return 0
 
