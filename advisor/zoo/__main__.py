@@ -34,17 +34,19 @@ def main(argv: Sequence[str]) -> int:
     from advisor.zoo.task import build
 
     step = build(workload, words.device)
-    wait = torch.cuda.synchronize if words.device == "cuda" else lambda: None
+    on_gpu = words.device == "cuda"
     printed, printed_s = 0, perf_counter()
     for done in range(1, words.steps + 1) if words.steps else itertools.count(1):
         step()
         if perf_counter() - printed_s >= _PRINTED_EVERY_S:
-            wait()
+            if on_gpu:
+                torch.cuda.synchronize()
             now_s = perf_counter()
             pace_s = (now_s - printed_s) / (done - printed)
             print(f"step {done}, {pace_s:.6f} s/step", flush=True)
             printed, printed_s = done, now_s
-    wait()
+    if on_gpu:
+        torch.cuda.synchronize()
     step.close()
     return 0
 
