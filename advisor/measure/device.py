@@ -233,7 +233,7 @@ def _gpus_here() -> list[LiveGpu]:
 
 
 # A variable that is set for a script; its value may be a secret.
-_VARIABLE = re.compile(r"^((?:--\w+=)?[A-Za-z_]\w*=).*", re.DOTALL)
+_VARIABLE = re.compile(r"^((?:--[\w-]+=)?[A-Za-z_]\w*=).*", re.DOTALL)
 
 _ZOO = Path(__file__).resolve().parents[1] / "zoo"
 _TRAINED = ("language.py", "recipes.py", "tables.py", "task.py", "vision.py")

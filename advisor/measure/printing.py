@@ -9,6 +9,7 @@ from threading import Lock, Thread
 from time import monotonic, sleep, time
 from typing import Any
 
+from advisor.measure.explain_end import explain_end
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.script import StartedScript
 from advisor.measure.tenant import Answer, Ended, Tenant, TenantSetup
@@ -135,6 +136,8 @@ class PrintingTenant(Tenant):
         if not wait([self.running.exited], 0):
             return None
         how = f"{self.named} {self.running.how_it_ended()}"
+        if (why := explain_end(self.setup.script, self.running.last_output())) is not None:
+            how = f"{how}. {why}"
         return self.end("out-of-memory" if self.running.out_of_memory else "died", how)
 
     def _memory(self) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ import os
 import shlex
 from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from time import monotonic
@@ -77,7 +78,9 @@ def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return words, []
 
 
-_OF_SCRIPTS = ("name", "folder", "env", "steps_per_epoch", "throughput")
+_OF_SCRIPTS = (
+    "name", "folder", "env", "measure_env", "steps_per_epoch", "throughput", "seconds_per_step"
+)  # fmt: skip
 
 
 def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]:
@@ -92,17 +95,12 @@ def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]
         return []
     if words.workloads or words.timm is not None:
         raise InvalidInput("a script is profiled by itself: name no workload before the --")
-    environment = {}
-    for text in words.env:
-        variable, equals, value = text.partition("=")
-        if not equals:
-            raise InvalidInput(f"--env {text}: write NAME=VALUE")
-        environment[variable] = value
     script = Script(
         command=tuple(command),
         folder=str((words.folder or Path()).resolve()),
-        environment=environment,
+        environment=_variables("--env", words.env),
         throughput=words.throughput,
+        seconds_per_step=words.seconds_per_step,
     )
     name = words.name
     if name is None:
@@ -113,13 +111,29 @@ def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]
             raise InvalidInput(f"{named[:80]!r} does not name a profile. Add --name NAME.")
     batch = 1 if words.batch is None else words.batch
     steps = words.steps_per_epoch
-    return [
-        Workload(
-            name=name, source="script", model=name, family=name, batch=batch, script=script,
-            loader_workers=words.loader_workers or 0,
-            examples_per_epoch=None if steps is None else steps * batch,
-        )
-    ]  # fmt: skip
+    job = Workload(
+        name=name, source="script", model=name, family=name, batch=batch, script=script,
+        loader_workers=words.loader_workers or 0,
+        examples_per_epoch=None if steps is None else steps * batch,
+    )  # fmt: skip
+    _measured(job, words)  # refuses wrong variables before anything starts
+    return [job]
+
+
+def _measured(job: Workload, words: Namespace) -> Workload:
+    """`job` with the variables that are set only while it is measured."""
+    if job.script is None:
+        return job
+    more = _variables("--measure-env", words.measure_env)
+    return replace(job, script=replace(job.script, environment=job.script.environment | more))
+
+
+def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:
+    """Variables by name, each given as NAME=VALUE."""
+    for text in texts:
+        if "=" not in text:
+            raise InvalidInput(f"{option} {text}: write NAME=VALUE")
+    return {name: value for name, _, value in (text.partition("=") for text in texts)}
 
 
 _OF_TIMM = (
@@ -182,9 +196,13 @@ def _profile_parser() -> argparse.ArgumentParser:
         "what it writes by relative paths is not kept")  # fmt: skip
     add("--env", action="append", default=[], metavar="NAME=VALUE", help="set for it, and kept in "
         "its profile")  # fmt: skip
+    add("--measure-env", action="append", default=[], metavar="NAME=VALUE", help="set for it while "
+        "it is measured only, e.g. WANDB_MODE=disabled")  # fmt: skip
     add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
     add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "
         "the examples a second that it prints")  # fmt: skip
+    add("--seconds-per-step", metavar="REGEX", help="the same for the seconds that a step takes; "
+        "name the group for milliseconds: '(?P<ms>[0-9.]+)ms/step'")  # fmt: skip
     add = parser.add_argument_group("any model of timm").add_argument
     add("--timm", metavar="NAME", help="its name there, e.g. resnet18")
     add("--resolution", type=int, metavar="PX", help="pixels of an image's side")
@@ -350,8 +368,11 @@ class _Batch:
             job_began = monotonic()
             try:
                 profile = profile_alone(
-                    job, bench, idle_w, probe=words.probe, patience_s=words.patience
-                )
+                    _measured(job, words), bench, idle_w, probe=words.probe,
+                    patience_s=words.patience,
+                )  # fmt: skip
+                kept = replace(profile.workload, script=job.script)
+                profile = replace(profile, workload=kept)
                 write_whole(self._path(job), profile_text(profile))
                 say(f"  {self._path(job)}")
             except AdvisorError as error:

@@ -206,13 +206,14 @@ class StartedScript:
     @property
     def out_of_memory(self) -> bool:
         """True if it failed and its output says that the device had no memory left."""
-        return not self.succeeded and lacks_memory(self._last_output())
+        return not self.succeeded and lacks_memory(self.last_output())
 
     def error_line(self) -> str:
         """The line of its last output that best explains its end; empty if there is none."""
-        return clean(error_line(self._last_output()))
+        return clean(error_line(self.last_output()))
 
-    def _last_output(self) -> str:
+    def last_output(self) -> str:
+        """The end of what it printed."""
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
             return log.read().decode(errors="replace")

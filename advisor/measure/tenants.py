@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any
 
 from advisor.errors import InvalidInput
+from advisor.measure.explain_end import explain_end
 from advisor.measure.printing import PrintingTenant
 from advisor.measure.process import say
 from advisor.measure.tenant import LOAD_S, Answer, Ended, Tenant, TenantSetup, error_of
@@ -122,9 +123,10 @@ class SteppingTenant(Tenant):
             return
         if self._connection is not None:
             connection.close()
+            remedy = self._explained or "Start a single rank, e.g. --nproc_per_node 1"
             raise InvalidInput(
                 f"{self.named} trains in several processes ({self.pid}, {hello['pid']}), and "
-                f"advisor measures one, on one GPU. Start a single rank, e.g. --nproc_per_node 1."
+                f"advisor measures one, on one GPU. {remedy}."
             )
         self._connection, self.pid = connection, hello["pid"]
         self.versions = hello.get("versions", {})
@@ -160,12 +162,15 @@ class SteppingTenant(Tenant):
                 raise error_of(code, line.removeprefix("error: "))
             return self.end("died", how)
         if self._connection is None:
-            remedy = f". {self._no_steps}" if succeeded or self._hook_failed else ""
-            return self.end("died", f"{self.named} trained no step and {how}{remedy}")
-        return self.end("died", f"{self.named} {how}{f'. {_TOO_SHORT}' if succeeded else ''}")
+            remedy = self._no_steps if succeeded or self._hook_failed else None
+            how = f"trained no step and {how}"
+        else:
+            remedy = _TOO_SHORT if succeeded else None
+        remedy = self._explained or remedy
+        return self.end("died", f"{self.named} {how}{f'. {remedy}' if remedy else ''}")
 
     def _late(self, timeout_s: float) -> Ended:
-        line = self.running.error_line()
+        line, explained = self.running.error_line(), self._explained
         self.end_by(monotonic())
         if self.setup.ours:
             why = f"gave no answer within {timeout_s:.0f} s and was ended{line and '; ' + line}"
@@ -173,7 +178,7 @@ class SteppingTenant(Tenant):
             why = f"cannot be seen to step. {self._no_steps}"
         elif self._connection is None:
             printed = f"; it printed: {line}" if line else ""
-            why = f"took no step within {timeout_s:.0f} s{printed}. {self._no_steps}"
+            why = f"took no step within {timeout_s:.0f} s{printed}. {explained or self._no_steps}"
         else:
             why = f"took no step for {timeout_s:.0f} s and was ended"
         return self.end("died", f"{self.named} {why}")
@@ -194,6 +199,11 @@ class SteppingTenant(Tenant):
     def _hook_failed(self) -> bool:
         """True if the hook could not be set in a Python of the program, nor in another."""
         return self._connection is None and (self._hook / "error").is_file()
+
+    @property
+    def _explained(self) -> str | None:
+        """Why it may not train, by its command and what it printed."""
+        return explain_end(self.setup.script, self.running.last_output())
 
     @property
     def _no_steps(self) -> str:

@@ -138,10 +138,10 @@ def test_scripts_of_a_killed_run_are_ended(holder):
 
 def test_a_command_is_recorded_without_paths_and_values_of_variables():
     words = ["/home/ann/secret/plans.json", "--out", "../runs.jsonl", "--env", "TOKEN=hush",
-             "--env=KEY=hush", "--", "python", "a.py", "x=3"]  # fmt: skip
+             "--measure-env=KEY=hush", "--", "python", "a.py", "x=3"]  # fmt: skip
     assert command_line("profile", words) == (
         "python -m advisor.measure profile plans.json --out runs.jsonl --env TOKEN=... "
-        "--env=KEY=... -- python a.py x=3"
+        "--measure-env=KEY=... -- python a.py x=3"
     )
 
 

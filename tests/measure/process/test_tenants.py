@@ -201,6 +201,8 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
         (("python", "-c", "import nothing_like_it"), "No module named 'nothing_like_it'"),
         (("python", "-c", "pass"), "imported torch"),
         (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it printed: so"),
+        (("python", "-c", "input('Sure? ')"), "standard input"),
+        (("sh", "-c", "nohup sleep 0 &"), "Add wait"),
         (("python", "-c", "raise SystemExit('CUDA out of memory')"), "CUDA out of memory"),
     ],
 )
@@ -248,9 +250,10 @@ PRINTS = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s'
 
 
 @contextmanager
-def running(tmp_path, *command):
-    """A program that prints its rate, and runs."""
-    script = Script(command=command, folder=str(tmp_path), throughput="rate ([0-9]+)")
+def running(tmp_path, *command, **pattern):
+    """A program that prints its pace, and runs."""
+    pattern = pattern or {"throughput": "rate ([0-9]+)"}
+    script = Script(command=command, folder=str(tmp_path), **pattern)
     setup = TenantSetup("cpu", {}, script, batch=4)
     with TemporaryDirectory() as folder, tenants_on([setup], Path(folder)) as (tenant,):
         assert not isinstance(tenant.ask("load", PATIENCE_S), Ended)
@@ -262,6 +265,21 @@ def test_a_program_that_imports_torch_is_asked_while_it_goes_on(tmp_path):
         assert tenant.ask("record", PATIENCE_S, path="nowhere", seconds=0.0) == {}
         answer = tenant.ask("run", PATIENCE_S, start_at=time(), stop_at=time() + 0.2)
         assert len(answer["completed_at"]) >= 3
+
+
+BAR = "import time\nwhile True: time.sleep(0.02); print('\\r\\x1b[1m7/9\\x1b[0m 20ms/step', end='')"
+
+
+def test_a_bar_that_prints_the_time_of_a_step_is_read_and_not_as_a_rate(tmp_path):
+    asked = {"start_at": time(), "stop_at": time() + 0.1}
+    by_time = {"seconds_per_step": "(?P<ms>[0-9.]+)ms/step"}
+    with running(tmp_path, "python", "-c", BAR, **by_time) as tenant:
+        assert len(tenant.ask("run", PATIENCE_S, **asked)["completed_at"]) >= 1
+    with (
+        running(tmp_path, "python", "-c", BAR, throughput="([0-9.]+)ms/step") as tenant,
+        pytest.raises(InvalidInput, match="--seconds-per-step"),
+    ):
+        tenant.ask("run", PATIENCE_S, **asked)
 
 
 TORCHRUN = """step 5

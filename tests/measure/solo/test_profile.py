@@ -88,6 +88,10 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
         (("mlp-toy-bs32", "--", "python"), "by itself"),
         (("--env", "A", "--", "python"), "NAME=VALUE"),
         (("--env", "CUDA_MPS_PIPE_DIRECTORY=/x", "--", "python"), "leave it out"),
+        (("--measure-env", "A", "--", "./a"), "NAME=VALUE"),
+        (("--measure-env", "CUDA_VISIBLE_DEVICES=1", "--", "./a"), "leave it out"),
+        (("--measure-env", "A=1"), "command after --"),
+        (("--seconds-per-step", "[0-9", "--", "./a"), "one group"),
         (("--name", "a b", "--", "python"), "a b"), (("--", "python", "trän 1.py"), "--name NAME"),
         (("--", "python", "-c", "import train"), "--name NAME"),
         (("--batch", "0", "--", "./a"), "batch"), (("--throughput", "(", "--", "python"), "("),
@@ -150,6 +154,22 @@ def test_the_same_command_in_the_same_folder_is_measured_again(tmp_path, capsys)
     kept_profile(tmp_path, "/a", "python", "train.py")
     words = ("--device", "cpu", "--out", tmp_path, "--folder", "/a", "--skip-existing", "--")
     assert refused(run_profile, (*words, "python", "train.py"), capsys)[0] == 0
+
+
+def test_a_variable_for_the_measurement_is_not_kept_for_the_training(tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def measured(job, *_, **__):
+        seen.append(job.script.environment)
+        return replace(synthetic.profile(), workload=replace(job, batch=7), gpu="cpu")
+
+    monkeypatch.setattr(profile_command, "profile_alone", measured)
+    words = ("--device", "cpu", "--out", tmp_path, "--env", "SEED=1", "--measure-env", "SEED=2",
+             "--measure-env", "WANDB_MODE=disabled", "--", "python", "train.py")  # fmt: skip
+    assert refused(run_profile, words, capsys)[0] == 0
+    kept = read_profile(tmp_path / "train.json").workload
+    assert seen == [{"SEED": "2", "WANDB_MODE": "disabled"}]
+    assert (kept.script.environment, kept.batch) == ({"SEED": "1"}, 7)
 
 
 def test_the_command_that_watches_a_measurement_does_not_load_torch():
