@@ -30,7 +30,6 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import SavedPlan, prepare, step_range
 from advisor.learn.scores import RunComparison
 from advisor.measure.pace import mean_step_s
-from advisor.measure.watched_run import Remaining, WatchedRun, around_first
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import known_cost, rankable_by, tied
@@ -46,6 +45,7 @@ from advisor.prediction.prediction import (
 )
 from advisor.sharing import Arrangement, Sharing, parse_sharing
 from advisor.sharing.groups import groups, restricted, running_together, without_phases
+from advisor.watched_run import Remaining, WatchedRun, around_first
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import StepRange
@@ -248,7 +248,7 @@ class PacedPlan:
     def expected(
         self, running: frozenset[int], first_s: Mapping[int, float]
     ) -> Mapping[int, StepRange]:
-        """Return steps to expect, as `advisor.measure.watched_run.Expected`."""
+        """Return steps to expect, as `advisor.watched_run.Expected`."""
         if not (positions := self._positions(running)):
             return {}
         mix = self._mixes.part(self._saved.sharing, positions)

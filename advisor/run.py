@@ -3,7 +3,7 @@
 The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell_state`).
 It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
 own in the user's state folder: the plan, the script, their logs, and what happened
-(`advisor.measure.watched_run`).
+(`advisor.watched_run`).
 """
 
 import fcntl
@@ -39,8 +39,8 @@ from advisor.measure.process import (
 )
 from advisor.measure.script import create_progress
 from advisor.measure.tenant import hook_variables
-from advisor.measure.watched_run import WatchedRun, events_in, script_lives, tail
 from advisor.measured_pace import PacedPlan
+from advisor.watched_run import WatchedRun, events_in, script_lives, tail
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run

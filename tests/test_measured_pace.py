@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from advisor import watched_run
 from advisor.api import Advisor
 from advisor.launch.plan_file import SavedPlan, plan_text, prepare
-from advisor.measure import watched_run
 from advisor.measure.script import ReportedProgress
-from advisor.measure.watched_run import SETTLE_S, Events, WatchedRun
 from advisor.measured_pace import BetterPlan, PacedPlan, infer_host_factor, rest_of_run
 from advisor.sharing import parse_sharing
+from advisor.watched_run import SETTLE_S, Events, WatchedRun
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
 from tests import shelf, synthetic

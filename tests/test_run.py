@@ -10,14 +10,14 @@ from time import monotonic
 import pytest
 
 from advisor import run as runner
+from advisor import watched_run
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
-from advisor.measure import watched_run
 from advisor.measure.device import Device, Origin
 from advisor.measure.doctor import leftover_findings
 from advisor.measure.script import ReportedProgress, read_progress
-from advisor.measure.watched_run import SETTLE_S
 from advisor.run import find_run, rehearse, run_lines, stop, undo_left
+from advisor.watched_run import SETTLE_S
 from advisor.workload.catalogue import workload
 from advisor.workload.job import Job
 from tests.handed import RESNET

@@ -20,7 +20,7 @@ from advisor.errors import clean
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from advisor.measure.watched_run import WatchedRun
+    from advisor.watched_run import WatchedRun
 
 
 _Answered = TypeVar("_Answered")

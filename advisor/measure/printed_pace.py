@@ -45,14 +45,14 @@ _TOO_LONG = 1.5
 _SAME, _TOGETHER = 0.1, 0.9
 # Farther from it, no other unit fits either.
 _FITS = 0.7
-_MOST_SHOWN = 60
+_SHOWN = 15
 
 
 class _Figure(NamedTuple):
     unit: _Unit
     value: float
     step_s: float
-    line: bytes
+    around: bytes
     named: _Unit | None  # by the text around it
 
 
@@ -101,8 +101,10 @@ class PrintedPace:
                     value = float(match[1])
                     step_s = self._step_s(unit, value)
                     if 1 / _FASTEST < step_s < float("inf"):
-                        named = _unit_around(line[: match.start(1)], line[match.end(1) :])
-                        return _Figure(unit, value, step_s, line, named)
+                        first, end = match.span(1)
+                        named = _unit_around(line[:first], line[end:])
+                        around = line[max(0, first - _SHOWN) : end + _SHOWN]
+                        return _Figure(unit, value, step_s, around, named)
         return None
 
     def _step_s(self, unit: _Unit, value: float) -> float:
@@ -128,7 +130,7 @@ class PrintedPace:
             return
         last = judged[-1][1]
         if last.named not in (None, last.unit):
-            text = last.line.decode(errors="replace").strip()[-_MOST_SHOWN:]
+            text = last.around.decode(errors="replace").strip()
             raise InvalidInput(
                 f"{_OPTIONS[last.unit]} finds {last.value:g} in {text!r}, which is "
                 f"{_CALLED[last.named]}. Use {_OPTIONS[last.named]}."

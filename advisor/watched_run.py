@@ -24,12 +24,12 @@ from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.process import error_line, processes_of
-from advisor.measure.run_list import record
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
 from advisor.workload.profile import Window
-from advisor.workload.reading import located, read_json
+from advisor.workload.reading import read_bytes
+from advisor.workload.records import parse_record
 from advisor.workload.run import Run, Tenant
 from advisor.workload.spec import (
     DocumentedJob,
@@ -375,8 +375,8 @@ class WatchedRun:
         self.folder = folder
         self.events = Events()
         path = folder / "plan.json"
-        with located(path):
-            document = record(PlanDocument, read_json(path))
+        remedy = f"Remove {folder} once nothing of it runs."
+        document = parse_record(PlanDocument, read_bytes(path), str(path), remedy)
         (self._plan,) = document.plans
         self.jobs = [
             WatchedJob(folder, number, planned, document.workloads[planned.job], most_steps)
