@@ -22,7 +22,8 @@ class StepTimes:
     All but `ends_s` have an entry for each interval between two ends, shape (steps - 1,).
 
     Attributes:
-        ends_s: Moments, never decreasing, shape (steps,); without the time that measuring took.
+        ends_s: Moments of two or more ends, never decreasing, shape (steps,); the time that
+            measuring took is left out.
         new_pass: Whether the program made a new iterator of its training's loader.
         loader_s: Seconds in which it made that iterator and took the first batch.
         checkpoint_s: Seconds in which it saved tensors.
@@ -77,7 +78,7 @@ class Rounds:
             taken_s += float(self.intervals_s[begin : begin + self.steps].sum())
             if taken_s >= least_s:
                 bounds, taken_s = [*bounds, begin + self.steps], 0.0
-        return bounds if len(bounds) > 1 else [0, max(1, self.whole) * self.steps]
+        return bounds if len(bounds) > 1 else [0, self.whole * self.steps]
 
 
 # A period, or an end, that changes the mean step by less makes no difference to any prediction.
@@ -93,11 +94,11 @@ _LONGEST_ROUND = 1024
 # In two rounds any two stalls repeat. So what errs by more than so many times the usual error must
 # nearly be alike: all but this share is explained.
 _STALL, _UNEXPLAINED = 5.0, 0.4
-# A step that takes so many times as long as predicted is more than noise, and all of these
-# together must take this share of the time: then a round was perhaps seen in part.
-_LONG, _LONG_SHARE = 4.0, 0.1
+# A step that takes so many times as long as predicted is more than noise. If there are few of these
+# and they take this share of the time, perhaps rounds are longer than what was seen.
+_LONG, _LONG_SHARE, _FEW = 4.0, 0.1, 4
 # Forward passes without gradients are rollouts where they take more of the time than this.
-_VALIDATION_SHARE = 0.5
+_VALIDATION_SHARE = 0.25
 
 
 def find_rounds(times: StepTimes) -> Rounds:
@@ -131,7 +132,7 @@ def find_rounds(times: StepTimes) -> Rounds:
 
 
 def _validations(validation_s: Floats, intervals_s: Floats) -> NDArray[np.bool_]:
-    """Return where a program validates, unless it rolls out most of the time."""
+    """Return where a program validates; nowhere if such passes last so long as to be rollouts."""
     mostly = float(validation_s.sum()) > _VALIDATION_SHARE * float(intervals_s.sum())
     return np.zeros(len(validation_s), bool) if mostly else validation_s > 0
 
@@ -171,39 +172,35 @@ def _period(steps_s: Floats) -> tuple[int, bool]:
     step that was not timed.
     """
     steps = len(steps_s)
-    longest = max(1, min(_LONGEST_ROUND, steps - 1))
-    errors_s = [float(_errors_s(steps_s, each)[0].sum()) for each in range(1, longest + 1)]
-    for period in range(max(2, steps // 3 + 1), longest + 1):
-        if not _explains_stalls(steps_s, period):
-            errors_s[period - 1] = np.inf
-    best = int(np.argmin(errors_s))
-    # Of a stall, which is no noise, an error counts as its step would.
-    noise_s = np.minimum(*_errors_s(steps_s, best + 1))
-    by_chance_s = _BY_CHANCE * float(np.sqrt((noise_s**2).sum()))
-    margin_s = max(_MATTERS * float(np.nansum(steps_s)), by_chance_s)
-    gain_s = errors_s[0] - errors_s[best]
-    if gain_s <= margin_s:
-        period = 1
-    else:
-        enough_s = errors_s[best] + min(margin_s, gain_s * _OF_GAIN)
-        period = 1 + next(at for at, error_s in enumerate(errors_s) if error_s <= enough_s)
+    plain_s = float(np.nanmedian(steps_s))
+    totals_s, margins_s, stalls_s = [], [], 0.0
+    for period in range(1, max(2, min(_LONGEST_ROUND, steps - 1) + 1)):
+        error_s, expected_s = _errors_s(steps_s, period, plain_s)
+        totals_s.append(float(error_s.sum()))
+        noise_s = np.minimum(error_s, expected_s)  # a stall is no noise
+        margins_s.append(_BY_CHANCE * float(np.sqrt((noise_s**2).sum())))
+        if period == 1:
+            stalls_s = _beyond_noise_s(error_s)
+        elif steps < 3 * period and _beyond_noise_s(error_s) >= _UNEXPLAINED * stalls_s:
+            totals_s[-1] = np.inf
+    beyond_s = np.array(totals_s) - min(totals_s)
+    margin_s = np.maximum(_MATTERS * float(np.nansum(steps_s)), margins_s)
+    margin_s[1:] = np.minimum(margin_s[1:], _OF_GAIN * beyond_s[0])
+    period = 1 + int(np.argmax(beyond_s <= margin_s))
     return period, steps < 2 * period or _seen_in_part(steps_s, period)
 
 
-def _explains_stalls(steps_s: Floats, period: int) -> bool:
-    """Return whether a round that was seen less than three times predicts most of long steps."""
-    beyond_s = []
-    for each in (1, period):
-        error_s, _ = _errors_s(steps_s, each)
-        beyond_s.append(float(np.maximum(0.0, error_s - _STALL * np.median(error_s)).sum()))
-    return beyond_s[1] <= _UNEXPLAINED * beyond_s[0]
+def _beyond_noise_s(error_s: Floats) -> float:
+    return float(np.maximum(0.0, error_s - _STALL * np.median(error_s)).sum())
 
 
 def _seen_in_part(steps_s: Floats, period: int) -> bool:
-    """Return whether one or two long steps remain that no round explains."""
+    """Return whether a few long steps remain that no round explains."""
     usual_s = _usual_s(steps_s, period)
     long_s = (steps_s - usual_s)[steps_s > _LONG * usual_s]
-    return 1 <= len(long_s) <= 2 and float(long_s.sum()) > _LONG_SHARE * float(np.nansum(steps_s))
+    return 1 <= len(long_s) <= _FEW and float(long_s.sum()) > _LONG_SHARE * float(
+        np.nansum(steps_s)
+    )
 
 
 def _folded(steps_s: Floats, period: int) -> Floats:
@@ -213,10 +210,10 @@ def _folded(steps_s: Floats, period: int) -> Floats:
     return np.sort(padded.reshape(rounds, period).T, axis=1)
 
 
-def _errors_s(steps_s: Floats, period: int) -> tuple[Floats, Floats]:
+def _errors_s(steps_s: Floats, period: int, plain_s: float) -> tuple[Floats, Floats]:
     """Return how far each step is from the median of the others at its place, and that median.
 
-    A step without others is predicted as any step. In no particular order.
+    That of a step without others is `plain_s`. In no particular order.
     """
     folded = _folded(steps_s, period)
     timed = np.isfinite(folded)
@@ -226,7 +223,7 @@ def _errors_s(steps_s: Floats, period: int) -> tuple[Floats, Floats]:
     for half in ((others - 1) // 2, others // 2):
         at = np.clip(np.where(rank <= half, half + 1, half), 0, folded.shape[1] - 1)
         middle += np.take_along_axis(folded, at, axis=1) / 2
-    middle = np.where(others > 0, middle, np.nanmedian(steps_s))
+    middle = np.where(others > 0, middle, plain_s)
     return np.abs(folded - middle)[timed], middle[timed]
 
 
