@@ -6,6 +6,9 @@ the last one that was done, after a warm-up, so that a short replay is not biase
 of `log` are filled with tenant, kernel, start and end of what runs, in the order of the ends, up to
 its length; shape (rows, 4).
 
+If a tenant's kernels are those of a round of several steps, what all tenants do is counted over
+whole rounds of this `pivot`: a rollout and its updates disturb the others differently. -1 for none.
+
 The functions without types are in numba's subset of Python. Importing numba takes longer than most
 replays, so a process that finds the object file loads it by llvmlite alone.
 """
@@ -35,16 +38,19 @@ SIDE_BY_SIDE, TIME_SLICES = 0, 1
 
 # Rows of `kernels`, shape (7, kernels).
 LAUNCH, DURATION, DEMAND, HELD, DRAIN, WAIT, TURN = 0, 1, 2, 3, 4, 5, 6
-# Rows of `paces`, shape (3, tenants).
-HOST, GAP, LEAD = 0, 1, 2
+# Rows of `paces`, shape (4, tenants): the last is 1 for a round of several steps, else 0.
+HOST, GAP, LEAD, ROUND = 0, 1, 2, 3
 # Rows of `state`, shape (4, tenants).
 LEFT, READY, HOST_START, STEPS = 0, 1, 2, 3
+# Entries of `bounds`: seconds where counting begins and ends, and rounds of the pivot until then.
+BEGAN, ENDED, ROUNDS = 0, 1, 2
 
 NEVER = 1e30
 # A literal 0 is of another type than what it becomes, for which numba would compile again.
 ZERO = np.int64(0)
 DUST = 1e-12
-WARM_UP = 0.25  # share of the replay after which counting begins
+WARM_UP = 0.25  # share of the replay after which counting begins, without a pivot
+WHOLE_ROUNDS = 2  # least number that is counted of the pivot, after the one that it begins with
 # Share of its block slots that a kernel has, in the mean, while its last wave drains: of 0.5, 0.7,
 # 0.8, 0.9 and 1 what fits 626 pairs of kernels on an H200 best.
 STILL_HELD = 0.9
@@ -73,15 +79,49 @@ def advance(i, now, starts, kernels, paces, at, state):
     state[READY, i] = max(now + paces[GAP, i], launched)
 
 
-def count(starts, kernels, at, state, done):
-    """Fill `done` with steps until now; an unfinished step counts by its share of kernel time."""
+def count(starts, kernels, paces, at, state, done):
+    """Fill `done` with steps until now; an unfinished step counts by its share of kernel time.
+
+    A round counts by its share of the host's time: a rollout has few kernels and takes long.
+    """
     for i in range(len(done)):
+        if paces[ROUND, i] > 0:
+            done[i] = state[STEPS, i] + kernels[LAUNCH, at[i]] / paces[HOST, i]
+            continue
         before, whole = 0.0, 0.0
         for kernel in range(starts[i], starts[i + 1]):
             whole += kernels[DURATION, kernel]
             if kernel <= at[i]:
                 before += kernels[DURATION, kernel]
         done[i] = state[STEPS, i] + (before - state[LEFT, i]) / whole
+
+
+def mark(due, pivot, now, starts, kernels, paces, at, state, done, bounds):
+    """Begin to count once it is `due`; move begin, then end of counting to rounds' ends of `pivot`.
+
+    `bounds` also holds the rounds of `pivot` that were complete when this was called before.
+    """
+    if bounds[BEGAN] < 0:
+        if due or pivot >= 0:
+            bounds[BEGAN] = now
+            count(starts, kernels, paces, at, state, done[BEGAN])
+    elif pivot >= 0 and state[STEPS, pivot] > bounds[ROUNDS]:
+        bound = ENDED if bounds[ROUNDS] > 0 else BEGAN
+        bounds[bound], bounds[ROUNDS] = now, state[STEPS, pivot]
+        count(starts, kernels, paces, at, state, done[bound])
+
+
+def goes_on(pivot, now, horizon_s, bounds):
+    """Return whether there is more to replay."""
+    return now < horizon_s or (pivot >= 0 and bounds[ROUNDS] <= WHOLE_ROUNDS)
+
+
+def counted_s(now, starts, kernels, paces, at, state, done, bounds):
+    """Return the seconds of counting, which ends now if it did not end with a round."""
+    if bounds[ENDED] < 0:
+        bounds[ENDED] = now
+        count(starts, kernels, paces, at, state, done[ENDED])
+    return bounds[ENDED] - bounds[BEGAN]
 
 
 def note(log, row, i, kernel, start, end):
@@ -137,8 +177,9 @@ def _wake(now, ready, queue, active, asleep, sleeping):
 
 
 def _side_by_side(
-    starts, kernels, paces, ceded, horizon_s, max_events, log, at, state, queues, current, done
-):
+    starts, kernels, paces, ceded, horizon_s, max_events, pivot, log, at, state, queues, current,
+    done, bounds,
+):  # fmt: skip
     """Replay kernels side by side; return the seconds between the two rows of `done`.
 
     `queues` holds the running tenants, in order, and the sleeping ones; `current` the demand, the
@@ -151,11 +192,10 @@ def _side_by_side(
     for i in range(len(at)):
         demand[i], held[i] = kernels[DEMAND, at[i]], kernels[HELD, at[i]]
         drain[i], since[i], asleep[i] = kernels[DRAIN, at[i]], NEVER, i
-    now, began, events, active, sleeping, row = 0.0, -1.0, 0, ZERO, len(at), ZERO
-    while now < horizon_s and events < max_events:
-        if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
-            began = now
-            count(starts, kernels, at, state, done[0])
+    now, events, active, sleeping, row = 0.0, 0, ZERO, len(at), ZERO
+    while goes_on(pivot, now, horizon_s, bounds) and events < max_events:
+        due = now > WARM_UP * horizon_s or events > WARM_UP * max_events
+        mark(due, pivot, now, starts, kernels, paces, at, state, done, bounds)
         active, sleeping, next_ready = _wake(now, ready, queue, active, asleep, sleeping)
         pause, load = _share_out(left, demand, held, drain, ceded, queue, active, rate)
         pause = min(pause, next_ready - now)
@@ -180,8 +220,7 @@ def _side_by_side(
         now += pause
         events += active - running
         active = running
-    count(starts, kernels, at, state, done[1])
-    return now - began
+    return counted_s(now, starts, kernels, paces, at, state, done, bounds)
 
 
 def _next_owner(owner, now, state):
@@ -206,18 +245,19 @@ def _past_copies(i, row, starts, kernels, paces, log, at, state):
     return row
 
 
-def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, state, done):
+def _in_turn(
+    starts, kernels, paces, slicing, horizon_s, max_events, pivot, log, at, state, done, bounds
+):
     """Replay time slices; return the seconds between the two rows of `done`."""
     begin(starts, kernels, at, state)
     slice_s, patience_s, switch_s = slicing[0], slicing[1], slicing[2]
     tenants = len(at)
-    now, began, events, owner, slice_end, row = 0.0, -1.0, 0, ZERO, slice_s, ZERO
+    now, events, owner, slice_end, row = 0.0, 0, ZERO, slice_s, ZERO
     for i in range(tenants):
         row = _past_copies(i, row, starts, kernels, paces, log, at, state)
-    while now < horizon_s and events < max_events:
-        if began < 0 and (now > WARM_UP * horizon_s or events > WARM_UP * max_events):
-            began = now
-            count(starts, kernels, at, state, done[0])
+    while goes_on(pivot, now, horizon_s, bounds) and events < max_events:
+        due = now > WARM_UP * horizon_s or events > WARM_UP * max_events
+        mark(due, pivot, now, starts, kernels, paces, at, state, done, bounds)
         events += 1
         waiting = NEVER  # when the first of the others can run
         for i in range(tenants):
@@ -242,32 +282,34 @@ def _in_turn(starts, kernels, paces, slicing, horizon_s, max_events, log, at, st
             owner = _next_owner(owner, evicted, state)
             now = evicted + switch_s
             slice_end = now + slice_s
-    count(starts, kernels, at, state, done[1])
-    return now - began
+    return counted_s(now, starts, kernels, paces, at, state, done, bounds)
 
 
 def _replay(
-    policy, max_events, horizon_s, starts, at, queues, constants, kernels, paces, log, state,
-    current, done,
+    policy, max_events, pivot, horizon_s, starts, at, queues, constants, bounds, kernels, paces,
+    log, state, current, done,
 ):  # fmt: skip
     if policy == TIME_SLICES:
         return _in_turn(
-            starts, kernels, paces, constants, horizon_s, max_events, log, at, state, done
-        )
+            starts, kernels, paces, constants, horizon_s, max_events, pivot, log, at, state, done,
+            bounds,
+        )  # fmt: skip
     return _side_by_side(
-        starts, kernels, paces, constants[0], horizon_s, max_events, log, at, state, queues,
-        current, done,
+        starts, kernels, paces, constants[0], horizon_s, max_events, pivot, log, at, state, queues,
+        current, done, bounds,
     )  # fmt: skip
 
 
 _LOOPS = (
-    begin, advance, count, note, _share_out, _wake, _side_by_side, _next_owner, _past_copies,
-    _in_turn, _replay,
+    begin, advance, count, mark, goes_on, counted_s, note, _share_out, _wake, _side_by_side,
+    _next_owner, _past_copies, _in_turn, _replay,
 )  # fmt: skip
 # Arguments of `_replay`: numbers, then arrays by type and dimensions.
-_NUMBERS = (c_int64, c_int64, c_double)
+_NUMBERS = (c_int64, c_int64, c_int64, c_double)
 _INTEGERS, _INDICES, _FLOATS = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
-_ARRAYS = ((_INTEGERS, 1), (_INTEGERS, 1), (_INDICES, 2), (_FLOATS, 1), *[(_FLOATS, 2)] * 6)
+_ARRAYS = (
+    (_INTEGERS, 1), (_INTEGERS, 1), (_INDICES, 2), *[(_FLOATS, 1)] * 2, *[(_FLOATS, 2)] * 6,
+)  # fmt: skip
 _LEAST_STEPS = 1e-12
 
 _LOADING = Lock()
@@ -276,9 +318,9 @@ _LOG = logging.getLogger(__name__)
 
 def replay(
     policy: int, columns: tuple[Any, Floats, Floats], constants: tuple[float, ...],
-    horizon_s: float, max_events: int, log: Floats,
+    horizon_s: float, max_events: int, pivot: int, log: Floats,
 ) -> Floats:  # fmt: skip
-    """Return the seconds of a step of each tenant, shape (tenants,).
+    """Return the seconds in which each tenant repeats its kernels once, shape (tenants,).
 
     Args:
         policy: `SIDE_BY_SIDE`, where blocks start in the order in which their kernels became ready,
@@ -287,8 +329,9 @@ def replay(
         columns: `starts`, `kernels` and `paces`.
         constants: The share of free slots that a kernel leaves to those after it; for time slices
             the seconds of a slice, of the wait for an idle owner, and of a change.
-        horizon_s: Seconds to replay.
+        horizon_s: Seconds to replay, if they hold enough rounds of `pivot`.
         max_events: Most events to replay.
+        pivot: As above.
         log: Filled as above.
     """
     starts, kernels, paces = columns
@@ -296,10 +339,11 @@ def replay(
     done = np.zeros((2, tenants))
     arrays = (
         starts, np.zeros(tenants, _INTEGERS), np.zeros((2, tenants), _INDICES),
-        np.array(constants, _FLOATS), kernels, paces, log, np.zeros((4, tenants)),
+        np.array(constants, _FLOATS), np.array([-1.0, -1.0, 0.0]), kernels, paces, log,
+        np.zeros((4, tenants)),
         np.zeros((5, tenants)), done,
     )  # fmt: skip
-    arguments = [policy, max_events, horizon_s]
+    arguments = [policy, max_events, pivot, horizon_s]
     for (dtype, dimensions), array in zip(_ARRAYS, arrays, strict=True):
         kind = array.dtype, array.ndim, array.flags.c_contiguous
         assert kind == (dtype, dimensions, True), f"not compiled for {kind}"

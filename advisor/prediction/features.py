@@ -104,7 +104,7 @@ def _traits(profile: Profile, gpu: Gpu) -> dict[str, float]:
     return {
         **{name: float((weight * values).sum()) for name, values in over_kernels.items()},
         "log_mean_kernel_us": float(np.log(duration.mean() + 1e-3)),
-        "log_kernels": float(np.log(len(duration))),
+        "log_kernels": float(np.log(len(duration) / trace.steps)),
         "host_share": (profile.host_s or 0.0) / profile.step_s,
     }
 

@@ -142,7 +142,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
     # The slower side sets the pace; both do where the host waits for the GPU.
     host_s, gpu_s = profile.host_s, profile.gpu_s or 0.0
     if (waiting := waiting_step(profile)) is not None:
-        step_s = waiting.changed(host=slowdown).seconds()
+        step_s = profile.step_s * waiting.growth(host=slowdown)
     elif host_s >= gpu_s:
         step_s = max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
     else:

@@ -226,9 +226,10 @@ def step_on(profile: Profile, partition: Partition, physics: Physics) -> Interva
     end = doubt * log(busy_s / alone_s) if alone_s else 0.0
     slower_s = [busy_s * exp(away) for away in (-end, 0.0, end)]
     if (waiting := played.waiting) is not None:
-        return Interval(*(waiting.changed(gpu=each / alone_s).seconds() for each in slower_s))
-    gaps_s = played.gap_s * len(played.demand)
-    before, *after = ((each + gaps_s) / profile.step_s for each in (alone_s, *slower_s))
+        growths = (waiting.growth(gpu=each / alone_s) for each in slower_s)
+        return Interval(*(profile.step_s * each for each in growths))
+    gaps_s, round_s = played.gap_s * len(played.demand), profile.step_s * played.steps
+    before, *after = ((each + gaps_s) / round_s for each in (alone_s, *slower_s))
     return Interval(*(profile.step_s * longer_step(before, each) for each in after))
 
 

@@ -97,15 +97,16 @@ class RatedGpu:
 
 
 class _Kernels(NamedTuple):
-    """The kernels of a step; columns of shape (kernels,)."""
+    """The kernels of a round of `steps` steps; columns of shape (kernels,)."""
 
     kinds: NDArray[np.str_]
     us: Floats
     blocks: Floats
+    steps: int
 
 
 def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
-    """Return microseconds of each kernel of the profile's step on `target`, shape (kernels,).
+    """Return microseconds of each kernel of the profile's trace on `target`, shape (kernels,).
 
     `profile` was measured on `source`. Without a trace the whole time in which its GPU was busy
     counts as one product.
@@ -114,7 +115,9 @@ def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
     if (trace := profile.trace) is not None:
         kinds, us = [trace.classes[at] for at in trace.class_of], [*trace.duration_us]
         blocks = [*trace.blocks]
-    kernels = _Kernels(np.array(kinds), np.array(us, np.float64), np.array(blocks, np.float64))
+    steps = 1 if trace is None else trace.steps
+    columns = np.array(kinds), np.array(us, np.float64), np.array(blocks, np.float64)
+    kernels = _Kernels(*columns, steps)
     start_us = np.minimum(kernels.us, START_US)
     rest_us = kernels.us - start_us
     slower = source.rates.bandwidth_gb_s / target.rates.bandwidth_gb_s
@@ -162,14 +165,15 @@ def _computed(
     on_tensor = products & (np.array(formats) != "fp32")
     tensor, active = _TENSOR_USUAL, None if counters is None else counters.tensor_active
     if active is not None and on_tensor.any():
-        active_us = active * profile.step_s * 1e6 / tensor_share(source.gpu)
+        active_us = active * profile.step_s * 1e6 * kernels.steps / tensor_share(source.gpu)
         tensor = min(1.0, active_us / (_LEAST_US + float(rest_us[on_tensor].sum())))
     busy = np.where(on_tensor, tensor, _FP32_BUSY)
     # Share of their time for which products keep DRAM busy: the other kernels leave that of it.
     dram, active = _DRAM_USUAL, None if counters is None else counters.dram_active
     if active is not None and products.any():
         moved_us = _dram_share(kernels, rest_us, source, source) * rest_us
-        left_us = active * profile.step_s * 1e6 - float(moved_us[~products].sum())
+        used_us = active * profile.step_s * 1e6 * kernels.steps
+        left_us = used_us - float(moved_us[~products].sum())
         dram = min(1.0, max(0.0, left_us / (_LEAST_US + float(rest_us[products].sum()))))
     moving = np.full_like(busy, dram)
     used = busy**_OVERLAP + moving**_OVERLAP
@@ -249,7 +253,7 @@ def _stretch(profile: Profile, slower: float) -> float:
     the GPU, both set the pace.
     """
     if (waiting := waiting_step(profile)) is not None:
-        return waiting.changed(gpu=slower, gap=slower).seconds() / profile.step_s
+        return waiting.growth(gpu=slower, gap=slower)
     gpu_s, host_s = profile.gpu_s or profile.step_s, profile.host_s or 0.0
     return max(host_s, gpu_s * slower) / max(host_s, gpu_s)
 

@@ -78,7 +78,9 @@ def _columns(
     """Return starts of the traces' kernels, the kernels end to end, and the traces' paces."""
     starts = np.cumsum([0, *(len(each.duration_s) for each in scripts)])
     kernels = [_rows(*each) for each in zip(scripts, limits, exponents, strict=True)]
-    paces = np.array([[each.host_s, each.gap_s, each.lead_s] for each in scripts])
+    paces = np.array(
+        [[each.host_s, each.gap_s, each.lead_s, float(each.steps != 1)] for each in scripts]
+    )
     return starts, np.concatenate(kernels, axis=1), np.ascontiguousarray(paces.T)
 
 
@@ -103,8 +105,25 @@ def _rows(script: ReplayTrace, limit: float, exponent: float) -> Floats:
 
 
 def _horizon_s(scripts: Sequence[ReplayTrace], steps: float) -> float:
-    alone = [max(each.host_s, float(each.duration_s.sum())) for each in scripts]
+    alone = [max(each.host_s, float(each.duration_s.sum())) / each.steps for each in scripts]
     return steps * max(alone) * len(scripts)
+
+
+# A rollout whose host waits often can take 20 times as long under time slicing, while others take
+# hundreds of steps.
+_EVENTS_OF_ROUNDS = 2_000_000
+
+
+def _steps_s(
+    policy: int, scripts: Sequence[ReplayTrace], columns: tuple[Any, Floats, Floats],
+    constants: tuple[float, ...], horizon_s: float, events: int, log: Floats,
+) -> Floats:  # fmt: skip
+    """Replay seconds of a step of each tenant; whole rounds, if some take several steps."""
+    rounds_s = np.array([each.host_s if each.steps != 1 else 0.0 for each in scripts])
+    pivot = int(np.argmax(rounds_s)) if rounds_s.any() else -1
+    events = events if pivot < 0 else max(events, _EVENTS_OF_ROUNDS)
+    rounds = engine.replay(policy, columns, constants, horizon_s, events, pivot, log)
+    return np.asarray(rounds / np.array([each.steps for each in scripts]))
 
 
 # Steps may be much shorter than slices: every tenant has the GPU at least this often.
@@ -127,7 +146,8 @@ def replay_mps(
     up to its length, with tenant, kernel of its trace, start and end in seconds, shape (rows, 4).
     """
     columns, horizon_s = _columns(scripts, limits, exponents), _horizon_s(scripts, effort.steps)
-    return engine.replay(engine.SIDE_BY_SIDE, columns, (ceded,), horizon_s, effort.events, log)
+    constants = (ceded,)
+    return _steps_s(engine.SIDE_BY_SIDE, scripts, columns, constants, horizon_s, effort.events, log)
 
 
 def replay_naive(
@@ -138,7 +158,7 @@ def replay_naive(
     turns_s = _ROUNDS * len(scripts) * (slicing.slice_s + slicing.switch_s)
     horizon_s = max(_horizon_s(scripts, _NAIVE_EFFORT * effort.steps), turns_s)
     columns, most_events = _columns(scripts, whole, whole), _NAIVE_EFFORT * effort.events
-    return engine.replay(engine.TIME_SLICES, columns, constants, horizon_s, most_events, log)
+    return _steps_s(engine.TIME_SLICES, scripts, columns, constants, horizon_s, most_events, log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +271,6 @@ def recorded(
         trace, played = profile.trace, replay_trace(profile, gpu.sms, physics.packing)
         assert trace is not None
         assert played is not None
-        # A replayed kernel may stand for several, evenly all along.
-        at = int(kernel) * len(trace.class_of) // len(played.duration_s)
+        at = int(played.place[int(kernel)])
         kernels.append(ReplayedKernel(int(job), trace.classes[trace.class_of[at]], start_s, end_s))
     return tuple(kernels)

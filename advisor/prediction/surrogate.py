@@ -102,7 +102,8 @@ def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) 
         busy_s = float(seconds.sum())
         alone_s = played.alone_s(profile.step_s, busy_s)
         sms_s = float((seconds * np.minimum(played.demand, share)).sum())
-        rows.append((np.log(alone_s / profile.step_s), busy_s / alone_s, sms_s / alone_s))
+        round_s = alone_s * played.steps
+        rows.append((np.log(alone_s / profile.step_s), busy_s / round_s, sms_s / round_s))
     return np.array(rows)
 
 
@@ -119,10 +120,10 @@ def _fixed(profile: Profile, played: ReplayTrace, gpu: Gpu) -> Floats:
     return np.array([
         dram_active(profile, gpu),
         _USUAL_OCCUPANCY if occupancy is None else occupancy / busy,
-        played.host_s / profile.step_s,
+        played.host_s / (profile.step_s * played.steps),
         float(seconds[played.demand >= _WIDE].sum()) / busy_s,
         np.log(kernel_us + 1),
-        np.log(len(seconds)),
+        np.log(len(seconds) / played.steps),
         np.log(1e3 * profile.step_s),
         np.log(under_mps),
     ])  # fmt: skip

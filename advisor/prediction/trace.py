@@ -1,7 +1,7 @@
 """Converts a profile's kernel trace to arrays for replay, fitted to the measured solo pace."""
 
 from dataclasses import dataclass
-from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class WaitingStep(NamedTuple):
-    """Kernels of a step whose host waits for some of them; fields are those of `ReplayTrace`.
+    """Kernels of a step, or a round, whose host waits for some; fields are of `ReplayTrace`.
 
     Such a host does not run ahead: the GPU has nothing to do from the end of a wait until the host
     has launched again, and the host nothing until the GPU is done. So a step takes longer than
@@ -59,6 +59,10 @@ class WaitingStep(NamedTuple):
         most = 3 + step_s / self.host_s
         return at(brentq(lambda effort: at(effort).seconds() - step_s, 0.0, most))
 
+    def growth(self, *, host: float = 1.0, gpu: float = 1.0, gap: float = 1.0) -> float:
+        """Return how many times as long a step takes, changed as by `changed`."""
+        return self.changed(host=host, gpu=gpu, gap=gap).seconds() / self.seconds()
+
     def seconds(self) -> float:
         """Return seconds of a step alone, from the end of its last wait to the next such end."""
         last = int(np.flatnonzero(np.isfinite(self.waits_s))[-1])
@@ -67,16 +71,20 @@ class WaitingStep(NamedTuple):
             np.concatenate((column[last + 1 :], column[: last + 1] + self.host_s))
             for column in (self.launch_s, self.waits_s)
         )
-        duration_s = np.roll(self.duration_s, -last - 1)
+        taken_s = np.roll(self.duration_s, -last - 1) + self.gap_s
+        before_s = np.cumsum(taken_s) - taken_s
+        # Of the kernels up to each wait: how long the last launch that the GPU waits for leaves
+        # them, and how long they take.
+        waited = np.flatnonzero(np.isfinite(waits_s))
+        first = np.append(0, waited[:-1] + 1)
+        ready_s = np.maximum.reduceat(launch_s - before_s, first) + before_s[first]
+        busy_s = np.add.reduceat(taken_s, first)
         began_s = -float(self.waits_s[last])  # when the host began this step, if it never waited
         free_s = 0.0
-        ends = [0, *(np.flatnonzero(np.isfinite(waits_s)) + 1)]
-        for first, end in pairwise(ends):
-            taken_s = duration_s[first:end] + self.gap_s
-            before_s = np.cumsum(taken_s) - taken_s
-            ready_s = began_s + launch_s[first:end] - before_s
-            free_s = max(free_s, float(ready_s.max())) + float(taken_s.sum())
-            began_s = max(began_s, free_s - self.gap_s - float(waits_s[end - 1]))
+        columns = (ready_s.tolist(), busy_s.tolist(), waits_s[waited].tolist())
+        for ready, busy, waits in zip(*columns, strict=True):
+            free_s = max(free_s, began_s + ready) + busy
+            began_s = max(began_s, free_s - self.gap_s - waits)
         return began_s + float(waits_s[-1])
 
 
@@ -109,22 +117,24 @@ _STREAMS = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayTrace:
-    """One tenant's step for replay, which repeats it; equal to itself alone.
+    """One tenant's round for replay, which repeats it; equal to itself alone.
 
-    Arrays have the shape (kernels,).
+    A round is one step, or more. Arrays have the shape (kernels,).
 
     Attributes:
-        launch_s: Time when the host launches a kernel, from the step's start.
+        launch_s: Time when the host launches a kernel, from the round's start.
         duration_s: Time that it runs alone on the whole GPU.
         demand: SMs that it can use, as a share of the GPU's in 0..1; 0 for copies.
         waves: Its blocks over those that fit on the GPU at once, at least 0; 0 for copies.
-        host_s: Seconds between the starts of two steps on a host that never waits.
+        host_s: Seconds between the starts of two rounds on a host that never waits.
         gap_s: Seconds that pass on the GPU between a kernel's end and the next one's start.
         lead_s: Time by which the host can run ahead of the GPU.
-        waits_s: Host time from the step's start at which the host waits for the kernel's end;
+        waits_s: Host time from the round's start at which the host waits for the kernel's end;
             infinite where it does not.
         in_turns: 1 for a kernel that needs a time slice, 0 for one on a copy engine; 1 for at
             least one.
+        place: Index in the profile's trace of the kernel, or the first of those merged to it.
+        steps: Training steps of a round; not whole if it is only a part of a long one.
     """
 
     launch_s: Floats
@@ -136,19 +146,21 @@ class ReplayTrace:
     lead_s: float
     waits_s: Floats
     in_turns: Floats
+    place: NDArray[np.intp]
+    steps: float = 1.0
 
     @property
     def waiting(self) -> WaitingStep | None:
-        """Return the step if its host waits for the GPU; else None."""
+        """Return the round if its host waits for the GPU; else None."""
         if not np.isfinite(self.waits_s).any():
             return None
         return WaitingStep(self.launch_s, self.duration_s, self.waits_s, self.host_s, self.gap_s)
 
     def alone_s(self, step_s: float, kernels_s: float) -> float:
-        """Return seconds of a step alone, measured as `step_s`, if its kernels take `kernels_s`."""
+        """Return seconds of a step alone, measured as `step_s`, if a round's kernels take that."""
         if (waiting := self.waiting) is None:
-            return max(step_s, kernels_s + self.gap_s * len(self.duration_s))
-        return waiting.changed(gpu=kernels_s / float(self.duration_s.sum())).seconds()
+            return max(step_s, (kernels_s + self.gap_s * len(self.duration_s)) / self.steps)
+        return step_s * waiting.growth(gpu=kernels_s / float(self.duration_s.sum()))
 
 
 def demand(trace: KernelTrace, sms: int, packing: float) -> Floats:
@@ -169,7 +181,7 @@ def waves(trace: KernelTrace, sms: int) -> Floats:
 
 
 def waiting_step(profile: Profile) -> WaitingStep | None:
-    """Return the step of a job whose host waits for the GPU; None for others or without a trace."""
+    """Return the round of a job whose host waits for the GPU; None for others or if untraced."""
     if profile.trace is None or not profile.trace.waits_us:
         return None
     played = replay_trace(profile, 1, 0.0)  # the number of SMs makes no difference here
@@ -194,44 +206,82 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
     times_us = np.array([trace.launch_us, trace.duration_us])
     of_host = np.array([kind == HOST_COPY for kind in trace.classes])[list(trace.class_of)]
     in_turns = np.where(of_host & ~of_host.all(), 0.0, 1.0)
+    places = np.arange(len(of_host), dtype=np.float64)
     columns = np.stack(
-        [*(1e-6 * times_us), demand(trace, sms, packing), waves(trace, sms), in_turns]
+        [*(1e-6 * times_us), demand(trace, sms, packing), waves(trace, sms), in_turns, places]
     )
-    columns = _one_by_one(columns, profile.gpu_s or 0.0, trace)
-    launch_s, duration_s, demanded, waved, in_turns = columns
-    kernels, busy_s, step_s = len(duration_s), float(duration_s.sum()), profile.step_s
-    waits_s, lead = np.full(kernels, np.inf), max(1.0, LAUNCH_QUEUE / kernels)
-    host_bound = profile.host_s >= busy_s
+    columns = _one_by_one(columns, (profile.gpu_s or 0.0) * trace.steps, trace)
+    host_s, steps = profile.host_s * trace.steps, float(trace.steps)
+    waits_s = waits_for(columns[0], 1e-6 * np.array(trace.waits_us or ()), host_s)
+    if trace.steps > 1 and len(waits_s) > MOST_KERNELS:
+        columns, waits_s, share = _part(columns, waits_s, host_s)
+        host_s, steps = host_s * share, steps * share
+    launch_s, duration_s, demanded, waved, in_turns, places = columns
+    kernels, busy_s, round_s = len(duration_s), float(duration_s.sum()), profile.step_s * steps
+    # It may run ahead by a step at least.
+    lead, host_bound = max(1 / steps, LAUNCH_QUEUE / kernels), host_s >= busy_s
     if trace.waits_us:
-        waits_s = waits_for(launch_s, 1e-6 * np.array(trace.waits_us), profile.host_s)
-        waiting = WaitingStep(launch_s, duration_s, waits_s, profile.host_s, QUEUED_GAP_S)
-        launch_s, duration_s, waits_s, host_s, gap_s = waiting.taking(step_s)
+        waiting = WaitingStep(launch_s, duration_s, waits_s, host_s, QUEUED_GAP_S)
+        launch_s, duration_s, waits_s, host_s, gap_s = waiting.taking(round_s)
     elif profile.workload.execution == "graph" and not host_bound:
         # One launch a step starts all kernels.
-        launch_s, duration_s = np.zeros_like(launch_s), duration_s * min(1.0, step_s / busy_s)
-        host_s, gap_s, lead = step_s, 0.0, LAUNCH_QUEUE
+        launch_s, duration_s = np.zeros_like(launch_s), duration_s * min(1.0, round_s / busy_s)
+        host_s, gap_s, lead = round_s, 0.0, LAUNCH_QUEUE
     else:
-        stretch = step_s / profile.host_s if host_bound else min(1.0, step_s / profile.host_s)
-        host_s = profile.host_s * stretch
+        stretch = round_s / host_s if host_bound else min(1.0, round_s / host_s)
+        host_s = host_s * stretch
         launch_s = np.minimum(launch_s * stretch, host_s)
-        duration_s = duration_s * min(1.0, step_s / busy_s)
-        gap_s = max(0.0, (step_s - busy_s) / kernels)
+        duration_s = duration_s * min(1.0, round_s / busy_s)
+        gap_s = max(0.0, (round_s - busy_s) / kernels)
         gap_s = min(QUEUED_GAP_S, gap_s) if host_bound else gap_s
     return ReplayTrace(
         launch_s=launch_s, duration_s=duration_s, demand=demanded, waves=waved, host_s=host_s,
         gap_s=gap_s, lead_s=host_s * lead, waits_s=waits_s, in_turns=in_turns,
+        place=places.astype(np.intp), steps=steps,
     )  # fmt: skip
 
 
+MOST_KERNELS = 16_000
+"""Of a round of several steps with more kernels, a part is replayed."""
+# Places of a round from each of which a stretch of kernels is replayed.
+_STRETCHES = 24
+
+
+def _part(columns: Floats, waits_s: Floats, host_s: float) -> tuple[Floats, Floats, float]:
+    """Return part of a long round, joined from stretches of it, and its share of the whole.
+
+    The columns are those of `_one_by_one` and `ReplayTrace.waits_s`. Each stretch is one in so many
+    by kernels, their time, host time and waits together, at another place of them each time. So
+    few of many equal updates remain, and as small a part of a rollout.
+    """
+    launch_s, duration_s = columns[0], columns[1]
+    kernels, every = len(waits_s), ceil(len(waits_s) / MOST_KERNELS)
+    waits = np.isfinite(waits_s)
+    host = np.diff(launch_s, append=max(host_s, launch_s[-1]))
+    amounts = [np.ones(kernels), duration_s, host, waits]
+    along = sum(np.cumsum(each) / max(each.sum(), 1e-9) for each in amounts)
+    number = np.minimum(along / along[-1] * every * _STRETCHES, every * _STRETCHES - 1).astype(int)
+    kept = number % every == number // every % every
+    # Host time that passes with the stretches that are left out moves what follows them.
+    left_out_s = np.cumsum(np.where(kept, 0.0, host))
+    busy_share = float(duration_s[kept].sum() / duration_s.sum())
+    share = float(waits[kept].sum() / waits.sum()) if waits[kept].any() else busy_share
+    stretch = host_s * share / max(host_s - float(left_out_s[-1]), 1e-9)
+    columns = columns[:, kept]
+    columns[0] = (columns[0] - left_out_s[kept]) * stretch
+    columns[1] *= share / busy_share
+    return columns, (waits_s[kept] - left_out_s[kept]) * stretch, share
+
+
 def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
-    """Return launch, duration, demand, waves and turns of kernels in turn, shape (5, kernels).
+    """Return launch, duration, demand, waves, turns, places of kernels in turn, (6, kernels).
 
     `columns` are the same of kernels that ran in parallel on streams of one job. If kernels add up
     to more than the time in which any ran, neighbours on different streams are merged, for as long
     as they took, with all the SMs and slots that they used: they wait for other jobs at the same
     time. If streams are not known, as many are merged as ran at once on average.
     """
-    launch_s, duration_s, demanded, waved, in_turns = columns
+    launch_s, duration_s, demanded, waved, in_turns, places = columns
     at_once = float(duration_s.sum()) / gpu_s if gpu_s else 1.0
     if at_once < _STREAMS:
         return columns
@@ -250,7 +300,7 @@ def _one_by_one(columns: Floats, gpu_s: float, trace: KernelTrace) -> Floats:
     )
     first = np.searchsorted(group, np.arange(group[-1] + 1))
     turns = np.minimum(1.0, np.bincount(group, in_turns))
-    return np.stack([launch_s[first], together_s, used, held, turns])
+    return np.stack([launch_s[first], together_s, used, held, turns, places[first]])
 
 
 # Exponents are those of a kernel that has a quarter of the SMs that it could use. What it is spared

@@ -45,6 +45,7 @@ def script(duration, demand, host=0, launch=None, *, waves=None, waits=None):
         lead_s=2 * host * TICK_S,
         waits_s=np.full(len(duration), np.inf) if waits is None else np.array(waits) * TICK_S,
         in_turns=np.ones(len(duration)),
+        place=np.arange(len(duration)),
     )
 
 
@@ -222,7 +223,7 @@ def kernels_of(kind):
         launch_s=launch_s, duration_s=duration_s, demand=np.ones(len(duration_s)),
         waves=np.ones(len(duration_s)), host_s=host_s, gap_s=1e-6, waits_s=waits_s,
         lead_s=2 * max(host_s, float(duration_s.sum())),
-        in_turns=np.array([0.0] * len(copies_s) + [1.0] * count),
+        in_turns=np.array([0.0] * len(copies_s) + [1.0] * count), place=np.arange(len(duration_s)),
     )  # fmt: skip
 
 
