@@ -113,7 +113,8 @@ class Place:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, late)  # at SIGTERM, the advisor ends what it started
         return {
-            "seconds": round(time.monotonic() - began, 2), "exit": process.returncode,
+            "kind": "zoo" if zoo else "programs", "exit": process.returncode,
+            "seconds": round(time.monotonic() - began, 2),
             "tail": printed[-3000:], "command": program.command,
             "profile": json.loads(file.read_text()) if file.is_file() else None,
         }  # fmt: skip
@@ -217,6 +218,7 @@ def linked_tree(checkouts: Path, folder: Path) -> Path:
         else:
             os.link(source, target)
 
+    shutil.rmtree(folder, ignore_errors=True)  # of a call that was killed
     return Path(shutil.copytree(checkouts, folder, symlinks=True, copy_function=copy))
 
 

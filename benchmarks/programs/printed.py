@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -58,14 +59,15 @@ class Running:
     def _read(self) -> None:
         assert self._process.stdout is not None
         rest, rest_at_s = b"", 0.0  # a line counts from its first byte: progress bars end it late
-        while chunk := os.read(self._process.stdout.fileno(), 65536):
-            at_s = time.monotonic() - self._began
-            first, *lines = _LINE_END.split(chunk)
-            rest_at_s = rest_at_s if rest else at_s
-            rest += first
-            for line in lines:
-                self._note(_COLOUR.sub("", rest.decode(errors="replace")), rest_at_s)
-                rest, rest_at_s = line, at_s
+        with self._process.stdout as pipe:
+            while chunk := os.read(pipe.fileno(), 65536):
+                at_s = time.monotonic() - self._began
+                first, *lines = _LINE_END.split(chunk)
+                rest_at_s = rest_at_s if rest else at_s
+                rest += first
+                for line in lines:
+                    self._note(_COLOUR.sub("", rest.decode(errors="replace")), rest_at_s)
+                    rest, rest_at_s = line, at_s
 
     def _note(self, line: str, at_s: float) -> None:
         if line.strip():
@@ -82,22 +84,16 @@ class Running:
 
     def end(self) -> None:
         """End it and all that it started, also what left its process group."""
-        try:
-            children = psutil.Process(self._process.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            children = []
-        for signal_number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(self._process.pid, signal_number)
-            except ProcessLookupError:
-                break
-            _, children = psutil.wait_procs(children, timeout=1)
-            try:
-                self._process.wait(1)
-            except subprocess.TimeoutExpired:
-                continue
-        for child in children:
-            child.kill()
+        living = []
+        with suppress(psutil.NoSuchProcess):
+            living = psutil.Process(self._process.pid).children(recursive=True)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            for process in living:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+            _, living = psutil.wait_procs(living, timeout=2)
         self._process.wait()
         self._reader.join(2)
 

@@ -1,0 +1,250 @@
+"""Public programs and workloads of the zoo, timed by their own prints, beside predictions.
+
+``benchmarks/programs/measure.py`` made the profiles on a host and ran the mixes on it.
+
+    python -m research.programs RESULTS.jsonl ...
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from advisor.hardware.gpus import gpu
+from advisor.prediction.model import load_model
+from advisor.prediction.prediction import Interval
+from advisor.prediction.predictor import Predictor
+from advisor.report.scores import MODE_WORDS, markdown, percent
+from advisor.sharing import SHARED_MODES, Mode, parse_sharing
+from advisor.sharing.groups import together
+from advisor.workload.profile import Profile
+from advisor.workload.store import model_path, parse_profile
+from research.files import BENCHMARKS
+
+RESULTS = BENCHMARKS / "programs" / "results"
+
+_HEADINGS = ("jobs", "mode", "steps", "slowdown, MAPE", "step, MAPE", "median", "in 90 % interval",
+             "p95/p05, median")  # fmt: skip
+
+# A printed interval this many times as long as most holds something that is no step, e.g. a
+# validation: those of steps alone differ by less, also between slices of the GPU.
+_PAUSE = 3.0
+_LEAST_INTERVALS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedStep:
+    """A step of one job in one run with others, by its own prints.
+
+    Attributes:
+        kind: ``"programs"`` or ``"zoo"``.
+        alone_s: Its printed step alone on the same host.
+        profiled_s: Its step alone by its profile.
+    """
+
+    job: str
+    kind: str
+    mode: Mode
+    measured_s: float
+    alone_s: float
+    profiled_s: float
+    predicted_s: Interval
+    predicted_slowdown: float
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured step, less 1."""
+        return self.predicted_s.p50 / self.measured_s - 1
+
+    @property
+    def slowdown_error(self) -> float:
+        """Predicted over measured slowdown, less 1."""
+        return self.predicted_slowdown / (self.measured_s / self.alone_s) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintedErrors:
+    """Errors of some steps.
+
+    Attributes:
+        slowdown_mape: Mean absolute error of the slowdown; `mape` and `median` are of the step.
+        width: Median of p95 over p05.
+    """
+
+    kind: str
+    mode: str
+    steps: int
+    slowdown_mape: float
+    mape: float
+    median: float
+    inside: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileCost:
+    """How profiling went on a host: `made` of `tried`, and the median seconds of those made."""
+
+    kind: str
+    tried: int
+    made: int
+    seconds: float
+
+
+def printed_step_s(stamps: Sequence[Sequence[float]], window: tuple[float, float]) -> float | None:
+    """Return the seconds of a step in the window, without pauses; None if it printed too little.
+
+    Args:
+        stamps: Seconds and steps so far, shape (stamps, 2). The count may begin again: what comes
+            between two epochs is a pause.
+        window: Its first and last second.
+    """
+    inside = [stamp for stamp in stamps if window[0] <= stamp[0] <= window[1]]
+    intervals = [
+        (later - earlier, after - before)
+        for (earlier, before), (later, after) in pairwise(inside)
+        if after > before
+    ]
+    if len(intervals) < _LEAST_INTERVALS:
+        return None
+    usual_s = median(seconds / steps for seconds, steps in intervals)
+    kept = [(s, steps) for s, steps in intervals if s / steps <= _PAUSE * usual_s]
+    return sum(seconds for seconds, _ in kept) / sum(steps for _, steps in kept)
+
+
+def results_in(file: Path) -> dict[str, dict[str, Any]]:
+    """Return the results of one host by their ids."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return {result["id"]: result for result in map(json.loads, lines)}
+
+
+def _profiles(results: dict[str, dict[str, Any]]) -> dict[str, Profile]:
+    made = {key: result.get("profile") for key, result in results.items()}
+    return {
+        key.removeprefix("profile/"): parse_profile(json.dumps(profile).encode(), key)
+        for key, profile in made.items()
+        if key.startswith("profile/") and profile
+    }
+
+
+def _kind(profile: Profile) -> str:
+    return "programs" if profile.workload.source == "script" else "zoo"
+
+
+def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
+    """Return each job's step in each run whose jobs all have a profile and ran to its end."""
+    profiles = _profiles(results)
+    alone_s = {
+        name: _steps_s(results[f"alone/{name}"]).get(name)
+        for name in profiles
+        if f"alone/{name}" in results
+    }
+    steps = []
+    for key, run in results.items():
+        if not key.startswith("mix/") or "jobs" not in run:
+            continue
+        names = [job["name"] for job in run["jobs"]]
+        sharing = together(parse_sharing(run["sharing"]))
+        ended = any(job["exit"] is not None for job in run["jobs"])
+        if sharing is None or ended or not profiles.keys() >= set(names):
+            continue
+        mix = [profiles[name] for name in names]
+        predictor = Predictor(gpu(mix[0].gpu), load_model(model_path()))
+        predicted = predictor.predict(mix, sharing).jobs
+        measured_s = _steps_s(run)
+        for profile, job, name in zip(mix, predicted, names, strict=True):
+            in_mix_s, before_s = measured_s[name], alone_s.get(name)
+            if in_mix_s is not None and before_s is not None:
+                steps.append(PrintedStep(
+                    job=name, kind=_kind(profile), mode=run["mode"], measured_s=in_mix_s,
+                    alone_s=before_s, profiled_s=profile.step_s, predicted_s=job.step_s,
+                    predicted_slowdown=job.slowdown,
+                ))  # fmt: skip
+    return steps
+
+
+def _steps_s(run: dict[str, Any]) -> dict[str, float | None]:
+    """The printed step of each job of a run, or of one alone."""
+    return {
+        job["name"]: printed_step_s(job["stamps"], run["window"]) for job in run.get("jobs", ())
+    }
+
+
+def program_scores(steps: Sequence[PrintedStep]) -> tuple[PrintedErrors, ...]:
+    """Return the errors of programs, then of the zoo: in each mode, then in all."""
+    groups = {
+        (kind, word): [
+            step for step in steps if step.kind == kind and step.mode in modes
+        ]
+        for kind in ("programs", "zoo")
+        for word, modes in (
+            *((MODE_WORDS[mode], (mode,)) for mode in SHARED_MODES), ("all", SHARED_MODES)
+        )
+    }  # fmt: skip
+    return tuple(_errors(kind, word, group) for (kind, word), group in groups.items() if group)
+
+
+def _errors(kind: str, mode: str, steps: Sequence[PrintedStep]) -> PrintedErrors:
+    return PrintedErrors(
+        kind=kind, mode=mode, steps=len(steps),
+        slowdown_mape=mean(abs(step.slowdown_error) for step in steps),
+        mape=mean(abs(step.error) for step in steps),
+        median=median(abs(step.error) for step in steps),
+        inside=mean(step.predicted_s.contains(step.measured_s) for step in steps),
+        width=median(step.predicted_s.p95 / step.predicted_s.p05 for step in steps),
+    )  # fmt: skip
+
+
+def profile_costs(results: dict[str, dict[str, Any]]) -> tuple[ProfileCost, ...]:
+    """Return how profiling went, for programs and for the zoo."""
+    tried = [result for key, result in results.items() if key.startswith("profile/")]
+    costs = []
+    for kind in ("programs", "zoo"):
+        group = [each for each in tried if each.get("kind") == kind]
+        made = [each["seconds"] for each in group if each["profile"]]
+        if made:
+            costs.append(ProfileCost(
+                kind=kind, tried=len(group), made=len(made), seconds=median(made)
+            ))  # fmt: skip
+    return tuple(costs)
+
+
+def programs_table(scores: Iterable[PrintedErrors]) -> str:
+    """Return the table in Markdown."""
+    return markdown(_HEADINGS, [
+        (row.kind, row.mode, str(row.steps), percent(row.slowdown_mape), percent(row.mape),
+         percent(row.median), percent(row.inside), f"{row.width:.2f}")
+        for row in scores
+    ])  # fmt: skip
+
+
+def each_step_table(steps: Iterable[PrintedStep]) -> str:
+    """Return a table in Markdown of what was predicted and measured in each run, in ms a step."""
+    headings = ("job", "mode", "alone, printed", "alone, profile", "together, printed",
+                "together, predicted", "slowdown, printed", "slowdown, predicted")  # fmt: skip
+    return markdown(headings, [
+        (step.job, MODE_WORDS[step.mode], f"{1e3 * step.alone_s:.2f}",
+         f"{1e3 * step.profiled_s:.2f}", f"{1e3 * step.measured_s:.2f}",
+         "{:.2f} ({:.2f}-{:.2f})".format(
+             *(1e3 * each for each in (step.predicted_s.p50, step.predicted_s.p05,
+                                       step.predicted_s.p95))),
+         f"{step.measured_s / step.alone_s:.2f}", f"{step.predicted_slowdown:.2f}")
+        for step in sorted(steps, key=lambda step: (step.kind, step.job, step.mode))
+    ])  # fmt: skip
+
+
+def main(files: Sequence[str]) -> None:
+    """Print the tables of the results of some hosts."""
+    hosts = [results_in(Path(file)) for file in files]
+    steps = [step for results in hosts for step in printed_steps(results)]
+    for cost in (cost for results in hosts for cost in profile_costs(results)):
+        print(f"{cost.kind}: {cost.made} of {cost.tried} profiled, {cost.seconds:.0f} s each")
+    print(programs_table(program_scores(steps)), each_step_table(steps), sep="\n\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or sorted(map(str, RESULTS.glob("*.jsonl"))))
