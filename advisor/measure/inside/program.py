@@ -175,8 +175,7 @@ class StepCounter(Program):
 
     def __init__(self) -> None:
         super().__init__("")
-        self._count = 0
-        self._reported_at = 0.0
+        self._reported, self._reported_at = 0, 0.0
         ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK"))
         self._unattended = any(rank != "0" for rank in ranks)
         self._versions: dict[str, Any] = {}
@@ -188,8 +187,6 @@ class StepCounter(Program):
         if self._process is None:
             self._process = os.getpid()
             self._versions = versions()
-            self._report()
-        self._count += 1
         if monotonic() - self._reported_at >= _REPORT_S:
             self._reported_at = monotonic()
             self._report()
@@ -200,7 +197,8 @@ class StepCounter(Program):
             self._report()
 
     def _report(self) -> None:
-        report: dict[str, Any] = {"steps": self._count, "at": monotonic()}
+        self._reported = max(self._reported, self._finder.steps)
+        report: dict[str, Any] = {"steps": self._reported, "at": monotonic()}
         if on_gpu():
             report["memory"] = memory_mib()
         report["versions"] = self._versions

@@ -45,6 +45,38 @@ for _epoch in range(100_000):
     torch.save(network.state_dict(), "model.pt")
 """
 
+# A cross-validation: a network, a data set and an optimizer for each fold; the old ones are gone.
+SCRIPTS["folds.py"] = r"""
+import torch
+from counted import count
+from torch.utils.data import DataLoader, TensorDataset
+for fold in range(100_000):
+    network = torch.nn.Linear(4, 3)
+    data = TensorDataset(torch.randn(24 * 4, 4))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+    for (inputs,) in DataLoader(data, batch_size=4):
+        optimizer.zero_grad()
+        network(inputs).sum().backward()
+        optimizer.step()
+        count()
+"""
+
+# As layers are unfrozen in stages: the optimizers before stay, and so does what they hold.
+SCRIPTS["stages.py"] = r"""
+import torch
+from counted import count
+network = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(3)))
+optimizers = []
+while True:
+    for stage in range(1, 4):
+        optimizers.append(torch.optim.SGD(network[-stage:].parameters(), lr=1e-3))
+        for _ in range(20):
+            optimizers[-1].zero_grad()
+            network(torch.ones(2, 4)).sum().backward()
+            optimizers[-1].step()
+            count()
+"""
+
 # A loop without an optimizer of torch, which says itself when a step has ended.
 SCRIPTS["by_itself.py"] = r"""
 import torch

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.measure.inside.files import replace_link
-from advisor.measure.inside.program import Program
-from advisor.measure.script import mirror_folder
+from advisor.measure.inside.program import PROGRESS, Program
+from advisor.measure.script import create_progress, mirror_folder, read_progress
 from advisor.measure.tenant import hook_variables
 
 
@@ -27,31 +27,120 @@ class Counting(Program):
         self.ended.append(1)
 
 
-rounds = st.lists(st.integers(0, 4), min_size=1, max_size=12)
+class Optimizer:
+    """What a hook sees of an optimizer: `kind` is the number of its parameters."""
+
+    def __init__(self, kind=1):
+        self.param_groups = [{"params": [None] * kind}]
+
+
+def ended_in(hook, *optimizers):
+    """How many steps end while these optimizers step in turn."""
+    hook.ended.clear()
+    for each in optimizers:
+        hook.optimizer_stepped(each)
+    return len(hook.ended)
+
+
+def has_no_burst(order):
+    """Whether no optimizer of a round steps three times in a row while others wait."""
+    doubled = [*order, *order]
+    runs = zip(doubled, doubled[1:], doubled[2:], strict=False)
+    return len(set(order)) == 1 or all(len(set(each)) > 1 for each in runs)
+
+
+rounds = st.lists(st.integers(0, 4), min_size=1, max_size=12).filter(has_no_burst)
 
 
 @given(rounds)
 def test_once_a_round_of_all_optimizers_is_known_each_round_is_one_step(order):
-    hook, optimizers = Counting(), [object() for _ in range(5)]
-    for _ in range(4):
-        for each in order:
-            hook.optimizer_stepped(optimizers[each])
-    hook.ended.clear()
-    for done in range(1, 6):
-        for each in order:
-            hook.optimizer_stepped(optimizers[each])
-        least = min(order.count(each) for each in set(order))
-        assert len(hook.ended) == done * least
+    hook, optimizers = Counting(), [Optimizer() for _ in range(5)]
+    a_round = [optimizers[each] for each in order]
+    ended_in(hook, *a_round * 4)
+    assert ended_in(hook, *a_round * 5) == 5 * min(map(order.count, order))
+
+
+def test_five_updates_of_a_critic_and_one_of_a_generator_are_one_step():
+    hook, critic, generator = Counting(), Optimizer(), Optimizer(2)
+    ended_in(hook, *[*[critic] * 5, generator] * 3)
+    assert ended_in(hook, *[*[critic] * 5, generator] * 10) == 10
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 3)), min_size=1, max_size=12),
+    st.booleans(),
+)
+def test_however_often_an_optimizer_is_made_again_each_of_its_steps_ends_one(trainings, kept):
+    hook, alive = Counting(), []
+    for steps, kind in [(3, 1), *trainings]:
+        optimizer = Optimizer(kind if steps > 2 else 1)
+        alive += [optimizer] * kept
+        assert ended_in(hook, *[optimizer] * steps) == steps
+    if all(steps > 2 for steps, _ in trainings):
+        assert hook._finder.steps == 3 + sum(steps for steps, _ in trainings)
+
+
+def test_trainings_of_two_optimizers_one_after_another_keep_their_rounds():
+    hook = Counting()
+    for _ in range(8):
+        critic, generator = Optimizer(4), Optimizer(5)
+        a_round = [critic, critic, generator]
+        ended_in(hook, *a_round * 3)
+        assert ended_in(hook, *a_round * 20) == 20
+        del critic, generator, a_round
+    assert hook._finder.steps == 8 * 23
+
+
+def test_updates_of_a_policy_and_then_of_its_value_are_all_steps():
+    hook, policy, value = Counting(), Optimizer(), Optimizer()
+    for _ in range(5):
+        assert ended_in(hook, *[policy] * 80, *[value] * 80) == 160
+    assert hook._finder.steps == 5 * 160
+
+
+def test_an_optimizer_that_rests_while_another_goes_on_ends_no_steps_any_more():
+    hook, first, second = Counting(), Optimizer(), Optimizer()
+    ended_in(hook, *[first, second] * 100)
+    ended_in(hook, *[first] * 10)
+    assert ended_in(hook, *[first] * 50) == 50
+    assert hook._finder.steps == 160
+    ended_in(hook, *[first, second] * 5)
+    assert ended_in(hook, *[first, second] * 50) == 50
 
 
 def test_a_script_that_says_its_steps_itself_is_believed():
-    hook, optimizer = Counting(), object()
+    hook, optimizer = Counting(), Optimizer()
     hook.stepped_explicitly()
     for _ in range(10):
         hook.optimizer_stepped(optimizer)
     assert len(hook.ended) == 1
     hook.stepped_explicitly()
     assert len(hook.ended) == 2
+    assert hook._finder.steps == 2
+
+
+FOLDS = """
+import torch
+for fold in range(8):
+    network = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.AdamW(network.parameters())
+    for _ in range(31):
+        network(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+"""
+
+
+def counted_steps(code, folder):
+    """How many steps of a program are counted while a plan runs."""
+    create_progress(folder / "progress")
+    hook = hook_variables(folder / "hook", {"count": True}, None)
+    environment = {**os.environ, **hook, PROGRESS: str(folder / "progress")}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    return read_progress(folder / "progress").steps
+
+
+def test_each_step_of_a_cross_validation_is_counted(tmp_path):
+    assert counted_steps(FOLDS, tmp_path) == 248
 
 
 # What came with Python 3.11, taken away before the hook is imported as in a script.

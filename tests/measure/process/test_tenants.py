@@ -195,6 +195,13 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
         assert abs(took(tenant, home, 7) - 7) <= 1  # it counts before or after we do
 
 
+@pytest.mark.parametrize("name", ["folds.py", "stages.py"])
+def test_an_optimizer_made_again_ends_steps_as_the_one_before_did(home, name):
+    with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert took(tenant, home, 100) == 100
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
