@@ -27,8 +27,7 @@ from advisor.measure.campaign_runner import (
     stop_all,
 )
 from advisor.measure.device import command_line, devices_in, find_device
-from advisor.measure.draw import Campaign, counts, draw_plans, idle_twin, read_campaign, write_list
-from advisor.measure.pace import Timing
+from advisor.measure.draw import Campaign, counts, draw_plans, read_campaign, write_list
 from advisor.measure.process import say
 from advisor.measure.profile_command import ABOVE_0
 from advisor.measure.run_list import PlannedRun, single_runs
@@ -66,7 +65,7 @@ class Steadiness:
         # Each tenant's workload and seconds of a step, by run; those of solo runs again.
         self._steps_s: dict[str, list[tuple[str, float]]] = {}
         self._solo_steps_s: dict[str, list[tuple[str, float]]] = {}
-        # The run that a run repeats, and the idle twin of a busy control.
+        # The run that a run repeats.
         self._repeated: dict[str, str] = {}
         for folder in reversed(list(profiles)):
             for path in profile_files(folder):
@@ -100,8 +99,6 @@ class Steadiness:
         self._steps_s[name] = steps_s
         if record.get("purpose") == "solo":
             self._solo_steps_s[name] = steps_s
-        if record.get("purpose") == "control" and idle_twin(name) != name:
-            self._repeated[name] = idle_twin(name)
         if record.get("repeats"):
             self._repeated[name] = record["repeats"]
 
@@ -119,20 +116,18 @@ class Steadiness:
             f"{self.short()} of the profile; so {is_or_are(steady)} {steady}/"
             f"{counted(len(solos), 'workload')}"
         ]
-        for kind, control in (("repeats", False), ("busy against idle neighbours", True)):
-            apart = [
-                abs(mine_s / its_s - 1)
-                for name, other in self._repeated.items()
-                if other in self._steps_s and (idle_twin(name) == other) is control
-                for (_, mine_s), (_, its_s) in zip(
-                    self._steps_s[name], self._steps_s[other], strict=True
-                )
-            ]
-            if apart:
-                lines.append(
-                    f"{kind}: median difference {median(apart):.1%} of "
-                    f"{counted(len(apart), 'step')}"
-                )
+        apart = [
+            abs(mine_s / its_s - 1)
+            for name, other in self._repeated.items()
+            if other in self._steps_s
+            for (_, mine_s), (_, its_s) in zip(
+                self._steps_s[name], self._steps_s[other], strict=True
+            )
+        ]
+        if apart:
+            lines.append(
+                f"repeats: median difference {median(apart):.1%} of {counted(len(apart), 'step')}"
+            )
         return "\n".join(lines)
 
     def _solos(self) -> dict[str, list[float]]:
@@ -161,7 +156,6 @@ class Ledger:
     Attributes:
         steadiness: Of all runs and profiles.
         done: Ids of the runs in the folder.
-        homes: The runner that did the busy control, by the id of its idle twin.
     """
 
     def __init__(self, out: Path, name: str, profiles: Path, steadiness: Steadiness) -> None:
@@ -171,13 +165,10 @@ class Ledger:
         self._lock = Lock()
         self.steadiness = steadiness
         self.done: set[str] = set()
-        self.homes: dict[str, str] = {}
         for path in sorted(out.glob("*.jsonl")):
             for record in records_in(path):
                 self.done.add(record["id"])
                 steadiness.note(record)
-                if record.get("purpose") == "control":
-                    self.homes[idle_twin(record["id"])] = path.stem.removeprefix(f"{name}-")
 
     def add(self, record: Record, runner: str) -> None:
         """Write `record`, which `runner` measured, to its file."""
@@ -265,7 +256,7 @@ class Crew:
 
     def _serve(self, runner: Runner) -> None:
         try:
-            while block := self._queue.take(runner.name):
+            while block := self._queue.take():
                 if not self._block(runner, block):
                     break
         except BaseException as error:  # otherwise an error in a thread would be lost
@@ -300,7 +291,7 @@ class Crew:
         try:
             record = runner.measured(task)
         except InvalidInput as error:
-            self._give_up(runner, task, str(error))
+            self._give_up(task, str(error))
             return True
         except AdvisorError as error:
             if not self._queue.over:
@@ -313,7 +304,7 @@ class Crew:
             self._once_more(runner, task, f"a tenant died ({died.detail})")
             return False
         self._ledger.add(record, runner.name)
-        self._queue.done(task, runner.name)
+        self._queue.done()
         self._report_done(record, runner.name, monotonic() - began)
         return died is None
 
@@ -334,7 +325,7 @@ class Crew:
 
     def _once_more(self, runner: Runner, task: Task, why: str) -> None:
         if not self._may_try_again(task):
-            self._give_up(runner, task, f"{why} ({_AGAIN + 1} times)")
+            self._give_up(task, f"{why} ({_AGAIN + 1} times)")
             return
         with self._lock:
             self._tries[_task_name(task)] += 1
@@ -345,9 +336,9 @@ class Crew:
         with self._lock:
             return self._tries[_task_name(task)] < _AGAIN
 
-    def _give_up(self, runner: Runner, task: Task, why: str) -> None:
+    def _give_up(self, task: Task, why: str) -> None:
         self._ledger.fail(task, why)
-        self._queue.done(task, runner.name)
+        self._queue.done()
         with self._lock:
             self.failed += 1
             say(f"{self.done + self.failed}/{self._total} {_task_name(task)} failed: {why}")
@@ -431,8 +422,7 @@ def _unmeasured(
 @contextmanager
 def _runners(words: Namespace, campaign: Campaign, command: str) -> Iterator[Sequence[Runner]]:
     """Runners that are stopped when the block ends."""
-    timing = Timing(**asdict(campaign.timing))
-    settings = RunnerSettings("cpu", (), timing, campaign.profile.probe, command)
+    settings = RunnerSettings("cpu", (), campaign.timing, campaign.profile.probe, command)
     if words.ray is not None:
         with cluster_runners(words, campaign.gpu, settings) as cluster:
             yield cluster
@@ -462,15 +452,7 @@ def _runners(words: Namespace, campaign: Campaign, command: str) -> Iterator[Seq
 def _measure(
     runners: Sequence[Runner], todo: Sequence[Task], ledger: Ledger, deadline_s: float | None
 ) -> int:
-    controls = [task for task in todo if isinstance(task, PlannedRun) and task.purpose == "control"]
-    if len(runners) == 1 and controls:
-        say(f"{counted(len(controls), 'control run')} left out: these need two devices or more")
-        todo = [task for task in todo if task not in controls]
-        controls = []
-    idle_controls = [task for task in controls if task.id.endswith("-idle")]
-    busy = [task for task in todo if task not in idle_controls]
-    names = [runner.name for runner in runners]
-    queue = TaskQueue(busy, idle_controls, ledger.homes, names)
+    queue = TaskQueue(todo, [runner.name for runner in runners])
     crew = Crew(queue, ledger, len(todo), deadline_s)
     crew.work(runners)
     if queue.left:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -19,7 +19,6 @@ from typing import Any, Protocol
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import devices_in, find_device
-from advisor.measure.draw import idle_twin
 from advisor.measure.mps import bench_on
 from advisor.measure.pace import Timing
 from advisor.measure.process import INTERRUPTED, start_inner, sweep
@@ -215,38 +214,30 @@ class TaskQueue:
 
     Args:
         tasks: In the order in which they should be done.
-        idle_controls: Controls to be done last, each with all other runners idle, and by the runner
-            that did its busy twin, if it is still there.
-        homes: The runners that did busy twins before, by the id in `idle_controls`.
         runners: The names of all runners.
 
     Attributes:
         over: Whether it was closed.
     """
 
-    def __init__(
-        self, tasks: Sequence[Task], idle_controls: Sequence[PlannedRun], homes: Mapping[str, str],
-        runners: Collection[str],
-    ) -> None:  # fmt: skip
+    def __init__(self, tasks: Sequence[Task], runners: Collection[str]) -> None:
         self._waiting = list(tasks)
-        self._idle_controls = list(idle_controls)
-        self._homes = dict(homes)
         self._runners = set(runners)
         self._under_way = 0
         self._changed = Condition()
         self.over = False
 
-    def take(self, runner: str) -> list[Task]:
-        """The next tasks of `runner`; waits while others may give some back; empty at the end.
+    def take(self) -> list[Task]:
+        """The next tasks of a runner; waits while others may give some back; empty at the end.
 
         The caller must report each task as `done` or give it `back`.
         """
         with self._changed:
             while not self.over:
-                if block := self._block() or self._alone(runner):
+                if block := self._block():
                     self._under_way += len(block)
                     return block
-                if not (self._under_way or self._waiting or self._idle_controls):
+                if not (self._under_way or self._waiting):
                     break
                 self._changed.wait()
             self._changed.notify_all()
@@ -264,23 +255,10 @@ class TaskQueue:
         self._waiting = [task for task in self._waiting if id(task) not in taken]
         return block
 
-    def _alone(self, runner: str) -> list[Task]:
-        """An idle control of this runner's, if no task is under way."""
-        if self._under_way:
-            return []
-        for run in self._idle_controls:
-            home = self._homes.get(run.id)
-            if home == runner or home not in self._runners:
-                self._idle_controls.remove(run)
-                return [run]
-        return []
-
-    def done(self, task: Task, runner: str) -> None:
-        """Note that `runner` is done with `task`, with or without a record."""
+    def done(self) -> None:
+        """Note that a task is done, with or without a record."""
         with self._changed:
             self._under_way -= 1
-            if isinstance(task, PlannedRun) and task.purpose == "control":
-                self._homes[idle_twin(task.id)] = runner
             self._changed.notify_all()
 
     def back(self, tasks: Sequence[Task]) -> None:
@@ -306,7 +284,7 @@ class TaskQueue:
     def left(self) -> int:
         """Number of tasks that were not taken."""
         with self._changed:
-            return len(self._waiting) + len(self._idle_controls)
+            return len(self._waiting)
 
 
 def _needs_mps(task: Task) -> bool:

@@ -2,55 +2,45 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
 from advisor.hardware.gpus import gpu_meant
 from advisor.measure.pace import Timing
-from advisor.measure.run_list import PlannedRun, Within, record, refuse_duplicate_ids, refuse_of_cpu
+from advisor.measure.run_list import (
+    PlannedRun,
+    read_plans,
+    refuse_duplicate_ids,
+    refuse_of_cpu,
+    with_workloads,
+)
 from advisor.sharing import parse_sharing
 from advisor.workload.catalogue import workload
-from advisor.workload.reading import is_folder, located, read_json, read_toml
+from advisor.workload.job import MAX_JOBS
+from advisor.workload.reading import check, check_number, is_folder, located, read_toml
+from advisor.workload.records import check_record
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
 
 Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
 
-_Amount = Annotated[int, Within(0, 100_000)]
-_Degree = Annotated[int, Within(2, 48)]
-_Limits = tuple[Annotated[float, Within(0, 100, above=True)], ...]
+_MOST_RUNS, _MOST_WINDOWS, _LONGEST_S = 100_000, 100, 3600.0
+_REMEDY = "Correct the file."
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     """Number of runs to draw: of copies of one workload, and of different workloads."""
 
-    same: _Amount = 0
-    mixed: _Amount = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Control:
-    """A run that is measured `copies` times with other GPUs busy, and as often while they idle."""
-
-    id: str
-    sharing: str
-    workloads: tuple[Workload, ...]
-    copies: Annotated[int, Within(1, 1000)] = 1
+    same: int = 0
+    mixed: int = 0
 
     def __post_init__(self) -> None:
-        _ = self.plan  # checks it
-
-    @property
-    def plan(self) -> PlannedRun:
-        """One of the copies."""
-        return PlannedRun(
-            id=self.id, sharing=self.sharing, purpose="control", workloads=self.workloads
-        )
+        check(self, ("same", "mixed"), _MOST_RUNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +53,9 @@ class MissingProfiles:
 
 
 @dataclass(frozen=True, slots=True)
-class CampaignTiming:
-    """Lengths of each run's parts; see `advisor.measure.pace.Timing`."""
-
-    settle_s: Annotated[float, Within(0, 3600)] = Timing().settle_s
-    window_s: Annotated[float, Within(0.01, 3600)] = Timing().window_s
-    windows: Annotated[int, Within(1, 100)] = Timing().windows
+class _Listed:
+    small: tuple[Workload, ...] = ()
+    large: tuple[Workload, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +64,7 @@ class Campaign:
 
     Attributes:
         name: Prefix of its files: the plan file's stem.
-        prefix: Of the ids of drawn, solo and control runs.
+        prefix: Of the ids of drawn and solo runs.
         include: File with the workloads, instead of `small` and `large`.
         small: Workloads for mixes of any degree.
         large: Workloads for mixes of a degree up to `large_up_to`.
@@ -93,27 +80,40 @@ class Campaign:
     name: str
     prefix: str
     gpu: str
-    seed: Annotated[int, Within(0, 2**63)]
+    seed: int
     include: str | None = None
     small: tuple[Workload, ...] = ()
     large: tuple[Workload, ...] = ()
-    large_up_to: Annotated[int, Within(1, 48)] = 3
-    degrees: dict[_Degree, dict[Mode, Count]] = field(default_factory=dict)
-    limits: _Limits = ()
-    equal_limits: dict[_Degree, _Limits] = field(default_factory=dict)
-    solo_every: _Amount = 5
-    solos_of_each: _Amount = 0
-    repeats: _Amount = 0
+    large_up_to: int = 3
+    degrees: dict[int, dict[Mode, Count]] = field(default_factory=dict)
+    limits: tuple[float, ...] = ()
+    equal_limits: dict[int, tuple[float, ...]] = field(default_factory=dict)
+    solo_every: int = 5
+    solos_of_each: int = 0
+    repeats: int = 0
     runs: tuple[PlannedRun, ...] = ()
-    control: tuple[Control, ...] = ()
     profile: MissingProfiles = MissingProfiles()
-    timing: CampaignTiming = CampaignTiming()
+    timing: Timing = field(default_factory=Timing)
 
-
-@dataclass(frozen=True, slots=True)
-class _Listed:
-    small: tuple[Workload, ...] = ()
-    large: tuple[Workload, ...] = ()
+    def __post_init__(self) -> None:
+        check(self, ("solo_every", "solos_of_each", "repeats"), _MOST_RUNS)
+        check(self, ("seed",), 2**63)
+        check(self.timing, ("settle_s", "lead_s"), _LONGEST_S)
+        check_number("window_s", self.timing.window_s, _LONGEST_S, 0.01)
+        check_number("windows", self.timing.windows, _MOST_WINDOWS, 1)
+        for degree in (*self.degrees, *self.equal_limits):
+            check_number("tenants in degrees and equal_limits", degree, MAX_JOBS, 2)
+        for limit in (*self.limits, *(each for of in self.equal_limits.values() for each in of)):
+            check_number("each of limits and equal_limits", limit, 100, 1e-9)
+        names = Counter(each.name for each in self.small + self.large)
+        if twice := sorted(name for name, count in names.items() if count > 1):
+            raise InvalidInput(f"workload {twice[0]!r} is listed twice")
+        for run in self.runs:
+            if run.purpose == "drawn":
+                raise InvalidInput(f"run {run.id!r}: drawn runs come from the seed")
+        if self.solos_of_each and not self.solo_every:
+            raise InvalidInput("'solos_of_each' has no effect if 'solo_every' is 0: leave it out")
+        refuse_of_cpu(self.gpu, self.runs)
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -125,69 +125,47 @@ def read_campaign(path: Path) -> Campaign:
     Raises:
         InvalidInput: It is not a valid plan; the message names the key.
     """
-    document = read_toml(path)
-    name = document.get("name", path.stem)
-    with located(path, "Correct the file."):
-        campaign = record(Campaign, {"name": name, "prefix": f"{name}-"} | document)
-        campaign = _resolved(campaign, path.parent)
-        _check(campaign, document)
-        return campaign
+    document = {"name": path.stem} | read_toml(path)
+    with located(path, _REMEDY):
+        if "control" in document:
+            raise InvalidInput(
+                "[[control]] is no longer there: jobs float over all cores, so busy neighbours are "
+                "part of each run. Leave it out"
+            )
+        document = {"prefix": f"{document['name']}-"} | document | _included(document, path.parent)
+        document = with_workloads(document)
+    campaign = check_record(Campaign, document, str(path), _REMEDY)
+    with located(path, _REMEDY):
+        for key in ("solo_every", "solos_of_each"):
+            if document.get(key) and not campaign.small + campaign.large:
+                raise InvalidInput(
+                    f"{key!r} is about the workloads in 'small' and 'large', and there are none: "
+                    f"list some, or leave it out"
+                )
+        key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
+        known = tuple(str(path.parent / each) for each in campaign.profile.known)
+        for each in known:
+            if not is_folder(Path(each)):
+                raise InvalidInput(f"profile.known: {each!r} is not a folder")
+        return replace(campaign, gpu=key, profile=replace(campaign.profile, known=known))
 
 
-def _resolved(campaign: Campaign, folder: Path) -> Campaign:
-    """`campaign` with its GPU's catalogue key, and with what it names in `folder`."""
-    key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
-    for each in campaign.profile.known:
-        if not is_folder(folder / each):
-            raise InvalidInput(f"profile.known: {each!r} is not a folder next to the plan")
-    known = tuple(str(folder / each) for each in campaign.profile.known)
-    campaign = replace(campaign, gpu=key, profile=replace(campaign.profile, known=known))
-    if campaign.include is None:
-        return campaign
-    if campaign.small or campaign.large:
+def _included(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The workloads of the file that the plan in `folder` includes."""
+    name = document.get("include")
+    if not isinstance(name, str):
+        return {}
+    if document.get("small") or document.get("large"):
         raise InvalidInput("workloads are either included or listed, not both")
-    path = folder / campaign.include
-    document = read_toml(path)
-    with located(path):
-        listed = record(_Listed, document)
-    return replace(campaign, small=listed.small, large=listed.large)
-
-
-def _check(campaign: Campaign, document: dict[str, Any]) -> None:
-    workloads = campaign.small + campaign.large
-    for name, count in sorted(Counter(each.name for each in workloads).items()):
-        if count > 1:
-            raise InvalidInput(f"workload {name!r} is listed twice")
-    for number, run in enumerate(campaign.runs):
-        if run.purpose in ("drawn", "control"):
-            raise InvalidInput(
-                f"runs[{number}]: its purpose cannot be {run.purpose!r}: drawn runs come from the "
-                f"seed, controls of [[control]]"
-            )
-    refuse_of_cpu(campaign.gpu, campaign.runs, "runs")
-    refuse_of_cpu(campaign.gpu, [each.plan for each in campaign.control], "control")
-    for key in ("solo_every", "solos_of_each"):  # without workloads, these have no effect
-        if document.get(key) and not workloads:
-            raise InvalidInput(
-                f"{key!r} is about the workloads in 'small' and 'large', and there are none: list "
-                f"some, or leave it out"
-            )
-    if campaign.solos_of_each and not campaign.solo_every:
-        raise InvalidInput("'solos_of_each' has no effect if 'solo_every' is 0: leave it out")
-
-
-BUSY, IDLE = "busy", "idle"
-
-# Busy controls come in this share of the plan, while enough other runs keep the neighbours busy.
-_BUSY_UNTIL = 0.8
+    included = with_workloads(read_toml(folder / name))
+    return asdict(check_record(_Listed, included, str(folder / name), _REMEDY))
 
 
 def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
     """Draw everything that `campaign` measures, in the order in which it should be measured.
 
-    Drawn runs come first, in random order, then those that the plan names, with solo runs and busy
-    controls between them; repeats of drawn runs and idle controls come last. Runs added to the plan
-    later do not change the draw.
+    Drawn runs come first, in random order, then those that the plan names, with solo runs between
+    them; repeats of drawn runs come last. Runs added to the plan later do not change the draw.
 
     Raises:
         InvalidInput: There are too few workloads for the draw, or two runs of one id.
@@ -212,12 +190,7 @@ def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
         if due and (job := next(solos, None)):
             name = f"{campaign.prefix}solo-{number:03}"
             between.append(PlannedRun(id=name, sharing="naive", purpose="solo", workloads=(job,)))
-    # Busy controls stand evenly spread over most of these.
-    controls, count = _controls(campaign, BUSY), len(between)
-    for number in range(len(controls), 0, -1):
-        place = int(_BUSY_UNTIL * count * number / (len(controls) + 1))
-        between.insert(place, controls[number - 1])
-    plans = (*between, *again, *_controls(campaign, IDLE))
+    plans = (*between, *again)
     refuse_duplicate_ids(plans)
     return plans
 
@@ -279,66 +252,38 @@ def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str
     return "mps=" + ",".join(f"{limit:g}" for limit in limits)
 
 
-def _controls(campaign: Campaign, neighbours: str) -> list[PlannedRun]:
-    plans = [each.plan for each in campaign.control for _ in range(each.copies)]
-    return [
-        replace(plan, id=f"{campaign.prefix}control-{plan.id}-{number}-{neighbours}")
-        for number, plan in enumerate(plans, start=1)
-    ]
-
-
-def idle_twin(name: str) -> str:
-    """Return the id of the idle control that belongs to the control called `name`."""
-    return name.removesuffix(BUSY).removesuffix(IDLE) + IDLE
-
-
 def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
-    """Write `plans` for `gpu` to `path`, in the form that ``python -m advisor.measure runs`` reads.
+    """Write `plans` for `gpu` to `path`, in the form that ``advisor runs`` reads.
 
     Raises:
         InvalidInput: The file exists and its drawn runs differ.
     """
-    entries = [plan_entry(plan) for plan in plans]
     if path.exists():
-        _refuse_other_draw(path, entries)
-    document = {"schema": 1, "gpu": gpu, "plans": entries}
+        before, now = (
+            {plan for plan in each if plan.purpose == "drawn"}
+            for each in (read_plans(path, gpu), plans)
+        )
+        if changed := sorted(plan.id for plan in before ^ now):
+            raise InvalidInput(
+                f"{path}: the runs drawn before are different ({changed[0]}), and scored runs are "
+                f"fixed beforehand. Restore the plan's seed, workloads, counts and limits, or "
+                f"choose another name or --out."
+            )
+    document = {"schema": 1, "gpu": gpu, "plans": [_entry(plan) for plan in plans]}
     write_whole(path, json.dumps(document, indent=1) + "\n")
 
 
-def plan_entry(plan: PlannedRun) -> dict[str, Any]:
-    """Return `plan` as an entry of a plan file; a workload of the zoo by its name."""
-    entry: dict[str, Any] = {
-        "id": plan.id, "sharing": plan.sharing, "purpose": plan.purpose, "repeats": plan.repeats
-    }  # fmt: skip
-    if plan.capacity_mib is not None:
-        entry["capacity_mib"] = plan.capacity_mib
-    if plan.steps is not None:
-        entry["steps"] = list(plan.steps)
-    return entry | {"workloads": [_workload_entry(each) for each in plan.workloads]}
+def _entry(plan: PlannedRun) -> dict[str, Any]:
+    """`plan` as an entry of a list, with the workloads of the zoo by name."""
+    fields = {name: value for name, value in asdict(plan).items() if value is not None}
+    return fields | {"workloads": [_name_or_fields(each) for each in plan.workloads]}
 
 
-def _workload_entry(job: Workload) -> str | dict[str, Any]:
+def _name_or_fields(job: Workload) -> str | dict[str, Any]:
     try:
         return job.name if workload(job.name) == job else asdict(job)
     except UnknownName:
         return asdict(job)
-
-
-def _refuse_other_draw(path: Path, entries: Sequence[dict[str, Any]]) -> None:
-    remedy = "Choose another --out."
-    try:
-        before = read_json(path, remedy)["plans"]
-        differing = [each for each in before if each not in entries]
-        differing += [each for each in entries if each not in before]
-        lost = [each["id"] for each in differing if each["purpose"] == "drawn"]
-    except (TypeError, KeyError, AttributeError):
-        raise InvalidInput(f"{path}: not a list of runs. {remedy}") from None
-    if lost:
-        raise InvalidInput(
-            f"{path}: the runs drawn before are different ({lost[0]}), and scored runs are fixed "
-            f"beforehand. Restore the plan's seed, workloads, counts and limits, or choose another "
-            f"name or --out."
-        )
 
 
 def counts(plans: Iterable[PlannedRun]) -> str:

@@ -204,7 +204,8 @@ def located(where: object, remedy: str = "") -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}{remedy and f'. {remedy}'}") from None
+        text = f"{str(error).removesuffix('.')}. {remedy}" if remedy else str(error)
+        raise InvalidInput(f"{where}: {text}") from None
 
 
 def is_folder(path: Path) -> bool:

@@ -90,7 +90,7 @@ def _validated(kind: type[_Record], content: bytes, where: str, remedy: str) -> 
         stop = "" if reason.endswith("?") else "."
         raise InvalidInput(f"{where}: {reason}{stop} {remedy}") from None
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}. {remedy}") from None
+        raise InvalidInput(f"{where}: {str(error).removesuffix('.')}. {remedy}") from None
 
 
 def _keys(document: Any) -> int:

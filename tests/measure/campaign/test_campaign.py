@@ -58,11 +58,6 @@ def campaign():
 
 LONG = PLAN.replace("window_s = 0.1", "window_s = 60")
 MORE = """
-[[control]]
-id = "pair"
-sharing = "naive"
-workloads = ["mlp-toy-bs32", "mlp-toy-bs64"]
-
 [[runs]]
 id = "whole"
 sharing = "serial"
@@ -101,20 +96,19 @@ def test_a_campaign_runs_and_does_nothing_twice(campaign):
     assert code == 0, said
     runs = shared.runs()
     assert Counter(run.purpose for run in runs) == {
-        "completion": 1, "control": 2, "drawn": 3, "repeat": 1, "solo": 2
+        "completion": 1, "drawn": 3, "repeat": 1, "solo": 2
     }  # fmt: skip
     assert all(run.ok for run in runs)
     (whole,) = (run.completion for run in runs if run.purpose == "completion")
     assert whole.began_s[1] > whole.ended_s[0]
     assert {len(run.tenants[0].windows) for run in runs if run.shows_pace} == {3}
-    busy, idle = (next(r for r in runs if r.id.endswith(end)) for end in ("-busy", "-idle"))
-    assert busy.provenance.command == idle.provenance.command
-    assert idle.provenance.command.startswith("python -m advisor.measure campaign plan.toml")
+    assert len({run.provenance.command for run in runs}) == 1
+    assert runs[0].provenance.command.startswith("python -m advisor.measure campaign plan.toml")
     shared.assert_nothing_is_left()
 
     code, said = shared.finish()
     assert code == 0
-    assert len(shared.runs()) == 9
+    assert len(shared.runs()) == 7
 
 
 @pytest.mark.exhaustive
@@ -176,18 +170,18 @@ def test_a_plan_says_what_is_drawn_from_what(tmp_path):
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ("sede = 1", "sede"), ("seed = -1", "seed"), ('seed = "7"', "seed"),
-        ('gpu = "h900"', "h900"), ('small = ["no-such-bs1"]', "small[0]"),
+        ("sede = 1", "seed?"), ("seed = -1", "seed"), ('seed = "7"', "seed"),
+        ('gpu = "h900"', "h900"), ('small = ["no-such-bs1"]', "no-such-bs1"),
         ('small = ["mlp-toy-bs32", "mlp-toy-bs32"]', "twice"), ('include = "w.toml"', "not both"),
-        ("solo_every = 1.5", "solo_every"), ("limits = [0]", "limits[0]"),
-        ("degrees = {1 = {}}", "degrees.1"), ("degrees = 3", "degrees"),
+        ("solo_every = 1.5", "solo_every"), ("limits = [0]", "limits"),
+        ("degrees = {1 = {}}", "degrees"), ("degrees = 3", "degrees"),
         ("degrees = {2 = {mps = {some = 1}}}", "degrees.2.mps.some"),
         ("degrees = {2 = {mig = {same = 1}}}", "degrees.2.mig"),
-        ("timing = {window_s = 0}", "timing.window_s"),
-        ('profile = {known = ["absent"]}', "'absent'"),
+        ("timing = {window_s = 0}", "window_s"),
+        ('profile = {known = ["absent"]}', "absent' is not a folder"),
         ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
-         "runs[0]"),
-        ('control = ["a"]', "control[0]"), ("gpu = [", "Correct the file"),
+         "run 'a'"),
+        ('control = [{id = "a"}]', "[[control]]"), ("gpu = [", "Correct the file"),
     ],
 )  # fmt: skip
 def test_a_plan_that_makes_no_sense_is_refused_with_file_and_key(tmp_path, line, named):

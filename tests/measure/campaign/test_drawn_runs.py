@@ -1,10 +1,8 @@
 """What a campaign runs: how runs are drawn, handed to runners, recorded and compared."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -13,14 +11,7 @@ from hypothesis import strategies as st
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure.campaign import Crew, Ledger, Steadiness
 from advisor.measure.campaign_runner import TaskQueue
-from advisor.measure.draw import (
-    Count,
-    draw_plans,
-    idle_twin,
-    plan_entry,
-    read_campaign,
-    write_list,
-)
+from advisor.measure.draw import Count, draw_plans, read_campaign, write_list
 from advisor.measure.run_list import PlannedRun, read_plans
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.catalogue import workload
@@ -35,12 +26,6 @@ id = "chosen-1"
 sharing = "mps=43,57"
 purpose = "chosen"
 workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
-
-[[control]]
-id = "pair"
-sharing = "naive"
-workloads = ["resnet50-imagenet64-bs128", "dlrm-1gb-bs128"]
-copies = 3
 """
 
 
@@ -52,9 +37,9 @@ def campaign(tmp_path):
 @pytest.mark.parametrize("name", ["campaign", "campaign-second"])
 def test_committed_campaigns_are_drawn_again_as_they_were(name):
     folder = BENCHMARKS / name
-    entries = [plan_entry(plan) for plan in draw_plans(read_campaign(folder / "plan.toml"))]
-    shards = [json.loads((folder / f"plans-{n}.json").read_text())["plans"] for n in range(4)]
-    assert [entries[n::4] for n in range(4)] == shards
+    campaign = read_campaign(folder / "plan.toml")
+    shards = [read_plans(folder / f"plans-{n}.json", campaign.gpu) for n in range(4)]
+    assert [draw_plans(campaign)[n::4] for n in range(4)] == shards
 
 
 def test_as_many_are_drawn_as_the_plan_says(campaign):
@@ -122,47 +107,27 @@ def many(count):
     return [mix(f"run-{n}", "mps" if n % 2 else "naive") for n in range(count)]
 
 
-def queue(tasks, idle_controls=(), homes=None, runners=("0", "1")):
-    return TaskQueue(tasks, idle_controls, homes or {}, runners)
+def queue(tasks, runners=("0", "1")):
+    return TaskQueue(tasks, runners)
 
 
 def test_no_run_waits_long_for_its_turn_and_none_is_done_twice():
     tasks = many(100)
     one, did = queue(tasks, runners=["0"]), []
-    while block := one.take("0"):
+    while block := one.take():
         for task in block:
             did.append(task)
-            one.done(task, "0")
+            one.done()
     assert sorted(task.id for task in did) == sorted(task.id for task in tasks)
     assert all(abs(did.index(task) - number) <= 24 for number, task in enumerate(tasks))
 
 
 def test_what_a_lost_runner_had_is_done_before_all_else():
     one = queue(many(40))
-    block = one.take("0")
+    block = one.take()
     one.back(block)
     one.leave("0")
-    assert one.take("1")[0] == block[0]
-
-
-def test_quiet_controls_come_last_one_at_a_time_and_where_their_twins_were():
-    busy = [mix(f"c-{n}-busy", purpose="control") for n in (1, 2)]
-    idle_controls = [mix(idle_twin(each.id), purpose="control") for each in busy]
-    one = queue([*busy, *many(2)], idle_controls)
-    for _ in range(4):
-        (task,) = one.take("0")
-        assert task not in idle_controls
-        one.done(task, "0")
-    (first,) = one.take("0")
-    got = []
-    waiting = Thread(target=lambda: got.append(one.take("1")))
-    waiting.start()
-    one.done(first, "0")
-    (second,) = one.take("0")
-    one.done(second, "0")
-    waiting.join(30)
-    assert got == [[]]
-    assert [first, second] == idle_controls
+    assert one.take()[0] == block[0]
 
 
 class Runner:
@@ -208,7 +173,7 @@ def work(tmp_path):
     """Lets runners do so many runs; what is recorded, by file."""
 
     def do(count, *runners, out=tmp_path):
-        queue = TaskQueue(many(count), [], {}, [each.name for each in runners])
+        queue = TaskQueue(many(count), [each.name for each in runners])
         ledger = Ledger(out, "c", out / "profiles", Steadiness([]))
         Crew(queue, ledger, count, None).work(runners)
         return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}

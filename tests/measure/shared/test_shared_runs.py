@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.measure.run_list import PlannedRun, read_plans, record, single_runs
+from advisor.measure.run_list import PlannedRun, read_plans, single_runs
 from advisor.measure.shared_run import planned_processes, run_list
 from advisor.sharing import Mps, Naive
 from advisor.workload.catalogue import workload
@@ -144,16 +144,19 @@ def whole(name, sharing, steps, **other):
 
 
 def of_gpu(sharing, steps):
-    (full,) = single_runs(record(PlannedRun, whole("whole", sharing, steps)))
+    workloads = tuple(map(workload, TOYS[: len(steps)]))
+    whole = PlannedRun(id="whole", sharing=sharing, purpose="completion", steps=steps,
+                       workloads=workloads)  # fmt: skip
+    (full,) = single_runs(whole)
     return list(full.groups)
 
 
 def test_each_job_of_a_group_keeps_its_limit():
-    assert of_gpu("mps=30,60,90", [1, 1, 1]) == [((0, 1, 2), Mps((30, 60, 90)))]
-    assert of_gpu("mps=90,30[3,1];serial[2]", [1, 1, 1]) == [
+    assert of_gpu("mps=30,60,90", (1, 1, 1)) == [((0, 1, 2), Mps((30, 60, 90)))]
+    assert of_gpu("mps=90,30[3,1];serial[2]", (1, 1, 1)) == [
         ((0, 2), Mps((30, 90))), ((1,), Naive())
     ]  # fmt: skip
-    assert of_gpu("serial", [1, 1]) == [((0,), Naive()), ((1,), Naive())]
+    assert of_gpu("serial", (1, 1)) == [((0,), Naive()), ((1,), Naive())]
 
 
 def test_two_scripts_and_a_program_share_a_device_and_each_is_measured(command, tmp_path):
@@ -222,7 +225,7 @@ def test_a_serial_plan_runs_each_workload_alone_and_copies_once(read):
         ({"purpose": "repeat"}, "repeat"), ({"capacity_mib": 24576}, "memory"),
         ({"purpose": "memory", "capacity_mib": 24.5}, "mib"), ({"colour": "red"}, "colour"),
         ({"workloads": []}, "workloads"), ({"workloads": ["mlp-toy-bs32"] * 49}, "49"),
-        ({"workloads": ["mlp-tou-bs32"]}, r"workloads\[0\]"), ({"workloads": [7]}, "workloads"),
+        ({"workloads": [7]}, "workloads"),
         ({"workloads": [asdict(workload("mlp-toy-bs32")) | {"batch": 0}]}, "batch"),
         ({"workloads": [asdict(workload("mlp-toy-bs32")) | {"batches": 3}]}, "batches"),
         ({"steps": [1, 2]}, "completion"), ({"purpose": "completion"}, "completion"),
@@ -234,7 +237,13 @@ def test_a_serial_plan_runs_each_workload_alone_and_copies_once(read):
 def test_a_plan_that_makes_no_sense_is_refused_with_its_place(read, change, named):
     with pytest.raises(InvalidInput, match=named) as refusal:
         read(PLAN | {"id": "p0"}, PLAN | change)
-    assert "plans[1]" in str(refusal.value).partition("plans.json: ")[2]
+    places = ("plans 2", "run '", "mlp-")
+    assert str(refusal.value).partition("plans.json: ")[2].startswith(places)
+
+
+def test_a_workload_that_is_misspelt_is_refused_with_the_near_ones(read):
+    with pytest.raises(InvalidInput, match=r"plans\.json: .*mlp-tou-bs32.*mlp-toy-bs32"):
+        read(PLAN | {"workloads": ["mlp-tou-bs32"]})
 
 
 def test_a_file_that_holds_no_plans_for_this_device_is_refused(read, tmp_path):
