@@ -13,6 +13,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.live_gpu import process_memory_mib, reserved_mib, visible_device
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
+from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin, claimed
 from advisor.measure.inside.routines import Verb
 from advisor.measure.inside.server import Served
@@ -179,10 +180,12 @@ class Bench:
     Attributes:
         session: Of the device, with or without MPS.
         origin: The provenance that all figures share.
+        crew: Tenants of the zoo that were started ahead of need.
         cores: Host cores over which all tenants float, as users run them.
     """
 
     session: MpsSession
+    crew: Crew
     origin: Origin
     cores: tuple[int, ...]
 
@@ -199,8 +202,10 @@ def bench_on(device: Device, cores: tuple[int, ...], command: str) -> Iterator[B
         claimed(device, command),
         scratch_folder() as folder,
         closing(MpsSession(device, folder)) as session,
+        closing(Crew(device.kind, folder)) as crew,
     ):
-        yield Bench(session=session, origin=Origin(device, command, len(cores)), cores=cores)
+        origin = Origin(device, command, len(cores))
+        yield Bench(session=session, crew=crew, origin=origin, cores=cores)
 
 
 def tenant_environments(

@@ -133,12 +133,13 @@ class StartedScript:
 
     def __init__(
         self, script: Script, folder: Path, *, mirrored: bool, piped: bool,
-        environment: Mapping[str, str], hidden: Mapping[str, str],
+        environment: Mapping[str, str], hidden: Mapping[str, str], asked: bool = False,
     ) -> None:  # fmt: skip
         """Start `script` in a mirror of its folder, or else in `folder`, new, where its log lies.
 
-        If `piped`, its output comes by a pipe, for the caller to log. `environment` is set on top
-        of the caller's variables, without those of MPS, and its own; so is `hidden`, below those.
+        If `piped`, its output comes by a pipe, for the caller to log; if `asked`, it can be written
+        to. `environment` is set on top of the caller's variables, without those of MPS, and its
+        own; so is `hidden`, below those.
         """
         working = _working_folder(script, folder) if mirrored else folder
         _refuse_missing(script)
@@ -150,8 +151,8 @@ class StartedScript:
             with self.log.open("ab") as log:
                 self._process = psutil.Popen(
                     tied_to_parent(script.command), cwd=working, env=variables,
-                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if piped else log,
-                    stderr=subprocess.STDOUT,
+                    stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
                 )  # fmt: skip
         except OSError as error:
@@ -161,6 +162,13 @@ class StartedScript:
         self._interrupted = False
         self.exited = os.pidfd_open(self.pid)
         self.output: IO[bytes] | None = self._process.stdout
+
+    def write_line(self, line: str) -> None:
+        """Write `line` to its standard input."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has ended, which will be seen
+            self._process.stdin.write(line.encode() + b"\n")
+            self._process.stdin.flush()
 
     def _bound_log(self) -> None:
         while not self._over.wait(_LOOK_S):
@@ -239,8 +247,10 @@ class StartedScript:
             self._process.wait(_POLITE_S)
         self._over.set()
         os.close(self.exited)
-        if self.output is not None:
-            self.output.close()
+        for pipe in (self._process.stdin, self.output):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
     def _wait_until(self, deadline: float) -> None:
         while session_members(self.pid) and monotonic() < deadline:

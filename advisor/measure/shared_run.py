@@ -136,7 +136,7 @@ def _measured(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
         timing = _TIMING_OF_MEMORY_RUNS
     with (
         memory_filled(session, plan.capacity_mib) as free_mib,
-        tenants_on(setups, session.folder) as tenants,
+        tenants_on(setups, session.folder, bench.crew.take) as tenants,
     ):
         settled = SettledTenants(plan.workloads, sharing, tenants, bench, timing.settle_s)
         times = schedule(time() + _NOTICE_S, timing, settled.slowest_step_s)
@@ -149,6 +149,8 @@ def _measured(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
             sleep_until(times.end_at)
             activity, clocks_mhz = settled.meter.end(), settled.meter.clocks_mhz()
         answers = settled.answers(times.stop_at)
+        # Now, as the next run has its windows when these have imported torch.
+        bench.crew.prepare(2 * sum(setup.line is not None for setup in setups))
         windows = [
             () if isinstance(each, Ended) else windows_of(times, each["completed_at"])
             for each in answers
@@ -202,7 +204,7 @@ def _run_to_the_end(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
             clock_s += pauses_s[-1]
         workloads = [plan.workloads[job] for job in jobs]
         setups = session.setups(sharing, workloads)
-        with tenants_on(setups, session.folder) as tenants:
+        with tenants_on(setups, session.folder, bench.crew.take) as tenants:
             settled = SettledTenants(workloads, sharing, tenants, bench, timing.settle_s)
             start_at = time() + _NOTICE_S
             answers, activity, clocks_mhz = _train_steps(

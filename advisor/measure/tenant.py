@@ -10,7 +10,7 @@ import socket
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import mkdtemp
@@ -64,6 +64,7 @@ class TenantSetup:
         script: Its command.
         batch: Examples of one of its steps, if it prints its pace.
         ours: Whether the command is the advisor's own, and needs no mirror of its folder.
+        line: What a command of the zoo reads once it has imported torch.
     """
 
     device: Literal["cuda", "cpu"]
@@ -71,6 +72,7 @@ class TenantSetup:
     script: Script
     batch: int = 1
     ours: bool = False
+    line: str | None = None
 
 
 def setup_of(
@@ -80,8 +82,14 @@ def setup_of(
     if workload.script is not None:
         return TenantSetup(device, environment, workload.script, workload.batch)
     fields = {name: value for name, value in asdict(workload).items() if name != "script"}
-    script = _own("advisor.zoo", "--device", device, json.dumps(fields))
-    return TenantSetup(device, environment, script, ours=True)
+    line = json.dumps({**fields, "environment": dict(environment)})
+    return replace(zoo_setup(device), line=line)
+
+
+def zoo_setup(device: Literal["cuda", "cpu"]) -> TenantSetup:
+    """Return the setup of a command of the zoo that waits for what to train."""
+    script = _own("advisor.zoo", "--device", device, "-")
+    return TenantSetup(device, {}, script, ours=True, line="")
 
 
 def server_of(
@@ -172,6 +180,7 @@ class Tenant(ABC):
             self.setup.script, self.folder, mirrored=not self.setup.ours, piped=piped,
             environment={**self.setup.environment, **temporary, **added, **hook},
             hidden={"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {},
+            asked=self.setup.line is not None,
         )  # fmt: skip
         self.pid = self._started.pid
 

@@ -5,7 +5,7 @@ answers = ask_all(tenants, "load", [{}] * len(tenants))
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,16 +23,23 @@ _POLITE_S = 3.0
 
 
 @contextmanager
-def tenants_on(setups: Sequence[TenantSetup], folder: Path) -> Iterator[tuple[Tenant, ...]]:
+def tenants_on(
+    setups: Sequence[TenantSetup], folder: Path,
+    take: Callable[[TenantSetup], Tenant] | None = None,
+) -> Iterator[tuple[Tenant, ...]]:  # fmt: skip
     """Make tenants, one for each of `setups`, ready for requests; end all when the block ends.
 
-    The first request starts them. Their temporary files go to `folder`, a short path.
+    The first request starts them, but those of the zoo that `take` has started already. Their
+    temporary files go to `folder`, a short path.
     """
     tenants: list[Tenant] = []
     try:
         for setup in setups:
-            kind = SteppingTenant if setup.script.by_steps else PrintingTenant
-            tenants.append(kind(setup, folder))
+            if setup.line is not None and take is not None:
+                tenants.append(take(setup))
+            else:
+                kind = SteppingTenant if setup.script.by_steps else PrintingTenant
+                tenants.append(kind(setup, folder))
         yield tuple(tenants)
     finally:
         for tenant in tenants:
@@ -84,13 +91,19 @@ class SteppingTenant(Tenant):
         if self.ended is not None:
             return
         if self._started is None:
-            self.start({"folder": "" if self.setup.ours else str(self.folder)}, {}, piped=False)
+            self.start_stepping()
+        if self._connection is None and self._unsent is None and self.setup.line:
+            self.running.write_line(self.setup.line)
         message = json.dumps({"verb": verb, "arguments": arguments}).encode()
         if self._connection is None:
             self._unsent = message
         else:
             with suppress(BrokenPipeError, ConnectionResetError):
                 self._connection.send_bytes(message)
+
+    def start_stepping(self) -> None:
+        """Start it; it takes its first step on its own, and waits then for requests."""
+        self.start({"folder": "" if self.setup.ours else str(self.folder)}, {}, piped=False)
 
     def receive(self, timeout_s: float) -> Answer:
         if self.ended is not None:

@@ -6,49 +6,82 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from time import perf_counter
+from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.workload.catalogue import workload as workload_named
 from advisor.workload.spec import Workload
 
-# Waiting for the GPU more often would slow a step that never waits for it.
 _PRINTED_EVERY_S = 1.0
 
 
 def main(argv: Sequence[str]) -> int:
     """Train until the steps are done, or until this process is ended; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m advisor.zoo", description=__doc__)
-    parser.add_argument("workload", help="its name, or a JSON object with its fields")
+    parser.add_argument(
+        "workload",
+        help="its name, or a JSON object with its fields; -: import torch first, then read from "
+        "standard input a line with such an object, and with variables to set under environment",
+    )
     parser.add_argument("--steps", type=int, help="training steps [until it is ended]")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     words = parser.parse_args(argv)
-    text = words.workload
-    try:
-        workload = Workload(**json.loads(text)) if text[:1] == "{" else workload_named(text)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{text[:60]}: not a workload: {error}") from None
 
     import torch
 
     from advisor.zoo.task import build
+    from advisor.zoo.vision import import_timm
 
-    step = build(workload, words.device)
-    on_gpu = words.device == "cuda"
-    printed, printed_s = 0, perf_counter()
+    text: str = words.workload
+    fields: dict[str, Any] = {}
+    if text == "-":
+        with suppress(Exception):  # a missing or broken package is reported where it is needed
+            import_timm()
+        text = sys.stdin.readline()
+    try:
+        fields = json.loads(text) if text[:1] == "{" else {}
+        os.environ.update(fields.pop("environment", {}))
+        workload = Workload(**fields) if fields else workload_named(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{text[:60]}: not a workload: {error}") from None
+    step, pace = build(workload, words.device), _Pace(words.device)
     for done in range(1, words.steps + 1) if words.steps else itertools.count(1):
         step()
-        if perf_counter() - printed_s >= _PRINTED_EVERY_S:
-            if on_gpu:
-                torch.cuda.synchronize()
-            now_s = perf_counter()
-            pace_s = (now_s - printed_s) / (done - printed)
-            print(f"step {done}, {pace_s:.6f} s/step", flush=True)
-            printed, printed_s = done, now_s
-    if on_gpu:
+        pace.note(done)
+    if words.device == "cuda":
         torch.cuda.synchronize()
     step.close()
     return 0
+
+
+class _Pace:
+    """Prints the steps that the device has done, about once a second, without waiting for it."""
+
+    def __init__(self, device: str) -> None:
+        self._on_gpu = device == "cuda"
+        self._printed, self._printed_s = 0, perf_counter()
+        self._marked, self._mark = 0, None
+
+    def note(self, done: int) -> None:
+        now_s = perf_counter()
+        if not self._marked and now_s - self._printed_s >= _PRINTED_EVERY_S:
+            self._marked, self._mark = done, self._event()
+        if self._marked and (self._mark is None or self._mark.query()):
+            pace_s = (now_s - self._printed_s) / (self._marked - self._printed)
+            print(f"step {self._marked}, {pace_s:.6f} s/step", flush=True)
+            self._printed, self._printed_s, self._marked = self._marked, now_s, 0
+
+    def _event(self) -> Any:
+        """A mark in the GPU's queue; None on a CPU, whose steps are done when they return."""
+        if not self._on_gpu:
+            return None
+        import torch
+
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        return event
 
 
 if __name__ == "__main__":

@@ -166,7 +166,7 @@ def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_th
             "run", start_at=began, stop_at=began + 0.3, checks_at=[began, began + 0.1], pieces=2
         )
         assert ran["cpu_s"] > 0
-        assert [check_s > 0 for _, check_s, _ in ran["checks"]] == [True, True]
+        assert min(check_s for _, check_s, _ in ran["checks"]) > 0
         assert sum(passes for _, passes, *_ in ran["between"]) >= len(ran["completed_at"]) // 4 - 1
         issued = tenant.ask("issue", seconds=0.05)
         assert len(issued["phases_s"]) == 3  # to the loss, backward, update

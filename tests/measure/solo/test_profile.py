@@ -13,6 +13,7 @@ import pytest
 
 from advisor.measure import profile as probing
 from advisor.measure import profile_command
+from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
@@ -221,7 +222,8 @@ CORES = tuple(sorted(os.sched_getaffinity(0)))
 
 def bench(session):
     origin = Origin(session.device, "advisor profile", len(CORES))
-    return Bench(session=session, origin=origin, cores=CORES)
+    crew = Crew(session.device.kind, session.folder)
+    return Bench(session=session, crew=crew, origin=origin, cores=CORES)
 
 
 def test_where_mps_does_not_start_there_is_no_probe_and_a_line_says_why(
