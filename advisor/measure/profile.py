@@ -139,6 +139,10 @@ def _pace_text(pace: SoloPace) -> str:
     return "; ".join(words)
 
 
+# More training steps than an epoch has; minGPT's sampler has 10 billion examples.
+_MOST_STEPS = 10_000_000
+
+
 def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
     """`workload` with what the hook has `seen` of its script; the user's options go first.
 
@@ -148,10 +152,11 @@ def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
         return workload
     batch = workload.batch if workload.batch > 1 else seen["batch"] or 1
     steps = workload.steps_per_epoch or seen["steps_per_epoch"]
+    endless = steps is not None and steps > _MOST_STEPS  # a sampler that is never through
     return replace(
         workload,
         batch=batch,
-        examples_per_epoch=None if steps is None else steps * batch,
+        examples_per_epoch=None if steps is None or endless else steps * batch,
         loader_workers=workload.loader_workers or seen["loader_workers"],
         precision=seen["precision"],
         execution=seen["execution"],

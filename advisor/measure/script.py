@@ -47,17 +47,16 @@ def mirror_folder(original: Path, base: Path) -> Path:
     """
     original, base = original.resolve(), base.resolve()
     level = base / "around"
-    level.mkdir(parents=True)
-    *above, name = original.parts[1:] or ("root",)
-    for folder, inner in zip(reversed(original.parents), (*above, name), strict=False):
+    inside = original.parts[1:] or ("root",)
+    for folder, inner in zip(reversed(original.parents), inside, strict=False):
+        level.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # a script that reads ../data may do without what it cannot see
             for entry in _entries(folder, _MOST_IN_ALL) or ():
                 if entry.name != inner and not base.is_relative_to(entry.path):
                     (level / entry.name).symlink_to(entry.path)
         level /= inner
-        if inner is not name:
-            level.mkdir()
-    mirror = base.joinpath("around", *above, name)
+    level.parent.mkdir(parents=True, exist_ok=True)
+    mirror = base.joinpath("around", *inside)
     _fill(mirror, original, base)
     return mirror
 

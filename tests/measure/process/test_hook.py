@@ -204,6 +204,16 @@ def test_a_script_finds_what_is_in_its_folder_and_around_it(original, tmp_path):
     assert (mirror / ".." / "shared.txt").read_text() == "shared"
 
 
+def test_a_folder_may_have_the_name_of_one_above_it(tmp_path):
+    folder = tmp_path / "gan" / "code" / "gan"
+    folder.mkdir(parents=True)
+    (folder / "train.py").write_text("pass")
+    (folder.parent / "near.txt").write_text("near")
+    mirror = mirror_folder(folder, tmp_path / "scratch")
+    assert contents(mirror) == {"train.py": b"pass"}
+    assert (mirror / ".." / "near.txt").read_text() == "near"
+
+
 def test_what_a_script_writes_stays_out_of_its_folder(original, tmp_path):
     before = contents(original)
     mirror = mirror_folder(original, tmp_path / "scratch")
