@@ -42,7 +42,8 @@ class Start:
     @property
     def most_s(self) -> float | None:
         """Upper end of the predicted time of all its steps; None: their number is not known."""
-        return None if self.job.work_steps is None else self.job.work_steps * self.step_s.p95
+        steps = self.job.work_steps
+        return None if steps is None else steps * self.job.profile.paced_s(self.step_s.p95)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -208,7 +208,7 @@ class Trials:
 
     def trial_s(self, row: CopiesRow) -> Interval:
         """Return the seconds that one of the trials of `row` trains for."""
-        return row.prediction.jobs[0].step_s.scaled(self.steps)
+        return row.prediction.jobs[0].paced_s.scaled(self.steps)
 
     def per_hour(self, row: CopiesRow) -> Interval:
         """Return the number of trials that start and end in an hour, run as in `row`."""
@@ -273,11 +273,11 @@ def _wall_s(
     In the last round the limits stay as the processes started with them.
     """
     rounds, left = divmod(count, row.copies)
-    full = row.prediction.jobs[0].step_s.scaled(steps * rounds)
+    full = row.prediction.jobs[0].paced_s.scaled(steps * rounds)
     if left == 0:
         return full
     sharing = restricted(row.prediction.sharing, range(left))
-    rest = predictor.predict([copies.job.profile] * left, sharing).jobs[0].step_s.scaled(steps)
+    rest = predictor.predict([copies.job.profile] * left, sharing).jobs[0].paced_s.scaled(steps)
     return Interval(full.p05 + rest.p05, full.p50 + rest.p50, full.p95 + rest.p95)
 
 

@@ -460,9 +460,8 @@ def plan_fleet(
     )  # fmt: skip
     result = FleetSolver(distinct, problem, question, ends_s - clock(), clock).best()
     serial_s = None
-    if (steps := all_known(job.work_steps for job in jobs)) is not None:
+    if (alone_s := all_known(job.alone_s for job in jobs)) is not None:
         free_s = [0.0] * terms.gpus
-        alone_s = (work * job.profile.step_s for work, job in zip(steps, jobs, strict=True))
         for each_s in sorted(alone_s, reverse=True):
             heapreplace(free_s, free_s[0] + each_s)
         serial_s = max(free_s)

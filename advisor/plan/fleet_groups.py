@@ -106,7 +106,7 @@ class EstimatedGroups:
             energy_j[:] = 0.0
         for at, running, seconds in array_stretches(
             self._work[member_sets],
-            lambda at, running: self._steps_s(np.where(running, member_sets[at], -1), mode),
+            lambda at, running: self._paced_s(np.where(running, member_sets[at], -1), mode),
         ):
             ends_s[at] += np.where(running, seconds[:, None], 0.0)
             if self._objective.saves_energy:
@@ -126,6 +126,12 @@ class EstimatedGroups:
 
     def _tenancy(self, mode: Mode) -> Tenancy:
         return Tenancy(whole_gpu(self._gpu), WAYS[mode])
+
+    def _paced_s(self, member_sets: Indices, mode: Mode) -> Floats:
+        """Seconds of a step and its share of epoch ends, in the shape of `member_sets`."""
+        host_s, work = np.array([each.end_share for each in self._surrogate.profiles]).T
+        steps_s = self._steps_s(member_sets, mode)
+        return np.asarray(steps_s * (1 + work[member_sets]) + host_s[member_sets])
 
     def _steps_s(self, member_sets: Indices, mode: Mode) -> Floats:
         batch = MixBatch(member_sets, np.full(member_sets.shape, 100.0))

@@ -129,7 +129,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
 
     def history(level: Level) -> History:
         return from_the_start(
-            sharing, work, lambda placed: [1 / job.step_s.at(level) for job in mix(placed).jobs]
+            sharing, work, lambda placed: [1 / job.paced_s.at(level) for job in mix(placed).jobs]
         )
 
     histories = [history(level) for level in LEVELS]
@@ -147,7 +147,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
 def serial_s(mixes: Mixes) -> float:
     """Return the seconds of all jobs one after another; every job's length must be known."""
     return sum(
-        (job.work_steps or 0.0) * answer.step_s.p50
+        (job.work_steps or 0.0) * answer.paced_s.p50
         for job, answer in zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 from advisor.hardware.partition import partition_of
 from advisor.plan.rules import MAX_OOM_PROBABILITY, broken_rule, memory_problem
 from advisor.plan.values import Question
-from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
+from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy, paced_steps
 from advisor.prediction.prediction import JobPrediction, Level, MixPrediction
 from advisor.prediction.trace import Floats
 from advisor.sharing import Arrangement, Concurrent, Hybrid, Instance, Mps, Naive, Part, Place
@@ -200,7 +200,7 @@ def _own_w(job: JobPrediction, mix: MixPrediction, level: Level) -> float:
         return float("nan")
     if job.energy_step_j is None:
         return mix.power_w.at(level) / len(mix.jobs)
-    return job.energy_step_j.p50 / job.step_s.p50 * mix.power_w.at(level) / mix.power_w.p50
+    return job.energy_step_j.p50 / job.paced_s.p50 * mix.power_w.at(level) / mix.power_w.p50
 
 
 def estimated_answers(
@@ -262,9 +262,10 @@ def outcomes(option: Option, answers: Answers, sets: Sets, question: Question) -
     ends_s = np.where(present & unknown[:, None], np.nan, 0.0)
     added_j = np.where(unknown, np.nan, 0.0)
     power_w = (added_w * sets.counts).sum(axis=1)
+    takes_s = paced_steps([job.profile for job in sets.jobs], steps_s)
     for at, running, seconds in array_stretches(
         np.where(present & ~unknown[:, None], work, 0.0),
-        lambda at, running: steps_s[sets.parts(at, running)],
+        lambda at, running: takes_s[sets.parts(at, running)],
     ):
         ends_s[at] += np.where(running, seconds[:, None], 0.0)
         added_j[at] += seconds * power_w[sets.parts(at, running)]

@@ -19,7 +19,7 @@ from advisor.plan.forecast import Mixes
 from advisor.plan.job_sets import equal_limits
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.rules import MAX_OOM_PROBABILITY
-from advisor.prediction.mix_steps import SurrogatePredictor
+from advisor.prediction.mix_steps import SurrogatePredictor, paced_steps
 from advisor.prediction.prediction import Level
 from advisor.prediction.surrogate import LIMIT_GRID
 from advisor.prediction.trace import Floats
@@ -291,15 +291,15 @@ class _LimitSearch:
         `estimated_s`.
         """
         work = np.array([job.work_steps or 0.0 for job in self.mixes.jobs])
-        longer = together_s / estimated_s
+        longer, profiles = together_s / estimated_s, self.surrogate.profiles
 
         def steps_s(at: Indices, running: Bools) -> Floats:
             if running.all():
-                return together_s[at]
+                return paced_steps(profiles, together_s[at])
             rows = np.where(running, vectors[at], 0.0)
             kept, which = distinct(rows)  # once for vectors that differ only for ended jobs
             left_s = self.surrogate.limited(np.maximum(rows[kept], 1.0), rows[kept] > 0)
-            return left_s[which] * longer[at]
+            return paced_steps(profiles, left_s[which] * longer[at])
 
         return array_ends_s(np.broadcast_to(work, vectors.shape), steps_s)
 

@@ -132,8 +132,8 @@ class Problem:
         if objective.in_seconds:
             steps = [job.work_steps or 0.0 for job in jobs]
             alone = [predictor.predict([job.profile], Serial()).jobs[0] for job in jobs]
-            self.alone_s = [n * job.profile.step_s for n, job in zip(steps, jobs, strict=True)]
-            self.least_s = [n * job.step_s.p50 for n, job in zip(steps, alone, strict=True)]
+            self.alone_s = [n * job.alone_step_s for n, job in zip(steps, jobs, strict=True)]
+            self.least_s = [n * job.paced_s.p50 for n, job in zip(steps, alone, strict=True)]
         self.deadlines_s = [job.deadline_s for job in jobs]
         self.idle_power_w = idle_power_w([job.profile for job in jobs])
 

@@ -153,6 +153,7 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
         host=profile.host and replace(profile.host, **times),
         trace=profile.trace and profile.trace.launched(slowdown),
         host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
+        epoch_end=profile.epoch_end and profile.epoch_end.changed(host=slowdown),
         sm_exponent=profile.sm_exponent if card is None else measured_exponent(profile, card),
     )
 
@@ -224,7 +225,7 @@ def at_pace(profile: Profile, stretch: float) -> Profile:
 
 def stretched(windows: tuple[Window, ...], stretch: float) -> tuple[Window, ...]:
     """Return `windows` in which each step takes `stretch` times as long."""
-    return tuple(Window(each.seconds * stretch, each.steps) for each in windows)
+    return tuple(Window(each.seconds * stretch, each.steps, each.check_s) for each in windows)
 
 
 def thinned(counters: Counters, stretch: float, grown: Mapping[str, float]) -> Counters:

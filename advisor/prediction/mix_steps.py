@@ -259,6 +259,12 @@ def surrogate_predictor(
     return SurrogatePredictor(tuple(profiles), gpu, model)
 
 
+def paced_steps(profiles: Sequence[Profile], steps_s: Floats) -> Floats:
+    """Return `Profile.paced_s` of steps of `profiles`, shape (..., profiles)."""
+    host_s, work = np.array([each.end_share for each in profiles]).T
+    return np.asarray(steps_s * (1 + work) + host_s)
+
+
 class Predicts(Protocol):
     """A predictor of mixes, as `advisor.prediction.predictor.Predictor` is."""
 

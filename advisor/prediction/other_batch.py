@@ -246,6 +246,7 @@ def _estimate(measured: dict[int, Profile], near: Profile, batch: int) -> Profil
         mps=_probe(sizes, near),
         trace=near.trace and trace_at_batch(near, batch, host, on_gpu),
         took=None,
+        epoch_end=near.epoch_end and near.epoch_end.apart(near.workload.batch / batch),
         host=near.host and HostSide(**{each.name: of_host(each.name) for each in fields(HostSide)}),
         other_batches=OtherBatches(
             tuple(sorted(measured)), step.spread, held.spread if held else step.spread

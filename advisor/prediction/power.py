@@ -24,6 +24,7 @@ from advisor.hardware.mig import profile_of
 from advisor.hardware.partition import partition_of
 from advisor.prediction.mig_instances import on_partition, sm_time
 from advisor.prediction.prediction import (
+    LEVELS,
     Interval,
     JobPrediction,
     MixPrediction,
@@ -185,6 +186,11 @@ class PowerAndEnergy:
     energy_step_j: tuple[Interval | None, ...]
 
 
+def paced(profile: Profile, step_s: Interval) -> Interval:
+    """Return `Profile.paced_s` of a step at each level."""
+    return Interval(*(profile.paced_s(step_s.at(level)) for level in LEVELS))
+
+
 def power_and_energy(
     profiles: Sequence[Profile], steps: Sequence[Interval], gpu: Gpu, power: Power, mode: Mode
 ) -> PowerAndEnergy:
@@ -201,8 +207,8 @@ def power_and_energy(
     if (shares := power.shares_w(profiles, pace, gpu, law)) is None:
         return unknown
     energies = tuple(
-        interval_around(float(watts), law.low, law.high).times(step)
-        for watts, step in zip(shares, steps, strict=True)
+        interval_around(float(watts), law.low, law.high).times(paced(profile, step))
+        for watts, profile, step in zip(shares, profiles, steps, strict=True)
     )
     return PowerAndEnergy(interval_around(float(shares.sum()), law.low, law.high), energies)
 
@@ -216,7 +222,7 @@ def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
         return mix
     shares = [1.0] * len(mix.jobs)
     if mix.sharing.mode != "serial":
-        drawn_w = [0.0 if each.energy_step_j is None else each.energy_step_j.p50 / each.step_s.p50
+        drawn_w = [0.0 if each.energy_step_j is None else each.energy_step_j.p50 / each.paced_s.p50
                    for each in mix.jobs]  # fmt: skip
         shares = [each / max(sum(drawn_w), 1e-9) for each in drawn_w]
     most = Interval(most_w, most_w, most_w)
@@ -227,7 +233,7 @@ def held_to(mix: MixPrediction, most_w: float | None) -> MixPrediction:
 def _held(job: JobPrediction, most_w: float) -> JobPrediction:
     if (before_j := job.energy_step_j) is None:
         return job
-    step_j = before_j.at_most(job.step_s.scaled(most_w))
+    step_j = before_j.at_most(job.paced_s.scaled(most_w))
     return job.mapped(energy=lambda each: step_j.scaled(each.p50 / before_j.p50))
 
 

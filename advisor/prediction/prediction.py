@@ -130,16 +130,17 @@ class JobPrediction:
 
     Attributes:
         job: The profile's name.
-        epoch_s: Training steps of one pass; None if its length is not known.
+        epoch_s: One pass over the data, with its epoch ends; None if its length is not known.
         slowdown: Predicted shared step over measured solo step; 1 when serial.
         memory_mib: Device memory that the process holds when nothing stops it.
         memory_min_mib: Memory that it needs; suffices only if the process is capped to it.
         oom_probability: Chance that this job runs out of memory in this mix, 0..1.
         slowdown_error: Factor on `slowdown`; None: that on the median of `step_s`. A job alone is
             as fast as alone, however fast that is.
-        energy_step_j: Its part of the GPU's energy in a step, by the rule in
-            `advisor.prediction.power`; None if a profile of the mix has no power.
-        energy_epoch_j: The same of one pass, training steps only.
+        with_ends_s: A step together with its share of epoch ends; None: it has none.
+        energy_step_j: Its part of the GPU's energy in a step and its share of epoch ends, by the
+            rule in `advisor.prediction.power`; None if a profile of the mix has no power.
+        energy_epoch_j: The same of one pass.
     """
 
     job: str
@@ -151,9 +152,15 @@ class JobPrediction:
     memory_interval_mib: Interval
     oom_probability: float
     slowdown_error: Interval | None = None
+    with_ends_s: Interval | None = None
     energy_step_j: Interval | None = None
     energy_epoch_j: Interval | None = None
     energy_example_j: Interval | None = None
+
+    @property
+    def paced_s(self) -> Interval:
+        """Seconds for each step of the job's work, epoch ends included."""
+        return self.with_ends_s or self.step_s
 
     def slowdown_at(self, level: Level) -> float:
         """Return step over step alone, at `level`."""
@@ -167,7 +174,7 @@ class JobPrediction:
 
     def mapped(self, time: _Change = None, energy: _Change = None) -> "JobPrediction":
         """Return the job with `time` applied to step and epoch, and `energy` to all energies."""
-        changes = dict.fromkeys(("step_s", "epoch_s"), time)
+        changes = dict.fromkeys(("step_s", "epoch_s", "with_ends_s"), time)
         changes |= dict.fromkeys(("energy_step_j", "energy_epoch_j", "energy_example_j"), energy)
         values: dict[str, Any] = {
             name: change(interval)

@@ -417,10 +417,12 @@ class Predictor:
         energy: Interval | None,
     ) -> JobPrediction:
         steps, batch = profile.workload.steps_per_epoch, profile.workload.batch
+        paced_s = power.paced(profile, step_s)
         return JobPrediction(
             job=profile.name,
             step_s=step_s,
-            epoch_s=None if steps is None else step_s.scaled(steps),
+            epoch_s=None if steps is None else paced_s.scaled(steps),
+            with_ends_s=None if paced_s == step_s else paced_s,
             slowdown=step_s.p50 / profile.step_s,
             memory_mib=need_mib.held_mib,
             memory_min_mib=need_mib.least_mib,

@@ -260,7 +260,7 @@ def _missed(advised: Recommendation) -> str:
         return f"Plan 1 is too late for {late}{rest}"
     needs: dict[str, None] = {}  # of jobs, copies once, that are late even alone
     for job, mix in zip(advised.jobs, advised.serial.prediction.jobs, strict=True):
-        alone_s = (job.work_steps or 0.0) * mix.step_s.at(advised.level)
+        alone_s = (job.work_steps or 0.0) * mix.paced_s.at(advised.level)
         if job.deadline_s is not None and alone_s > job.deadline_s:
             times = f"{units.duration(alone_s)} even alone, due in {units.duration(job.deadline_s)}"
             needs[f"{job.name} needs {times}"] = None

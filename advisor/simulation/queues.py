@@ -260,9 +260,12 @@ class Paces:
     def _mix(self, seats: PlacedJobs) -> _Mix:
         return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
-    def step_s(self, seats: PlacedJobs) -> list[Interval]:
-        """Return the step of each of `seats`; copies of a job in equal places may swap steps."""
-        steps_s = [job.step_s for job in self.of(seats).jobs]
+    def paced_s(self, seats: PlacedJobs) -> list[Interval]:
+        """Return the step of each of `seats`, with its share of epoch ends.
+
+        Copies of a job in equal places may swap steps.
+        """
+        steps_s = [job.paced_s for job in self.of(seats).jobs]
         places = [(self.kinds[job], self._places[place]) for job, place in seats]
         order = sorted(range(len(seats)), key=places.__getitem__)
         by_seat = dict(zip(order, steps_s, strict=True))
@@ -270,7 +273,7 @@ class Paces:
 
     def pace(self, level: Level) -> Pace:
         """Return the pace for the event loop, if all steps take the time at `level`."""
-        return lambda seats: [1 / each.at(level) for each in self.step_s(seats)]
+        return lambda seats: [1 / each.at(level) for each in self.paced_s(seats)]
 
 
 def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:

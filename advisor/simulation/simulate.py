@@ -202,11 +202,11 @@ def parts(number: int, job: Job, usage: Sequence[Usage]) -> Iterator[JobStretch]
 
 def _work(job: Job) -> Iterator[tuple[Kind, int, float]]:
     """Steps of each part; those of a fractional last epoch are scaled."""
-    step_s = job.profile.step_s
+    step_s, (validation_s, checkpoint_s) = job.alone_step_s, job.pauses_s
     pieces: tuple[tuple[Kind, float], ...] = (
         ("training", job.profile.workload.steps_per_epoch or 0.0),
-        ("validation", job.validation_s / step_s),
-        ("checkpoint", job.checkpoint_s / step_s),
+        ("validation", validation_s / step_s),
+        ("checkpoint", checkpoint_s / step_s),
     )
     for epoch in count(1):
         share = min(1.0, job.epochs - (epoch - 1))
@@ -259,7 +259,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
             )
         tasks.append(Task(work, each.arrival_s))
     pairs = zip(tasks, arrivals, strict=True)
-    alone_s = [task.work_steps * each.job.profile.step_s for task, each in pairs]
+    alone_s = [task.work_steps * each.job.alone_step_s for task, each in pairs]
 
     def history(level: Level) -> History:
         pace = paces.pace(level)

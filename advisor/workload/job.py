@@ -123,13 +123,29 @@ class Job:
         steps = self.profile.workload.steps_per_epoch
         if steps is None:
             return None
-        pauses_s = self.validation_s + self.checkpoint_s
-        return self.epochs * (steps + pauses_s / self.profile.step_s)
+        return self.epochs * (steps + sum(self.pauses_s) / self.alone_step_s)
+
+    @property
+    def pauses_s(self) -> tuple[float, float]:
+        """Seconds of validation and of checkpoints in an epoch, beyond those in its epoch ends."""
+        end, steps = self.profile.epoch_end, self.profile.workload.steps_per_epoch
+        if end is None or steps is None:
+            return self.validation_s, self.checkpoint_s
+        ends = steps / (end.steps or steps)
+        return (
+            max(0.0, self.validation_s - ends * end.validation_s),
+            max(0.0, self.checkpoint_s - ends * end.checkpoint_s),
+        )
+
+    @property
+    def alone_step_s(self) -> float:
+        """Seconds for each of `work_steps` as measured alone, epoch ends included."""
+        return self.profile.paced_s(self.profile.step_s)
 
     @property
     def alone_s(self) -> float | None:
         """Seconds of all work as it was measured alone; None if its length is not known."""
-        return None if self.work_steps is None else self.work_steps * self.profile.step_s
+        return None if self.work_steps is None else self.work_steps * self.alone_step_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,12 +352,14 @@ def _is_path(name: str) -> bool:
 
 def _adapted(profile: Profile, entry: _Entry, folder: Path | None) -> Profile:
     """`profile`, with the examples per epoch and the script of the entry, if it has any."""
-    workload = profile.workload
+    workload, end = profile.workload, profile.epoch_end
     if entry.examples_per_epoch is not None:
+        if end is not None and end.steps == workload.steps_per_epoch:
+            end = replace(end, steps=None)  # one in each pass, however long
         workload = replace(workload, examples_per_epoch=entry.examples_per_epoch)
     if folder is not None or not _runs_nowhere(entry, profile):
         workload = replace(workload, script=_script(workload.script, entry, folder))
-    return replace(profile, workload=workload)
+    return replace(profile, workload=workload, epoch_end=end)
 
 
 def _runs_nowhere(entry: _Entry, profile: Profile) -> bool:

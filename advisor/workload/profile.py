@@ -35,15 +35,23 @@ from advisor.workload.spec import Workload
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Steps in a stretch of time; an unfinished step counts as the fraction that was done."""
+    """Steps in a stretch of time; an unfinished step counts as the fraction that was done.
+
+    Attributes:
+        check_s: Seconds of the host check (`advisor.measure.host_check`) beside it, on its core;
+            None: not checked.
+    """
 
     seconds: float
     steps: float
+    check_s: float | None = None
 
     def __post_init__(self) -> None:
         check_number("seconds of a window", self.seconds, DAY_S, LEAST_STEP_S)
         if not self.steps > 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
+        if self.check_s is not None:
+            check_number("the host check beside a window", self.check_s, DAY_S, LEAST_STEP_S)
         check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
 
     @property
@@ -287,7 +295,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTrace:
-    """The kernels and copies of one training step, in the order in which they ran.
+    """The kernels and copies of a round, of one training step or more, in order of their starts.
 
     The columns have shape (kernels,).
 
@@ -295,7 +303,7 @@ class KernelTrace:
         classes: Names that `class_of` points into, e.g. ``("conv", "elementwise", "copy")``;
             profiles from before `HOST_COPY` have all copies as ``"copy"``.
         class_of: Index in `classes`.
-        launch_us: When the host launched it, from the step's start, at the pace of an unprofiled
+        launch_us: When the host launched it, from the round's start, at the pace of an unprofiled
             host; never decreasing.
         duration_us: How long it ran alone.
         blocks: Thread blocks of its grid; 0 for a copy or a memset, which needs no SM.
@@ -305,7 +313,7 @@ class KernelTrace:
         stream_of: CUDA stream that it ran on, by number from 0; None if all ran on one, too.
         waits_us: When the host waits until the GPU has done all that was launched, as to read a
             loss, on the clock of `launch_us`, shape (waits,); never decreasing.
-        steps: Training steps that the trace covers: a whole round.
+        steps: Training steps of the round.
     """
 
     classes: tuple[str, ...]
@@ -344,6 +352,7 @@ class KernelTrace:
         check_number("threads of a block", max(self.threads), MOST_THREADS)
         check_number("resident blocks of an SM", max(self.resident_blocks), MOST_RESIDENT_BLOCKS)
         check_number("a stream's number", max(self.stream_of or (0,)), MOST_STREAMS)
+        check_number("steps of a trace", self.steps, MOST_COUNT, 1)
 
     def launched(self, slowdown: float) -> "KernelTrace":
         """Return the same on a host that takes `slowdown` times as long."""
@@ -385,7 +394,7 @@ class EpochEnd:
 
     Attributes:
         seconds: Seconds of one end, beyond those of a step.
-        steps: Steps from one end to the next; None if only one was seen.
+        steps: Steps from one end to the next; None: one in each pass over the data.
         gpu_s: Seconds of an end in which a kernel or copy ran; None if not measured.
         loader_s: Seconds in which the loader of the next pass started; 0 where not known.
         checkpoint_s: Seconds in which tensors were saved.
@@ -400,10 +409,10 @@ class EpochEnd:
     validation_s: float = 0.0
 
     def __post_init__(self) -> None:
-        check_number("seconds of an epoch end", self.seconds, DAY_S)
+        check_number("seconds of an epoch end", self.seconds, DAY_S, LEAST_STEP_S)
         check(self, ("gpu_s", "loader_s", "checkpoint_s", "validation_s"))
-        if self.steps is not None and not 1 <= self.steps <= MOST_COUNT:
-            raise InvalidInput(f"steps between two epoch ends are at least 1, got {self.steps}")
+        if self.steps is not None:
+            check_number("steps between two epoch ends", self.steps, MOST_COUNT, 1)
         if self.other_s < -1e-6 * self.seconds:
             raise InvalidInput(f"the parts of an epoch end take longer than it: {self}")
 
@@ -411,6 +420,20 @@ class EpochEnd:
     def other_s(self) -> float:
         """Seconds of an end in none of the parts."""
         return self.seconds - self.loader_s - self.checkpoint_s - self.validation_s
+
+    def apart(self, longer: float) -> "EpochEnd":
+        """Return ends of passes that have `longer` times as many steps."""
+        return replace(self, steps=self.steps and max(1, round(self.steps * longer)))
+
+    def changed(self, *, host: float = 1.0, gpu: float = 1.0) -> "EpochEnd":
+        """Return the end where the GPU's work takes `gpu` times as long, and the rest `host`."""
+        of_gpu_s = self.gpu_s or 0.0
+        longer = (max(0.0, self.seconds - of_gpu_s) * host + of_gpu_s * gpu) / self.seconds
+        return replace(
+            self, seconds=self.seconds * longer, gpu_s=self.gpu_s and self.gpu_s * gpu,
+            loader_s=self.loader_s * longer, checkpoint_s=self.checkpoint_s * longer,
+            validation_s=self.validation_s * longer,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,11 +537,29 @@ class Profile:
     def unsteady(self) -> float | None:
         return unsteady(self.windows)
 
+    @cached_property
+    def end_share(self) -> tuple[float, float]:
+        """Epoch ends for each step: the host's seconds, and the GPU's work in steps alone."""
+        end = self.epoch_end
+        every = None if end is None else end.steps or self.workload.steps_per_epoch
+        if end is None or every is None:
+            return 0.0, 0.0
+        of_gpu_s = min(end.gpu_s or 0.0, end.seconds)
+        return (end.seconds - of_gpu_s) / every, of_gpu_s / every / self.step_s
+
+    def paced_s(self, step_s: float) -> float:
+        """Return seconds of a step of `step_s` together with its share of epoch ends.
+
+        In a mix, the GPU's work in an epoch end slows as steps do, and the host's does not slow.
+        """
+        host_s, work = self.end_share
+        return step_s * (1 + work) + host_s
+
     @property
     def epoch_s(self) -> float | None:
-        """Seconds of one pass alone, training steps only; None if its length is not known."""
+        """Seconds of one pass alone, epoch ends included; None if its length is not known."""
         steps = self.workload.steps_per_epoch
-        return None if steps is None else steps * self.step_s
+        return None if steps is None else steps * self.paced_s(self.step_s)
 
     @property
     def busy_share(self) -> float | None:

@@ -9,7 +9,7 @@ from advisor.errors import AdvisorError, AdvisorWarning, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.learn.evaluate import of_pace
 from advisor.learn.observations import shared_runs
-from advisor.workload.profile import PartSeconds, Profile
+from advisor.workload.profile import EpochEnd, PartSeconds, Profile
 from advisor.workload.reading import REMOVED_FIELDS, parse_json, read_json, read_toml
 from advisor.workload.records import parse_record
 from advisor.workload.run import Completion, Run
@@ -37,9 +37,41 @@ def changed(text, path, value):
     return json.dumps(document)
 
 
-@pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, took=TOOK)])
+ROUND = replace(
+    PROFILE, trace=replace(PROFILE.trace, steps=16), epoch_end=EpochEnd(seconds=3.0, steps=80),
+    windows=tuple(replace(each, check_s=1e-3) for each in PROFILE.windows),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", [PROFILE, replace(PROFILE, took=TOOK), ROUND])
 def test_a_profile_reads_back_as_it_was_written(profile):
     assert parse_record(Profile, profile_text(profile), "here") == profile
+
+
+def test_a_profile_from_before_rounds_is_of_one_step_without_ends():
+    document = json.loads(profile_text(PROFILE))
+    del document["trace"]["steps"], document["epoch_end"]
+    for window in document["windows"]:
+        del window["check_s"]
+    read = parse_record(Profile, json.dumps(document), "here")
+    assert read == PROFILE
+    assert (read.trace.steps, read.epoch_end, read.windows[0].check_s) == (1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("trace", "steps"), 0),
+        (("epoch_end", "steps"), 0),
+        (("epoch_end", "seconds"), 0.0),
+        (("epoch_end", "loader_s"), 4.0),
+        (("epoch_end", "pauses"), 1.0),
+        (("windows", 0, "check_s"), -1.0),
+    ],
+)
+def test_impossible_rounds_and_ends_are_refused(path, value):
+    with pytest.raises(InvalidInput):
+        parse_record(Profile, changed(profile_text(ROUND), path, value), "here")
 
 
 @pytest.mark.parametrize("run", [RUN, MEMORY_RUN, NAIVE, DIED])
