@@ -84,7 +84,6 @@ def patch_torch(program: Program, folder: str) -> None:
 
     program.watch_loaders(_BaseDataLoaderIter)
     report_steps(program)
-    torch.autograd.backward = _cut_phases(program, torch.autograd.backward)
     torch.amp.autocast_mode.autocast.__enter__ = _note_precision(  # type: ignore[method-assign]
         program, torch.amp.autocast_mode.autocast.__enter__
     )
@@ -92,22 +91,29 @@ def patch_torch(program: Program, folder: str) -> None:
 
 
 def report_steps(program: Program) -> None:
-    """Make torch, just imported, call `program` at each step of an optimizer.
+    """Make torch, just imported, call `program` at each backward pass and step of an optimizer.
 
     Torch's global hook (https://github.com/pytorch/pytorch/issues/88446) is not called if a
     gradient scaler skips a step, or if a CUDA graph replays one. So both of these are wrapped.
     """
     import torch
-    from torch.optim.optimizer import register_optimizer_step_post_hook
+    from torch.optim import optimizer as optimizers
 
+    torch.autograd.backward = _cut_phases(program, torch.autograd.backward, whole=True)
+    torch.autograd.grad = _cut_phases(program, torch.autograd.grad, whole=False)
     fires = 0
+
+    def begun(optimizer: object, _arguments: object, _named: object) -> None:
+        program.stepping.add(id(optimizer))
 
     def fired(optimizer: object, _arguments: object, _named: object) -> None:
         nonlocal fires
         fires += 1
+        program.stepping.discard(id(optimizer))
         program.optimizer_stepped(optimizer)
 
-    register_optimizer_step_post_hook(fired)
+    optimizers.register_optimizer_step_pre_hook(begun)
+    optimizers.register_optimizer_step_post_hook(fired)
     # Torch 2.3 moved it out of torch.cuda.amp.
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
     scaled = scaler.step
@@ -125,9 +131,9 @@ def report_steps(program: Program) -> None:
 
 
 def _report_graphs(program: Program, graph_class: Any) -> None:
-    """Make each replay of a CUDA graph a step, and its capture none."""
+    """Make each replay of a CUDA graph do what it captured, and its capture nothing."""
     begin, end, replay = graph_class.capture_begin, graph_class.capture_end, graph_class.replay
-    captured: WeakKeyDictionary[Any, list[object]] = WeakKeyDictionary()
+    captured: WeakKeyDictionary[Any, list[Callable[[], bool]]] = WeakKeyDictionary()
 
     def capture_begin(self: Any, *arguments: Any, **named: Any) -> Any:
         captured[self] = program.capturing = []
@@ -139,30 +145,30 @@ def _report_graphs(program: Program, graph_class: Any) -> None:
 
     def replayed(self: Any) -> Any:
         returned = replay(self)
-        for optimizer in captured.get(self, ()):
-            program.graphed = True
-            program.optimizer_stepped(optimizer)
+        program.replayed(captured.get(self, []))
         return returned
 
     graph_class.capture_begin, graph_class.capture_end = capture_begin, capture_end
     graph_class.replay = replayed
 
 
-def _cut_phases(program: Program, backward: Callable[..., Any]) -> Callable[..., Any]:
+def _cut_phases(program: Program, backward: Callable[..., Any], *, whole: bool) -> Any:
+    """Call `backward`; note its begin and its end, unless it is a checkpointed layer's own pass."""
     inside = False
 
     @wraps(backward)
     def cut(*arguments: Any, **named: Any) -> Any:
         nonlocal inside
-        if inside:  # a checkpointed layer's own backward pass
+        if inside or program.trains_elsewhere():
             return backward(*arguments, **named)
-        program.phase_ended()
+        if whole:
+            program.phase_ended()
         inside = True
         try:
             returned = backward(*arguments, **named)
         finally:
             inside = False
-        program.phase_ended()
+        program.pass_ended(whole=whole)
         return returned
 
     return cut

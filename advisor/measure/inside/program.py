@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
 from multiprocessing.connection import Connection
+from threading import Lock, get_ident
 from time import monotonic
 from typing import Any
 
@@ -25,16 +26,20 @@ class Program(Feeds):
     Attributes:
         precision: In the words of a workload, as far as it was seen.
         graphed: Whether its steps are replays of a CUDA graph.
-        capturing: Optimizers that step while a CUDA graph is captured; None while none is.
+        capturing: What a CUDA graph that is being captured will do at each replay, in calls of
+            the finder; None while none is.
+        stepping: Optimizers inside whose step it is: passes there, of a closure, are parts of it.
     """
 
     def __init__(self, address: str) -> None:
         super().__init__()
         self.precision = "default"
         self.graphed = False
-        self.capturing: list[object] | None = None
+        self.capturing: list[Callable[[], bool]] | None = None
+        self.stepping: set[int] = set()
         self._address = address
-        self._process: int | None = None  # the one that trains, once it has stepped
+        self._trainer: tuple[int, int] | None = None  # process and thread of the first step
+        self._claiming = Lock()
         self._finder = StepFinder()
         self._connection: Connection | None = None
         self._unattended = False
@@ -44,27 +49,56 @@ class Program(Feeds):
 
     def optimizer_stepped(self, optimizer: object) -> None:
         """Note that an optimizer stepped, or that its gradient scaler skipped the step."""
-        if self._not_for_us():
+        if self.trains_elsewhere():
             return
         if self.capturing is not None:
-            self.capturing.append(optimizer)
+            self.capturing.append(partial(self._finder.optimizer_stepped, optimizer))
         elif self._finder.optimizer_stepped(optimizer):
-            self._step_ended()
+            self._claim_step()
+
+    def pass_ended(self, *, whole: bool) -> None:
+        """Note that a backward pass has ended, `whole` if by ``backward()``: a phase, or a step."""
+        if self.trains_elsewhere() or self.stepping:
+            return
+        if self.capturing is not None:
+            self.capturing.append(partial(self._finder.pass_ended, whole=whole))
+        elif self._finder.pass_ended(whole=whole):
+            self._claim_step()
+        elif whole:
+            self.phase_ended()
+
+    def replayed(self, calls: "list[Callable[[], bool]]") -> None:
+        """Note that a CUDA graph was replayed that makes these calls."""
+        for call in calls:
+            self.graphed = True
+            if not self.trains_elsewhere() and call():
+                self._claim_step()
 
     def stepped_explicitly(self) -> None:
         """Note that the program itself ended a step."""
-        if not self._not_for_us():
+        if not self.trains_elsewhere():
             self._finder.stepped_explicitly()
-            self._step_ended()
+            self._claim_step()
 
-    def _not_for_us(self) -> bool:
-        """True after the measurement, and in a fork of the process that is measured."""
-        return self._unattended or self._process not in (None, os.getpid())
+    def trains_elsewhere(self) -> bool:
+        """Return whether the process and thread that are measured are not these, or not any more.
+
+        They are those of the first step: forks and other threads train on by themselves.
+        """
+        return self._unattended or self._trainer not in (None, (os.getpid(), get_ident()))
 
     def phase_ended(self) -> None:
         """Note that a phase of the step has ended, and another begins."""
-        if self._routine is not None and self._part == "phase" and not self._not_for_us():
+        inside = self._routine is not None and self._part == "phase" and not self.stepping
+        if inside and not self.trains_elsewhere():
             self._resume(False)
+
+    def _claim_step(self) -> None:
+        """End a step, if no other thread has taken the first."""
+        with self._claiming:
+            self._trainer = self._trainer or (os.getpid(), get_ident())
+        if not self.trains_elsewhere():
+            self._step_ended()
 
     def _step_ended(self) -> None:
         self.steps += 1
@@ -82,7 +116,7 @@ class Program(Feeds):
         except OSError:  # the measurement has ended
             self._unattended = True
             return
-        self._connection, self._process = Connection(ours.detach()), os.getpid()
+        self._connection = Connection(ours.detach())
         self._send({"pid": os.getpid()})
 
     def _serve(self) -> None:
@@ -184,16 +218,14 @@ class StepCounter(Program):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def _step_ended(self) -> None:
-        if self._process is None:
-            self._process = os.getpid()
-            self._versions = versions()
+        self._versions = self._versions or versions()
         if monotonic() - self._reported_at >= _REPORT_S:
             self._reported_at = monotonic()
             self._report()
 
     def end(self) -> None:
         """Report the number of steps, at the end of the process that took them."""
-        if self._process == os.getpid():
+        if self._trainer is not None and self._trainer[0] == os.getpid():
             self._report()
 
     def _report(self) -> None:

@@ -1,5 +1,6 @@
 """Which call of a training program ends one of its steps."""
 
+import gc
 from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
@@ -24,12 +25,15 @@ class _Part:
 
 
 class StepFinder:
-    """Finds out which optimizer ends a training step.
+    """Finds out which optimizer ends a training step, or whether a backward pass does.
 
     With several optimizers it is the one that steps least often: so a round of a GAN is one step,
     and so is a backward pass that steps an optimizer for each parameter. It is chosen again when
     another one begins to step, or when it steps no more while others do. An optimizer takes the
     part of one of its kind that is gone.
+
+    While none has ever stepped, several backward passes in a row are steps, so many more of them if
+    there is an optimizer for which they may accumulate gradients.
     """
 
     def __init__(self) -> None:
@@ -39,17 +43,20 @@ class StepFinder:
         self._since = 0  # and since the one that ends a step stepped
         self._before = 0  # steps of the program before the last choice
         self._explicit = 0
+        self._whole = False  # backward passes count, not calls of torch.autograd.grad
+        self._passes, self._enough_passes = 0, _ROUNDS
 
     @property
     def clear(self) -> bool:
         """True once it is known what ends a step."""
-        return bool(self._explicit or self._ender)
+        by_passes = not self._parts and self._passes >= self._enough_passes
+        return bool(self._explicit or self._ender or by_passes)
 
     @property
     def steps(self) -> int:
         """Steps so far, by what is known now."""
         if self._explicit or not self._parts:
-            return self._explicit
+            return self._explicit or self._passes
         return self._before + (self._ender or self._least()).steps
 
     def optimizer_stepped(self, optimizer: object) -> bool:
@@ -71,6 +78,17 @@ class StepFinder:
             self._ender = least
         self._since = 0
         return True
+
+    def pass_ended(self, *, whole: bool) -> bool:
+        """Return whether a step ended with this backward pass, `whole` if by ``backward()``."""
+        if self._explicit or self._parts or (self._whole and not whole):
+            return False
+        if whole and not self._whole:
+            self._whole, self._passes = True, 0
+        self._passes += 1
+        if self._passes == _ROUNDS:
+            self._enough_passes = _SELDOM if _has_optimizer() else _ROUNDS
+        return self._passes >= self._enough_passes
 
     def stepped_explicitly(self) -> None:
         """Note that the program itself said that a step ended; optimizers count no more."""
@@ -101,3 +119,9 @@ class StepFinder:
         often = max(part.steps for part in parts)
         counted = (part for part in parts if part.steps * _SELDOM >= often)
         return min(counted, key=lambda part: (part.steps, part is not last))
+
+
+def _has_optimizer() -> bool:
+    from torch.optim import Optimizer
+
+    return any(issubclass(type(each), Optimizer) for each in gc.get_objects())

@@ -77,6 +77,67 @@ while True:
             count()
 """
 
+# A loop that updates its weights itself; a backward pass has another inside, a checkpoint's.
+SCRIPTS["by_hand.py"] = r"""
+import torch
+from counted import count
+from torch.utils.checkpoint import checkpoint
+network = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+while True:
+    loss = checkpoint(network, torch.ones(2, 4, requires_grad=True), use_reentrant=True).sum()
+    loss.backward()
+    count()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight -= 1e-3 * weight.grad
+            weight.grad = None
+"""
+
+# A loop of functions: gradients are values, and nothing of torch steps.
+SCRIPTS["functional.py"] = r"""
+import torch
+from counted import count
+weight = torch.zeros(4)
+gradient = torch.func.grad(lambda weight: ((weight - 1) ** 2).sum())
+while True:
+    slope = gradient(weight)
+    count()
+    weight = weight - 1e-3 * slope
+"""
+
+# Twenty backward passes accumulate for each step.
+SCRIPTS["accumulated.py"] = r"""
+import torch
+from counted import count
+network = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+while True:
+    for _ in range(20):
+        network(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    count()
+"""
+
+# An optimizer that evaluates the loss as often as it likes in a step: more and more often.
+SCRIPTS["closures.py"] = r"""
+import torch
+from counted import count
+network = torch.nn.Linear(4, 1)
+optimizer = torch.optim.LBFGS(network.parameters(), lr=1e-3)
+def closure():
+    optimizer.zero_grad()
+    loss = (network(torch.randn(8, 4)) ** 2).sum()
+    loss.backward()
+    return loss
+step = 0
+while True:
+    step += 1
+    optimizer.param_groups[0]["max_iter"] = 1 + step % 5
+    optimizer.step(closure)
+    count()
+"""
+
 # A loop without an optimizer of torch, which says itself when a step has ended.
 SCRIPTS["by_itself.py"] = r"""
 import torch

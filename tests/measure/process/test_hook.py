@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,20 @@ def test_an_optimizer_that_rests_while_another_goes_on_ends_no_steps_any_more():
     assert hook._finder.steps == 160
     ended_in(hook, *[first, second] * 5)
     assert ended_in(hook, *[first, second] * 50) == 50
+
+
+def test_the_first_step_of_an_optimizer_ends_the_count_of_backward_passes():
+    hook, optimizer = Counting(), torch.optim.SGD([torch.zeros(1)])
+    for _ in range(63):
+        hook.pass_ended(whole=True)
+    assert not hook.ended
+    for _ in range(5):
+        hook.pass_ended(whole=True)
+        hook.pass_ended(whole=False)
+    assert len(hook.ended) == 5
+    assert ended_in(hook, optimizer) == 1
+    hook.pass_ended(whole=True)
+    assert (len(hook.ended), hook._finder.steps) == (1, 1)
 
 
 def test_a_script_that_says_its_steps_itself_is_believed():

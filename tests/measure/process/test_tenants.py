@@ -195,6 +195,22 @@ def test_a_step_is_what_the_script_itself_would_call_one(home, name, precision):
         assert abs(took(tenant, home, 7) - 7) <= 1  # it counts before or after we do
 
 
+@pytest.mark.parametrize("name", ["by_hand.py", "functional.py", "accumulated.py"])
+def test_without_an_optimizer_a_backward_pass_is_a_step_and_with_one_it_is_none(home, name):
+    with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert abs(took(tenant, home, 20) - 20) <= 1  # they count after we do
+
+
+def test_all_passes_of_a_closure_are_in_one_phase_of_the_step_of_its_optimizer(home):
+    with started(scripted(home, "python", "closures.py")) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert abs(took(tenant, home, 20) - 20) <= 1
+        assert len(tenant.ask("issue", seconds=0.05)["phases_s"]) == 1
+        trace = tenant.folder / "trace.json"
+        assert tenant.ask("trace", path=str(trace), round_steps=5, rounds=2)["phases"] == [5, 5]
+
+
 @pytest.mark.parametrize("name", ["folds.py", "stages.py"])
 def test_an_optimizer_made_again_ends_steps_as_the_one_before_did(home, name):
     with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
