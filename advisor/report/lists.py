@@ -105,6 +105,8 @@ def profiles_document(gpu: str, profiles: Mapping[str, Profile]) -> dict[str, An
             {
                 "name": name, "step_s": each.step_s, "fastest_step_s": each.fastest_step_s,
                 "unsteady": each.unsteady, "epoch_s": each.epoch_s, "gpu_busy": each.busy_share,
+                "steps_of_round": None if each.trace is None else each.trace.steps,
+                "epoch_end": each.epoch_end and asdict(each.epoch_end),
                 "memory": asdict(each.memory),
                 "provenance": each.provenance and asdict(each.provenance),
                 "estimated_from": each.estimated_from,
