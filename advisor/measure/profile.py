@@ -13,17 +13,18 @@ from advisor.measure.pace import (
     StepsTaken,
     Stopwatch,
     Timing,
+    core_pace,
     mean_step_s,
     measured_pace,
     repeated_pace,
     settle,
 )
-from advisor.measure.parts import step_parts
+from advisor.measure.parts import StepParts, step_parts
 from advisor.measure.process import say
 from advisor.measure.tenant import LOAD_S, living
 from advisor.measure.tenants import ask_all, tenants_on
 from advisor.sharing import Mps, Naive
-from advisor.workload.profile import PROBE_LIMITS_PCT, LimitedRun, MpsProbe, Profile
+from advisor.workload.profile import PROBE_LIMITS_PCT, LimitedRun, MpsProbe, Profile, Window
 from advisor.workload.spec import Workload
 
 # A loader starts with prefetched batches, which must be used up before a window begins.
@@ -104,7 +105,7 @@ def _measured_alone(
     profile = Profile(
         workload=workload,
         gpu=session.device.key,
-        windows=pace.windows,
+        windows=at_check(pace.windows, pace.host_check_s, parts),
         host_s=parts.host_s,
         gpu_s=parts.gpu_s,
         host_cpu_share=pace.cpu_s / len(bench.cores),
@@ -122,6 +123,31 @@ def _measured_alone(
         epoch_end=pace.rounds.epoch_end,
     )
     return profile, taken, pace.meter_s
+
+
+def at_check(
+    windows: Sequence[Window], check_s: float | None, parts: StepParts
+) -> tuple[Window, ...]:
+    """Bring `windows` to the pace of a core on which a check takes `check_s`.
+
+    Only the host's part of a step changes: all of it where the host sets the pace, what is left of
+    the GPU's where the host waits for it, and nothing where the GPU sets the pace.
+    """
+    gpu_s = parts.gpu_s or 0.0
+    waits = parts.trace is not None and bool(parts.trace.waits_us)
+
+    def brought(window: Window) -> Window:
+        if check_s is None or window.check_s is None:
+            return window
+        ratio = core_pace(check_s / window.check_s)
+        step_s = window.step_s
+        if waits:
+            step_s += max(0.0, step_s - gpu_s) * (ratio - 1)
+        elif parts.host_s is None or parts.host_s >= gpu_s:
+            step_s = max(min(gpu_s, step_s), step_s * ratio)
+        return replace(window, seconds=step_s * window.steps)
+
+    return tuple(map(brought, windows))
 
 
 def _pace_text(pace: SoloPace) -> str:
@@ -236,6 +262,7 @@ def _in_turn(
     modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
     setups = [setup for mode in modes for setup in session.setups(mode, [workload])]
     slow = mean_step_s(profile.windows) >= _SLOW_STEP_S
+    parts = StepParts(profile.host_s, profile.gpu_s, profile.trace)
     loading = {"warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS}
     with tenants_on(setups, session.folder) as tenants:
         answers = ask_all(tenants, "load", [loading] * len(tenants), patience_s)
@@ -243,7 +270,8 @@ def _in_turn(
         session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
         for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):
             pace = measured_pace(tenant, meter, _PROBE_TIMING, taken, patience_s)
-            run = LimitedRun(limit_pct, loaded["sms"], pace.windows)
+            windows = at_check(pace.windows, profile.host_check_s, parts)
+            run = LimitedRun(limit_pct, loaded["sms"], windows)
             say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
             watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")
             runs.append((run, pace))

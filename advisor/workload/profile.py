@@ -39,7 +39,8 @@ class Window:
 
     Attributes:
         check_s: Seconds of the host check (`advisor.measure.host_check`) beside it, on its core;
-            None: not checked.
+            None: not checked. In a profile, `seconds` are then at the pace of a core on which it
+            takes `Profile.host_check_s`.
     """
 
     seconds: float

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure.pace import Schedule, Timing, schedule, windows_of
+from advisor.measure.pace import (
+    Schedule,
+    StepsTaken,
+    Timing,
+    schedule,
+    solo_windows,
+    windows_of,
+)
 
 steps = st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60)
 
@@ -50,3 +57,32 @@ def test_one_looks_longer_at_slow_steps_but_never_for_ever(slowest_s):
     assert length_s >= min(6 * slowest_s, 8.0) - 1e-9
     assert plan.start_at < plan.begin_at < plan.end_at < plan.stop_at
     assert plan.begin_at <= 2.0
+
+
+PLAN = Schedule(0.0, (0.5, 1.0, 1.5))
+
+
+def taken(steps_s, checked_after, took_s=0.02):
+    """Steps as a hook reports them, with a check after each of these numbers of steps."""
+    paused = [took_s * sum(number < at for number in checked_after) for at in range(1, 99999)]
+    ends = [end + paused[at] for at, end in enumerate(ends_of(steps_s))]
+    checks = [[number, 1e-3 * (1 + at), took_s] for at, number in enumerate(checked_after)]
+    return StepsTaken(0.0, {"completed_at": ends, "checks": checks, "between": []})
+
+
+def test_windows_lie_between_checks_of_the_core_whose_time_does_not_count():
+    first, second = solo_windows(taken([0.01] * 151, (50, 100, 150)), PLAN)
+    assert first.steps == second.steps == 49
+    assert [first.step_s, second.step_s] == pytest.approx([0.01, 0.01])
+    assert [first.check_s, second.check_s] == pytest.approx([1.5e-3, 2.5e-3], rel=0.02)
+
+
+@given(st.integers(0, 15))
+def test_windows_of_a_rollout_and_its_updates_hold_whole_rounds(shift):
+    round_s = [0.3, *[0.01] * 15]
+    steps_s = (round_s * 12)[shift:]
+    windows = solo_windows(taken(steps_s, (40, 80, 120)), PLAN)
+    assert len(windows) >= 3
+    for window in windows:
+        assert window.steps % 16 == 0
+        assert window.step_s == pytest.approx(0.45 / 16, rel=0.02)

@@ -17,9 +17,10 @@ from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
-from advisor.measure.profile import mps_probe
+from advisor.measure.parts import StepParts
+from advisor.measure.profile import at_check, mps_probe
 from advisor.measure.profile_command import run_profile
-from advisor.workload.profile import PROBE_LIMITS_PCT
+from advisor.workload.profile import PROBE_LIMITS_PCT, Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
 from advisor.workload.writing import profile_text
@@ -298,3 +299,21 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     assert tuple(run.limit_pct for run in probe.limited) == PROBE_LIMITS_PCT
     at_once = notes.read_text().split()[:4] == ["starts"] * 4
     assert at_once == (held_mib == 1000.0)
+
+
+HOST_BOUND = StepParts(host_s=0.01, gpu_s=0.002)
+
+
+@pytest.mark.parametrize(
+    ("parts", "step_s"),
+    [
+        (HOST_BOUND, 0.005), (StepParts(), 0.005), (replace(HOST_BOUND, gpu_s=0.02), 0.01),
+        (replace(HOST_BOUND, gpu_s=0.006), 0.006),
+    ],
+)  # fmt: skip
+def test_windows_are_brought_to_one_pace_of_the_core_as_far_as_the_host_sets_it(parts, step_s):
+    slow, usual = Window(1.0, 100, check_s=4e-3), Window(0.5, 100, check_s=1e-3)
+    first, second = at_check((slow, usual), 1e-3, parts)
+    assert first.step_s == pytest.approx(step_s)
+    assert second == usual
+    assert (first.steps, first.check_s) == (100, 4e-3)
