@@ -193,16 +193,14 @@ def validate_file(file: Path, advisor: Advisor, store: Path | None = None) -> Va
     """Compare the runs in `file`, maybe from another machine, with their predictions.
 
     The predictions are for the cores that each run had, whose speed it records; this machine's
-    calibration is not used. `file` is as ``python -m advisor.measure runs`` writes it.
+    calibration is not used. `file` is as ``advisor runs`` writes it.
 
     Raises:
         InvalidInput: The file is malformed or of another GPU, or a workload has no profile.
     """
     runs, gpu = read_runs(file), advisor.card
     if not runs:
-        raise InvalidInput(
-            f"{file}: it holds no runs. `python -m advisor.measure runs` writes them."
-        )
+        raise InvalidInput(f"{file}: it holds no runs. `advisor runs` writes them.")
     names = {tenant.workload.name for run in runs for tenant in run.tenants}
     profiles = {name: advisor.find_profile(name) for name in sorted(names)}
     predictor = advisor.uncalibrated.on_known_host()

@@ -27,7 +27,7 @@ BANNED = re.compile(
 PYTHON_TYPE = re.compile(r"<(?:str|int|float|path|list\[.*?\]|\w+ range)>|\bTEXT\b|\bINTEGER\b")
 # Need a GPU, write to the user's folders, take minutes, or never end: only their help is checked.
 LONG = (
-    "app", "calibrate", "campaign", "doctor", "evaluate", "fit", "init", "run", "stop",
+    "app", "calibrate", "campaign", "doctor", "evaluate", "fit", "init", "run", "runs", "stop",
     "validate",
 )  # fmt: skip
 

@@ -25,6 +25,7 @@ from advisor.cli.measure import (
     fit,
     profile,
     run,
+    runs,
     stop,
     validate,
 )
@@ -99,15 +100,16 @@ _app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _COMMANDS = (
-    recommend, trials, batch, predict, explain, simulate, export, profile, campaign, calibrate,
-    doctor, validate, run, stop, fit, evaluate, gpus, layouts, workloads, profiles, init, app,
+    recommend, trials, batch, predict, explain, simulate, export, profile, campaign, runs,
+    calibrate, doctor, validate, run, stop, fit, evaluate, gpus, layouts, workloads, profiles,
+    init, app,
 )  # fmt: skip
 COMMANDS = tuple(command.__name__ for command in _COMMANDS)
 """Names of all commands."""
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 for _command in _COMMANDS:
-    _passes_words_on = _command in (profile, campaign, calibrate, doctor)
+    _passes_words_on = _command in (profile, campaign, runs, calibrate, doctor)
     _app.command(cls=_Command, context_settings=_PASS_ON if _passes_words_on else None)(_command)
 
 

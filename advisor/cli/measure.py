@@ -95,14 +95,15 @@ _Export = Annotated[Path | None, Option(
 
 def profile(context: Context) -> None:
     """Measure workloads, or your own script, alone."""
-    from advisor.measure.__main__ import main
+    from advisor.measure.process import supervise
 
     words = list(context.args)
     end = words.index("--") if "--" in words else len(words)  # the rest is a script's
     ours, uri = _without(words[:end], "--mlflow")
     log = mlflow_log(uri)
     began_s = time()
-    code = main(["profile", *ours, *words[end:]])
+    entry = "run_from_numbers" if "--from-numbers" in ours else "run_profile"
+    code = supervise(f"advisor.measure.profile_command:{entry}", [*ours, *words[end:]])
     if log is not None:
         from advisor.workload.store import read_profile
 
@@ -137,16 +138,23 @@ def _written_since(began_s: float, out: str | None) -> list[Path]:
 
 def campaign(context: Context) -> None:
     """Measure a plan of many mixes on one or more GPUs."""
-    from advisor.measure.__main__ import main
+    from advisor.measure.process import supervise
 
-    raise Exit(main(["campaign", *context.args]))
+    raise Exit(supervise("advisor.measure.campaign:run_campaign", context.args))
+
+
+def runs(context: Context) -> None:
+    """Measure the plans in a file of `recommend --json`."""
+    from advisor.measure.process import supervise
+
+    raise Exit(supervise("advisor.measure.shared_run:run_list", context.args))
 
 
 def calibrate(context: Context) -> None:
     """Measure what advice needs about this machine."""
-    from advisor.measure.__main__ import main
+    from advisor.measure.process import supervise
 
-    code = main(["calibrate", *context.args])
+    code = supervise("advisor.measure.calibrate:run_calibrate", context.args)
     if code == GpuUnavailable.exit_code:
         aside(_UNCALIBRATED)
     raise Exit(code)
@@ -157,7 +165,7 @@ def doctor(context: Context) -> None:
 
     With --undo, first undo what killed scripts and measurements left.
     """
-    from advisor.measure.__main__ import main
+    from advisor.measure.doctor import run_doctor
 
     words = [word for word in context.args if word != "--undo"]
     if len(words) < len(context.args):
@@ -165,7 +173,7 @@ def doctor(context: Context) -> None:
 
         for line in undo_left():
             aside(line)
-    raise Exit(main(["doctor", *words]))
+    raise Exit(run_doctor(words))
 
 
 def run(

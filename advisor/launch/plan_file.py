@@ -1,7 +1,7 @@
 """Plans as JSON files, and as scripts with a command for every job, which `advisor run` starts.
 
-The keys of a file are those of ``advisor recommend --json`` that ``python -m advisor.measure runs``
-needs; each job has its name, its amount of work, and its constraints.
+The keys of a file are those of ``advisor recommend --json`` that ``advisor runs`` needs; each job
+has its name, its amount of work, and its constraints.
 """
 
 import json

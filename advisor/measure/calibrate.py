@@ -88,8 +88,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
         prog="advisor calibrate",
         description="Measures in about a minute what depends on this machine and not on a "
         "workload: sizes of CUDA contexts, the cost of taking turns, idle power. Advice for this "
-        "GPU then accounts for this machine. Also starts as `python -m advisor.measure calibrate`, "
-        "which needs torch, timm and nvidia-ml-py only.",
+        "GPU then accounts for this machine.",
         epilog="Exit codes: 0 measured, 1 failed, 2 wrong use, 4 no GPU to use.",
     )
     add = parser.add_argument

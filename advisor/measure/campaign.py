@@ -465,8 +465,7 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     parser = argparse.ArgumentParser(
         prog="advisor campaign",
         description="Measures the runs of a plan on all chosen GPUs, out of one queue. Runs that "
-        "the folder has already are left out. Also: `python -m advisor.measure campaign`, "
-        "which needs torch, timm and nvidia-ml-py only.",
+        "the folder has already are left out.",
         epilog="Exit codes: 0 all measured or the deadline is near, 1 some failed, 2 wrong use, "
         "4 no GPU to use.",
     )

@@ -300,4 +300,4 @@ def command_line(verb: str, argv: Sequence[str]) -> str:
     ours = argv.index("--") if "--" in argv else len(argv)
     words = [*(_VARIABLE.sub(r"\1...", word) for word in argv[:ours]), *argv[ours:]]
     names = (Path(word).name if "/" in word else word for word in words)
-    return " ".join(["python -m advisor.measure", verb, *names])
+    return " ".join(["advisor", verb, *names])

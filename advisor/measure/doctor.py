@@ -520,8 +520,7 @@ def run_doctor(argv: Sequence[str]) -> int:
         prog="advisor doctor",
         description="Finds what spoils measuring or sharing on this machine, and prints the "
         "remedies; changes nothing. blocks: something cannot be done here; spoils: it can, and "
-        "figures are off; note: good to know. Also starts as `python -m advisor.measure doctor`, "
-        "which needs nvidia-ml-py only.",
+        "figures are off; note: good to know.",
         epilog="Exit codes: 0 nothing blocks, 2 wrong use, 4 something does.",
     )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")

@@ -163,9 +163,8 @@ def _profile_parser() -> argparse.ArgumentParser:
         usage="advisor profile [-h] [options] WORKLOAD...\n"
         "       advisor profile [-h] [options] -- python train.py [arguments]",
         description="Measures each workload alone on a GPU and writes DIR/NAME.json: workloads by "
-        "name, or a script of your own, started as it is. Also starts "
-        "as `python -m advisor.measure profile`, which needs torch, timm and nvidia-ml-py only; "
-        "`advisor profile --mlflow URI` logs to MLflow what is measured.",
+        "name, or a script of your own, started as it is. --mlflow URI logs to MLflow what is "
+        "measured.",
         epilog="Exit codes: 0 all measured, 1 some failed, 2 wrong use, 4 no GPU to use.",
     )
     add = parser.add_argument

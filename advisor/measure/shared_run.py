@@ -294,7 +294,7 @@ class PlannedProcess:
 def planned_processes(plan: PlannedRun, uuid: str | None) -> tuple[PlannedProcess, ...]:
     """Return the processes of `plan` on the GPU `uuid`, or on a CPU, as they start."""
     folder = temporary_base() / (FOLDER_PREFIX + "XXXXXXXX")
-    command = ("python", "-m", "advisor.measure", "runs", "plans.json", "--device", uuid or "cpu")
+    command = ("advisor", "runs", "plans.json", "--device", uuid or "cpu")
     processes = []
     groups = [(run, *group) for run in single_runs(plan) for group in run.groups]
     for run, jobs, sharing in groups:
@@ -378,7 +378,7 @@ _COUNT = option_number(int, lambda value: 1 <= value <= 100, "between 1 and 100"
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m advisor.measure runs",
+        prog="advisor runs",
         description="Runs plans for real, together on one GPU, and records what each job did.",
     )
     add = parser.add_argument

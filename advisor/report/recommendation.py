@@ -292,7 +292,7 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
 def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
     """Return what ``advisor recommend --json`` prints.
 
-    `workloads` defines each name, so that ``python -m advisor.measure runs`` can run the `top`
+    `workloads` defines each name, so that ``advisor runs`` can run the `top`
     plans, by default all, on a machine without the profiles.
     """
     summary = verdict(advised)

@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE_S
 
 
 class Campaign(Started):
-    """``python -m advisor.measure campaign`` with two runners that share the CPU.
+    """``advisor campaign`` with two runners that share the CPU.
 
     Args:
         folder: As `Started` has it.
@@ -32,9 +32,7 @@ class Campaign(Started):
         self.out, self.profiles = Path(folder) / "out", Path(folder) / "profiles"
         files = ("--out", self.out, "--profiles", self.profiles)
         path = written(Path(folder), plan)
-        super().__init__(
-            folder, "-m", "advisor.measure", "campaign", path, *files, "--devices", "cpu,cpu"
-        )
+        super().__init__(folder, "-m", "advisor", "campaign", path, *files, "--devices", "cpu,cpu")
 
     def runs(self):
         """All runs in the folder."""
@@ -103,7 +101,7 @@ def test_a_campaign_runs_and_does_nothing_twice(campaign):
     assert whole.began_s[1] > whole.ended_s[0]
     assert {len(run.tenants[0].windows) for run in runs if run.shows_pace} == {3}
     assert len({run.provenance.command for run in runs}) == 1
-    assert runs[0].provenance.command.startswith("python -m advisor.measure campaign plan.toml")
+    assert runs[0].provenance.command.startswith("advisor campaign plan.toml")
     shared.assert_nothing_is_left()
 
     code, said = shared.finish()

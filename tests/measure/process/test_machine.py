@@ -140,7 +140,7 @@ def test_a_command_is_recorded_without_paths_and_values_of_variables():
     words = ["/home/ann/secret/plans.json", "--out", "../runs.jsonl", "--env", "TOKEN=hush",
              "--measure-env=KEY=hush", "--", "python", "a.py", "x=3"]  # fmt: skip
     assert command_line("profile", words) == (
-        "python -m advisor.measure profile plans.json --out runs.jsonl --env TOKEN=... "
+        "advisor profile plans.json --out runs.jsonl --env TOKEN=... "
         "--measure-env=KEY=... -- python a.py x=3"
     )
 

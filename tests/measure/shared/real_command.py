@@ -84,7 +84,7 @@ class Started:
 
 
 class Command(Started):
-    """``python -m advisor.measure runs``.
+    """``advisor runs``.
 
     Args:
         folder: As `Started` has it.
@@ -94,7 +94,7 @@ class Command(Started):
     def __init__(self, folder, *plans, gpu="cpu"):
         self.plans, self.out = Path(folder) / "plans.json", Path(folder) / "runs.jsonl"
         self.plans.write_text(json.dumps({"schema": 1, "gpu": gpu, "plans": plans}))
-        words = ("-m", "advisor.measure", "runs", self.plans, "--out", self.out, "--device", "cpu")
+        words = ("-m", "advisor", "runs", self.plans, "--out", self.out, "--device", "cpu")
         super().__init__(folder, *words)
 
     def runs(self):

@@ -73,7 +73,7 @@ def test_mixes_and_whole_jobs_run_and_are_recorded(command):
     assert all(tenant.memory.allocated_mib > 0 for tenant in pair.tenants)
     assert (pair.mps_clients, pair.power_w, pair.counters) == (0, None, None)
     assert [tenant.workload.name for tenant in first.tenants] == ["mlp-toy-bs32"]
-    assert pair.provenance.command.startswith("python -m advisor.measure runs plans.json --out")
+    assert pair.provenance.command.startswith("advisor runs plans.json --out")
 
     done = together.completion
     assert (together.ok, together.shows_pace, done.energy_j) == (True, False, None)

@@ -34,7 +34,7 @@ def test_what_the_options_set_is_what_is_written(tmp_path):
     command = (
         sys.executable,
         "-m",
-        "advisor.measure",
+        "advisor",
         "profile",
         *WORDS,
         *REST,

@@ -35,9 +35,9 @@ QUICK = ("--device", "cpu", "--no-probe")
 
 @pytest.fixture
 def command():
-    """``python -m advisor.measure profile``; a short path, since sockets go there."""
+    """``advisor profile``; a short path, since sockets go there."""
     with TemporaryDirectory(dir="/tmp") as folder:
-        started = Started(folder, "-m", "advisor.measure", "profile")
+        started = Started(folder, "-m", "advisor", "profile")
         yield started
         started.clear()
 
@@ -59,7 +59,7 @@ def test_a_batch_with_wrong_names_profiles_the_others(command, tmp_path):
     assert (profile.power_w, profile.energy_j, profile.counters) == (None,) * 3
     assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
     assert (profile.took.trace_s, profile.took.mps_s, profile.took.limits_s) == (None,) * 3
-    assert profile.provenance.command.startswith("python -m advisor.measure profile mlp-toy-bs32")
+    assert profile.provenance.command.startswith("advisor profile mlp-toy-bs32")
     again = command.finish("mlp-toy-bs32", "--skip-existing", "--out", str(out), *QUICK)
     assert again == (0, "")
     command.assert_nothing_is_left()
