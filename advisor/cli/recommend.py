@@ -18,8 +18,8 @@ from advisor.cli.options import (
     passed_options,
     require,
 )
-from advisor.cli.output import leave_out, show, show_answer, show_json, show_text, warn
-from advisor.errors import InvalidInput
+from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import MOST_GPUS, START_S
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from advisor.api import Advisor
+    from advisor.hardware.gpus import Gpu
     from advisor.plan import ObjectiveName
     from advisor.plan.admission import Additions, Running
     from advisor.plan.copies import Copies
@@ -143,7 +144,10 @@ def recommend(
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
     advisor = advisor_for(gpu, watts, profiles, models, calibration, host_cores)
     passed = _checked_options(context, jobs or (), gpus, commands, top, hurt)
-    conditions = Conditions(root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO)
+    conditions = Conditions(
+        root=root, instances=_in_mig_mode(advisor.card, root=root), memory_margin=memory_margin,
+        power_caps=power_cap == AUTO,
+    )  # fmt: skip
     level: Level = "p95" if pessimistic else "p50"
     here = device if "device" in passed else None
     if copied := passed.get("auto"):
@@ -186,6 +190,35 @@ def recommend(
     _print(answer, commands, as_json)
     if log is not None:
         log.plans(answer.document())
+
+
+def _in_mig_mode(gpu: "Gpu", *, root: bool) -> tuple[str, ...] | None:
+    """The MIG devices to which plans are confined; a line says so if this machine's GPU has MIG on.
+
+    Raises:
+        NothingFits: There is no root and no MIG device, or only parts of divided instances.
+    """
+    from advisor.hardware.live_gpu import instances_of
+
+    if (there := instances_of(gpu.key)) is None:
+        return None
+    index, profiles = there
+    held = ", ".join(profiles) or "no MIG device"
+    profiles = tuple(name for name in profiles if name in {each.name for each in gpu.mig})
+    state = f"GPU {index} of this machine is in MIG mode, with {held}"
+    if not profiles and not root:
+        raise NothingFits(f"{state}. Have root make undivided ones, or switch MIG mode off.")
+    if root:
+        aside(
+            f"{state}. Plans for the whole GPU need MIG mode off: sudo nvidia-smi -i {index} -mig "
+            f"0. For plans on what is there: --no-root, or --gpu {gpu.key}-PROFILE within one."
+        )
+        return None
+    aside(
+        f"{state}. Plans use these as they are; their scripts take the UUIDs of `nvidia-smi -L` "
+        f"as MIG_1, MIG_2, ... Not yet run on MIG hardware."
+    )
+    return profiles
 
 
 def _checked_options(

@@ -49,6 +49,9 @@ _RESERVED_MIB = 615
 # Key among the sources of a GPU that its driver described.
 DESCRIBED = "driver"
 
+# NVML's name of a MIG device has that of its GPU before this, and its profile behind.
+OF_MIG = " MIG "
+
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 
 
@@ -232,8 +235,11 @@ def gpu_meant(word: str) -> Gpu:
     if word in catalogue():
         return gpu(word)
     parts = name_parts(word)
-    names = {key: [name_parts(name) for name in (key, *each.products)]
-             for key, each in known_gpus().items()}  # fmt: skip
+    names = {
+        key: [name_parts(name) for name in (key, *each.products)]
+        for key, each in known_gpus().items()
+        if not any(OF_MIG in name for name in each.products)  # those have to be named in full
+    }
     meant = [key for key, own in names.items() if parts in own] or [
         key for key, own in names.items()  # the same first part, and all others in any order
         if any(parts[:1] == name[:1] and {*parts} <= {*name} for name in own)

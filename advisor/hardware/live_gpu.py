@@ -19,9 +19,19 @@ from ctypes import byref, c_uint
 from dataclasses import replace
 from typing import Any, Literal
 
+from psutil import virtual_memory
+
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.counters import dcgm_number, offers_gpm
-from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, gpu_of_product, keep_gpu, name_parts
+from advisor.hardware.gpus import (
+    DESCRIBED,
+    OF_MIG,
+    Gpu,
+    MigProfile,
+    gpu_of_product,
+    keep_gpu,
+    name_parts,
+)
 from advisor.hardware.machine import BrokenGpu, ComputeMode, GpuProcess, LiveGpu, mps_processes
 from advisor.hardware.mig import driver_branch
 from advisor.hardware.nvml import driver, handle_of, offered, offered_w
@@ -68,7 +78,7 @@ def live_gpu(device: int | str) -> LiveGpu:
         handle = handle_of(nvml, device)
         product = str(nvml.nvmlDeviceGetName(handle))
         listed = gpu_of_product(product) or gpu_from_driver(nvml, handle, product)
-        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        total_bytes, used_bytes = _memory_bytes(nvml, handle)
         mig = offered(nvml, "nvmlDeviceGetMigMode", handle)  # now, and after the next reset
         mode = offered(nvml, "nvmlDeviceGetComputeMode", handle)
         utilization = offered(nvml, "nvmlDeviceGetUtilizationRates", handle)
@@ -78,8 +88,8 @@ def live_gpu(device: int | str) -> LiveGpu:
             uuid=str(nvml.nvmlDeviceGetUUID(handle)),
             product=product,
             catalogue_key=None if listed is None else listed.key,
-            memory_total_mib=memory.total / _MIB,
-            memory_used_mib=memory.used / _MIB,
+            memory_total_mib=total_bytes / _MIB,
+            memory_used_mib=used_bytes / _MIB,
             driver=str(nvml.nvmlSystemGetDriverVersion()),
             mig_enabled=mig and bool(mig[0]),
             mig_pending=mig and bool(mig[1]),
@@ -96,13 +106,18 @@ def live_gpu(device: int | str) -> LiveGpu:
 
 
 def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
-    """Every GPU of this machine as it is now; one that is broken does not hide the others."""
+    """Every GPU of this machine as it is now, each before its MIG devices.
+
+    One that is broken does not hide the others.
+    """
     with driver() as nvml:
         count = nvml.nvmlDeviceGetCount()
     gpus: list[LiveGpu | BrokenGpu] = []
     for index in range(count):
         try:
-            gpus.append(live_gpu(index))
+            gpus.append(live := live_gpu(index))
+            if live.mig_enabled:
+                gpus += map(live_gpu, mig_devices(index))
         except AdvisorError as error:
             gpus.append(BrokenGpu(index, str(error)))
     return tuple(gpus)
@@ -125,6 +140,44 @@ def visible_device(uuid: str) -> dict[str, str]:
     if uuid not in uuids or any(mode and mode[0] for mode in modes):
         return by_uuid
     return {"CUDA_VISIBLE_DEVICES": str(uuids.index(uuid)), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _memory_bytes(nvml: Any, handle: Any) -> tuple[int, int]:
+    """Memory in all and in use: the host's, if the GPU has none of its own, e.g. a GB10."""
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    except nvml.NVMLError_NotSupported:
+        host = virtual_memory()
+        return host.total, host.total - host.available
+    return memory.total, memory.used
+
+
+def mig_devices(device: int | str) -> dict[str, str]:
+    """The profile of each MIG device on a GPU that this process may use, by UUID."""
+    profiles = {}
+    with driver() as nvml:
+        handle = handle_of(nvml, device)
+        for at in range(offered(nvml, "nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+            mig = offered(nvml, "nvmlDeviceGetMigDeviceHandleByIndex", handle, at)
+            if mig is not None:
+                name = str(nvml.nvmlDeviceGetName(mig))
+                profiles[str(nvml.nvmlDeviceGetUUID(mig))] = name.partition(OF_MIG)[2]
+    return profiles
+
+
+def instances_of(key: str) -> tuple[int, tuple[str, ...]] | None:
+    """The index of this machine's GPU of that kind, and the profiles of its MIG devices.
+
+    None if there is none of that kind, or one that is not in MIG mode.
+    """
+    try:
+        live = [each for each in live_gpus() if isinstance(each, LiveGpu)]
+    except AdvisorError:
+        return None
+    indices = [each.index for each in live if each.catalogue_key == key]
+    if not indices or any(each.catalogue_key == key and not each.mig_enabled for each in live):
+        return None
+    return indices[0], tuple(mig_devices(indices[0]).values())
 
 
 def _clocks_mhz(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
@@ -231,14 +284,17 @@ _L2_TIMEOUT_S = 30.0
 def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     """The GPU `handle` by what its driver says, kept in the user's data folder.
 
-    None if it is older than Volta, or the driver does not say what predictions need.
+    None if it is older than Volta, or the driver does not say what predictions need. A MIG device
+    is described as a GPU of its own, on which jobs share as on any other.
     """
+    if OF_MIG in product:
+        return _mig_device_from_driver(nvml, handle, product)
     capability = tuple(offered(nvml, "nvmlDeviceGetCudaComputeCapability", handle) or ())
     cores = offered(nvml, "nvmlDeviceGetNumGpuCores", handle)
     if not cores or capability not in _CAPABILITIES:
         return None
     architecture, cores_per_sm, threads_per_sm = _CAPABILITIES[capability]
-    memory_mib = nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB
+    memory_mib = _memory_bytes(nvml, handle)[0] // _MIB
     limits_mw = offered(nvml, "nvmlDeviceGetPowerManagementLimitConstraints", handle)
     rows = mig_rows(nvml, handle)
     bus = offered(nvml, "nvmlDeviceGetMemoryBusWidth", handle)
@@ -261,6 +317,40 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
         max_mps_clients=_MAX_MPS_CLIENTS,
         memory_slices=max((row.memory_slices for row in rows), default=0),
         mig=rows,
+        sources={DESCRIBED: source, "max_mps_clients": "CUDA MPS documentation"},
+    )
+    keep_gpu(described)
+    return described
+
+
+def _mig_device_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
+    """A MIG device as a GPU: its SMs and memory, and its memory slices' share of the rest."""
+    parent_handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    parent_product, _, profile = product.partition(OF_MIG)
+    parent = gpu_of_product(parent_product) or gpu_from_driver(nvml, parent_handle, parent_product)
+    own = offered(nvml, "nvmlDeviceGetAttributes_v2", handle)
+    if parent is None or own is None or not parent.memory_slices:
+        return None
+    slices = max(1, round(own.memorySizeMB / parent.memory_mib * parent.memory_slices))
+    share = slices / parent.memory_slices
+    whole = max((row.compute_slices for row in parent.mig), default=own.gpuInstanceSliceCount)
+    source = f"driver {nvml.nvmlSystemGetDriverVersion()}: {profile} of {parent.key}"
+    described = replace(
+        parent,
+        key=f"{parent.key}-{profile}",
+        products=(product,),
+        sms=own.multiprocessorCount,
+        memory_mib=own.memorySizeMB,
+        reserved_mib=0,
+        bandwidth_gb_s=parent.bandwidth_gb_s and parent.bandwidth_gb_s * share,
+        l2_mib=parent.l2_mib and parent.l2_mib * share,
+        power_limit_w=None,  # it has none of its own
+        power_limit_min_w=None,
+        # In proportion to its compute slices (MIG User Guide, MIG with CUDA MPS).
+        max_mps_clients=parent.max_mps_clients * own.computeInstanceSliceCount // whole,
+        memory_slices=0,
+        mig=(),
+        rates=None,
         sources={DESCRIBED: source, "max_mps_clients": "CUDA MPS documentation"},
     )
     keep_gpu(described)

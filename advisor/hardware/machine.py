@@ -199,7 +199,7 @@ def _mps_process(folder: Path) -> MpsProcess | None:
     environment = {name: value for name, _, value in pairs}
     pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
     gpus = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    by_uuid = tuple(gpus) if all(each.startswith("GPU-") for each in gpus) else ()
+    by_uuid = tuple(gpus) if all(each.startswith(("GPU-", "MIG-")) for each in gpus) else ()
     return MpsProcess(int(folder.name), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
 
 

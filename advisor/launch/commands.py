@@ -25,7 +25,7 @@ def commands(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
     Raises:
         InvalidInput: `device` is neither an index nor a UUID.
     """
-    if device is not None and not re.fullmatch(r"\d{1,4}|GPU-[0-9a-fA-F-]{1,64}", device):
+    if device is not None and not re.fullmatch(r"\d{1,4}|(GPU|MIG)-[0-9a-fA-F-]{1,64}", device):
         raise InvalidInput(
             f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
             f"`nvidia-smi -L` lists them."
@@ -47,7 +47,7 @@ def _head(plan: LaunchPlan) -> Iterator[str]:
 
 def _body(plan: LaunchPlan, device: int | str | None = None) -> Iterator[str]:
     cap_w, on_mig = plan.power_cap_w, plan.on_mig
-    which = shell.which_gpu(device)
+    which = shell.which_gpu(device, plan.partitions)
     yield from shell.guard(plan.partitions, which, cap=cap_w is not None, mig=on_mig)
     if not on_mig:
         yield from shell.WHOLE_WANTED

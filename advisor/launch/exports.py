@@ -141,7 +141,7 @@ def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
         yield f"# {NOT_RUN}"
     yield "set -euo pipefail"
     yield shell.NOBODYS_MPS
-    yield from shell.which_gpu(None)
+    yield from shell.which_gpu(None, partitions)
     for part in on_mig:
         yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
     # A short path, since pipes are Unix sockets.

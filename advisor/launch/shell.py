@@ -132,19 +132,25 @@ mig_back() { case $1 in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 
 """Lines that define the functions for MIG instances, and for `undo`."""
 
 
-def which_gpu(device: int | str | None) -> Iterator[str]:
+def which_gpu(device: int | str | None, partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     """Yield lines that set ``GPU``, and have CUDA count GPUs as nvidia-smi does, by their buses.
 
     Args:
         device: Index or UUID; None: the caller's variable ``GPU``, else the first.
+        partitions: Those of the plan.
     """
     own = "${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them"
     yield f"GPU={own if device is None else device}"
     yield "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    if any(part.under_mps and part.instance is None for part in partitions):
+        yield "CLIENT=0  # a client of MPS counts the GPUs of its daemon, which sees one"
+        yield "case $GPU in MIG-*) CLIENT=$GPU ;; esac"
 
 
 def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
     """Yield lines that make the stage's instances, and set ``MIG_n`` to the UUID of partition n.
+
+    If the caller has set these, no instance is made.
 
     The commands follow NVIDIA's MIG User Guide, Getting Started: GPU instances by profile id and
     first memory slice, compute instances of a divided one by name. The largest come first, because
@@ -152,6 +158,15 @@ def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
     ADVISOR_REPLACE is set, idle ones that are in the way are removed, and made again at the end.
     Untested on MIG hardware.
     """
+    on_mig = [part for part in stage.partitions if part.instance]
+    named = ", ".join(f"MIG_{part.number} ({part.profile})" for part in on_mig)
+    yield f"# Instances that are there already: set {named} to their UUIDs."
+    yield f'if [ -z "${{MIG_{on_mig[0].number}-}}" ]; then'
+    yield from (f"  {line}" for line in _made(stage, gpu))
+    yield "fi"
+
+
+def _made(stage: Stage, gpu: Gpu) -> Iterator[str]:
     whole, divided = cut_instances(stage, gpu)
     instances = dict.fromkeys(part.instance for part in stage.partitions if part.instance)
     taken = (f"{one.start}:{profile_of(gpu, one.profile).memory_slices}" for one in instances)
@@ -268,12 +283,11 @@ def device(part: LaunchPartition, whole: str = "GPU") -> str:
 def settings(part: LaunchPartition, start: Start, *, by_scheduler: bool = False) -> list[str]:
     """Return the environment of a job: its number, its device, its limits as an MPS client.
 
-    A client of an MPS daemon that sees one GPU sees it as device 0. Other devices are left out if a
-    scheduler assigns them.
+    Devices are left out if a scheduler assigns them; only a client of an MPS daemon counts from 0.
     """
     words = [_numbered(start)]
     if part.under_mps and part.instance is None:
-        words.append("CUDA_VISIBLE_DEVICES=0")
+        words.append(f"CUDA_VISIBLE_DEVICES={0 if by_scheduler else '$CLIENT'}")
     elif not by_scheduler:
         words.append(device(part, "DEVICE"))
     if part.under_mps:

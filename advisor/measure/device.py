@@ -20,6 +20,7 @@ from advisor.hardware.live_gpu import (
     clocks_mhz,
     live_gpu,
     live_gpus,
+    mig_devices,
     power_w_now,
     process_memory_mib,
 )
@@ -45,7 +46,7 @@ class Device:
 
     Attributes:
         kind: As torch names it.
-        uuid: The value of CUDA_VISIBLE_DEVICES.
+        uuid: Of the GPU or of the MIG device.
         key: Catalogue key, or ``"cpu"``.
         name: From its driver; for a CPU its model name.
     """
@@ -60,17 +61,25 @@ class Device:
 def find_device(name: str, *, on_mig: bool = False) -> Device:
     """Return the device that a user calls `name`: ``"cpu"``, an index or a UUID.
 
+    A GPU in MIG mode stands for its only MIG device, unless a plan is `on_mig`. Not yet run on MIG
+    hardware.
+
     Raises:
-        GpuUnavailable: There is no such GPU, or it is in MIG mode, not `on_mig`.
+        GpuUnavailable: There is no such GPU, or it is in MIG mode with no MIG device or several.
         InvalidInput: The catalogue does not list it, and its driver does not describe it.
     """
     if name == "cpu":
         return Device("cpu", None, "cpu", host_cpu(), None)
     live = live_gpu(name)
     if live.mig_enabled and not on_mig:
+        parts = mig_devices(name)
+        if len(parts) == 1:
+            return find_device(*parts)
+        named = ", ".join(f"{uuid} ({profile})" for uuid, profile in parts.items())
+        remedy = f"Name one: --device {named}" if parts else "Have root make one"
         raise GpuUnavailable(
-            f"GPU {name} is in MIG mode, in which jobs do not share it as measured here. Switch "
-            f"MIG off (nvidia-smi -mig 0), or use another --device."
+            f"GPU {name} is in MIG mode, in which jobs have one of its {len(parts)} MIG devices. "
+            f"{remedy}, or switch MIG off: sudo nvidia-smi -i {live.index} -mig 0."
         )
     if live.catalogue_key is None:
         raise InvalidInput(

@@ -20,7 +20,7 @@ from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, clean, counted
 from advisor.hardware.gpus import known_gpus
-from advisor.hardware.live_gpu import live_gpus
+from advisor.hardware.live_gpu import live_gpus, mig_devices
 from advisor.hardware.machine import (
     CONTROL,
     BrokenGpu,
@@ -312,8 +312,9 @@ def _use(gpu: LiveGpu, _health: GpuHealth) -> Iterator[Problem]:
         )  # fmt: skip
     if gpu.mig_enabled:
         yield (
-            "blocks", "it is in MIG mode", "jobs share an instance there, and not the whole GPU",
-            f"sudo nvidia-smi -i {gpu.index} -mig 0, or run on its instances",
+            "note" if mig_devices(gpu.uuid) else "blocks", "it is in MIG mode",
+            "jobs have one of its MIG devices, not the whole GPU",
+            f"name one by its UUID: --device MIG-...; or sudo nvidia-smi -i {gpu.index} -mig 0",
         )  # fmt: skip
     if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
         yield (

@@ -27,6 +27,7 @@ from advisor.plan.partitions import (
     Cut,
     Price,
     SetScores,
+    cut_into,
     cuts,
 )
 from advisor.plan.values import Question
@@ -94,7 +95,10 @@ class Space:
         if option not in self._scores:
             outcome = self.outcome(option)
             numbers = self.objective.of_sets(outcome, self.sets)
-            self._scores[option] = SetScores(*numbers).without(~outcome.allowed)
+            forbidden = ~outcome.allowed
+            if option.partition == WHOLE_GPU and self.question.conditions.instances is not None:
+                forbidden = np.ones_like(forbidden)
+            self._scores[option] = SetScores(*numbers).without(forbidden)
         return self._scores[option]
 
     def price(self, jobs: int) -> Price:
@@ -170,8 +174,10 @@ class Space:
 
     @cached_property
     def _cuts(self) -> tuple[Cut, ...]:
-        gpu = self.question.gpu
-        return cuts(gpu) if gpu.mig and self.question.conditions.root else ()
+        gpu, conditions = self.question.gpu, self.question.conditions
+        if conditions.instances is not None:
+            return (cut_into(gpu, conditions.instances),)
+        return cuts(gpu) if gpu.mig and conditions.root else ()
 
     @cached_property
     def _partitions(self) -> list[PartitionKind]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, prod
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Proposal, Space, in_phases
@@ -123,8 +123,10 @@ def proposed(
     plans = space.whole()[:FORECAST] if exact else []
     apart = list(islice(space.one_job_each(), FORECAST))
     most = FORECAST_ASKED if exact else FORECAST
-    plans += [*apart, *islice(filter(_cut_up, space.on_instances()), most)]
-    plans += filter(_cut_up, in_phases(space, FORECAST))
+    fixed = question.conditions.instances is not None
+    on_instances, phased = space.on_instances(), in_phases(space, FORECAST)
+    plans += [*apart, *islice(on_instances if fixed else filter(_cut_up, on_instances), most)]
+    plans += phased if fixed else filter(_cut_up, phased)
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
     return [sharing for _, sharing in plans], left_out, exact
 
@@ -140,6 +142,10 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     gpu = question.gpu
     if not gpu.mig:
         return f"{gpu.key} has no MIG"
+    if (there := question.conditions.instances) is not None:
+        return (
+            f"{counted(len(jobs), 'job')}, and {counted(len(there), 'MIG instance')} without root"
+        )
     one_each = Mig((Instance(gpu.mig[0].name),) * len(jobs))
     if problem := broken_rule(jobs, one_each, gpu, question.conditions):
         return problem

@@ -9,7 +9,14 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import profiles_named
 from advisor.plan.objectives import throughput
-from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule, memory_problem, mps_clients
+from advisor.plan.rules import (
+    UNCONDITIONAL,
+    Conditions,
+    broken_rule,
+    memory_problem,
+    mps_clients,
+    refuse_confined,
+)
 from advisor.plan.values import Standing
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.other_batch import FARTHEST, at_batch
@@ -87,6 +94,7 @@ def copies_that_pay(
     Raises:
         NothingFits: Not even one copy fits.
     """
+    refuse_confined(conditions)
     table = _CopiesTable(job, gpu, predictor, conditions, level)
     first = table.best(1)
     if isinstance(first, str):

@@ -37,7 +37,7 @@ from advisor.plan.placement import (
     quick_plans,
     roughly_arranged,
 )
-from advisor.plan.rules import check_each_fits, refuse_protected
+from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import LEVELS, Interval, all_known, around
@@ -446,6 +446,7 @@ def plan_fleet(
         NothingFits: A job is too big for a GPU, even alone.
     """
     refuse_protected(jobs)
+    refuse_confined(terms.conditions)
     ends_s = clock() + terms.limit_s
     caching = CachingPredictor(predictor)
     serial = forecast(Mixes(jobs, caching), Serial())

@@ -59,6 +59,12 @@ def cuts(gpu: Gpu) -> tuple[Cut, ...]:
     return _cuts(layouts(gpu), tuple(zip(names, slices, divisions, strict=True)))
 
 
+def cut_into(gpu: Gpu, names: Sequence[str]) -> Cut:
+    """Return the cut of `gpu` into undivided instances of these profiles."""
+    largest = sorted(names, key=lambda name: -profile_of(gpu, name).compute_slices)
+    return Cut(tuple(map(Instance, largest)), ((),) * len(largest))
+
+
 @cache
 def _cuts(
     maximal: Sequence[Sequence[Instance]], offered: Sequence[tuple[str, int, Sequence[_Parts]]]

@@ -8,13 +8,14 @@ from functools import partial
 from itertools import pairwise, zip_longest
 from typing import Any, Literal, get_args
 
-from advisor.errors import counted
+from advisor.errors import NothingFits, counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidates import Forecaster, proposed, under_caps, why_no_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
+from advisor.plan.partitions import cut_into
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -27,8 +28,8 @@ from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, R
 from advisor.prediction.cache import one_thread, start_answers
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.prediction import Interval, Level
-from advisor.sharing import Group, Mode, Mps, Naive, Serial, Sharing
-from advisor.sharing.groups import in_turn, kind_of, one_by_one
+from advisor.sharing import Group, Hybrid, Mode, Mps, Naive, Part, Place, Serial, Sharing
+from advisor.sharing.groups import in_turn, kind_of, one_by_one, running_together
 from advisor.workload.job import Job
 
 COMPARED = 0.037
@@ -173,22 +174,28 @@ MOST_OF_A_KIND = 2
 def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> list[Priced]:
     """Choose the plans to show, the first few of each kind, in the order of the rules.
 
-    Of plans that differ only in where instances lie or in the order of groups, the best remains.
+    The first of `forecasts` is among them. Of plans that differ only in where instances lie or in
+    the order of groups, the best remains.
     """
     prices = [(each, cost(each, question.objective)) for each in forecasts]
     priced = [Priced(each, price) for each, price in prices if price is not None]
     distinct: dict[tuple[object, ...], Priced] = {}
     for plan in sorted(priced, key=lambda plan: plan.price.at(question.level)):
-        groups = sorted(re.sub(r"@\d+", "", str(plan.forecast.sharing)).split(";"))
-        distinct.setdefault((*groups, plan.forecast.prediction.power_cap_w), plan)
+        key = (*_sorted_groups(plan.forecast), plan.forecast.prediction.power_cap_w)
+        distinct.setdefault(key, plan)
     kinds: Counter[tuple[Mode, bool]] = Counter()
     shown = []
     for plan in by_precedence(list(distinct.values()), question):
         kind = kind_of(plan.forecast.sharing), plan.forecast.prediction.power_cap_w is not None
         kinds[kind] += 1
-        if kinds[kind] <= MOST_OF_A_KIND:
+        if kinds[kind] <= MOST_OF_A_KIND or plan.forecast is forecasts[0]:
             shown.append(plan)
     return by_precedence(shown, question)  # the rules depend on which other plans are shown
+
+
+def _sorted_groups(forecast: Forecast) -> list[str]:
+    """Return the groups of a plan without places of instances and without order."""
+    return sorted(re.sub(r"@\d+", "", str(forecast.sharing)).split(";"))
 
 
 _RULES: Mapping[Precedence, str] = {
@@ -307,13 +314,18 @@ def ranked(
     check_each_fits(serial.prediction, gpu, conditions)
     ranked_by, note = rankable_by([serial], objective)
     question = replace(question, objective=ranked_by)
-    serial = forecast(mixes, best_turns(jobs, ranked_by))
+    serial = forecast(mixes, _turns_here(jobs, gpu, ranked_by, conditions.instances))
+    if conditions.instances is not None:
+        if problem := broken_rule(jobs, serial.sharing, gpu, conditions):
+            raise NothingFits(f"{problem}: no plan is possible. Switch MIG mode off.")
+        check_each_fits(serial.prediction, gpu, conditions)
     with one_thread():
         forecasts, left_out, considered, search = _forecast_candidates(forecaster, question)
     cap_w = serial.prediction.power_cap_w
     others = (  # without serial in other orders, which are no better
         each for each in forecasts
-        if not one_by_one(each.sharing) or each.prediction.power_cap_w != cap_w
+        if (not one_by_one(each.sharing) and _sorted_groups(each) != _sorted_groups(serial))
+        or each.prediction.power_cap_w != cap_w
     )  # fmt: skip
     kept = plans_to_show([serial, *others], question)
     plans = _plans(jobs, kept, question, left_out)
@@ -327,6 +339,18 @@ def ranked(
         serial=next(plan for plan in plans if plan.prediction is serial.prediction), plans=plans,
         left_out=tuple(left_out), considered=considered, searched=search,
     )  # fmt: skip
+
+
+def _turns_here(
+    jobs: Sequence[Job], gpu: Gpu, objective: ObjectiveName, instances: Sequence[str] | None
+) -> Sharing:
+    """`best_turns`; on the largest of `instances` if plans are confined to these."""
+    turns = best_turns(jobs, objective)
+    if instances is None:
+        return turns
+    (largest, *_) = cut_into(gpu, instances).instances
+    order = [at for run in running_together(turns, len(jobs)) for at in run]
+    return in_turn([Hybrid((Place(largest, (Part((at + 1,)),)),)) for at in order])
 
 
 def best_turns(jobs: Sequence[Job], objective: ObjectiveName) -> Sharing:

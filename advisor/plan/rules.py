@@ -4,6 +4,7 @@ A rule looks at the jobs and how they would share, `memory_problem` at a predict
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from advisor.hardware.mig import profile_of
 from advisor.prediction.memory import leaves_free, pools_of
 from advisor.prediction.prediction import Level, MixPrediction
 from advisor.sharing import Sharing
-from advisor.sharing.groups import memories, mps_servers, partitions
+from advisor.sharing.groups import groups, memories, mps_servers, partitions
 from advisor.workload.job import Job
 
 MOST_SLOWING = 0.05
@@ -70,6 +71,21 @@ def _no_root_no_mig(sharing: Sharing) -> str | None:
     return "making MIG instances takes root, and there is none" if sharing.instances else None
 
 
+def _only_these_instances(
+    jobs: Sequence[Job], sharing: Sharing, there: Sequence[str]
+) -> str | None:
+    """Without root, jobs on a GPU in MIG mode have its instances as they are."""
+    for group in groups(sharing, len(jobs)):
+        if not group.instances:
+            return "MIG mode is on, and switching it off takes root"
+        if any(part.slices is not None for part in group.partitions):
+            return "making compute instances takes root, and there is none"
+        if lacking := Counter(each.profile for each in group.instances) - Counter(there):
+            names = ", ".join(lacking)
+            return f"there is no further {names}, and making MIG instances takes root"
+    return None
+
+
 def _too_many_mps_clients(
     jobs: Sequence[Job], sharing: Sharing, gpu: Gpu, cuda: str | None
 ) -> str | None:
@@ -121,9 +137,17 @@ def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Permissions of machine and user; `cuda` is the version of the driver, e.g. ``"13.0"``."""
+    """Permissions of machine and user.
+
+    Attributes:
+        root: Whether plans may make MIG instances and set power caps.
+        instances: Profiles of the MIG instances to which plans are confined, e.g. ``("3g.71gb",
+            "4g.71gb")``, on a GPU in MIG mode without root; None: MIG mode is off.
+        cuda: Version of the driver, e.g. ``"13.0"``.
+    """
 
     root: bool = True
+    instances: tuple[str, ...] | None = None
     cuda: str | None = None
     memory_margin: float = 0.0
     power_caps: bool = False
@@ -153,8 +177,14 @@ def broken_rule(
         or _too_many_mps_clients(jobs, sharing, gpu, conditions.cuda)
         or _isolated_means_mig(jobs, sharing)
         or _data_parallel_off_mig(jobs, sharing)
-        or (None if conditions.root else _no_root_no_mig(sharing))
+        or _no_root(jobs, sharing, conditions)
     )
+
+
+def _no_root(jobs: Sequence[Job], sharing: Sharing, conditions: Conditions) -> str | None:
+    if conditions.instances is not None:
+        return _only_these_instances(jobs, sharing, conditions.instances)
+    return None if conditions.root else _no_root_no_mig(sharing)
 
 
 def slows_protected(jobs: Sequence[Job], mix: MixPrediction, level: Level) -> bool:
@@ -171,6 +201,16 @@ def refuse_protected(jobs: Sequence[Job]) -> None:
         raise InvalidInput(
             f"{protected[0]} is to be protected, which is for {EXACT_JOBS} jobs at most that start "
             f"together on one GPU. Ask for those, or leave the protection out."
+        )
+
+
+def refuse_confined(conditions: Conditions) -> None:
+    """Refuse, with `InvalidInput`, to confine plans to MIG instances, for other questions."""
+    if conditions.instances is not None:
+        raise InvalidInput(
+            f"without root, plans for a GPU in MIG mode are for {EXACT_JOBS} jobs at most that "
+            f"start together. For others, plan within one of its MIG devices: --gpu KEY, as "
+            f"`advisor gpus` lists it."
         )
 
 

@@ -40,6 +40,20 @@ class FakeGpu:
     uncorrected: int = 0
     remap_pending: int = 0
     default_limit_mw: int = 350_000
+    instances: tuple["FakeGpu", ...] = ()  # MIG devices that this process may use
+    slices: int = 7  # of a MIG device
+
+
+def mig_device(
+    profile: str, uuid: str, sms: int, memory_mib: int, product="NVIDIA H200"
+) -> FakeGpu:
+    """A MIG device, of which the driver meters nothing but memory."""
+    names = ("MigMode", "PowerUsage", "EnforcedPowerLimit", "UtilizationRates", "NumGpuCores")
+    return FakeGpu(
+        f"{product} MIG {profile}", uuid, mig=None, cores=128 * sms, memory_mib=memory_mib,
+        slices=int(profile[0]), gpm=False,
+        refuses={f"nvmlDeviceGet{name}": pynvml.NVML_ERROR_NOT_SUPPORTED for name in names},
+    )  # fmt: skip
 
 
 def pointed(handle) -> int:
@@ -65,6 +79,11 @@ class FakeLibrary:
         self.samples: dict[int, dict[str, Any]] = {}
         self.allocated = 0
 
+    @property
+    def devices(self) -> list[FakeGpu]:
+        """GPUs, then all MIG devices; a handle is a number in this list, from 1."""
+        return [*self.gpus, *(each for gpu in self.gpus for each in gpu.instances)]
+
     def work(self, seconds: float, power_w: float, metrics: dict[int, float]) -> None:
         """Let time pass in which every GPU draws `power_w` and shows `metrics`."""
         for gpu in self.gpus:
@@ -87,7 +106,7 @@ class FakeLibrary:
                 return pynvml.NVML_ERROR_UNINITIALIZED
             if name in WHOLE_MACHINE:
                 return FUNCTIONS[name](self, *arguments)
-            gpu = self.gpus[pointed(arguments[0]) - 1]
+            gpu = self.devices[pointed(arguments[0]) - 1]
             return gpu.refuses.get(name) or FUNCTIONS[name](self, gpu, *arguments[1:])
 
         return call
@@ -107,7 +126,7 @@ def by_index(library, index, reference):
 
 
 def by_uuid(library, uuid, reference):
-    for number, gpu in enumerate(library.gpus, start=1):
+    for number, gpu in enumerate(library.devices, start=1):
         if gpu.uuid.encode() == uuid.value:
             point(reference, number)
             return pynvml.NVML_SUCCESS
@@ -229,7 +248,27 @@ def limits(_library, _gpu, least, most):
 
 
 def index_of(library, gpu, reference):
-    return fill(reference, value=library.gpus.index(gpu))
+    among = next((each.instances for each in library.gpus if gpu in each.instances), library.gpus)
+    return fill(reference, value=among.index(gpu))
+
+
+def mig_handle(library, gpu, index, reference):
+    if index.value >= len(gpu.instances):
+        return pynvml.NVML_ERROR_NOT_FOUND
+    point(reference, library.devices.index(gpu.instances[index.value]) + 1)
+    return pynvml.NVML_SUCCESS
+
+
+def parent_handle(library, device, reference):
+    point(reference, next(n for n, gpu in enumerate(library.gpus, 1) if device in gpu.instances))
+    return pynvml.NVML_SUCCESS
+
+
+def attributes(_library, device, reference):
+    return fill(
+        reference, multiprocessorCount=device.cores // 128, memorySizeMB=device.memory_mib,
+        gpuInstanceSliceCount=device.slices, computeInstanceSliceCount=device.slices,
+    )  # fmt: skip
 
 
 WHOLE_MACHINE = {
@@ -261,6 +300,10 @@ FUNCTIONS: dict[str, Callable[..., int]] = {
     ),
     "nvmlDeviceGetPowerManagementLimitConstraints": limits,
     "nvmlDeviceGetMigMode": mig_mode,
+    "nvmlDeviceGetMaxMigDeviceCount": lambda _lib, gpu, r: fill(r, value=7 * bool(gpu.instances)),
+    "nvmlDeviceGetMigDeviceHandleByIndex": mig_handle,
+    "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": parent_handle,
+    "nvmlDeviceGetAttributes_v2": attributes,
     "nvmlDeviceGetComputeMode": lambda _lib, gpu, r: fill(r, value=gpu.compute_mode),
     "nvmlDeviceGetPersistenceMode": lambda _lib, gpu, r: fill(r, value=gpu.persistence),
     "nvmlDeviceGetCurrentClocksThrottleReasons": lambda _lib, gpu, r: fill(r, value=gpu.slowed),

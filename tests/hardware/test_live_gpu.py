@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -13,6 +14,7 @@ from advisor.hardware.live_gpu import (
     clocks_mhz,
     live_gpu,
     live_gpus,
+    mig_devices,
     power_w_now,
     process_memory_mib,
     visible_device,
@@ -21,7 +23,7 @@ from advisor.hardware.machine import BrokenGpu, GpuProcess, mps_processes
 from advisor.hardware.mig import place
 from advisor.measure.device import find_device
 from advisor.sharing import Instance
-from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary
+from tests.hardware.nvml import MIB, FakeGpu, FakeLibrary, mig_device
 
 
 def test_an_idle_h200_is_described_in_full(install):
@@ -121,6 +123,59 @@ def test_a_missing_python_package_is_named_with_the_command_that_adds_it(monkeyp
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(GpuUnavailable, match="pip install"):
         live_gpus()
+
+
+def test_a_mig_device_is_a_gpu_of_its_own_in_proportion_to_its_slices(
+    install, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    part = mig_device("3g.71gb", "MIG-a", 60, 71424)
+    install(FakeLibrary(FakeGpu(uuid="GPU-0", mig=(1, 1), instances=(part,))))
+    assert mig_devices(0) == {"MIG-a": "3g.71gb"}
+    live = live_gpu("MIG-a")
+    assert (live.catalogue_key, live.uuid) == ("h200-141gb-3g.71gb", "MIG-a")
+    assert (live.mig_enabled, live.power_w, live.memory_total_mib) == (None, None, 71424)
+    own, whole = gpu("h200-141gb-3g.71gb"), gpu("h200-141gb")
+    assert (own.sms, own.memory_mib, own.mig) == (60, 71424, ())
+    assert own.bandwidth_gb_s == whole.bandwidth_gb_s / 2
+    assert own.max_mps_clients == whole.max_mps_clients * 3 // 7
+    assert gpu_meant("H200") == whole, "a part is named in full"
+    assert gpu_meant(own.key) == own
+    assert mig_devices("MIG-a") == {}
+
+
+def test_a_gpu_in_mig_mode_stands_for_its_only_mig_device(install, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    part = mig_device("3g.71gb", "MIG-a", 60, 71424)
+    whole = FakeGpu(uuid="GPU-0", mig=(1, 1), instances=(part,))
+    install(FakeLibrary(whole))
+    for name in ("0", "MIG-a"):
+        device = find_device(name)
+        assert (device.uuid, device.key) == ("MIG-a", "h200-141gb-3g.71gb")
+    assert find_device("0", on_mig=True).uuid == "GPU-0"
+    whole.instances = (part, mig_device("4g.71gb", "MIG-b", 64, 71424))
+    with pytest.raises(GpuUnavailable, match=r"MIG-a \(3g.71gb\), MIG-b"):
+        find_device("0")
+    whole.instances = ()
+    with pytest.raises(GpuUnavailable, match="-mig 0"):
+        find_device("0")
+
+
+def test_a_gpu_without_memory_of_its_own_has_the_hosts(install, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    host = SimpleNamespace(total=120 * 2**30, available=100 * 2**30)
+    monkeypatch.setattr("advisor.hardware.live_gpu.virtual_memory", lambda: host)
+    refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_NOT_SUPPORTED}
+    unified = FakeGpu(
+        "NVIDIA GB10", mig=None, capability=(12, 1), cores=6144, gpm=False, refuses=refuses
+    )
+    install(FakeLibrary(unified))
+    live = live_gpu(0)
+    assert (live.memory_total_mib, live.memory_used_mib) == (120 * 1024, 20 * 1024)
+    assert gpu("gb10-120gb").memory_mib == 120 * 1024
+    unified.refuses = {"nvmlDeviceGetMemoryInfo": pynvml.NVML_ERROR_NO_PERMISSION}
+    with pytest.raises(GpuUnavailable):
+        live_gpu(0)
 
 
 THREE = {

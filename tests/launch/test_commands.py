@@ -181,6 +181,11 @@ def beside():
     return side_by_side(plans, jobs)
 
 
+def test_clients_of_mps_on_a_mig_device_name_it_as_their_daemon_does(shell):
+    _, lines = shell(script(handed("mps")), GPU="MIG-0a")
+    assert {line.split()[1] for line in job_lines(lines)} == {"device=MIG-0a"}
+
+
 def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
     text = "\n".join(commands(handed("mps"), "2"))
     _, lines = shell(text, GPU="1")

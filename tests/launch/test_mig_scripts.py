@@ -97,6 +97,19 @@ def test_jobs_on_instances_are_no_clients_of_the_callers_mps(machine):
     assert ["/pipes " in line for line in seen()] == [True, True]
 
 
+def test_instances_that_the_caller_names_are_used_as_they_are_without_root(machine):
+    machine.put(5, 0)
+    machine.put(9, 4)
+    Path("sudo").write_text("#!/bin/bash\nexit 1\n")
+    plan = handed("mig=4g.71gb[1]+3g.71gb[2];mig=4g.71gb[3]", JOBS)
+    named = {"MIG_1": "MIG-1-0", "MIG_2": "MIG-2-0", "MIG_3": "MIG-1-0"}
+    running = begun(machine, plan, **named)
+    running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 0
+    assert machine.changes == []
+    assert sorted(devices().values()) == ["MIG-1-0", "MIG-1-0", "MIG-2-0"]
+
+
 def test_it_can_be_run_twice(machine):
     for _ in range(2):
         assert ended(machine, DIVIDED) == (0, "")

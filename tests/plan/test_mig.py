@@ -1,12 +1,15 @@
 """The search for one GPU against a program that tries every plan, and laws of what it proposes."""
 
+from collections import Counter
 from dataclasses import replace
+from math import inf
 from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.errors import NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.hardware.mig import place
 from advisor.plan import ObjectiveName
@@ -14,7 +17,7 @@ from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.sharing import Mig
-from advisor.sharing.groups import check_count, instance_sets, memories
+from advisor.sharing.groups import check_count, groups, instance_sets, memories
 from advisor.workload.job import Job
 from tests import synthetic
 from tests.plan.brute_force import NAMES, Toy, drawn_jobs, every_plan
@@ -75,3 +78,31 @@ def test_every_plan_shown_keeps_the_rules_and_fits_the_hardware(jobs, card, obje
         for memory in memories(plan.sharing, len(jobs)):
             mates = [jobs[number - 1] for part in memory for number in part.jobs]
             assert sum(job.profile.memory.device_mib for job in mates) <= card.memory_mib
+
+
+def test_no_plan_on_the_instances_that_are_there_is_better_than_the_best_one_shown():
+    there = ("2g.12gb", "1g.6gb", "1g.6gb")
+    confined = Conditions(root=False, instances=there)
+    for count, seed in ((2, 0), (2, 1), (2, 2), (3, 0), (3, 1)):
+        jobs = [
+            replace(job, user=None, isolated=False, data_parallel=False)
+            for job in drawn_jobs(seed, count)
+        ]
+        tried = list(every_plan(jobs, A30, confined))
+        advised = ranked(jobs, A30, Toy(A30), "makespan", confined)
+        for plan in advised.plans:
+            for group in groups(plan.sharing, count):
+                used = Counter(each.profile for each in group.instances)
+                assert used <= Counter(there)
+                assert used
+        shown = min(cost(plan, "makespan").p50 for plan in advised.plans)
+        least = min((cost(each, "makespan").p50 for each in tried), default=inf)
+        assert shown <= least * (1 + 1e-6)
+
+
+def test_a_job_that_fits_on_no_instance_that_is_there_is_refused():
+    confined = Conditions(root=False, instances=("1g.6gb",))
+    profile = synthetic.profile(memory_mib=9000)
+    for job in (Job(profile), Job(synthetic.profile(memory_mib=900), data_parallel=True)):
+        with pytest.raises(NothingFits):
+            ranked([job], A30, Toy(A30), "makespan", confined)

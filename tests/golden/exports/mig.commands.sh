@@ -235,10 +235,13 @@ note "jobs $mark"
 NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && note "folder $NO_MPS" || exit
 export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there
 mig_is Enabled 1 || exit
-mig_clear 4:4 0:4 || exit
-mig_make -C 5:0 9:4 || exit
-MIG_1=$(mig_uuid 9:4) || exit
-MIG_2=$(mig_uuid 5:0) || exit
+# Instances that are there already: set MIG_1 (3g.71gb), MIG_2 (4g.71gb) to their UUIDs.
+if [ -z "${MIG_1-}" ]; then
+  mig_clear 4:4 0:4 || exit
+  mig_make -C 5:0 9:4 || exit
+  MIG_1=$(mig_uuid 9:4) || exit
+  MIG_2=$(mig_uuid 5:0) || exit
+fi
 ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES="$MIG_1" job ./resnet50-imagenet64-bs128.sh
 ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES="$MIG_2" job ./bert-base-finetune-bs16-loader2.sh
 ended

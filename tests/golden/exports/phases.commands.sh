@@ -4,6 +4,8 @@ set -euo pipefail
 unset "${!CUDA_MPS_@}"
 GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
 export CUDA_DEVICE_ORDER=PCI_BUS_ID
+CLIENT=0  # a client of MPS counts the GPUs of its daemon, which sees one
+case $GPU in MIG-*) CLIENT=$GPU ;; esac
 note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that tells how to undo it
 event() {  # for whoever watches: what happened, and the seconds since the machine started
   [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
@@ -200,8 +202,8 @@ DEVICE=$({ nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,nohea
 # Group 1 of 2: job 1, 2.
 MPS_1=$(mktemp -d /tmp/advisor-mps.XXXXXX) && note "mps $MPS_1" || exit
 CUDA_VISIBLE_DEVICES="$GPU" CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
-ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job ./bert-base-finetune-bs16-loader2.sh
-ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=0 CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57 job ./resnet50-imagenet64-bs128.sh
+ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=$CLIENT CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job ./bert-base-finetune-bs16-loader2.sh
+ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=$CLIENT CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57 job ./resnet50-imagenet64-bs128.sh
 ended
 undo mps || exit
 # Group 2 of 2: job 3.

@@ -1,0 +1,76 @@
+"""A GPU of this machine in MIG mode, as its driver shows it: what is recommended there."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import BERT, GPU, RESNET
+from tests.hardware.conftest import install  # noqa: F401 - a fixture
+from tests.hardware.nvml import FakeGpu, FakeLibrary, mig_device
+
+PARTS = (mig_device("3g.71gb", "MIG-a", 60, 71424), mig_device("4g.71gb", "MIG-b", 64, 71424))
+
+
+@pytest.fixture
+def in_mig_mode(install):  # noqa: F811
+    """Has this machine's only GPU in MIG mode with these devices."""
+
+    def put(*parts):
+        install(FakeLibrary(FakeGpu(mig=(1, 1), instances=parts)))
+
+    return put
+
+
+def used(answer):
+    return {
+        part.partition("@")[0].partition("[")[0]
+        for plan in json.loads(answer)["plans"]
+        for group in plan["sharing"].split(";")
+        for part in group.removeprefix("mig=").replace("+", ",").split(",")
+        if "g." in part
+    }
+
+
+def test_without_root_plans_use_the_instances_that_are_there(advisor, in_mig_mode):
+    in_mig_mode(*PARTS)
+    answer = advisor("recommend", RESNET, BERT, "--no-root", "--json")
+    assert (answer.code, "MIG mode" in answer.err) == (0, True)
+    assert used(answer.out) == {"3g.71gb", "4g.71gb"}
+    assert all("mig=" in plan["sharing"] for plan in json.loads(answer.out)["plans"])
+
+
+def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_mig_mode):
+    in_mig_mode(*PARTS)
+    answer = advisor("recommend", RESNET, BERT, "--json")
+    assert answer.code == 0
+    assert "-mig 0" in answer.err
+    assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
+
+
+@pytest.mark.parametrize("words", [(f"{RESNET}:auto",), (f"{RESNET}:9",), (RESNET, "--gpus", "2")])
+def test_other_questions_name_the_instance_to_plan_within(advisor, in_mig_mode, words):
+    in_mig_mode(*PARTS)
+    answer = advisor("recommend", *words, "--no-root")
+    assert (answer.code, "--gpu KEY" in answer.err) == (2, True)
+
+
+def test_without_root_and_without_an_instance_no_plan_is_possible(advisor, in_mig_mode):
+    in_mig_mode()
+    assert advisor("recommend", RESNET, BERT, "--no-root").code == 3
+
+
+def test_a_gpu_that_is_not_in_mig_mode_confines_nothing(advisor, install):  # noqa: F811
+    install(FakeLibrary(FakeGpu(mig=(1, 1), instances=PARTS), FakeGpu(uuid="GPU-1")))
+    answer = advisor("recommend", RESNET, BERT, "--json")
+    assert (answer.code, "MIG mode" in answer.err) == (0, False)
+
+
+def test_jobs_are_planned_within_one_instance_as_on_a_gpu(advisor, in_mig_mode):
+    in_mig_mode(*PARTS)
+    listed = advisor("gpus")
+    assert f"{GPU}-3g.71gb" in listed.out
+    answer = advisor("recommend", RESNET, BERT, "--gpu", f"{GPU}-3g.71gb", "--json")
+    assert answer.code == 0
+    assert {plan["sharing"].partition("=")[0] for plan in json.loads(answer.out)["plans"]} >= {
+        "mps", "serial"
+    }  # fmt: skip
