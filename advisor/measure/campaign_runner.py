@@ -5,21 +5,20 @@ import os
 import signal
 import subprocess
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from threading import Condition
-from typing import Any, Protocol
+from typing import Any
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
+from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import devices_in, find_device
-from advisor.measure.mps import bench_on
+from advisor.measure.mps import Bench, bench_on
 from advisor.measure.pace import Timing
 from advisor.measure.process import INTERRUPTED, start_inner, sweep
 from advisor.measure.profile import profile_alone
@@ -42,12 +41,14 @@ class RunnerSettings:
     """The settings of a runner.
 
     Attributes:
+        gpu: Catalogue key of the plan, or ``"cpu"``.
         device: GPU index or UUID, or ``"cpu"``.
         cores: Host cores for it and its tenants alone.
         probe: Whether profiles have an MPS probe.
         command: The user's command line.
     """
 
+    gpu: str
     device: str
     cores: tuple[int, ...]
     timing: Timing
@@ -56,44 +57,41 @@ class RunnerSettings:
 
 
 def serve(argv: Sequence[str]) -> int:
-    """Serve the connection of the descriptor ``argv[0]`` until it closes; return the exit code.
+    """Measure what the connection of the descriptor ``argv[0]`` sends, until it closes.
 
-    An answer is ``("done", record)`` or ``("failed", exit code, message)``; after a failure that is
-    not the user's to correct (`InvalidInput`), a new runner should replace it.
+    It sends settings, then tasks; an answer is a record, or an exit code and a message.
     """
     os.set_inheritable(int(argv[0]), False)
-    connection = Connection(int(argv[0]))
-    try:
-        answer = _attempt(lambda: _serve(connection, connection.recv()))
-        if answer[0] != "done":
-            connection.send(answer)
-    except EOFError:
-        pass
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    with Connection(int(argv[0])) as connection, suppress(EOFError):
+        settings: RunnerSettings = connection.recv()
+        try:
+            device = find_device(settings.device)
+            if device.key != settings.gpu:
+                raise InvalidInput(
+                    f"the plan is for {settings.gpu}, and device {settings.device} is {device.key} "
+                    f"({device.name}). Choose other --devices, or correct the plan's gpu."
+                )
+            with bench_on(device, settings.cores, settings.command) as bench:
+                idle_w = idle_power_w(device)
+                connection.send(None)
+                while True:
+                    connection.send(_answer(connection.recv(), bench, idle_w, settings))
+        except AdvisorError as error:
+            connection.send((error.exit_code, str(error)))
+        except KeyboardInterrupt:
+            return INTERRUPTED
     return 0
 
 
-def _serve(connection: Connection, settings: RunnerSettings) -> None:
-    device = find_device(settings.device)
-    with bench_on(device, settings.cores, settings.command) as bench:
-        idle_w = idle_power_w(device)
-
-        def record_of(task: Task) -> Record:
-            if isinstance(task, PlannedRun):
-                return measure(task, bench, settings.timing)
-            return profile_alone(task, bench, idle_w, probe=settings.probe)
-
-        connection.send(("done", device.key))
-        while (task := connection.recv()) is not None:
-            connection.send(_attempt(partial(record_of, task)))
-
-
-def _attempt(work: Callable[[], object]) -> tuple[Any, ...]:
+def _answer(
+    task: Task, bench: Bench, idle_w: float | None, settings: RunnerSettings
+) -> Record | tuple[int, str]:
     try:
-        return ("done", work())
+        if isinstance(task, PlannedRun):
+            return measure(task, bench, settings.timing)
+        return profile_alone(task, bench, idle_w, probe=settings.probe)
     except AdvisorError as error:
-        return ("failed", error.exit_code, str(error))
+        return error.exit_code, str(error)
 
 
 # Claiming a GPU that a run has just released takes seconds.
@@ -105,61 +103,40 @@ _LONGEST_TASK_S = 1800.0
 _TEARDOWN_S = 60.0
 
 
-class Runner(Protocol):
-    """Measures on one device, on this host or another.
-
-    Attributes:
-        name: Of the device, for files and messages.
-    """
-
-    name: str
-
-    def start(self) -> None:
-        """Start, or start again after it was lost; raises AdvisorError if it does not start."""
-
-    def measured(self, task: Task) -> Record:
-        """Measure `task`.
-
-        Raises:
-            InvalidInput: No runner can measure it.
-            AdvisorError: This runner cannot go on, and must be started again.
-        """
-
-    def stop(self) -> None:
-        """End it and all that it started, at any time."""
-
-
 class LocalRunner:
-    """A runner in a process on this host; it and all that it started die when this process does."""
+    """A runner in a process on this host; it and all that it started die when this process does.
+
+    Each method raises AdvisorError if the runner cannot go on, and must be started again.
+    """
 
     def __init__(self, name: str, settings: RunnerSettings) -> None:
         self.name = name
-        self._settings = settings
+        self.settings = settings
         self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._connection, _ = Pipe()
         self._lifeline = -1
 
     def start(self) -> None:
+        """Start, or start again after `stop`."""
         self._connection, its = Pipe()
         self._process, self._lifeline = start_inner(
             "advisor.measure.campaign_runner:serve", [str(its.fileno())], keep=[its.fileno()]
         )
         its.close()  # or its death would not close the pipe
-        self._answer(self._settings, _START_S)
+        self._ask(self.settings, _START_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = self._answer(task, _LONGEST_TASK_S)
+        """Measure `task`; raises InvalidInput if no runner can."""
+        record: Record = self._ask(task, _LONGEST_TASK_S)
         return record
 
-    def _answer(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
-        """The result of the process; raises the error that it had."""
-        if self._connection is None:
-            raise AdvisorError("it was ended")
-        answer = None
+    def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
+        """The answer of the process; raises the error that it had."""
         try:
             self._connection.send(message)
-            if self._connection.poll(timeout_s):
-                answer = self._connection.recv()
+            if not self._connection.poll(timeout_s):
+                raise AdvisorError(f"no answer within {timeout_s:.0f} s")
+            answer = self._connection.recv()
         except (EOFError, OSError):
             reason = "it closed its connection"
             with suppress(subprocess.TimeoutExpired):
@@ -168,14 +145,12 @@ class LocalRunner:
                 if code < 0:
                     reason = f"it was killed by {signal.Signals(-code).name}"
             raise AdvisorError(reason) from None
-        if answer is None:
-            raise AdvisorError(f"no answer within {timeout_s:.0f} s")
-        if answer[0] != "done":
-            raise error_of(*answer[1:])
-        return answer[1]
+        if isinstance(answer, tuple):
+            raise error_of(*answer)
+        return answer
 
     def stop(self) -> None:
-        """Interrupt the process, and kill it if that fails."""
+        """End it and all that it started, at any time: by an interrupt, else by force."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -185,212 +160,82 @@ class LocalRunner:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if self._connection is not None:
-            self._connection.close()
+        self._connection.close()
         sweep()  # if it was killed, its folder and its MPS daemon are left
-
-
-def start_all(runners: Sequence[Runner]) -> None:
-    """Start all at once; raise the error of one that does not start."""
-    with ThreadPoolExecutor(len(runners)) as pool:
-        list(pool.map(lambda runner: runner.start(), runners))
-
-
-def stop_all(runners: Sequence[Runner]) -> None:
-    """Stop all at once."""
-    with ThreadPoolExecutor(max(1, len(runners))) as pool:
-        list(pool.map(lambda runner: runner.stop(), runners))
-
-
-# Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs
-# that need it in one state ...
-_BLOCK = 8
-# ... among the first this many: solo runs must stay in their places between the others.
-_LOOK_AHEAD = 24
-
-
-class TaskQueue:
-    """The tasks left to do; every method may be called from any runner's thread.
-
-    Args:
-        tasks: In the order in which they should be done.
-        runners: The names of all runners.
-
-    Attributes:
-        over: Whether it was closed.
-    """
-
-    def __init__(self, tasks: Sequence[Task], runners: Collection[str]) -> None:
-        self._waiting = list(tasks)
-        self._runners = set(runners)
-        self._under_way = 0
-        self._changed = Condition()
-        self.over = False
-
-    def take(self) -> list[Task]:
-        """The next tasks of a runner; waits while others may give some back; empty at the end.
-
-        The caller must report each task as `done` or give it `back`.
-        """
-        with self._changed:
-            while not self.over:
-                if block := self._block():
-                    self._under_way += len(block)
-                    return block
-                if not (self._under_way or self._waiting):
-                    break
-                self._changed.wait()
-            self._changed.notify_all()
-            return []
-
-    def _block(self) -> list[Task]:
-        """The first waiting task, and some soon after it that need MPS in the same state."""
-        if not self._waiting:
-            return []
-        # Smaller towards the end, so that no runner has much left when the others are done.
-        size = max(1, min(_BLOCK, len(self._waiting) // (2 * max(1, len(self._runners)))))
-        with_mps, near = _needs_mps(self._waiting[0]), self._waiting[:_LOOK_AHEAD]
-        block = [task for task in near if _needs_mps(task) is with_mps][:size]
-        taken = set(map(id, block))
-        self._waiting = [task for task in self._waiting if id(task) not in taken]
-        return block
-
-    def done(self) -> None:
-        """Note that a task is done, with or without a record."""
-        with self._changed:
-            self._under_way -= 1
-            self._changed.notify_all()
-
-    def back(self, tasks: Sequence[Task]) -> None:
-        """Put back `tasks` that were taken and not done, before all others."""
-        with self._changed:
-            self._waiting[:0] = tasks
-            self._under_way -= len(tasks)
-            self._changed.notify_all()
-
-    def leave(self, runner: str) -> None:
-        """Note that `runner` takes no further task."""
-        with self._changed:
-            self._runners.discard(runner)
-            self._changed.notify_all()
-
-    def close(self) -> None:
-        """Give out no further task."""
-        with self._changed:
-            self.over = True
-            self._changed.notify_all()
-
-    @property
-    def left(self) -> int:
-        """Number of tasks that were not taken."""
-        with self._changed:
-            return len(self._waiting)
-
-
-def _needs_mps(task: Task) -> bool:
-    """Return whether it begins with an MPS daemon running."""
-    return isinstance(task, PlannedRun) and task.groups[0][1].under_mps
 
 
 # A cluster with free resources starts an actor in seconds, and a runner ends in seconds.
 _TIMEOUT_S = 120.0
 
 
-class Actor:
-    """A Ray actor: it holds a whole GPU, and passes tasks to a runner on its node.
+class Actor(LocalRunner):
+    """A Ray actor: it holds a whole GPU, and its runner measures there.
 
-    Its process touches no GPU. Its runner finds the GPU that Ray assigned by the driver's index or
-    UUID, and shows its tenants that one by UUID; so how Ray masks GPUs does not matter.
+    Its own process touches no GPU. The runner finds the GPU that Ray assigned by the driver's index
+    or UUID, and shows its tenants that one by UUID; so how Ray masks GPUs does not matter.
     """
 
-    def __init__(self) -> None:
-        self._runner: LocalRunner | None = None
-
-    def place(self, gpu: str) -> tuple[str, str, tuple[int, ...]]:
-        """Return Ray's id of its node, its device of the model `gpu`, and its host cores."""
-        import ray
-
-        context = ray.get_runtime_context()
-        node = context.get_node_id()
+    def place(self) -> tuple[str, str, tuple[int, ...]]:
+        """Return Ray's id of its node, its device there, and the host cores there."""
+        context = import_module("ray").get_runtime_context()
         device = next(iter(context.get_accelerator_ids().get("GPU", ())), "cpu")
-        key = find_device(device).key
-        if key != gpu:
-            raise InvalidInput(
-                f"the plan is for {gpu}, and Ray's node {node[:8]} has {with_article(key)}"
-            )
-        return node, device, allowed_cores()
+        return context.get_node_id(), device, allowed_cores()
 
-    def start(self, settings: RunnerSettings) -> None:
-        """Start a runner."""
-        self.stop()
+    def start_with(self, settings: RunnerSettings) -> None:
+        """Start the runner."""
         sweep()  # removes what killed runs left on this node
-        self._runner = LocalRunner(settings.device, settings)
-        self._runner.start()
-
-    def measured(self, task: Task) -> Record:
-        """Measure `task` on the runner."""
-        if self._runner is None:
-            raise AdvisorError("it was not started")
-        return self._runner.measured(task)
-
-    def stop(self) -> None:
-        """End the runner."""
-        if self._runner is not None:
-            self._runner.stop()
-            self._runner = None
+        self.settings = settings
+        self.start()
 
 
 class ClusterRunner:
-    """A runner on the node of its actor, by `settings` for that place."""
+    """A runner of a Ray actor; a lost actor is made again on the same `node`, if that still lives.
 
-    def __init__(
-        self, name: str, remote: Any, actor: Any, node: str, gpu: str, settings: RunnerSettings
-    ) -> None:
+    Its methods are those of `LocalRunner`.
+    """
+
+    def __init__(self, name: str, actor: Any, node: str, settings: RunnerSettings) -> None:
         self.name = name
-        self._remote = remote
-        self._actor: Any = actor
-        self._node = node
-        self._gpu = gpu
-        self.settings = settings
+        self._actor, self._node = actor, node
+        self._settings = settings
 
     def start(self) -> None:
-        """Start it; a lost actor is started again on the same node, if that is still alive."""
-        if self._actor is None:
-            self._actor = self._another()
-        _result_from_ray(self._actor.start.remote(self.settings), _TIMEOUT_S)
-
-    def _another(self) -> Any:
-        import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        nodes = ray.nodes()  # type: ignore[no-untyped-call]
-        if not any(each["NodeID"] == self._node and each["Alive"] for each in nodes):
-            raise AdvisorError(f"Ray's node {self._node[:8]} is gone")
-        here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
-        actor = self._remote.options(scheduling_strategy=here).remote()
-        _, device, _ = _result_from_ray(actor.place.remote(self._gpu), _TIMEOUT_S)
-        self.settings = replace(self.settings, device=device)
-        return actor
+        if self._actor is None:
+            here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
+            self._actor = _remote(self._settings.gpu != "cpu", here).remote("", self._settings)
+            _, device, _ = _result(self._actor.place.remote(), _TIMEOUT_S)
+            self._settings = replace(self._settings, device=device)
+        _result(self._actor.start_with.remote(self._settings), _TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
-        record: Record = _result_from_ray(self._actor.measured.remote(task))
+        record: Record = _result(self._actor.measured.remote(task))
         return record
 
     def stop(self) -> None:
-        import ray
-
         actor, self._actor = self._actor, None
-        if actor is None:
-            return
-        with suppress(AdvisorError):
-            _result_from_ray(actor.stop.remote(), _TIMEOUT_S)
-        ray.kill(actor)
+        if actor is not None:
+            with suppress(AdvisorError):
+                _result(actor.stop.remote(), _TIMEOUT_S)
+            import_module("ray").kill(actor)
 
 
-def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
+Runner = LocalRunner | ClusterRunner
+
+
+def _remote(on_gpu: bool, strategy: Any) -> Any:
+    """What makes actors; Ray must not restart a lost one: the campaign measures its task again."""
+    decorate = import_module("ray").remote(
+        num_cpus=1, num_gpus=int(on_gpu), max_restarts=0, scheduling_strategy=strategy,
+        max_concurrency=2,  # it can be stopped while it waits for an answer
+    )  # fmt: skip
+    return decorate(Actor)
+
+
+def _result(reference: Any, timeout_s: float | None = None) -> Any:
     """The result of a remote call; an AdvisorError if the actor is lost or does not answer."""
-    import ray
-
+    ray = import_module("ray")
     try:
         return ray.get(reference, timeout=timeout_s)
     except ray.exceptions.RayTaskError as error:
@@ -402,11 +247,35 @@ def _result_from_ray(reference: Any, timeout_s: float | None = None) -> Any:
         raise AdvisorError(f"its Ray actor is lost ({type(error).__name__})") from None
 
 
+def stop_all(runners: Sequence[Runner]) -> None:
+    """Stop all at once."""
+    with ThreadPoolExecutor(max(1, len(runners))) as pool:
+        list(pool.map(lambda runner: runner.stop(), runners))
+
+
 @contextmanager
-def cluster_runners(
-    words: Namespace, gpu: str, settings: RunnerSettings
-) -> Iterator[Sequence[Runner]]:
-    """Start runners on a Ray cluster; yield them.
+def local_runners(words: Namespace, settings: RunnerSettings) -> Iterator[list[Runner]]:
+    """Yield runners for the devices of this host; stop them when the block ends.
+
+    In `settings`, device and cores are replaced by those of each.
+    """
+    devices = devices_in(words.devices or ("cpu" if settings.gpu == "cpu" else "0"))
+    shares = _shares(allowed_cores(words.cores), len(devices), devices[0])
+    runners: list[Runner] = [
+        LocalRunner(
+            f"cpu{number}" if name == "cpu" else name, replace(settings, device=name, cores=cores)
+        )
+        for number, (name, cores) in enumerate(zip(devices, shares, strict=True))
+    ]
+    try:
+        yield runners
+    finally:
+        stop_all(runners)
+
+
+@contextmanager
+def cluster_runners(words: Namespace, settings: RunnerSettings) -> Iterator[list[Runner]]:
+    """Yield runners on a Ray cluster; stop them when the block ends.
 
     In `settings`, device and cores are replaced by those of each place.
 
@@ -414,53 +283,44 @@ def cluster_runners(
         InvalidInput: Ray is not installed, devices or cores were given, or a GPU is another model.
         GpuUnavailable: There is no such cluster, or it has no GPU free.
     """
-    if words.cores or (words.devices and gpu != "cpu"):
+    on_gpus = settings.gpu != "cpu"
+    if words.cores or (words.devices and on_gpus):
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
-    ray = _connected_ray(words.ray)
-    runners: list[ClusterRunner] = []
+    try:
+        ray = import_module("ray")
+    except ImportError:
+        raise InvalidInput("--ray needs Ray: pip install 'advisor[cluster]'") from None
+    try:
+        ray.init(address=words.ray, logging_level=logging.WARNING)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise GpuUnavailable(f"--ray {words.ray}: {error}. Is the cluster up?") from None
+    runners: list[Runner] = []
     try:
         count = len(devices_in(words.devices or "cpu"))
-        if gpu != "cpu":
+        if on_gpus:
             count = int(ray.available_resources().get("GPU", 0))
         if not count:
             raise GpuUnavailable(
-                "the Ray cluster has no GPU free. `ray status` says who uses them."
+                "the Ray cluster has no GPU free. `ray status` shows who has them."
             )
-        # Ray must not restart a lost actor: its task is measured again by the campaign.
-        remote = ray.remote(
-            num_cpus=1,
-            num_gpus=0 if gpu == "cpu" else 1,
-            max_restarts=0,
-            max_concurrency=2,  # it can be stopped while it waits for an answer
-            scheduling_strategy="SPREAD",
-        )(Actor)
-        actors = [remote.remote() for _ in range(count)]
-        places = [_result_from_ray(actor.place.remote(gpu), _TIMEOUT_S) for actor in actors]
-        on_node = Counter(node for node, _, _ in places)
-        before: Counter[str] = Counter()
-        for actor, (node, device, cores) in zip(actors, places, strict=True):
-            number = before[node]
-            before[node] += 1
-            name, own = f"{node[:8]}-{device}", cores
-            if gpu != "cpu":
-                own = split_cores(cores, on_node[node])[number]
-            elif number:  # on the CPU of one node, several would have one name
-                name += f"-{number}"
-            its = replace(settings, device=device, cores=own)
-            runners.append(ClusterRunner(name, remote, actor, node, gpu, its))
+        remote = _remote(on_gpus, "SPREAD")
+        actors = [remote.remote("", settings) for _ in range(count)]
+        on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
+        for actor in actors:
+            node, device, cores = _result(actor.place.remote(), _TIMEOUT_S)
+            on_node[node].append((actor, device, cores))
+        for node, placed in on_node.items():
+            shares = _shares(placed[0][2], len(placed), device)
+            for number, ((actor, device, _), cores) in enumerate(zip(placed, shares, strict=True)):
+                name = f"{node[:8]}-{device}" + (f"-{number}" if number and not on_gpus else "")
+                its = replace(settings, device=device, cores=cores)
+                runners.append(ClusterRunner(name, actor, node, its))
         yield runners
     finally:
         stop_all(runners)
         ray.shutdown()
 
 
-def _connected_ray(address: str) -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise InvalidInput("--ray needs Ray: pip install 'advisor[cluster]'") from None
-    try:
-        ray.init(address=address, logging_level=logging.WARNING)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise GpuUnavailable(f"--ray {address}: {error}. Is the cluster up?") from None
-    return ray
+def _shares(cores: Sequence[int], runners: int, device: str) -> tuple[tuple[int, ...], ...]:
+    """Cores of each runner of a host; on the CPU, whose figures are not kept, all share all."""
+    return (tuple(cores),) * runners if device == "cpu" else split_cores(cores, runners)

@@ -7,7 +7,6 @@ from math import fsum
 from pathlib import Path
 from statistics import mean
 from time import monotonic, time
-from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
@@ -21,10 +20,10 @@ from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
 from advisor.measure.tenants import ask_all, tenants_on
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance, Window
-from advisor.workload.reading import parse_json, read_bytes
 from advisor.workload.run import Completion, Run
 from advisor.workload.run import Tenant as TenantRecord
 from advisor.workload.spec import Workload
+from advisor.workload.store import read_runs
 from advisor.workload.writing import append_run, new_path, writable
 
 # Between the request to start and the start, in which every tenant receives the request.
@@ -316,8 +315,6 @@ def planned_processes(plan: PlannedRun, uuid: str | None) -> tuple[PlannedProces
 # Assumed seconds of a run before the first has been measured.
 FIRST_RUN_S = 15.0
 
-_REMEDY = "Correct the file, or choose another --out."
-
 
 def run_list(argv: Sequence[str]) -> int:
     """Run the plans that the command line `argv` names; return the exit code."""
@@ -327,7 +324,7 @@ def run_list(argv: Sequence[str]) -> int:
     writable(words.out)
     plans = read_plans(words.plans, device.key)
     planned = [run for plan in plans for run in single_runs(plan)]
-    done = {record["id"] for record in records_in(words.out)} if words.out.exists() else set()
+    done = {run.id for run in read_runs(words.out)} if words.out.exists() else set()
     todo = [plan for plan in planned if plan.id not in done]
     if len(todo) < len(planned) and not words.resume:
         raise InvalidInput(
@@ -358,18 +355,6 @@ def run_summary(run: Run) -> str:
     failed = [tenant for tenant in run.tenants if tenant.outcome != "ok"]
     outcome = f"{failed[0].outcome} ({failed[0].detail})" if failed else "ok"
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {outcome},"
-
-
-def records_in(path: Path) -> list[dict[str, Any]]:
-    """Read the runs in a JSON Lines file as they are; check only that each has an id."""
-    records = []
-    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-        place = f"{path}:{number}"
-        record = parse_json(line, place, _REMEDY)
-        if not isinstance(record, dict) or not isinstance(record.get("id"), str):
-            raise InvalidInput(f"{place}: not a run. {_REMEDY}")
-        records.append(record)
-    return records
 
 
 _SECONDS = option_number(float, lambda value: 0 <= value <= 3600, "between 0 and 3600 seconds")

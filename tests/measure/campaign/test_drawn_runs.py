@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure.campaign import Crew, Ledger, Steadiness
-from advisor.measure.campaign_runner import TaskQueue
+from advisor.measure.campaign import Dispatcher, Ledger, take_block
 from advisor.measure.draw import Count, draw_plans, read_campaign, write_list
 from advisor.measure.run_list import PlannedRun, read_plans
 from advisor.sharing import Mps, parse_sharing
@@ -107,27 +106,19 @@ def many(count):
     return [mix(f"run-{n}", "mps" if n % 2 else "naive") for n in range(count)]
 
 
-def queue(tasks, runners=("0", "1")):
-    return TaskQueue(tasks, runners)
-
-
 def test_no_run_waits_long_for_its_turn_and_none_is_done_twice():
     tasks = many(100)
-    one, did = queue(tasks, runners=["0"]), []
-    while block := one.take():
-        for task in block:
-            did.append(task)
-            one.done()
+    waiting, did = [*tasks], []
+    while waiting:
+        did += take_block(waiting, 1)
     assert sorted(task.id for task in did) == sorted(task.id for task in tasks)
     assert all(abs(did.index(task) - number) <= 24 for number, task in enumerate(tasks))
 
 
-def test_what_a_lost_runner_had_is_done_before_all_else():
-    one = queue(many(40))
-    block = one.take()
-    one.back(block)
-    one.leave("0")
-    assert one.take()[0] == block[0]
+def test_runs_that_a_runner_does_at_once_need_mps_in_one_state():
+    waiting = many(100)
+    while waiting:
+        assert len({task.sharing for task in take_block(waiting, 2)}) == 1
 
 
 class Runner:
@@ -136,7 +127,7 @@ class Runner:
     Args:
         name: Of its device.
         outcomes: How tenants end, or what is raised, a run each; then all is well.
-        starts: How often it can be started again.
+        starts: How often it can be started.
     """
 
     def __init__(self, name, outcomes=(), starts=99):
@@ -173,9 +164,7 @@ def work(tmp_path):
     """Lets runners do so many runs; what is recorded, by file."""
 
     def do(count, *runners, out=tmp_path):
-        queue = TaskQueue(many(count), [each.name for each in runners])
-        ledger = Ledger(out, "c", out / "profiles", Steadiness([]))
-        Crew(queue, ledger, count, None).work(runners)
+        Dispatcher(many(count), Ledger(out, "c", out / "profiles"), None).work(runners)
         return {path.name: read_runs(path) for path in tmp_path.glob("*.jsonl")}
 
     return do
@@ -186,7 +175,7 @@ def test_a_run_whose_tenant_dies_is_done_again_by_a_fresh_runner(work):
     (runs,) = work(4, runner).values()
     assert len(runs) == 4
     assert all(run.ok for run in runs)
-    assert runner.started == 2
+    assert runner.started == 1 + 2
 
 
 def test_a_run_that_ends_its_runner_three_times_is_given_up(work, tmp_path):
@@ -194,14 +183,42 @@ def test_a_run_that_ends_its_runner_three_times_is_given_up(work, tmp_path):
     (runs,) = work(3, runner).values()
     assert len(runs) == 2
     assert "run-0: killed (3 times)" in (tmp_path / "c-failed.log").read_text()
-    assert runner.started == 3
+    assert runner.started == 1 + 3
 
 
 def test_the_others_do_what_a_runner_that_cannot_be_replaced_had(work):
-    files = work(40, Runner("0", [AdvisorError("lost")], starts=0), Runner("1"))
+    files = work(40, Runner("0", [AdvisorError("lost")], starts=1), Runner("1"))
     assert sum(map(len, files.values())) == 40
+
+
+def test_a_campaign_of_which_a_runner_does_not_start_has_failed(work):
+    with pytest.raises(AdvisorError, match="off the bus"):
+        work(4, Runner("0", starts=0), Runner("1"))
+
+
+def test_no_run_is_begun_that_would_end_after_the_deadline(tmp_path):
+    dispatcher = Dispatcher(many(4), Ledger(tmp_path, "c", tmp_path / "profiles"), 1e-6)
+    dispatcher.work([Runner("0")])
+    assert (dispatcher.done, len(dispatcher.waiting)) == (0, 4)
+
+
+def test_solo_runs_and_repeats_are_compared_with_what_they_repeat(tmp_path):
+    profile = synthetic.profile("mlp-toy-bs32")
+    ledger = Ledger(tmp_path, "c", tmp_path / "profiles")
+    ledger.add(profile, "0")
+    run = synthetic.run([profile])
+    tenants = (replace(run.tenants[0], windows=profile.windows),)
+    solo = replace(run, sharing="naive", purpose="solo", tenants=tenants)
+    for number in range(2):
+        ledger.add(replace(solo, id=f"solo-{number}"), "0")
+    ledger.add(replace(solo, id="again", purpose="repeat", repeats="solo-0"), "0")
+    again = Ledger(tmp_path, "c", tmp_path / "profiles")
+    assert again.runs.keys() == {"solo-0", "solo-1", "again"}
+    assert again.summary() == ledger.summary()
+    assert "2/2 solo runs" in again.summary()
+    assert "repeats: median difference 0.0% of 1 step" in again.summary()
 
 
 def test_a_campaign_without_any_runner_left_has_failed(work):
     with pytest.raises(AdvisorError, match="4 runs"):
-        work(4, Runner("0", [AdvisorError("lost")], starts=0))
+        work(4, Runner("0", [AdvisorError("lost")], starts=1))
