@@ -26,6 +26,7 @@ from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
 from advisor.launch.shell import undo_script
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
+from advisor.measure.hook_folder import hook_variables
 from advisor.measure.process import (
     jobs_left,
     left_in,
@@ -38,7 +39,6 @@ from advisor.measure.process import (
     sweep_locks,
 )
 from advisor.measure.script import create_progress
-from advisor.measure.tenant import hook_variables
 from advisor.measured_pace import PacedPlan
 from advisor.watched_run import WatchedRun, events_in, script_lives, tail
 from advisor.workload.reading import read_bytes, reason_of, user_folder
@@ -129,7 +129,7 @@ def start(
         environment = {
             **secrets,
             **{name: value for name, value in os.environ.items() if name not in _OWN},
-            **hook_variables(folder / "hook", {"count": True}, os.environ.get("PYTHONPATH")),
+            **hook_variables(folder / "hook", {"count": True}, os.environ),
             "GPU": name,
             "ADVISOR_RUN": str(folder),
             "ADVISOR_HOOK_PATH": str(folder / "hook"),

@@ -22,7 +22,13 @@ from advisor.errors import AdvisorError, InvalidInput, clean
 from advisor.measure.inside.program import RECORD_BYTES
 from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.pdeathsig import tied_to_parent
-from advisor.measure.process import MARK, end_scripts_within, error_line, session_members
+from advisor.measure.process import (
+    MARK,
+    end_scripts_within,
+    error_line,
+    scripts_within,
+    session_members,
+)
 from advisor.workload.reading import MOST_COUNT, is_folder, reason_of
 from advisor.workload.spec import Script
 
@@ -177,15 +183,16 @@ class StartedScript:
 
     def cpu_s(self) -> float:
         """CPU seconds of its living processes so far, and of those that these waited for."""
-        return sum(sum(each.cpu_times()[:4]) for each in self._members())
+        return sum(sum(each.cpu_times()[:4]) for each in self.processes())
 
     def resident_mib(self) -> float:
         """Memory of its processes on the host."""
-        resident_bytes: int = sum(each.memory_info().rss for each in self._members())
+        resident_bytes: int = sum(each.memory_info().rss for each in self.processes())
         return resident_bytes / 2**20
 
-    def _members(self) -> Iterator[psutil.Process]:
-        for pid in session_members(self.pid):
+    def processes(self) -> Iterator[psutil.Process]:
+        """Its living processes, also those in sessions of their own."""
+        for pid in {*session_members(self.pid), *scripts_within(self._folder)}:
             with suppress(psutil.Error):
                 yield psutil.Process(pid)
 

@@ -17,7 +17,7 @@ from tempfile import mkdtemp
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.measure.inside.hook import VARIABLE
+from advisor.measure.hook_folder import hook_variables
 from advisor.measure.script import StartedScript
 from advisor.workload.spec import Script, Workload
 
@@ -172,9 +172,8 @@ class Tenant(ABC):
         address = str(self.folder / "socket")
         self._listener.bind(address)
         self._listener.listen()
-        environment = self.setup.script.environment
-        pythonpath = environment.get("PYTHONPATH", os.environ.get("PYTHONPATH"))
-        hook = hook_variables(self.folder / "hook", {"address": address, **settings}, pythonpath)
+        environment = {**os.environ, **self.setup.script.environment}
+        hook = hook_variables(self.folder / "hook", {"address": address, **settings}, environment)
         temporary = {"TMPDIR": str(self.folder)} if self.setup.ours else {}
         self._started = StartedScript(
             self.setup.script, self.folder, mirrored=not self.setup.ours, piped=piped,
@@ -204,26 +203,3 @@ class Tenant(ABC):
         """Note how it ended."""
         self.ended = Ended(outcome, detail)
         return self.ended
-
-
-_INSIDE = Path(__file__).resolve().parent / "inside"
-
-
-def hook_variables(
-    folder: Path, settings: Mapping[str, object], pythonpath: str | None
-) -> dict[str, str]:
-    """Make the `folder` of a program's hook; return the variables by which it attaches to torch.
-
-    `settings` are as for `advisor.measure.inside.hook.VARIABLE`; `pythonpath` is the program's own.
-    """
-    folder.mkdir(exist_ok=True)
-    targets = {
-        "sitecustomize.py": _INSIDE / "sitecustomize.py", "advisor_inside": _INSIDE,
-        "advisor": _INSIDE.parents[1],  # for `advisor.step()`, and for our own commands
-    }  # fmt: skip
-    for name, target in targets.items():
-        link = folder / name
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
-    paths = ":".join(filter(None, [str(folder), pythonpath]))
-    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths}

@@ -14,6 +14,7 @@ from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.measure.explain_end import explain_end
+from advisor.measure.hook_folder import why_unseen
 from advisor.measure.printing import PrintingTenant
 from advisor.measure.process import say
 from advisor.measure.tenant import LOAD_S, Answer, Ended, Tenant, TenantSetup, error_of
@@ -64,15 +65,19 @@ def ask_all(
 
 _NOT_BY_STEPS = "give the pattern of the pace that it prints: --throughput REGEX"
 _NO_STEPS = (
-    f"Steps are found where an optimizer of torch steps. If it has none, call advisor.step() once "
-    f"a step, or {_NOT_BY_STEPS}"
+    f"Steps are found where an optimizer of torch steps, or else where a backward pass ends. If it "
+    f"has neither, call advisor.step() once a step, or {_NOT_BY_STEPS}"
 )
 _NO_TORCH = (
-    f"No Python of it imported torch where that can be seen: python -I and -E, sudo and containers "
-    f"hide it. If it does not use torch, {_NOT_BY_STEPS}"
+    f"No Python of it imported torch where that can be seen: sudo and containers hide it. If it "
+    f"does not use torch, {_NOT_BY_STEPS}"
 )
 _NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
+_GOES_ON = "Its command goes on: give the command of the training alone"
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
+
+# A process whose command has ended, or that has hung up, takes less to have done so itself.
+_ENDING_S = 5.0
 
 # How often we look whether the hook could be set, and say what is waited for.
 _LOOK_S, _SAY_S = 1.0, 20.0
@@ -117,7 +122,7 @@ class SteppingTenant(Tenant):
             left_s = began + timeout_s - monotonic()
             ready = wait(sources, min(_LOOK_S, max(0.0, left_s)))
             if not ready:
-                if left_s <= 0 or self._hook_failed:
+                if left_s <= 0 or self._cannot_be_seen:
                     return self._late(timeout_s)
                 if monotonic() >= say_at:
                     say(f"  {self._waited_for(monotonic() - began, timeout_s)}")
@@ -149,7 +154,7 @@ class SteppingTenant(Tenant):
     def _answer(self) -> Answer:
         """Its answer, or how it ended."""
         message = None
-        if self._connection is not None:
+        if self._connection is not None and self._connection.poll(_ENDING_S):
             with suppress(EOFError, OSError):
                 message = json.loads(self._connection.recv_bytes())
         answer = self.parsed(message)
@@ -175,43 +180,64 @@ class SteppingTenant(Tenant):
                 raise error_of(code, line.removeprefix("error: "))
             return self.end("died", how)
         if self._connection is None:
-            remedy = self._no_steps if succeeded or self._hook_failed else None
+            remedy = self._no_steps if succeeded or self._cannot_be_seen else None
             how = f"trained no step and {how}"
+        elif self.running.exit_code is None:
+            remedy, how = _GOES_ON, "ended its training"
         else:
             remedy = _TOO_SHORT if succeeded else None
         remedy = self._explained or remedy
         return self.end("died", f"{self.named} {how}{f'. {remedy}' if remedy else ''}")
 
     def _late(self, timeout_s: float) -> Ended:
-        line, explained = self.running.error_line(), self._explained
+        line, explained, seen = self.running.error_line(), self._explained, self._seen
+        unseen, no_steps = self._cannot_be_seen, self._no_steps
         self.end_by(monotonic())
+        printed = f"; it printed last: {line}" if line else ""
         if self.setup.ours:
-            why = f"gave no answer within {timeout_s:.0f} s and was ended{line and '; ' + line}"
-        elif self._hook_failed:
-            why = f"cannot be seen to step. {self._no_steps}"
+            why = f"gave no answer within {timeout_s:.0f} s and was ended{printed}"
+        elif unseen:
+            why = f"cannot be seen to step. {no_steps}"
         elif self._connection is None:
-            printed = f"; it printed: {line}" if line else ""
-            why = f"took no step within {timeout_s:.0f} s{printed}. {explained or self._no_steps}"
+            why = f"took no step within {timeout_s:.0f} s: {seen}{printed}. {explained or no_steps}"
         else:
-            why = f"took no step for {timeout_s:.0f} s and was ended"
+            why = f"took no step for {timeout_s:.0f} s and was ended{printed}"
         return self.end("died", f"{self.named} {why}")
 
     def _waited_for(self, waited_s: float, timeout_s: float) -> str:
-        """What is waited for, and what was seen."""
+        """What is waited for, and why."""
         line = self.running.error_line()
         printed = f"; it printed last: {line}" if line else ""
-        if self._connection is not None:
-            why = "no step"
-        elif (self._hook / "attached").exists():
-            why = "torch is imported, and no optimizer has stepped yet"
-        else:
-            why = "no Python of it has imported torch yet"
-        return f"{self.named}: {why} after {waited_s:.0f} s of {timeout_s:.0f}{printed}"
+        waited = f"no step after {waited_s:.0f} s of {timeout_s:.0f}"
+        return f"{self.named}: {waited}: {self._seen}{printed}"
 
     @property
-    def _hook_failed(self) -> bool:
-        """True if the hook could not be set in a Python of the program, nor in another."""
-        return self._connection is None and (self._hook / "error").is_file()
+    def _seen(self) -> str:
+        """What was seen of it."""
+        if self._connection is not None:
+            return f"its process {self.pid} trains, and is in a long step or in something else"
+        if (self.folder / "passes").exists():
+            return "it runs backward passes, and its optimizer has not stepped yet"
+        if (self._hook / "attached").exists():
+            return f"torch is imported, and nothing trains yet{self._unseen_too}"
+        return "no Python of it has imported torch yet"
+
+    @property
+    def _unseen_too(self) -> str:
+        why = why_unseen(self.running.processes(), self._hook)
+        return "" if why is None else f"; {why}"
+
+    @property
+    def _cannot_be_seen(self) -> str | None:
+        """Why the hook is in no Python of the program, if that can be known by now."""
+        if self.setup.ours or self._connection is not None:
+            return None
+        if (self._hook / "error").is_file():
+            error = (self._hook / "error").read_text()
+            return f"The hook could not be set: {error}. {_NOT_SEEN}"
+        if (self._hook / "attached").exists():
+            return None
+        return why_unseen(self.running.processes(), self._hook)
 
     @property
     def _explained(self) -> str | None:
@@ -221,9 +247,8 @@ class SteppingTenant(Tenant):
     @property
     def _no_steps(self) -> str:
         """Why no step may have been seen."""
-        if self._hook_failed:
-            return f"The hook could not be set: {(self._hook / 'error').read_text()}. {_NOT_SEEN}"
-        return _NO_STEPS if (self._hook / "attached").exists() else _NO_TORCH
+        attached = (self._hook / "attached").exists()
+        return self._cannot_be_seen or (_NO_STEPS if attached else _NO_TORCH)
 
     def interrupt(self) -> None:
         if self._connection is not None:

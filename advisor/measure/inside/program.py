@@ -5,8 +5,10 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Lock, get_ident
 from time import monotonic
 from typing import Any
@@ -60,6 +62,9 @@ class Program(Feeds):
         """Note that a backward pass has ended, `whole` if by ``backward()``: a phase, or a step."""
         if self.trains_elsewhere() or self.stepping:
             return
+        if self._address and self._finder.steps == 0:
+            with suppress(OSError):  # the measurement has ended
+                Path(self._address).with_name("passes").touch()
         if self.capturing is not None:
             self.capturing.append(partial(self._finder.pass_ended, whole=whole))
         elif self._finder.pass_ended(whole=whole):

@@ -138,6 +138,12 @@ while True:
     count()
 """
 
+# A launcher that sets the path of modules anew, as many do.
+SCRIPTS["run.sh"] = r"""
+export PYTHONPATH=$PWD
+python accumulated.py
+"""
+
 # A loop without an optimizer of torch, which says itself when a step has ended.
 SCRIPTS["by_itself.py"] = r"""
 import torch

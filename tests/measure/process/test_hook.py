@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.measure.hook_folder import hook_variables
 from advisor.measure.inside.files import replace_link
 from advisor.measure.inside.program import PROGRESS, Program
 from advisor.measure.script import create_progress, mirror_folder, read_progress
-from advisor.measure.tenant import hook_variables
 
 
 class Counting(Program):
@@ -148,7 +148,7 @@ for fold in range(8):
 def counted_steps(code, folder):
     """How many steps of a program are counted while a plan runs."""
     create_progress(folder / "progress")
-    hook = hook_variables(folder / "hook", {"count": True}, None)
+    hook = hook_variables(folder / "hook", {"count": True}, os.environ)
     environment = {**os.environ, **hook, PROGRESS: str(folder / "progress")}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
     return read_progress(folder / "progress").steps
@@ -156,6 +156,50 @@ def counted_steps(code, folder):
 
 def test_each_step_of_a_cross_validation_is_counted(tmp_path):
     assert counted_steps(FOLDS, tmp_path) == 248
+
+
+SHOWS = "import os, sys; print(os.environ.get('PYTHONPATH'), *sys.argv[1:], sep='|')"
+RUNS = """\
+export PYTHONPATH=$PWD
+python show.py 'a b' ''
+"""
+MAKES = """\
+export PYTHONPATH := here
+train:
+\t@python show.py x
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("python", "show.py", "a  b", "*", ""), "{hook}:before|a  b|*|"),
+        (("bash", "run.sh"), "{hook}:{home}|a b|"),
+        (("env", "PYTHONPATH=.", "python", "show.py"), "{hook}:."),
+        (("sh", "-c", "PYTHONPATH= exec python3 show.py"), "{hook}"),
+        (("bash", "-c", "unset PYTHONPATH; nohup python show.py"), "{hook}"),
+        (("make", "train"), "{hook}:here|x"),
+        (("./show.py", "*"), "{hook}:before|*"),
+        (("sh", "-c", "PYTHONPATH=. conda show.py"), "{hook}:."),
+    ],
+)
+def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, shown, tmp_path):
+    home, hook = tmp_path / "home", tmp_path / "hook"
+    home.mkdir()
+    for name, text in {
+        "show.py": f"#!/usr/bin/env python\n{SHOWS}", "run.sh": RUNS, "Makefile": MAKES,
+        "conda": f"#!/bin/sh\nexec {sys.executable} \"$@\"",
+    }.items():  # fmt: skip
+        (home / name).write_text(text)
+        (home / name).chmod(0o755)
+    path = os.pathsep.join([str(home), str(Path(sys.executable).parent), os.environ["PATH"]])
+    caller = {**os.environ, "PYTHONPATH": "before", "PATH": path}
+    environment = {**caller, **hook_variables(hook, {}, caller)}
+    line = [each.replace("starter", "conda") for each in words]
+    done = subprocess.run(
+        line, env=environment, cwd=home, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == shown.format(hook=hook, home=home)
 
 
 # What came with Python 3.11, taken away before the hook is imported as in a script.
@@ -178,7 +222,7 @@ def typing_names(file):
 
 
 def test_the_hook_in_a_script_needs_nothing_that_came_after_python_3_10(tmp_path):
-    hook_variables(tmp_path / "hook", {}, None)
+    hook_variables(tmp_path / "hook", {}, os.environ)
     words = [sys.executable, "-I", "-c", WITHOUT, str(tmp_path / "hook")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

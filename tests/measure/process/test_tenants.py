@@ -1,6 +1,7 @@
 """Tenants on the CPU: workloads of the zoo, scripts of users, programs that print their pace."""
 
 import os
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -209,6 +210,27 @@ def test_all_passes_of_a_closure_are_in_one_phase_of_the_step_of_its_optimizer(h
         assert len(tenant.ask("issue", seconds=0.05)["phases_s"]) == 1
         trace = tenant.folder / "trace.json"
         assert tenant.ask("trace", path=str(trace), round_steps=5, rounds=2)["phases"] == [5, 5]
+
+
+def test_a_launcher_may_replace_the_python_path(home):
+    with started(scripted(home, "bash", "run.sh")) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert abs(took(tenant, home, 20) - 20) <= 1
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        (f"PYTHONPATH=. {sys.executable} accumulated.py", "PYTHONPATH=DIR:$PYTHONPATH"),
+        (f"{sys.executable} -uI -c 'import time, torch; time.sleep(600)'", "-uI"),
+        (f"nohup {sys.executable} accumulated.py > log &", "wait"),
+    ],
+)
+def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
+    with started(scripted(home, "sh", "-c", line)) as ((_,), (ended,)):
+        assert isinstance(ended, Ended)
+        assert named in ended.detail
+        assert f"{PATIENCE_S} s" not in ended.detail
 
 
 @pytest.mark.parametrize("name", ["folds.py", "stages.py"])

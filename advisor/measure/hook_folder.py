@@ -1,0 +1,99 @@
+"""The folder by which a program finds its hook, and what keeps a program from finding it."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import psutil
+
+from advisor.measure.inside.hook import VARIABLE
+
+_INSIDE = Path(__file__).resolve().parent / "inside"
+
+# Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that
+# is first on PATH, in case that a script of the user's sets PYTHONPATH.
+_STARTERS = (
+    "python", "python3", *(f"python3.{minor}" for minor in range(8, 20)), "ipython", "torchrun",
+    "accelerate", "deepspeed", "uv", "conda", "mamba", "micromamba", "poetry", "pixi",
+)  # fmt: skip
+_WRAPPER = r"""#!/bin/sh
+# Starts the next program of this name on PATH, with the folder above first on its PYTHONPATH.
+here=${0%/*} name=${0##*/}
+case $PYTHONPATH: in
+"${here%/*}:"*) ;;
+*) export PYTHONPATH="${here%/*}${PYTHONPATH:+:$PYTHONPATH}" ;;
+esac
+set -f
+IFS=:
+for folder in ${PATH#*"$here:"}; do
+  [ ! -x "${folder:-.}/$name" ] || [ -d "${folder:-.}/$name" ] || exec "${folder:-.}/$name" "$@"
+done
+echo "$name: not on PATH" >&2
+exit 127
+"""
+
+
+def hook_variables(
+    folder: Path, settings: Mapping[str, object], environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Make the `folder` of a program's hook; return the variables by which it attaches to torch.
+
+    `settings` are as for `advisor.measure.inside.hook.VARIABLE`; `environment` is the program's.
+    """
+    wrappers = folder / "bin"
+    wrappers.mkdir(parents=True, exist_ok=True)
+    targets = {
+        "sitecustomize.py": _INSIDE / "sitecustomize.py", "advisor_inside": _INSIDE,
+        "advisor": _INSIDE.parents[1],  # for `advisor.step()`, and for our own commands
+    }  # fmt: skip
+    for name, target in targets.items():
+        link = folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(target)
+    path = environment.get("PATH", os.defpath)
+    for name in _STARTERS:
+        if shutil.which(name, path=path):
+            (wrappers / name).write_text(_WRAPPER)
+            (wrappers / name).chmod(0o755)
+    paths = ":".join(filter(None, [str(folder), environment.get("PYTHONPATH")]))
+    return {
+        VARIABLE: json.dumps(settings), "PYTHONPATH": paths, "PATH": f"{wrappers}:{path}"
+    }  # fmt: skip
+
+
+# Options of Python that make it ignore PYTHONPATH, or sitecustomize.
+_ISOLATED = re.compile(r"-[bBdhiOqRsuvVx]*[IES]")
+
+
+def why_unseen(processes: Iterable[psutil.Process], folder: Path) -> str | None:
+    """Return a sentence on one of `processes` that uses torch without the hook in `folder`."""
+    for process in processes:
+        with suppress(psutil.Error, OSError):
+            words, own = process.cmdline(), process.environ().get("PYTHONPATH", "")
+            lost = str(folder) not in own.split(":")
+            options = [word for word in _options(words) if _ISOLATED.match(word)]
+            if (lost or options) and "libtorch" in Path(f"/proc/{process.pid}/maps").read_text():
+                started = f"`{shlex.join(words)[:200]}` uses torch, but"
+                if options:
+                    return f"{started} {options[0]} keeps it from being measured. Leave that out"
+                return (
+                    f"{started} its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
+                    f"PYTHONPATH=DIR:$PYTHONPATH"
+                )
+    return None
+
+
+def _options(words: list[str]) -> Iterable[str]:
+    """Options of Python itself in a command."""
+    for before, word in pairwise(words):
+        if not word.startswith("-") and before not in ("-W", "-X"):
+            return
+        yield word
+        if word in ("-c", "-m"):
+            return
