@@ -37,10 +37,11 @@ from advisor.measure.process import (
     sweep,
     sweep_folders,
     sweep_locks,
+    tail,
 )
 from advisor.measure.script import create_progress
 from advisor.measured_pace import PacedPlan
-from advisor.watched_run import WatchedRun, events_in, script_lives, tail
+from advisor.watched_run import WatchedRun, events_in, script_lives
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
 from advisor.workload.run import Run

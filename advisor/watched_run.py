@@ -5,7 +5,6 @@ STATUS`` and ``over STATUS``, and after each the seconds since the machine start
 adds ``script PID``, and ``asked N`` when it asks job N to end; 0 stands for all jobs.
 """
 
-import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
 from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
-from advisor.measure.process import error_line, processes_of
+from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import restricted, running_together, together
@@ -109,9 +108,6 @@ def events_in(folder: Path) -> Events:
     return events
 
 
-_TAIL_BYTES = 4096
-
-
 def script_lives(folder: Path) -> bool:
     """Return whether the script of a run has not ended."""
     script = events_in(folder).script
@@ -119,14 +115,6 @@ def script_lives(folder: Path) -> bool:
         variables = Path(f"/proc/{script}/environ").read_bytes().split(b"\0")
         return f"ADVISOR_RUN={folder}".encode() in variables
     return False
-
-
-def tail(log: Path) -> str:
-    """The end of a log; empty if there is none."""
-    with suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        return file.read(_TAIL_BYTES).decode(errors="replace")
-    return ""
 
 
 # Fewer steps, or less time, say little of a pace.

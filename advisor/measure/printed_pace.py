@@ -10,11 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.measure.process import ended_lines
+from advisor.measure.process import ended_lines, plain
 from advisor.workload.spec import Script
-
-# Colours and movements of the cursor (ECMA-48, control sequences).
-_ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 
 _Unit = Literal["rate", "s", "ms"]
 _OPTIONS: dict[_Unit, str] = {
@@ -83,7 +80,7 @@ class PrintedPace:
     def read(self, printed: bytes, now_s: float) -> None:
         """Note the figures in what was printed since the last call, in lines that have ended."""
         lines, self._unfinished = ended_lines(self._unfinished + printed)
-        figures = [each for line in lines if (each := self._figure(_ESCAPES.sub(b"", line)))]
+        figures = [each for line in lines if (each := self._figure(plain(line)))]
         if not figures:
             return
         if self.at_s is not None:

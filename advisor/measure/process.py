@@ -38,6 +38,26 @@ _RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception|Interrupt): 
 _OF_LAUNCHERS = re.compile(r"subprocess\.CalledProcessError|.*ChildFailedError")
 
 
+# Colours, movements of the cursor, links and character sets (ECMA-48, 5.4 and 8.3; ECMA-35).
+_ESCAPES = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-OQ-Z=>])"
+)
+_TAIL_BYTES = 4096
+
+
+def plain(printed: bytes) -> bytes:
+    """Return what a program `printed` without what is meant for the terminal."""
+    return _ESCAPES.sub(b"", printed)
+
+
+def tail(log: Path) -> str:
+    """Return the plain end of a program's log; empty if there is none."""
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+        return plain(file.read(_TAIL_BYTES)).decode(errors="replace")
+    return ""
+
+
 def ended_lines(printed: bytes) -> tuple[list[bytes], bytes]:
     """Lines that have ended, also those that a progress bar writes over, and what comes after."""
     *lines, rest = re.split(rb"[\r\n]", printed)

@@ -28,6 +28,7 @@ from advisor.measure.process import (
     error_line,
     scripts_within,
     session_members,
+    tail,
 )
 from advisor.workload.reading import MOST_COUNT, is_folder, reason_of
 from advisor.workload.spec import Script
@@ -116,7 +117,7 @@ def _bytes_to_copy(entry: os.DirEntry[str]) -> int:
 _POLITE_S = 3.0
 
 # Only the last lines of its output are needed: a log beyond so many bytes is emptied.
-_LOG_BYTES, _TAIL_BYTES = 2**24, 4096
+_LOG_BYTES = 2**24
 _LOOK_S = 1.0
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -228,9 +229,7 @@ class StartedScript:
 
     def last_output(self) -> str:
         """The end of what it printed."""
-        with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
-            return log.read().decode(errors="replace")
+        return tail(self.log)
 
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C would, once."""

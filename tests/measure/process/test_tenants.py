@@ -240,12 +240,17 @@ def test_an_optimizer_made_again_ends_steps_as_the_one_before_did(home, name):
         assert took(tenant, home, 100) == 100
 
 
+# A colour, its end as tput writes it, and a link.
+COLOURED = "\x1b[1;31mError:\x1b(B\x1b[m \x1b]8;;http://a\x1b\\no\x1b]8;;\x07 data"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("python", "-c", "import nothing_like_it"), "No module named 'nothing_like_it'"),
         (("python", "-c", "pass"), "imported torch"),
         (("sh", "-c", "echo so; kill -9 $$"), "was killed by SIGKILL; it printed: so"),
+        (("python", "-c", f"raise SystemExit({COLOURED!r})"), "it printed: Error: no data"),
         (("python", "-c", "input('Sure? ')"), "standard input"),
         (("sh", "-c", "nohup sleep 0 &"), "Add wait"),
         (("python", "-c", "raise SystemExit('CUDA out of memory')"), "CUDA out of memory"),
