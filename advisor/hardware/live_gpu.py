@@ -17,6 +17,7 @@ import subprocess
 import sys
 from ctypes import byref, c_uint
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, Literal
 
 from psutil import virtual_memory
@@ -166,7 +167,7 @@ def mig_devices(device: int | str) -> dict[str, str]:
 
 
 def instances_of(key: str) -> tuple[int, tuple[str, ...]] | None:
-    """The index of this machine's GPU of that kind, and the profiles of its MIG devices.
+    """The index of this machine's first GPU of that kind, and the profiles of its MIG devices.
 
     None if there is none of that kind, or one that is not in MIG mode.
     """
@@ -174,10 +175,12 @@ def instances_of(key: str) -> tuple[int, tuple[str, ...]] | None:
         live = [each for each in live_gpus() if isinstance(each, LiveGpu)]
     except AdvisorError:
         return None
-    indices = [each.index for each in live if each.catalogue_key == key]
-    if not indices or any(each.catalogue_key == key and not each.mig_enabled for each in live):
+    those = [each for each in live if each.catalogue_key == key]
+    if not those or not all(each.mig_enabled for each in those):
         return None
-    return indices[0], tuple(mig_devices(indices[0]).values())
+    after = live[live.index(those[0]) + 1 :]
+    own = takewhile(lambda each: OF_MIG in each.product, after)
+    return those[0].index, tuple(each.product.partition(OF_MIG)[2] for each in own)
 
 
 def _clocks_mhz(nvml: Any, handle: Any) -> tuple[int | None, int | None]:
@@ -325,29 +328,35 @@ def gpu_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
 
 def _mig_device_from_driver(nvml: Any, handle: Any, product: str) -> Gpu | None:
     """A MIG device as a GPU: its SMs and memory, and its memory slices' share of the rest."""
-    parent_handle = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     parent_product, _, profile = product.partition(OF_MIG)
-    parent = gpu_of_product(parent_product) or gpu_from_driver(nvml, parent_handle, parent_product)
+    parent = gpu_of_product(parent_product)
+    if parent is None:
+        of_parent = offered(nvml, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle)
+        parent = of_parent and gpu_from_driver(nvml, of_parent, parent_product)
+    row = next((each for each in parent.mig if each.name == profile), None) if parent else None
     own = offered(nvml, "nvmlDeviceGetAttributes_v2", handle)
-    if parent is None or own is None or not parent.memory_slices:
+    sms = own.multiprocessorCount if own else row and row.sms
+    if parent is None or not sms or not parent.memory_slices:
         return None
-    slices = max(1, round(own.memorySizeMB / parent.memory_mib * parent.memory_slices))
-    share = slices / parent.memory_slices
-    whole = max((row.compute_slices for row in parent.mig), default=own.gpuInstanceSliceCount)
+    memory_mib = _memory_bytes(nvml, handle)[0] // _MIB
+    slices = max(1, round(memory_mib / parent.memory_mib * parent.memory_slices))
+    share = (row.memory_slices if row else slices) / parent.memory_slices
+    compute = own.computeInstanceSliceCount if own else row.compute_slices if row else 1
+    whole = max((each.compute_slices for each in parent.mig), default=compute)
     source = f"driver {nvml.nvmlSystemGetDriverVersion()}: {profile} of {parent.key}"
     described = replace(
         parent,
         key=f"{parent.key}-{profile}",
         products=(product,),
-        sms=own.multiprocessorCount,
-        memory_mib=own.memorySizeMB,
+        sms=sms,
+        memory_mib=memory_mib,
         reserved_mib=0,
         bandwidth_gb_s=parent.bandwidth_gb_s and parent.bandwidth_gb_s * share,
         l2_mib=parent.l2_mib and parent.l2_mib * share,
         power_limit_w=None,  # it has none of its own
         power_limit_min_w=None,
         # In proportion to its compute slices (MIG User Guide, MIG with CUDA MPS).
-        max_mps_clients=parent.max_mps_clients * own.computeInstanceSliceCount // whole,
+        max_mps_clients=parent.max_mps_clients * compute // whole,
         memory_slices=0,
         mig=(),
         rates=None,

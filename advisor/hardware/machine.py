@@ -1,6 +1,5 @@
-"""This machine as values: CPU cores for each tenant, MPS processes, and the state of its GPUs.
+"""This machine as values: CPU cores, MPS processes, and the state of its GPUs.
 
-With two tenants on one core, or one tenant moved between cores, the scheduler would be measured.
 `advisor.hardware.live_gpu` and `advisor.hardware.counters` read the GPUs from their driver.
 """
 
@@ -8,12 +7,11 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from pathlib import Path
 from pwd import getpwuid
 from typing import Literal
 
-from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.errors import InvalidInput, counted
 from advisor.workload.profile import Counters
 
 _RANGE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")
@@ -40,41 +38,6 @@ def allowed_cores(text: str | None = None) -> tuple[int, ...]:
             f"--cores {text}: core {foreign[0]} is not ours to use. Choose among {_short(ours)}."
         )
     return tuple(wanted)
-
-
-def cores_of_each(
-    wanted: Sequence[int], allowed: Sequence[int], *, share: bool = False
-) -> tuple[tuple[int, ...], ...]:
-    """Return as many cores for each tenant as `wanted`, no core twice.
-
-    If there are too few and they may `share`, several tenants get the same core: for trials without
-    a GPU, whose figures are not kept.
-
-    Raises:
-        InvalidInput: There are too few cores.
-    """
-    needed = sum(wanted)
-    if needed > len(allowed) and not share:
-        raise InvalidInput(
-            f"{counted(needed, 'core')} would be needed for {counted(len(wanted), 'tenant')}, one "
-            f"each and one for each loader worker, and allowed {is_or_are(len(allowed))} "
-            f"{len(allowed)} ({_short(allowed)}). Allow more with --cores, or take fewer tenants "
-            f"or loader workers."
-        )
-    return tuple(
-        tuple(sorted({allowed[index % len(allowed)] for index in range(first, last)}))
-        for first, last in pairwise(accumulate(wanted, initial=0))
-    )
-
-
-def spare_cores(taken: Sequence[tuple[int, ...]], allowed: Sequence[int]) -> tuple[int, ...]:
-    """The allowed cores that no tenant has; all of them if none is spare."""
-    return tuple(sorted(set(allowed).difference(*taken))) or tuple(allowed)
-
-
-def leave_to_tenants(taken: Sequence[tuple[int, ...]], allowed: Sequence[int]) -> None:
-    """Move this process to cores that no tenant has, if any is spare, so that it disturbs none."""
-    os.sched_setaffinity(0, spare_cores(taken, allowed))
 
 
 def _short(cores: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from advisor.errors import clean, counted
-from advisor.hardware.gpus import DESCRIBED, Gpu, MigProfile, known_gpus
+from advisor.hardware.gpus import DESCRIBED, OF_MIG, Gpu, MigProfile, known_gpus
 from advisor.hardware.machine import BrokenGpu, LiveGpu
 from advisor.hardware.mig import PlacementSets, profile_of
 from advisor.hardware.partition import compute_sets
@@ -122,9 +122,10 @@ def workloads_document(workloads: Iterable[Workload]) -> dict[str, Any]:
 
 
 def live_name(gpu: LiveGpu) -> str:
-    """Return the GPU's name and driver."""
+    """Return the GPU's name and driver; a MIG device goes by its UUID."""
     key = gpu.catalogue_key or "not in the catalogue"
-    return f"GPU {gpu.index}: {gpu.product}, {key}, driver {gpu.driver}"
+    device = gpu.uuid if OF_MIG in gpu.product else f"GPU {gpu.index}"
+    return f"{device}: {gpu.product}, {key}, driver {gpu.driver}"
 
 
 def live_facts(gpu: LiveGpu) -> list[tuple[str, str]]:

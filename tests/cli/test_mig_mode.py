@@ -68,7 +68,7 @@ def test_a_gpu_that_is_not_in_mig_mode_confines_nothing(advisor, install):  # no
 def test_jobs_are_planned_within_one_instance_as_on_a_gpu(advisor, in_mig_mode):
     in_mig_mode(*PARTS)
     listed = advisor("gpus")
-    assert f"{GPU}-3g.71gb" in listed.out
+    assert f"MIG-a: NVIDIA H200 MIG 3g.71gb, {GPU}-3g.71gb" in listed.out
     answer = advisor("recommend", RESNET, BERT, "--gpu", f"{GPU}-3g.71gb", "--json")
     assert answer.code == 0
     assert {plan["sharing"].partition("=")[0] for plan in json.loads(answer.out)["plans"]} >= {

@@ -266,8 +266,9 @@ def parent_handle(library, device, reference):
 
 def attributes(_library, device, reference):
     return fill(
-        reference, multiprocessorCount=device.cores // 128, memorySizeMB=device.memory_mib,
-        gpuInstanceSliceCount=device.slices, computeInstanceSliceCount=device.slices,
+        reference, multiprocessorCount=device.cores // (64 if device.capability == (8, 0) else 128),
+        memorySizeMB=device.memory_mib, gpuInstanceSliceCount=device.slices,
+        computeInstanceSliceCount=device.slices,
     )  # fmt: skip
 
 

@@ -144,6 +144,17 @@ def test_a_mig_device_is_a_gpu_of_its_own_in_proportion_to_its_slices(
     assert mig_devices("MIG-a") == {}
 
 
+def test_a_mig_device_whose_driver_says_little_is_described_by_the_table_of_its_gpu(
+    install, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    part = mig_device("3g.71gb", "MIG-a", 1, 71424)
+    part.refuses["nvmlDeviceGetAttributes_v2"] = pynvml.NVML_ERROR_NOT_FOUND
+    install(FakeLibrary(FakeGpu(uuid="GPU-0", mig=(1, 1), instances=(part,))))
+    assert live_gpu("MIG-a").catalogue_key == "h200-141gb-3g.71gb"
+    assert gpu("h200-141gb-3g.71gb").sms == 60
+
+
 def test_a_gpu_in_mig_mode_stands_for_its_only_mig_device(install, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     part = mig_device("3g.71gb", "MIG-a", 60, 71424)

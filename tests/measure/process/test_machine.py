@@ -12,33 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import GpuUnavailable, InvalidInput
-from advisor.hardware.machine import allowed_cores, cores_of_each, spare_cores, split_cores
+from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import Device, Origin, command_line, host_cpu
 from advisor.measure.process import MARK, gpu_lock, scratch_folder, sweep_folders, sweep_locks
 from tests.waiting import PATIENCE_S
-
-needs = st.lists(st.integers(1, 4), min_size=1, max_size=8)
-
-
-@given(needs, st.integers(0, 8))
-def test_every_tenant_has_the_cores_it_needs_and_no_core_has_two_tenants(wanted, more):
-    cores = cores_of_each(wanted, range(sum(wanted) + more))
-    assert [len(each) for each in cores] == wanted
-    assert len({core for each in cores for core in each}) == sum(wanted)
-
-
-@given(needs, st.integers(1, 40))
-def test_spare_cores_belong_to_no_tenant_unless_none_are_spare(wanted, count):
-    cores = cores_of_each(wanted, range(count), share=True)
-    taken = {core for each in cores for core in each}
-    spare = set(spare_cores(cores, range(count)))
-    assert spare == set(range(count)) - taken or spare == set(range(count)) == taken
-
-
-def test_too_few_cores_are_refused_with_how_many_are_needed():
-    with pytest.raises(InvalidInput, match=r"4 cores .* 3 \(0-1,4\)"):
-        cores_of_each([1, 3], [0, 1, 4])
-    assert cores_of_each([1, 1, 1], [4, 5], share=True) == ((4,), (5,), (4,))
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3,,4", "99999", "9999", "3-1"])
