@@ -34,7 +34,7 @@ class StandIn:
                 job=profile.name,
                 step_s=self._around(step_s),
                 epoch_s=self._epoch(profile, profile.paced_s(step_s)),
-                with_ends_s=self._around(profile.paced_s(step_s)),
+                with_ends_s=profile.epoch_end and self._around(profile.paced_s(step_s)),
                 slowdown=step_s / profile.step_s,
                 memory_mib=profile.memory.device_mib,
                 memory_min_mib=profile.memory.allocated_mib,
