@@ -10,7 +10,7 @@ import re
 _LINES = {  # of exported files
     "jobs": r"^(ADVISOR_JOB=|.*\bsrun\b|.*ADVISOR_JOB=\d)",
     "limits": r"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=\d",
-    "instances": r"^MIG_\d+=",
+    "instances": r"^ *MIG_\d+=",
     "submissions": r"\bsbatch\b",
 }
 
