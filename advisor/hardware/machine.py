@@ -6,10 +6,12 @@
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from pwd import getpwuid
 from typing import Literal
+
+import psutil
 
 from advisor.errors import InvalidInput, counted
 from advisor.workload.profile import Counters
@@ -86,7 +88,8 @@ def split_cores(
 
 
 CONTROL = "nvidia-cuda-mps-control"
-_ROLES = {CONTROL: "control", "nvidia-cuda-mps-server": "server"}
+Role = Literal["control", "server"]
+_ROLES: dict[str, Role] = {CONTROL: "control", "nvidia-cuda-mps-server": "server"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +105,7 @@ class MpsProcess:
     """
 
     pid: int
-    role: Literal["control", "server"]
+    role: Role
     owner: str
     pipe_directory: str | None
     gpus: tuple[str, ...] = ()
@@ -135,35 +138,21 @@ def client_variables(limit_pct: float | None, memory_cap_mib: int | None) -> dic
     return variables
 
 
-def mps_processes(proc: Path = Path("/proc")) -> tuple[MpsProcess, ...]:
+def mps_processes() -> tuple[MpsProcess, ...]:
     """The MPS daemons and servers that run now, by pid; in a container, not those of the host."""
-    pids = sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit())
-    return tuple(filter(None, (_mps_process(proc / str(pid)) for pid in pids)))
-
-
-def _mps_process(folder: Path) -> MpsProcess | None:
-    try:
-        command = (folder / "cmdline").read_bytes().split(b"\0")[0].decode(errors="replace")
-        role = _ROLES.get(Path(command).name)
-        if role is None:
-            return None
-        uid = folder.stat().st_uid
-    except OSError:  # it has just ended
-        return None
-    try:
-        owner = getpwuid(uid).pw_name
-    except KeyError:
-        owner = str(uid)
-    try:
-        variables = (folder / "environ").read_bytes().split(b"\0")
-    except OSError:  # it belongs to another user
-        variables = []
-    pairs = (os.fsdecode(variable).partition("=") for variable in variables)
-    environment = {name: value for name, _, value in pairs}
-    pipes = environment.get("CUDA_MPS_PIPE_DIRECTORY")
-    gpus = environment.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    by_uuid = tuple(gpus) if all(each.startswith(("GPU-", "MIG-")) for each in gpus) else ()
-    return MpsProcess(int(folder.name), role, owner, pipes, by_uuid)  # type: ignore[arg-type]
+    processes = []
+    for process in psutil.process_iter(["cmdline", "username"]):
+        role = _ROLES.get(Path((process.info["cmdline"] or [""])[0]).name)
+        if role is not None:
+            variables: dict[str, str] = {}
+            with suppress(psutil.Error):  # it belongs to another user, or has just ended
+                variables = process.environ()
+            gpus = variables.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            by_uuid = tuple(gpus) if all(each.startswith("GPU-") for each in gpus) else ()
+            pipes = variables.get("CUDA_MPS_PIPE_DIRECTORY")
+            owner = process.info["username"] or "an unknown user"
+            processes.append(MpsProcess(process.pid, role, owner, pipes, by_uuid))
+    return tuple(processes)
 
 
 ComputeMode = Literal["default", "exclusive-thread", "prohibited", "exclusive-process"]

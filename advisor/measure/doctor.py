@@ -65,8 +65,8 @@ class Finding:
     remedy: str
 
 
-def _mps(root: Path) -> Iterator[Problem]:
-    for each in mps_processes(root / "proc"):
+def _mps(_root: Path) -> Iterator[Problem]:
+    for each in mps_processes():
         yield (
             "blocks",
             f"an MPS {each.role} of {each.owner} runs (process {each.pid}, pipes in {each.pipes})",

@@ -14,10 +14,9 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime, timezone
-from getpass import getuser
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
@@ -100,16 +99,13 @@ MARK = "ADVISOR_SCRIPT"
 
 def processes_of(name: str, *values: str) -> list[int]:
     """This user's living processes with a variable `name` of one of `values`; ``*``: begins so."""
-    pids = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error):  # it has just ended, or is another user's
-            value = process.environ().get(name)
-            if value is not None and any(
-                value.startswith(each[:-1]) if each.endswith("*") else value == each
-                for each in values
-            ):
-                pids.append(process.pid)
-    return pids
+    begins = tuple(each[:-1] for each in values if each.endswith("*"))
+    return [
+        process.pid
+        for process in psutil.process_iter(["environ"])
+        if (value := (process.info["environ"] or {}).get(name)) is not None
+        and (value in values or value.startswith(begins))
+    ]
 
 
 def scripts_within(folder: Path) -> tuple[int, ...]:
@@ -124,9 +120,10 @@ def scripts_within(folder: Path) -> tuple[int, ...]:
 def session_members(leader: int) -> list[int]:
     """The pids of all living processes in the session of `leader`."""
     pids = []
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, ProcessLookupError):
-            if os.getsid(process.pid) == leader and process.status() != psutil.STATUS_ZOMBIE:
+    for process in psutil.process_iter(["status"]):
+        with suppress(ProcessLookupError):
+            living = process.info["status"] != psutil.STATUS_ZOMBIE
+            if living and os.getsid(process.pid) == leader:
                 pids.append(process.pid)
     return pids
 
@@ -162,8 +159,8 @@ FOLDER_PREFIX = "advisor-run-"
 # A Unix socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
 _LONGEST_BASE = 50
 
-# Far more than passes between making a folder and locking it.
-_NEW_FOLDER_S = 10.0
+# Far more than passes between making a folder and locking it, and while others look at a lock.
+_NEW_FOLDER_S, _LOOKED_AT_S = 10.0, 2.0
 
 
 def temporary_base() -> Path:
@@ -180,53 +177,89 @@ def scratch_folder() -> Iterator[Path]:
         folder = Path(mkdtemp(prefix=FOLDER_PREFIX, dir=base))
     except OSError as error:
         raise AdvisorError(f"{base}: {reason_of(error)}. Make room there, or set TMPDIR.") from None
+    while (descriptor := locked(folder, os.O_DIRECTORY)) is None:
+        sleep(0.01)  # another process looks whether it was left
     try:
-        with _locked(folder):
-            (folder / "owned").touch()
-            yield folder
+        (folder / "owned").touch()
+        yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock; raises `OSError` if another process holds it, or `folder` is not ours."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
         os.close(descriptor)
+
+
+def locked(path: Path, flags: int) -> int | None:
+    """A descriptor of the file or folder at `path`, locked, and still the one there.
+
+    `flags` are those of open(2). None: another process holds the lock, which all processes share
+    that inherit the descriptor: so flock(2), and no library that unlocks when the first lets go.
+    """
+    while True:
+        descriptor = os.open(path, os.O_NOFOLLOW | flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        # The owner before us may have removed the file between our opening and locking it.
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        os.close(descriptor)
+
+
+def _left(paths: Iterable[Path], flags: int) -> Iterator[Path]:
+    """Those of `paths` whose owners were killed, each locked until the next is asked for."""
+    for path in paths:
+        with suppress(OSError):
+            if (descriptor := locked(path, flags)) is not None:
+                try:
+                    yield path
+                finally:
+                    os.close(descriptor)
 
 
 def left_folders() -> Iterator[Path]:
     """The folders of killed owners, each locked until the next is asked for."""
-    for folder in temporary_base().glob(FOLDER_PREFIX + "*"):
-        with suppress(OSError), _locked(folder):
-            # The owner of a new and empty folder may be about to lock it.
-            if any(folder.iterdir()) or time() - folder.stat().st_mtime >= _NEW_FOLDER_S:
-                yield folder
+    for folder in _left(temporary_base().glob(FOLDER_PREFIX + "*"), os.O_DIRECTORY):
+        # The owner of a new and empty folder may be about to lock it.
+        if any(folder.iterdir()) or time() - folder.stat().st_mtime >= _NEW_FOLDER_S:
+            yield folder
 
 
 def sweep_folders() -> tuple[Path, ...]:
     """Remove the folders of killed owners, and end the scripts and MPS daemons they left."""
     removed = []
     for folder in left_folders():
-        with suppress(OSError):
-            end_scripts_within(folder)
-            end_mps_within(folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
+        end_scripts_within(folder)
+        end_mps_within(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        removed.append(folder)
     return tuple(removed)
+
+
+def left_locks() -> Iterator[Path]:
+    """The lock files of runs that were killed, each locked until the next is asked for."""
+    return _left(temporary_base().glob("advisor-*.lock"), os.O_RDWR)
+
+
+def sweep_locks() -> tuple[Path, ...]:
+    """Remove the lock files of runs that were killed."""
+    removed = []
+    for path in left_locks():
+        path.unlink(missing_ok=True)
+        removed.append(path)
+    return tuple(removed)
+
+
+def sweep() -> None:
+    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
+    sweep_folders()
+    sweep_locks()
 
 
 @contextmanager
 def gpu_lock(uuid: str, command: str) -> Iterator[Path]:
-    """Lock the GPU `uuid` while the block runs; the kernel releases it if this process is killed.
-
-    Raises:
-        GpuUnavailable: Another run holds the lock; the message names it.
-    """
+    """Lock the GPU `uuid` while the block runs; see `lock_gpu`."""
     path, descriptor = lock_gpu(uuid, command)
     try:
         yield path
@@ -245,85 +278,25 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
         GpuUnavailable: Another run holds the lock; the message names it.
     """
     path = temporary_base() / f"advisor-{uuid}.lock"
-    descriptor = _locked_lock(path)
-    try:
-        user = getuser()
-    except (KeyError, OSError):  # a uid without a name, as in some containers
-        user = str(os.getuid())
-    since = datetime.now(timezone.utc).isoformat(timespec="seconds")  # noqa: UP017
-    owner = {"pid": os.getpid(), "user": user, "command": command, "since": since}
+    descriptor, until = None, monotonic() + _LOOKED_AT_S
+    with suppress(PermissionError):  # another user's
+        while descriptor is None and monotonic() < until:
+            descriptor = locked(path, os.O_RDWR | os.O_CREAT)
+            sleep(0.01 * (descriptor is None))
+    if descriptor is None:
+        owner = "another run, whose owner is not recorded"
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            about = json.loads(path.read_text())
+            owner = "{user}, process {pid} since {since}: {command}".format(**about)
+        raise GpuUnavailable(
+            f"{path}: this GPU is in use by {owner}. Wait for it, or use another GPU."
+        )
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    user = psutil.Process().username()
+    about = {"pid": os.getpid(), "user": user, "command": command, "since": since}
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(owner).encode(), 0)
+    os.pwrite(descriptor, json.dumps(about).encode(), 0)
     return path, descriptor
-
-
-def left_locks() -> Iterator[Path]:
-    """The lock files of runs that were killed, each locked until the next is asked for."""
-    for path in temporary_base().glob("advisor-*.lock"):
-        with suppress(OSError, GpuUnavailable):
-            descriptor = _locked_lock(path, create=False)
-            try:
-                yield path
-            finally:
-                os.close(descriptor)
-
-
-def sweep_locks() -> tuple[Path, ...]:
-    """Remove the lock files of runs that were killed."""
-    removed = []
-    for path in left_locks():
-        path.unlink(missing_ok=True)
-        removed.append(path)
-    return tuple(removed)
-
-
-def sweep() -> None:
-    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
-    sweep_folders()
-    sweep_locks()
-
-
-def _locked_lock(path: Path, *, create: bool = True) -> int:
-    """A descriptor of the lock file at `path`, locked."""
-    until = monotonic() + 2
-    try:
-        while (descriptor := locked_file(path, os.O_CREAT if create else 0, 0o644)) is None:
-            with suppress(FileNotFoundError):
-                if monotonic() > until or (not create and path.stat().st_size > 0):
-                    raise _in_use(path)
-            sleep(0.01)  # its owner is ending or has just made it, or another process inspects it
-    except PermissionError:
-        raise _in_use(path) from None
-    return descriptor
-
-
-def _in_use(path: Path) -> GpuUnavailable:
-    try:
-        owner = json.loads(path.read_text())
-        by = "{user}, process {pid} since {since}: {command}".format(**owner)
-    except (OSError, ValueError, TypeError, KeyError):
-        by = "another run, whose owner is not recorded"
-    return GpuUnavailable(f"{path}: this GPU is in use by {by}. Wait for it, or use another GPU.")
-
-
-def locked_file(path: Path, flags: int, mode: int) -> int | None:
-    """A descriptor of the file at `path`, locked, and still the file there; None: another has it.
-
-    `flags` are those of open(2), in addition to those for reading and writing; `mode` is of a new
-    file.
-    """
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | flags, mode)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        # The owner before us may have removed the file between our opening and locking it.
-        with suppress(FileNotFoundError):
-            if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                return descriptor
-        os.close(descriptor)
 
 
 # Lines of a state file that inform, and name no change; see `advisor.launch.shell_state`.
@@ -335,15 +308,10 @@ def state_home() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "advisor"
 
 
-def left_states() -> Iterator[Path]:
+def left_states() -> tuple[Path, ...]:
     """The state files of this machine whose scripts were killed before they undid all."""
-    for path in sorted((state_home() / "gpus").glob(f"{socket.gethostname()}-*")):
-        with suppress(OSError):
-            descriptor = locked_file(path, 0, 0o600)
-            if descriptor is not None:
-                os.close(descriptor)
-                if left_in(path):
-                    yield path
+    paths = sorted((state_home() / "gpus").glob(f"{socket.gethostname()}-*"))
+    return tuple(path for path in _left(paths, os.O_RDWR) if left_in(path))
 
 
 def left_in(path: Path) -> list[str]:

@@ -19,7 +19,7 @@ from advisor.hardware.live_gpu import (
     process_memory_mib,
     visible_device,
 )
-from advisor.hardware.machine import BrokenGpu, GpuProcess, mps_processes
+from advisor.hardware.machine import BrokenGpu, GpuProcess
 from advisor.hardware.mig import place
 from advisor.measure.device import find_device
 from advisor.sharing import Instance
@@ -219,28 +219,6 @@ def test_the_catalogue_s_table_holds_where_no_such_gpu_or_no_driver_is_at_hand(
     assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert as_offered_here(gpu("h200-141gb")) == (gpu("h200-141gb"), None)
-
-
-def process(proc, pid, command, environment=b""):
-    folder = proc / str(pid)
-    folder.mkdir()
-    (folder / "cmdline").write_bytes(command)
-    (folder / "environ").write_bytes(environment)
-
-
-def test_an_mps_daemon_is_found_with_its_pipe_directory(tmp_path):
-    process(tmp_path, 812, b"/usr/bin/nvidia-cuda-mps-server\0")
-    process(
-        tmp_path, 99, b"nvidia-cuda-mps-control\0-f\0", b"A=1\0CUDA_MPS_PIPE_DIRECTORY=/run/mps\0"
-    )
-    process(tmp_path, 100, b"grep\0nvidia-cuda-mps-control\0")
-    process(tmp_path, 101, b"")  # a kernel thread, or a zombie
-    (tmp_path / "103").mkdir()  # it ended while we looked
-    (tmp_path / "self").mkdir()
-    control, server = mps_processes(tmp_path)
-    assert (control.pid, control.role, control.pipe_directory) == (99, "control", "/run/mps")
-    assert (server.pid, server.role, server.pipe_directory) == (812, "server", None)
-    assert control.owner
 
 
 KEY = "rtx-3080-12gb"

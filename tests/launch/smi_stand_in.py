@@ -127,8 +127,8 @@ class SmiMachine:
         if pipes not in self.daemons:
             return 1, "Cannot find MPS control daemon process\n"
         if asked == "quit":  # the real one waits for its clients then
-            clients = set(processes_of(f"CUDA_MPS_PIPE_DIRECTORY={pipes}"))
-            self.quit_too_early |= bool(clients & set(processes_of("ADVISOR_MARK=")))
+            clients = set(processes_of("CUDA_MPS_PIPE_DIRECTORY", pipes))
+            self.quit_too_early |= bool(clients & set(processes_of("ADVISOR_MARK", "*")))
             del self.daemons[pipes]
         return 0, "\n"
 

@@ -65,7 +65,7 @@ class Host:
             "which": f"/usr/bin/{CONTROL}".format,
             "allowed_cores": lambda: CORES,
             "siblings_of": lambda core: self.siblings.get(core, str(core)),
-            "mps_processes": lambda _proc: self.mps,
+            "mps_processes": lambda: self.mps,
             "_core_times": lambda _cores: self.core_s[next(at_both) % 2],
         }.items():
             monkeypatch.setattr(doctor_command, name, value)

@@ -79,6 +79,11 @@ def test_somebody_elses_mps_is_refused_by_pid_owner_and_pipes(name):
         refuse_busy(UUID)
 
 
+def test_a_program_that_only_names_mps_is_none_of_it():
+    with stranger("grep", {"CUDA_MPS_PIPE_DIRECTORY": "nvidia-cuda-mps-control"}) as pid:
+        assert pid not in [each.pid for each in mps_processes()]
+
+
 def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
     with stranger("nvidia-cuda-mps-server", {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps")}):
         assert mps_within(folder)
