@@ -246,9 +246,10 @@ def measured_pace(
             "show processes here?"
         )
     checks_s = [check_s for _, check_s, _ in answer["checks"]]
+    rounds = find_rounds(step_times([*before, stretch]))
     return SoloPace(
-        rounds=find_rounds(step_times([*before, stretch])),
-        windows=solo_windows(stretch, plan),
+        rounds=rounds,
+        windows=solo_windows(stretch, plan, rounds),
         cpu_s=answer["cpu_s"] / wall_s,
         activity=activity,
         clocks_mhz=clocks_mhz,
@@ -316,21 +317,23 @@ def solo_schedule(start_at: float, timing: Timing, rounds: Rounds) -> Schedule:
     return Schedule(start_at, tuple(bounds_s))
 
 
-def solo_windows(stretch: StepsTaken, plan: Schedule) -> tuple[Window, ...]:
+def solo_windows(stretch: StepsTaken, plan: Schedule, rounds: Rounds) -> tuple[Window, ...]:
     """Return windows of whole rounds between host checks, each without the step after a check.
 
     Programs with few steps between two checks have windows wherever rounds end, and the seconds of
     the checks are left out. A program that only prints its pace has a window between each two
-    bounds.
+    bounds. `rounds` are those of all steps until the end of `stretch`.
     """
-    rounds = find_rounds(step_times([stretch]))
     numbers = [int(number) for number, _, _ in stretch.answer["checks"]]
     if not numbers:
         return windows_of(plan, stretch.answer["completed_at"])
+    steps = len(stretch.answer["completed_at"])
+    rounds = replace(rounds, intervals_s=rounds.intervals_s[-steps:], whole=steps // rounds.steps)
     done_s = np.concatenate([[0.0], np.cumsum(rounds.intervals_s)])
     spans = [(first + 1, last) for first, last in pairwise(numbers)]
     if rounds.steps > 1 or not spans or min(end - begin for begin, end in spans) < _ENOUGH_STEPS:
-        spans = list(pairwise(rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])))
+        bounds = rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])
+        spans = list(pairwise(bounds if rounds.whole else [0, steps]))
     checks_s = [check_s for _, check_s, _ in stretch.answer["checks"]]
     return tuple(
         Window(

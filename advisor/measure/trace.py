@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.partition import SmLimits, resident_blocks
 from advisor.measure.inside.routines import MARK
-from advisor.workload.profile import HOST_COPY, KernelTrace
+from advisor.workload.profile import HOST_COPY, PAGED_COPY, KernelTrace
 
 LAUNCHES = ("cuda_runtime", "cuda_driver")
 
@@ -84,7 +84,8 @@ class GpuWork:
     """A kernel, copy or memset.
 
     Attributes:
-        kind: A kernel's class by its name, else ``"copy"``, `HOST_COPY` or ``"memset"``.
+        kind: A kernel's class by its name, else ``"copy"``, `HOST_COPY`, `PAGED_COPY` or
+            ``"memset"``.
         phase: Index of the step's part that launched it.
         launch_us: Time of the launch from that part's start, without waits.
         start_us: Start by the profiler's clock.
@@ -109,14 +110,16 @@ class Phase:
     """A part of a step, as the profiler recorded it on the host.
 
     Attributes:
-        host_us: Time in which the host issued work, without waits for the launch queue.
+        host_us: Time in which the host issued work, without waits for the GPU or its queue.
         launches: A whole CUDA graph counts as one.
         waits_us: Starts of the host's waits for the GPU, from the phase's start, without waits.
+        waited_us: Time in which the host waited.
     """
 
     host_us: float
     launches: int
     waits_us: tuple[float, ...] = ()
+    waited_us: float = 0.0
 
     @property
     def timed(self) -> bool:
@@ -233,7 +236,9 @@ def _step(
         host = _HostTime(span, launches, waits)
         for launch, event in launched:
             work.append(_work(event, number, host.until(launch.begin_us), limits))
-        phases.append(Phase(host.until(span.end_us), len(launches), tuple(map(host.until, waited))))
+        host_us = host.until(span.end_us)
+        waits_us = tuple(map(host.until, waited))
+        phases.append(Phase(host_us, len(launches), waits_us, span.duration_us - host_us))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
 
@@ -269,14 +274,15 @@ class _HostTime:
         return max(0.0, at_us - self._begin_us - queued_us - waited_us)
 
 
-_HOST_COPY = re.compile(r"HtoD|DtoH")  # as CUPTI names the directions of copies
+# As CUPTI names the directions of copies, and their kinds of memory.
+_HOST_COPY, _PAGED_COPY = re.compile(r"HtoD|DtoH"), re.compile(r"HtoD \(Pageable")
 
 
 def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
     kind, launched = _GPU[event["cat"]], event["args"]
     blocks = threads = resident = 0
     if kind == "copy" and _HOST_COPY.search(str(event["name"])):
-        kind = HOST_COPY
+        kind = PAGED_COPY if _PAGED_COPY.search(str(event["name"])) else HOST_COPY
     if kind == "kernel":
         kind = kernel_class(str(event["name"]))
         blocks, threads = prod(launched["grid"]), prod(launched["block"])
@@ -418,9 +424,10 @@ def phases_without_waits(
     """Compute seconds of an unprofiled host for each phase of a step, without waits for the GPU.
 
     Each phase was timed with an empty launch queue, so a phase with few launches was timed
-    correctly. One with many launches may have waited for the GPU, as did one that read a loss. The
-    profile shows such waits but slows the host, so such a phase counts its profiled time without
-    waits, scaled to the pace of the other phases, if that is less.
+    correctly. One with many launches may have waited for room in the queue: it counts its profiled
+    time without waits, at the pace of the other phases since the profiler slows the host, if that
+    is less. Where the host waited for results, as to read a loss, a second value is what was
+    measured less the profiled waits; the less of the phase was waited, the more it counts.
 
     `measured_s` has the seconds of the unprofiled host, shape (phases,).
 
@@ -435,7 +442,13 @@ def phases_without_waits(
     free = [(seconds, phase) for seconds, phase in pairs if phase.timed]
     profiled_s = sum(phase.host_us for _, phase in free) * 1e-6
     pace = min(1.0, sum(seconds for seconds, _ in free) / profiled_s) if profiled_s else 1.0
-    return tuple(
-        seconds if phase.timed else min(seconds, phase.host_us * 1e-6 * pace)
-        for seconds, phase in pairs
-    )
+
+    def host_s(seconds: float, phase: Phase) -> float:
+        at_pace_s = min(seconds, phase.host_us * 1e-6 * pace)
+        if not phase.waits_us:
+            return at_pace_s
+        waited = min(1.0, phase.waited_us * 1e-6 / seconds)
+        without_s = min(phase.host_us * 1e-6, seconds * (1 - waited))
+        return without_s * (1 - waited) + min(without_s, at_pace_s) * waited
+
+    return tuple(seconds if phase.timed else host_s(seconds, phase) for seconds, phase in pairs)

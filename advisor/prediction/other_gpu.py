@@ -27,6 +27,7 @@ from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import (
     HOST_COPY,
+    PAGED_COPY,
     Counters,
     KernelTrace,
     LimitedRun,
@@ -126,7 +127,11 @@ def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
     computed = _computed(profile, kernels, rest_us, source, target)
     factor = np.where(np.isin(kernels.kinds, _PRODUCTS), computed, moved)
     clock = source.rates.clock_mhz / target.rates.clock_mhz
-    return np.where(kernels.kinds == HOST_COPY, kernels.us, start_us * clock + rest_us * factor)
+    return np.where(
+        np.isin(kernels.kinds, (HOST_COPY, PAGED_COPY)),
+        kernels.us,
+        start_us * clock + rest_us * factor,
+    )
 
 
 def _on_chip(kernels: _Kernels, source: RatedGpu, target: RatedGpu) -> Floats:

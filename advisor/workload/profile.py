@@ -288,6 +288,9 @@ class PartSeconds:
 HOST_COPY = "host copy"
 """The class of copies between the host's memory and the GPU's, which need no SM."""
 
+PAGED_COPY = "paged copy"
+"""The class of such copies from memory that is not pinned: they need a time slice, too."""
+
 
 _COLUMNS = (
     "class_of", "launch_us", "duration_us", "blocks", "threads", "resident_blocks", "stream_of",

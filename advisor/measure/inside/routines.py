@@ -171,8 +171,7 @@ def issue(program: Feeds, seconds: float, round_steps: int = 1) -> Routine:
         ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
         alone, None without a loader.
     """
-    rows: list[list[float]] = []
-    fetches_s: list[float] = []
+    rows: list[list[tuple[float, float]]] = []  # seconds of each phase, and of its batches
     fewest = _FEWEST_TIMED if round_steps == 1 else 1
     yield from _aligned(program, round_steps)
     until, late = perf_counter() + seconds, perf_counter() + 10 * seconds
@@ -180,21 +179,25 @@ def issue(program: Feeds, seconds: float, round_steps: int = 1) -> Routine:
     while perf_counter() < late and (
         len(rows) < fewest or (perf_counter() < until and len(rows) < _MOST_TIMED)
     ):
-        round_fetched_s, passes, row, steps = program.fetched_s, program.between.passes, [], 0
+        passes, row, steps = program.between.passes, [], 0
         while steps < round_steps:
             fetched_s, began = program.fetched_s, perf_counter()
             steps += yield "phase"
-            row.append(perf_counter() - began - (program.fetched_s - fetched_s))
+            row.append((perf_counter() - began, program.fetched_s - fetched_s))
             synchronise()
         if program.between.passes == passes or not rows:
             rows.append(row)
-            fetches_s.append(program.fetched_s - round_fetched_s)
     # A script may do more in some rounds: those with the most common number of phases count.
     usual = mode(map(len, rows))
-    usual_rows = [row for row in rows if len(row) == usual]
-    phases_s = [median(each) for each in zip(*usual_rows, strict=True)]
-    # A fetch that waits for the loader does not measure the host's own work.
-    phases_s[0] += min(fetches_s)
+    phases = zip(*(row for row in rows if len(row) == usual), strict=True)
+    if program.loader_workers:  # a fetch that waits for the loader is not the host's own work
+        phases_s = [
+            median(took_s - fetched_s for took_s, fetched_s in phase)
+            + min(fetched_s for _, fetched_s in phase)
+            for phase in phases
+        ]
+    else:
+        phases_s = [median(took_s for took_s, _ in phase) for phase in phases]
     return {"phases_s": phases_s, "loader_s": _loader_s(program, seconds)}
 
 

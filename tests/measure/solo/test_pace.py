@@ -10,8 +10,10 @@ from advisor.measure.pace import (
     Timing,
     schedule,
     solo_windows,
+    step_times,
     windows_of,
 )
+from advisor.measure.rounds import find_rounds
 
 steps = st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60)
 
@@ -70,8 +72,13 @@ def taken(steps_s, checked_after, took_s=0.02):
     return StepsTaken(0.0, {"completed_at": ends, "checks": checks, "between": []})
 
 
+def windows_between(steps_s, checked_after):
+    steps = taken(steps_s, checked_after)
+    return solo_windows(steps, PLAN, find_rounds(step_times([steps])))
+
+
 def test_windows_lie_between_checks_of_the_core_whose_time_does_not_count():
-    first, second = solo_windows(taken([0.01] * 151, (50, 100, 150)), PLAN)
+    first, second = windows_between([0.01] * 151, (50, 100, 150))
     assert first.steps == second.steps == 49
     assert [first.step_s, second.step_s] == pytest.approx([0.01, 0.01])
     assert [first.check_s, second.check_s] == pytest.approx([1.5e-3, 2.5e-3], rel=0.02)
@@ -81,7 +88,7 @@ def test_windows_lie_between_checks_of_the_core_whose_time_does_not_count():
 def test_windows_of_a_rollout_and_its_updates_hold_whole_rounds(shift):
     round_s = [0.3, *[0.01] * 15]
     steps_s = (round_s * 12)[shift:]
-    windows = solo_windows(taken(steps_s, (40, 80, 120)), PLAN)
+    windows = windows_between(steps_s, (40, 80, 120))
     assert len(windows) >= 3
     for window in windows:
         assert window.steps % 16 == 0
