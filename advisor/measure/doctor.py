@@ -1,9 +1,7 @@
 """``advisor doctor``: finds what disturbs measuring or sharing on this machine, and the remedies.
 
-A check looks at one thing of the host or a GPU and yields its problems; a value that neither kernel
-nor driver reports is none. Branches of drivers as NVIDIA's MIG User Guide lists them (Supported
-GPUs; Placement, of 4g with 3g; MIG device names); MPS as its documentation says (Architecture:
-Volta and later).
+A check looks at one thing of the host or a GPU; a value that neither kernel nor driver reports is
+no problem. MPS as its documentation says (Architecture: Volta and later).
 """
 
 import argparse
@@ -16,19 +14,13 @@ from pathlib import Path
 from shutil import which
 from statistics import median
 from time import process_time, sleep
-from typing import Literal
+from typing import Any, Literal
+
+import psutil
 
 from advisor.errors import AdvisorError, GpuUnavailable, clean, counted
-from advisor.hardware.gpus import known_gpus
-from advisor.hardware.live_gpu import live_gpus, mig_devices
-from advisor.hardware.machine import (
-    CONTROL,
-    BrokenGpu,
-    LiveGpu,
-    allowed_cores,
-    mps_processes,
-    siblings_of,
-)
+from advisor.hardware.live_gpu import live_gpus
+from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores, mps_processes
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import (
     jobs_left,
@@ -44,9 +36,6 @@ Severity = Literal["blocks", "spoils", "note"]
 """Something cannot be done; it can, and its figures are off; or it is good to know."""
 
 _ORDER: tuple[Severity, ...] = ("blocks", "spoils", "note")
-
-Problem = tuple[Severity, str, str, str]
-"""Severity, what, why and remedy of a `Finding`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,156 +54,109 @@ class Finding:
     remedy: str
 
 
-def _mps(_root: Path) -> Iterator[Problem]:
-    for each in mps_processes():
-        yield (
-            "blocks",
-            f"an MPS {each.role} of {each.owner} runs (process {each.pid}, pipes in {each.pipes})",
-            "it would serve or disturb what is measured, and serves one user at a time",
-            f"have its owner end it: {each.how_to_end}",
-        )  # fmt: skip
-    if which(CONTROL) is None:
-        yield (
-            "blocks", f"{CONTROL} is not installed", "jobs cannot share by MPS",
-            "install the driver's compute utilities, or keep to naive sharing",
-        )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One problem; if the value that `look` returns is true, it is ``{it}`` in the texts."""
+
+    severity: Severity
+    look: Callable[..., Any]
+    what: str
+    why: str
+    remedy: str
+
+    def findings(self, about: str, **subject: Any) -> Iterator[Finding]:
+        if it := self.look(*subject.values()):
+            texts = (self.what, self.why, self.remedy)
+            yield Finding(self.severity, about, *(text.format(it=it, **subject) for text in texts))
 
 
-# The kernel counts in hundredths of a second.
-_TICKING_S = 0.5
-# A core that takes so many times as long as the median one; or as itself, a moment before or after.
-_SLOW_CORE, _UNSTEADY_CORE = 1.15, 1.3
-_MUCH_STOLEN = 0.02
+_ROOT = Path("/")
 
 
-def _core_pace(root: Path) -> Iterator[Problem]:
-    cores = allowed_cores()
-    ticks, stolen = _ticks(root)
-    first_s = _core_times(cores)
-    sleep(_TICKING_S)
-    both_s = {core: (first_s[core], later_s) for core, later_s in _core_times(cores).items()}
-    ticks_later, stolen_later = _ticks(root)
-    share = (stolen_later - stolen) / max(1, ticks_later - ticks)
-    if share > _MUCH_STOLEN:
-        yield (
-            "spoils", f"the hypervisor took {share:.0%} of the cores' time just now",
-            "steps that wait for the host follow", "measure at another time, or on another host",
-        )  # fmt: skip
-    apart = {core: max(times_s) / min(times_s) for core, times_s in both_s.items()}
-    if changing := [core for core, times in apart.items() if times > _UNSTEADY_CORE]:
-        yield (
-            "spoils",
-            f"cores {_listed(changing)} take up to {max(apart.values()):.1f} times as long from "
-            f"one moment to the next",
-            "threads of others, of another virtual machine even, may share their physical cores; "
-            "steps that wait for the host vary with them",
-            "profile such jobs more than once, or where the cores are yours alone",
-        )  # fmt: skip
-    best_s = {core: min(times_s) for core, times_s in both_s.items()}
-    middle_s = median(best_s.values())
-    if slow := [core for core, each_s in best_s.items() if each_s > _SLOW_CORE * middle_s]:
-        worst = max(best_s[core] for core in slow) / middle_s
-        yield (
-            "spoils", f"cores {_listed(slow)} are up to {worst:.1f} times as slow as the others",
-            "a job that is pinned there runs slower than predicted",
-            "leave them out with --cores, or look again: they may have been busy",
-        )  # fmt: skip
+def _text(name: str) -> str:
+    """The text of a file of the kernel; empty if it cannot be read."""
+    try:
+        return (_ROOT / name).read_text(errors="replace")
+    except OSError:
+        return ""
 
 
-def _ticks(root: Path) -> tuple[int, int]:
-    """Ticks of all cores since the host started, and the stolen ones (proc(5))."""
-    words = _text(root / "proc/stat").partition("\n")[0].split()
-    counts = [int(each) for each in words[1:9]] if len(words) > 8 else [0] * 8
-    return sum(counts), counts[7]
+def _strangers() -> tuple[str, str] | None:
+    """MPS processes, and how their owners end them."""
+    processes = mps_processes()
+    named = (f"{p.role} of {p.owner} (process {p.pid}, pipes in {p.pipes})" for p in processes)
+    ends = dict.fromkeys(each.how_to_end for each in processes)
+    return (", ".join(named), "; ".join(ends)) if processes else None
 
 
 # Additions by which a core is timed, and how often: its fastest time counts.
 _ADDITIONS, _TIMES = 60_000, 4
+_BETWEEN_S = 0.5
+# So many times the time of the median core, at one of two moments.
+_SLOW_CORE = 1.3
+_MUCH_STOLEN_PCT = 2.0
 
 
-def _core_times(cores: tuple[int, ...]) -> dict[int, float]:
-    """Seconds of the same work on each core; this process moves there and back.
-
-    CPU time and not the clock's: the host's load shows which core is shared.
-    """
-    times_s = {}
+def _slow_cores() -> tuple[str, float] | None:
+    """Cores that take longer than others for the same work, and how many times as long."""
+    cores, rounds = allowed_cores(), []
     try:
-        for core in cores:
-            os.sched_setaffinity(0, [core])
-            each_s = []
-            for _ in range(_TIMES):
-                began, total = process_time(), 0
-                for number in range(_ADDITIONS):
-                    total += number
-                each_s.append(process_time() - began)
-            times_s[core] = min(each_s)
+        for _ in range(2):
+            rounds.append([_core_s(core) for core in cores])
+            sleep(_BETWEEN_S)
     finally:
         os.sched_setaffinity(0, cores)
-    return times_s
+    middle_s = median(map(min, *rounds))
+    times = {core: most / middle_s for core, most in zip(cores, map(max, *rounds), strict=True)}
+    slow = [str(core) for core in cores if times[core] > _SLOW_CORE]
+    return (",".join(slow), max(times.values())) if slow else None
 
 
-def _governors(root: Path) -> Iterator[Problem]:
-    folder = root / "sys/devices/system/cpu"
-    texts = {_text(folder / f"cpu{core}/cpufreq/scaling_governor") for core in allowed_cores()}
-    if slow_clocks := sorted({text.strip() for text in texts} - {"performance", ""}):
-        yield (
-            "spoils", f"cores choose their clocks by {', '.join(slow_clocks)}",
-            "the same step takes longer on a core that has just been idle",
-            "sudo cpupower frequency-set -g performance",
-        )  # fmt: skip
+def _core_s(core: int) -> float:
+    """CPU seconds of some work on `core`, where this process stays; its load does not count."""
+    os.sched_setaffinity(0, [core])
+    times_s = []
+    for _ in range(_TIMES):
+        began = process_time()
+        sum(number for number in range(_ADDITIONS))
+        times_s.append(process_time() - began)
+    return min(times_s)
 
 
-def _load(root: Path) -> Iterator[Problem]:
-    wanting = float((_text(root / "proc/loadavg") or "0").split()[0])
-    online = os.cpu_count() or len(allowed_cores())
-    if wanting > max(1.0, online / 4):
-        yield (
-            "spoils", f"{wanting:.1f} processes wanted {online} cores in the last minute",
-            "jobs that wait for their host wait for others too",
-            "measure when the host is idle, or give each its cores with --cores",
-        )  # fmt: skip
+def _stolen_pct() -> float | None:
+    """Share of the cores' time that the hypervisor takes just now, if it is much."""
+    stolen_pct: float = psutil.cpu_times_percent(_BETWEEN_S).steal
+    return stolen_pct if stolen_pct > _MUCH_STOLEN_PCT else None
 
 
-def _quota(root: Path) -> Iterator[Problem]:
-    """Reads one file of the second version of control groups, or two of the first."""
-    groups = root / "sys/fs/cgroup"
-    both = _text(groups / "cpu.max").split()
+def _governors() -> str:
+    folder = "sys/devices/system/cpu"
+    texts = {_text(f"{folder}/cpu{core}/cpufreq/scaling_governor") for core in allowed_cores()}
+    return ", ".join(sorted({text.strip() for text in texts} - {"performance", ""}))
+
+
+def _load() -> float | None:
+    """Processes that wanted a core in the last minute, if they were many."""
+    wanting = psutil.getloadavg()[0]
+    return wanting if wanting > max(1.0, (os.cpu_count() or 1) / 4) else None
+
+
+def _quota() -> tuple[float, int] | None:
+    """Cores' time that a control group of either version allows, and the cores, if it is less."""
+    both = _text("sys/fs/cgroup/cpu.max").split()
     if len(both) != 2:
-        both = [_text(groups / f"cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]
+        both = [_text(f"sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]
     try:
         quota, period = map(float, both)
     except ValueError:  # "max", or none
-        return
+        return None
     cores = len(allowed_cores())
-    if quota > 0 and period > 0 and quota / period < cores:
-        yield (
-            "spoils",
-            f"a control group allows {quota / period:g} cores' time, and {cores} cores are visible",
-            "processes on all of them are stopped in turn",
-            f"ask for more, or use --cores with {max(1, int(quota / period))} cores",
-        )  # fmt: skip
+    return (quota / period, cores) if quota > 0 and 0 < quota / period < cores else None
 
 
-def _siblings(_root: Path) -> Iterator[Problem]:
-    threads: dict[str, list[int]] = {}
-    for core in allowed_cores():
-        threads.setdefault(siblings_of(core), []).append(core)
-    if groups := [_listed(cores) for cores in threads.values() if len(cores) > 1]:
-        more = "" if len(groups) <= 4 else f" and {len(groups) - 4} more"
-        yield (
-            "note", f"cores that share a physical core: {'; '.join(groups[:4])}{more}",
-            "two jobs on one of these slow each other",
-            "give the jobs cores of different groups: --cores",
-        )  # fmt: skip
-
-
-def _own_cores(_root: Path) -> Iterator[Problem]:
-    cores, online = allowed_cores(), os.cpu_count() or 0
-    if len(cores) < online:
-        yield (
-            "note", f"{len(cores)} of {online} cores are ours ({_listed(cores)})",
-            "as many jobs at most can have a core of their own", "ask the scheduler for more",
-        )  # fmt: skip
+def _foreign_cores() -> tuple[int, int] | None:
+    ours, online = len(allowed_cores()), os.cpu_count() or 0
+    return (ours, online) if ours < online else None
 
 
 _SHM = "/dev/shm"
@@ -222,229 +164,161 @@ _SHM = "/dev/shm"
 _LITTLE_SHM_MIB = 1024
 
 
-def _shared_memory(_root: Path) -> Iterator[Problem]:
+def _little_shm_mib() -> str:
     try:
-        shm = os.statvfs(_SHM)
+        mib = psutil.disk_usage(_SHM).total / 2**20
     except OSError:
-        return
-    shm_mib = shm.f_blocks * shm.f_frsize / 2**20
-    if shm_mib < _LITTLE_SHM_MIB:
-        yield (
-            "spoils", f"/dev/shm holds {shm_mib:.0f} MiB",
-            "loaders with workers hand over batches there, and die where it is full",
-            "start the container with --shm-size=8g, or --ipc=host",
-        )  # fmt: skip
+        return ""
+    return f"{mib:.0f}" if mib < _LITTLE_SHM_MIB else ""
 
 
-_CONTAINERS = ("docker", "containerd", "kubepods", "libpod", "lxc")
-
-
-def _container(root: Path) -> Iterator[Problem]:
+def _container() -> str | None:
     marks = {"docker": ".dockerenv", "podman": "run/.containerenv"}
-    groups = _text(root / "proc/1/cgroup")
-    kinds = [kind for kind, mark in marks.items() if (root / mark).exists()]
-    kinds += [kind for kind in _CONTAINERS if kind in groups]
-    if kinds:
-        yield (
-            "note", f"this is a container ({kinds[0]})",
-            "processes of other containers are not visible here, and an MPS daemon outside serves "
-            "only clients that share its pipe folder and IPC namespace",
-            "run what shares a GPU in one container, or with --ipc=host and that folder mounted",
-        )  # fmt: skip
+    kinds = [kind for kind, mark in marks.items() if (_ROOT / mark).exists()]
+    groups = re.findall("docker|containerd|kubepods|libpod|lxc", _text("proc/1/cgroup"))
+    return next(iter(kinds + groups), None)
 
 
 _CAP_SYS_ADMIN = 1 << 21  # linux/capability.h
 
 
-def _rights(root: Path) -> Iterator[Problem]:
-    rights = re.search(r"^CapEff:\s*([0-9a-f]+)", _text(root / "proc/self/status"), re.M)
-    if rights is None or not int(rights[1], 16) & _CAP_SYS_ADMIN:
-        yield (
-            "note", "no administrator's rights", "MIG and power caps cannot be set",
-            "ask for plans without them: advisor recommend --no-root",
-        )  # fmt: skip
+def _without_rights() -> bool:
+    rights = re.search(r"^CapEff:\s*([0-9a-f]+)", _text("proc/self/status"), re.M)
+    return rights is None or not int(rights[1], 16) & _CAP_SYS_ADMIN
 
 
 # Variables that change how CUDA shares or runs, wherever a user's processes inherit them.
 _TELLING = ("CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_ORDER")
 
 
-def _variables(_root: Path) -> Iterator[Problem]:
-    if names := sorted(name for name in os.environ if name.startswith(_TELLING)):
-        yield (
-            "note", f"set here: {', '.join(names)}",
-            "your own processes inherit it; those that are measured do not inherit MPS settings",
-            "unset what is not meant",
-        )  # fmt: skip
+def _variables() -> str:
+    return ", ".join(sorted(name for name in os.environ if name.startswith(_TELLING)))
 
 
-def _text(path: Path) -> str:
-    """The text of a file; empty if it cannot be read."""
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def _listed(cores: Sequence[int]) -> str:
-    return ",".join(map(str, cores))
-
-
-_HOST_CHECKS: tuple[Callable[[Path], Iterator[Problem]], ...] = (
-    _mps, _core_pace, _governors, _load, _quota, _siblings, _own_cores, _shared_memory, _container,
-    _rights, _variables,
+_OF_HOST = (
+    _Check("blocks", _strangers, "MPS runs: {it[0]}",
+           "it would serve or disturb what is measured, and serves one user at a time",
+           "have its owner end it: {it[1]}"),
+    _Check("blocks", lambda: which(CONTROL) is None, f"{CONTROL} is not installed",
+           "jobs cannot share by MPS",
+           "install the driver's compute utilities, or keep to naive sharing"),
+    _Check("spoils", _stolen_pct, "the hypervisor took {it:.0f}% of the cores' time just now",
+           "steps that wait for the host follow", "measure at another time, or on another host"),
+    _Check("spoils", _slow_cores, "cores {it[0]} took up to {it[1]:.1f} times as long as others",
+           "threads of others, of another virtual machine even, may share their physical cores; "
+           "steps that wait for the host vary with them",
+           "leave them out with --cores, or profile such jobs more than once"),
+    _Check("spoils", _governors, "cores choose their clocks by {it}",
+           "the same step takes longer on a core that has just been idle",
+           "sudo cpupower frequency-set -g performance"),
+    _Check("spoils", _load, "{it:.1f} processes wanted a core in the last minute",
+           "jobs that wait for their host wait for others too",
+           "measure when the host is idle, or leave the busy cores out with --cores"),
+    _Check("spoils", _quota,
+           "a control group allows {it[0]:g} cores' time, and {it[1]} cores are visible",
+           "processes on all of them are stopped in turn",
+           "ask for more, or use --cores with fewer cores"),
+    _Check("note", _foreign_cores, "{it[0]} of {it[1]} cores are ours",
+           "more jobs than that share cores", "ask the scheduler for more"),
+    _Check("spoils", _little_shm_mib, "/dev/shm holds {it} MiB",
+           "loaders with workers hand over batches there, and die where it is full",
+           "start the container with --shm-size=8g, or --ipc=host"),
+    _Check("note", _container, "this is a container ({it})",
+           "processes of other containers are not visible here, and an MPS daemon outside serves "
+           "only clients that share its pipe folder and IPC namespace",
+           "run what shares a GPU in one container, or with --ipc=host and that folder mounted"),
+    _Check("note", _without_rights, "no administrator's rights",
+           "MIG and power caps cannot be set",
+           "ask for plans without them: advisor recommend --no-root"),
+    _Check("note", _variables, "set here: {it}",
+           "your own processes inherit it; those that are measured do not inherit MPS settings",
+           "unset what is not meant"),
 )  # fmt: skip
 
 
-def host_findings(root: Path = Path("/")) -> Iterator[Finding]:
-    """Find what on the host spoils measuring or sharing; the kernel's files lie in `root`."""
-    for check in _HOST_CHECKS:
-        for severity, *texts in check(root):
-            yield Finding(severity, "host", *texts)
+def host_findings() -> Iterator[Finding]:
+    """Find what on the host spoils measuring or sharing."""
+    for check in _OF_HOST:
+        yield from check.findings("host")
 
 
-def _use(gpu: LiveGpu, _health: GpuHealth) -> Iterator[Problem]:
-    if gpu.processes:
-        named = ", ".join(f"{each.pid} of {_owner(each.pid)}" for each in gpu.processes)
-        yield (
-            "blocks", f"process {named} uses it", "measurements with it would be wrong",
-            "wait for it, or use another GPU; what may join it: advisor recommend --now",
-        )  # fmt: skip
-    if gpu.mig_enabled:
-        yield (
-            "note" if mig_devices(gpu.uuid) else "blocks", "it is in MIG mode",
-            "jobs have one of its MIG devices, not the whole GPU",
-            f"name one by its UUID: --device MIG-...; or sudo nvidia-smi -i {gpu.index} -mig 0",
-        )  # fmt: skip
-    if gpu.mig_pending is not None and gpu.mig_pending != gpu.mig_enabled:
-        yield (
-            "blocks", f"MIG mode will be {'on' if gpu.mig_pending else 'off'} after the next reset",
-            "until then neither the old mode nor the new one can be relied on",
-            f"end all processes on it, then: sudo nvidia-smi -i {gpu.index} --gpu-reset",
-        )  # fmt: skip
+def _users(gpu: LiveGpu, _health: GpuHealth) -> str:
+    """The processes on it and their users; drivers name processes of other containers too."""
+    words = []
+    for each in gpu.processes:
+        try:
+            user = psutil.Process(each.pid).username()
+        except psutil.Error:
+            user = "a user outside this container"
+        words.append(f"{each.pid} of {user}")
+    return ", ".join(words)
 
 
-def _modes(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
-    set_default = f"sudo nvidia-smi -i {gpu.index} -c DEFAULT"
-    match gpu.compute_mode:
-        case "prohibited":
-            yield "blocks", "its compute mode is prohibited", "no process may use it", set_default
-        case "exclusive-process" | "exclusive-thread":
-            yield (
-                "blocks", f"its compute mode is {gpu.compute_mode}",
-                "one process has it for itself: naive sharing fails, and MPS works", set_default,
-            )  # fmt: skip
-    if health.persistence is False:
-        yield (
-            "spoils", "persistence mode is off",
-            "the driver unloads between runs: each start takes seconds, and settings are lost",
-            f"sudo nvidia-smi -i {gpu.index} -pm 1",
-        )  # fmt: skip
-    if health.time_slice not in (None, "default"):
-        yield (
-            "spoils", f"time slices are set to {health.time_slice}",
-            "naive sharing was learnt with the default",
-            f"sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
-            "advisor calibrate --gpu-side",
-        )  # fmt: skip
+def _other_limit(_gpu: LiveGpu, health: GpuHealth) -> bool:
+    limits_w = (health.power_limit_w, health.default_limit_w)
+    return None not in limits_w and len({round(each or 0.0) for each in limits_w}) > 1
 
 
-def _pace(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
-    if health.slowed_by:
-        yield (
-            "spoils", f"its clocks are held down by {', '.join(health.slowed_by)}",
-            "it is slower than the same GPU elsewhere",
-            f"nvidia-smi -q -i {gpu.index} -d CLOCK,PERFORMANCE,POWER,TEMPERATURE says more",
-        )  # fmt: skip
-    limit_w, default_w = health.power_limit_w, health.default_limit_w
-    if limit_w is not None and default_w is not None and round(limit_w) != round(default_w):
-        yield (
-            "spoils", f"its power limit is {limit_w:g} W and not {default_w:g} W",
-            "predictions are for the GPU's own limit",
-            f"sudo nvidia-smi -i {gpu.index} --power-limit={default_w:g}, or say --power-cap "
-            f"{limit_w:g}",
-        )  # fmt: skip
+def _awaits_reset(gpu: LiveGpu, health: GpuHealth) -> str:
+    pending = {
+        "MIG mode changes": gpu.mig_pending not in (None, gpu.mig_enabled),
+        "ECC changes": health.ecc is not None and health.ecc[0] != health.ecc[1],
+        "bad memory waits to be replaced": health.remap_pending,
+    }
+    return ", ".join(what for what, waits in pending.items() if waits)
 
 
-def _memory(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
-    if health.uncorrected_errors:
-        yield (
-            "spoils", f"{health.uncorrected_errors} memory errors were not corrected",
-            "a process that reads them ends, and under MPS the co-located jobs with it",
-            "reset the GPU; where they come back, have it replaced",
-        )  # fmt: skip
-    if health.remap_pending:
-        yield (
-            "spoils", "bad memory waits to be replaced by spare rows",
-            "until a reset it may be used", f"sudo nvidia-smi -i {gpu.index} --gpu-reset",
-        )  # fmt: skip
-    if health.ecc is not None and health.ecc[0] != health.ecc[1]:
-        yield (
-            "note", f"ECC will be {'on' if health.ecc[1] else 'off'} after the next reset",
-            "memory and its bandwidth change then", "reset now, and measure afterwards",
-        )  # fmt: skip
-    if health.ecc == (False, False):
-        yield (
-            "note", "ECC is off", "errors of memory go unseen, in results too",
-            f"sudo nvidia-smi -i {gpu.index} -e 1, then a reset",
-        )  # fmt: skip
-
-
-# By what the product's name holds, the first branch that cuts it into MIG instances.
-_FIRST_FOR_MIG = {
-    "A100": 450, "A30": 460, "H100": 525, "GH200": 525, "H20": 535, "H200": 550, "B200": 570,
-    "GB200": 570, "B300": 580, "GB300": 580, "RTX PRO": 575,
-}  # fmt: skip
-# Since this branch, 4g and 3g instances fit together.
-_FIRST_FOR_4G_3G = 510
 _VOLTA = (7, 0)
-
-
-def _age(gpu: LiveGpu, health: GpuHealth) -> Iterator[Problem]:
-    if gpu.counters == "nvml":
-        yield (
-            "note", "nothing counts how active its SMs and its memory are",
-            "it has no GPM, which came with Hopper, and DCGM does not answer: profiles show less, "
-            "and ranges are somewhat wider",
-            "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
-            "nvidia-dcgm",
-        )  # fmt: skip
-    if health.compute_capability is not None and tuple(health.compute_capability) < _VOLTA:
-        yield (
-            "blocks", f"{gpu.product} is older than Volta",
-            "its MPS has no limits and no memory of its own for each client",
-            "use a newer GPU, or naive sharing",
-        )  # fmt: skip
-    if gpu.catalogue_key is None:
-        yield (
-            "blocks", f"{gpu.product} is not in the catalogue, and its driver does not describe it",
-            "nothing can be answered for it", "update the driver",
-        )  # fmt: skip
-        return
-    version = re.match(r"\d+", gpu.driver)
-    if version is None or not known_gpus()[gpu.catalogue_key].mig:
-        return
-    branch = int(version[0])
-    names = [name for name in _FIRST_FOR_MIG if re.search(rf"\b{name}\b", gpu.product)]
-    first = max((_FIRST_FOR_MIG[name] for name in names), default=0)
-    if branch < first:
-        yield (
-            "blocks", f"driver {gpu.driver} is older than branch {first}",
-            f"MIG on {gpu.product} begins with that", "update the driver, or plan without MIG",
-        )  # fmt: skip
-    elif branch < _FIRST_FOR_4G_3G:
-        yield (
-            "note", f"driver {gpu.driver} is older than branch {_FIRST_FOR_4G_3G}",
-            "a 4g and a 3g instance do not fit together", "update the driver",
-        )  # fmt: skip
-
-
-def _owner(pid: int) -> str:
-    """The user as whom a process runs; drivers name processes of other containers too."""
-    try:
-        return Path(f"/proc/{pid}").owner()
-    except (OSError, KeyError):
-        return "a user outside this container"
+_SMI = "sudo nvidia-smi -i {gpu.index}"
+_OF_GPU = (
+    _Check("blocks", _users, "process {it} uses it", "measurements with it would be wrong",
+           "wait for it, or use another GPU; what may join it: advisor recommend --now"),
+    _Check("note", lambda gpu, _: gpu.mig_enabled, "it is in MIG mode",
+           "jobs are measured and share inside one of its instances",
+           f"for the whole GPU: {_SMI} -mig 0"),
+    _Check("spoils", _awaits_reset, "it waits for a reset: {it}",
+           "until then neither the old state nor the new one can be relied on",
+           f"end all processes on it, then: {_SMI} --gpu-reset"),
+    _Check("blocks", lambda gpu, _: gpu.compute_mode not in (None, "default"),
+           "its compute mode is {gpu.compute_mode}",
+           "no process may use it, or a single one: then naive sharing fails, and MPS works",
+           f"{_SMI} -c DEFAULT"),
+    _Check("spoils", lambda _, health: health.persistence is False, "persistence mode is off",
+           "the driver unloads between runs: each start takes seconds, and settings are lost",
+           f"{_SMI} -pm 1"),
+    _Check("spoils", lambda _, health: health.time_slice not in (None, "default"),
+           "time slices are set to {health.time_slice}",
+           "naive sharing was learnt with the default",
+           "sudo nvidia-smi compute-policy -i {gpu.index} --set-timeslice 0, or measure it: "
+           "advisor calibrate --gpu-side"),
+    _Check("spoils", lambda _, health: ", ".join(health.slowed_by),
+           "its clocks are held down by {it}", "it is slower than the same GPU elsewhere",
+           "nvidia-smi -q -i {gpu.index} -d CLOCK,PERFORMANCE,POWER,TEMPERATURE says more"),
+    _Check("spoils", _other_limit,
+           "its power limit is {health.power_limit_w:g} W and not {health.default_limit_w:g} W",
+           "predictions are for the GPU's own limit",
+           f"{_SMI} --power-limit={{health.default_limit_w:g}}, or say --power-cap "
+           "{health.power_limit_w:g}"),
+    _Check("spoils", lambda _, health: health.uncorrected_errors,
+           "{it} memory errors were not corrected",
+           "a process that reads them ends, and under MPS the co-located jobs with it",
+           "reset the GPU; where they come back, have it replaced"),
+    _Check("note", lambda _, health: health.ecc == (False, False), "ECC is off",
+           "errors of memory go unseen, in results too", f"{_SMI} -e 1, then a reset"),
+    _Check("note", lambda gpu, _: gpu.counters == "nvml",
+           "nothing counts how active its SMs and its memory are",
+           "it has no GPM, which came with Hopper, and DCGM does not answer: profiles show less, "
+           "and ranges are somewhat wider",
+           "on a data-centre GPU: install datacenter-gpu-manager, then: sudo systemctl start "
+           "nvidia-dcgm"),
+    _Check("blocks", lambda _, health: (health.compute_capability or _VOLTA) < _VOLTA,
+           "{gpu.product} is older than Volta",
+           "its MPS has no limits and no memory of its own for each client",
+           "use a newer GPU, or naive sharing"),
+    _Check("blocks", lambda gpu, _: gpu.catalogue_key is None,
+           "{gpu.product} is not in the catalogue, and its driver does not describe it",
+           "nothing can be answered for it", "update the driver"),
+)  # fmt: skip
 
 
 def gpu_findings(gpu: LiveGpu | BrokenGpu) -> Iterator[Finding]:
@@ -455,9 +329,8 @@ def gpu_findings(gpu: LiveGpu | BrokenGpu) -> Iterator[Finding]:
         yield Finding("blocks", about, problem, "nothing runs on it", "see dmesg, or reboot")
         return
     health = gpu_health(gpu.index)
-    for check in (_use, _modes, _pace, _memory, _age):
-        for severity, *texts in check(gpu, health):
-            yield Finding(severity, about, *texts)
+    for check in _OF_GPU:
+        yield from check.findings(about, gpu=gpu, health=health)
 
 
 _CLEARS = "advisor doctor --undo"
@@ -490,10 +363,7 @@ def leftover_findings() -> Iterator[Finding]:
 
 
 def _living(pids: Sequence[int]) -> str:
-    if not pids:
-        return ""
-    count, verb = counted(len(pids), "process"), "lives" if len(pids) == 1 else "live"
-    return f"; {count} of it {verb}: {', '.join(map(str, pids))}"
+    return f"; these processes of it live: {', '.join(map(str, pids))}" if pids else ""
 
 
 def examine() -> list[Finding]:
@@ -532,19 +402,8 @@ def run_doctor(argv: Sequence[str]) -> int:
         document = {"schema": 1, "blocked": blocked, "findings": [*map(asdict, findings)]}
         print(json.dumps(document, indent=1))
     else:
-        print(clean("\n".join(_lines(findings)), keep="\n"))
+        for each in findings:
+            text = f"{each.about}: {each.what}\n        {each.why}\n        -> {each.remedy}"
+            print(clean(f"{each.severity:6}  {text}", keep="\n"))
+        print(f"{counted(len(findings), 'finding')}. Nothing was changed.")
     return GpuUnavailable.exit_code if blocked else 0
-
-
-def _lines(findings: Sequence[Finding]) -> list[str]:
-    lines = []
-    for each in findings:
-        lines += [f"{each.severity}  {each.about}: {each.what}", f"        {each.why}",
-                  f"        -> {each.remedy}"]  # fmt: skip
-    blocks, spoils, notes = (sum(each.severity == kind for each in findings) for kind in _ORDER)
-    return [
-        *lines,
-        f"Found: {counted(blocks, 'problem')} that rule{'s' * (blocks == 1)} something out here, "
-        f"{spoils} that spoil{'s' * (spoils == 1)} figures, {counted(notes, 'note')}. Nothing was "
-        f"changed.",
-    ]

@@ -74,7 +74,7 @@ def test_the_lock_and_the_folder_of_a_killed_measurement_are_named_and_those_of_
     by_folder, by_lock = said()
     assert by_folder[0] == "spoils"
     assert folder in by_folder[1]
-    assert f"1 process of it lives: {script.pid}" in by_folder[1]
+    assert f"of it live: {script.pid}" in by_folder[1]
     assert by_lock[0] == "note"
     assert ".lock" in by_lock[1]
     assert {by_folder[2], by_lock[2]} == {"advisor doctor --undo"}
