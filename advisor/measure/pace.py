@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.hardware.machine import Activity
+from advisor.hardware.machine import NOT_METERED, Activity
 from advisor.measure.device import Meter, memory_record
 from advisor.measure.process import say
 from advisor.measure.rounds import Rounds, StepTimes, find_rounds
@@ -122,6 +122,7 @@ class SoloPace:
         host_check_s: Mean of the host checks; None for a program without them.
         meter_s: Seconds that the device's driver took to answer.
         host: The host's work for a step; None for a program that does not report it.
+        over: Whether the program ended by itself before the last window.
     """
 
     rounds: Rounds
@@ -133,6 +134,7 @@ class SoloPace:
     host_check_s: float | None
     meter_s: float
     host: HostSide | None = None
+    over: bool = False
 
 
 def mean_step_s(windows: Sequence[Window]) -> float:
@@ -146,6 +148,16 @@ class StepsTaken:
 
     start_at: float
     answer: Mapping[str, Any]
+
+    @property
+    def over(self) -> bool:
+        """True if the program ended by itself."""
+        return bool(self.answer.get("over"))
+
+    @property
+    def cpu_share(self) -> float:
+        """CPU seconds of the tenant and its loader for each second."""
+        return float(self.answer["cpu_s"] / (self.answer["completed_at"][-1] - self.start_at))
 
     @property
     def intervals_s(self) -> list[float]:
@@ -174,17 +186,26 @@ def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
     )  # fmt: skip
 
 
-def settle(tenant: Tenant, first_step_s: float, patience_s: float) -> list[StepsTaken]:
-    """Train until the pace is steady and its round clear; a step takes about `first_step_s`."""
+# Fewer steps of a program that ends before it was measured say nothing of its pace.
+_FEWEST_WHOLE = 3
+
+
+def settle(tenant: Tenant, loaded: Mapping[str, Any], patience_s: float) -> list[StepsTaken]:
+    """Train until the pace is steady and its round clear, or to the end of the program.
+
+    `loaded` is the answer to its first request.
+    """
     stretches: list[StepsTaken] = []
-    paces = [first_step_s]
+    paces = [loaded["warm_step_s"]]
     began = time()
-    while True:
+    while not loaded.get("over"):
         stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
         start_at = time() + _NOTICE_S
-        span = {"start_at": start_at, "stop_at": start_at + stretch_s}
+        span = {"start_at": start_at, "stop_at": start_at + stretch_s, "partly": True}
         answer = living(tenant.ask("run", timeout_s=stretch_s + patience_s, **span))
         stretches.append(StepsTaken(start_at, answer))
+        if stretches[-1].over:
+            break
         paces.append(median(stretches[-1].intervals_s))
         steady, looked_s = is_steady(paces[1:]), time() - began
         if not steady and looked_s < _LONGEST_SETTLING_S:
@@ -193,6 +214,11 @@ def settle(tenant: Tenant, first_step_s: float, patience_s: float) -> list[Steps
             if not steady:
                 say(f"  not steady after {looked_s:.0f} s; its windows show how it varies")
             return stretches
+    if sum(len(each.answer["completed_at"]) for each in stretches) >= _FEWEST_WHOLE:
+        return stretches
+    first_at, *ends = loaded["completed_at"] or [began]
+    warm = StepsTaken(first_at, {**loaded, "completed_at": ends, "between": []})
+    return [warm, *stretches]
 
 
 def is_steady(paces: Sequence[float]) -> bool:
@@ -208,22 +234,27 @@ _ENOUGH_STEPS = 8
 
 
 def measured_pace(
-    tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float
-) -> SoloPace:
+    tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float,
+    *, partly: bool = False,
+) -> SoloPace:  # fmt: skip
     """Measure the pace of `tenant` in windows of whole rounds, between checks of its core.
 
-    `before` are the steps from which its round is known.
+    `before` are the steps from which its round is known, and of which windows are made if it may
+    end before, `partly`, and does.
 
     Raises:
         AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
     """
+    if before[-1].over:
+        return _whole_pace(tenant, meter, before, timing.window_s)
     rounds = find_rounds(step_times(before))
     plan = solo_schedule(time() + _NOTICE_S, timing, rounds)
     checks_at = [plan.start_at + each for each in plan.bounds_s]
     pieces = _PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES
     tenant.send(
-        "run", start_at=plan.start_at, stop_at=plan.stop_at, checks_at=checks_at, pieces=pieces
-    )
+        "run", start_at=plan.start_at, stop_at=plan.stop_at, checks_at=checks_at, pieces=pieces,
+        partly=partly,
+    )  # fmt: skip
     sleep_until(plan.begin_at)
     metered_at = monotonic()
     meter.begin()
@@ -234,7 +265,24 @@ def measured_pace(
     meter_s += monotonic() - metered_at
     answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
     stretch = StepsTaken(plan.start_at, answer)
-    wall_s = answer["completed_at"][-1] - plan.start_at
+    if stretch.over:
+        return _whole_pace(tenant, meter, [*before, stretch], timing.window_s)
+    checks_s = [check_s for _, check_s, _ in answer["checks"]]
+    rounds = find_rounds(step_times([*before, stretch]))
+    return SoloPace(
+        rounds=rounds,
+        windows=solo_windows(stretch, plan, rounds),
+        cpu_s=stretch.cpu_share,
+        activity=activity,
+        clocks_mhz=clocks_mhz,
+        memory=_memory(tenant, meter, answer),
+        host_check_s=fmean(checks_s) if checks_s else None,
+        meter_s=meter_s,
+        host=_host_side(answer, len(answer["completed_at"])),
+    )
+
+
+def _memory(tenant: Tenant, meter: Meter, answer: Mapping[str, Any]) -> Memory:
     held_mib = meter.memory_mib()
     # In a container the driver may list the tenant under another pid. On a claimed device the only
     # other process is an MPS server, which holds less than any tenant.
@@ -245,18 +293,32 @@ def measured_pace(
             "the driver shows no process on this GPU. Does it train there, and does the driver "
             "show processes here?"
         )
-    checks_s = [check_s for _, check_s, _ in answer["checks"]]
-    rounds = find_rounds(step_times([*before, stretch]))
+    return memory
+
+
+def _whole_pace(
+    tenant: Tenant, meter: Meter, taken: Sequence[StepsTaken], window_s: float
+) -> SoloPace:
+    """The pace of a program that has ended by itself, from all steps that it took."""
+    steps = sum(len(stretch.answer["completed_at"]) for stretch in taken)
+    if steps < _FEWEST_WHOLE:
+        raise AdvisorError(
+            f"{tenant.named} ended after its first steps, and {_FEWEST_WHOLE} more are needed. Let "
+            f"it train for longer."
+        )
+    rounds = find_rounds(step_times(taken))
+    longest = max(taken, key=lambda stretch: len(stretch.answer["completed_at"]))
     return SoloPace(
         rounds=rounds,
-        windows=solo_windows(stretch, plan, rounds),
-        cpu_s=answer["cpu_s"] / wall_s,
-        activity=activity,
-        clocks_mhz=clocks_mhz,
-        memory=memory,
-        host_check_s=fmean(checks_s) if checks_s else None,
-        meter_s=meter_s,
-        host=_host_side(answer, len(answer["completed_at"])),
+        windows=rounds.windows(window_s),
+        cpu_s=longest.cpu_share,
+        activity=NOT_METERED,
+        clocks_mhz=meter.clocks_mhz(),
+        memory=_memory(tenant, meter, taken[-1].answer),
+        host_check_s=None,
+        meter_s=0.0,
+        host=_host_side(longest.answer, len(longest.answer["completed_at"])),
+        over=True,
     )
 
 
@@ -268,13 +330,18 @@ _MOST_ROUNDS = 3
 def repeated_pace(
     tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float
 ) -> SoloPace:
-    """Measure the pace, and again while the windows disagree; every window is kept."""
-    pace = measured_pace(tenant, meter, timing, before, patience_s)
+    """Measure the pace, and again while the windows disagree; every window is kept.
+
+    The program may end before.
+    """
+    pace = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
     for number in range(1, _MOST_ROUNDS):
-        if not _disagree(pace.windows):
+        if pace.over or not _disagree(pace.windows):
             break
         say("  its windows disagree; measuring more of them")
-        more = measured_pace(tenant, meter, timing, before, patience_s)
+        more = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
+        if more.over:
+            return replace(pace, over=True)
         check_s = None
         if pace.host_check_s is not None and more.host_check_s is not None:
             check_s = (pace.host_check_s * number + more.host_check_s) / (number + 1)

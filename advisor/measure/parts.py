@@ -12,7 +12,7 @@ from advisor.hardware.partition import sm_limits
 from advisor.measure.device import Device
 from advisor.measure.pace import SoloPace, Stopwatch, mean_step_s
 from advisor.measure.process import say
-from advisor.measure.tenant import Tenant, living
+from advisor.measure.tenant import Ended, Tenant, living
 from advisor.measure.trace import (
     RECORDED_STEPS,
     TracedStep,
@@ -60,8 +60,12 @@ def _traced_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwat
     if round_s > _LONGEST_S:
         say(f"  a round of {steps} steps takes {round_s:.1f} s: one step of it is traced")
         round_s, steps = round_s / steps, 1
-    issued = living(tenant.ask("issue", seconds=_ISSUE_S, round_steps=steps))
+    issued = tenant.ask("issue", seconds=_ISSUE_S, round_steps=steps)
     watch.lap("host_path_s")
+    if isinstance(issued, Ended) and tenant.running.succeeded:
+        say("  it ended by itself before its host path and its kernels were measured")
+        return StepParts()
+    issued = living(issued)
     count = _TRACED if round_s < _LONG_S else _TRACED_IF_LONG
     try:
         traced = _traced(tenant, device, steps, count)

@@ -12,16 +12,13 @@ from typing import Any
 from advisor.measure.explain_end import explain_end
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.script import StartedScript
-from advisor.measure.tenant import Answer, Ended, Tenant, TenantSetup
+from advisor.measure.tenant import ENDING_S, Answer, Ended, Tenant, TenantSetup
 
 # Figures of its pace before it counts as under way: the first contains its start.
 _FIRST_FIGURES = 3
 
 _WATCH_S = 0.05
 _CHUNK_BYTES = 2**16
-
-# A process that has hung up takes less to have ended.
-_ENDING_S = 5.0
 
 
 class PrintingTenant(Tenant):
@@ -126,7 +123,7 @@ class PrintingTenant(Tenant):
                 if connection in wait([connection, self.running.exited], until - monotonic()):
                     message = json.loads(connection.recv_bytes())
             except (OSError, EOFError):  # that process is ending, and the program perhaps with it
-                wait([self.running.exited], _ENDING_S)
+                wait([self.running.exited], ENDING_S)
             if answer := self.parsed(message):
                 return answer
         return self._gone() or {}

@@ -11,7 +11,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Literal
@@ -26,6 +26,9 @@ LOAD_S = 300.0
 
 # How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
+
+ENDING_S = 5.0
+"""More seconds than a process that has hung up, or whose command has ended, takes to end."""
 
 Outcome = Literal["out-of-memory", "died"]
 
@@ -145,6 +148,16 @@ class Tenant(ABC):
         """Send a request and wait for the answer."""
         self.send(verb, **arguments)
         return self.receive(timeout_s)
+
+    def let_end(self) -> None:
+        """Let it end, once it has answered that it is ``over``.
+
+        Raises:
+            AdvisorError: It ends with an error.
+        """
+        wait([self.running.exited], ENDING_S)
+        if self.running.exit_code not in (None, 0):
+            raise AdvisorError(f"{self.named} {self.running.how_it_ended()}")
 
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C would, once."""

@@ -17,7 +17,7 @@ from advisor.measure.explain_end import explain_end
 from advisor.measure.hook_folder import why_unseen
 from advisor.measure.printing import PrintingTenant
 from advisor.measure.process import say
-from advisor.measure.tenant import LOAD_S, Answer, Ended, Tenant, TenantSetup, error_of
+from advisor.measure.tenant import ENDING_S, LOAD_S, Answer, Ended, Tenant, TenantSetup, error_of
 
 # How long tenants have to end after they were asked to stop.
 _POLITE_S = 3.0
@@ -75,9 +75,6 @@ _NO_TORCH = (
 _NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
 _GOES_ON = "Its command goes on: give the command of the training alone"
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
-
-# A process whose command has ended, or that has hung up, takes less to have done so itself.
-_ENDING_S = 5.0
 
 # How often we look whether the hook could be set, and say what is waited for.
 _LOOK_S, _SAY_S = 1.0, 20.0
@@ -154,7 +151,7 @@ class SteppingTenant(Tenant):
     def _answer(self) -> Answer:
         """Its answer, or how it ended."""
         message = None
-        if self._connection is not None and self._connection.poll(_ENDING_S):
+        if self._connection is not None and self._connection.poll(ENDING_S):
             with suppress(EOFError, OSError):
                 message = json.loads(self._connection.recv_bytes())
         answer = self.parsed(message)
@@ -249,6 +246,11 @@ class SteppingTenant(Tenant):
         """Why no step may have been seen."""
         attached = (self._hook / "attached").exists()
         return self._cannot_be_seen or (_NO_STEPS if attached else _NO_TORCH)
+
+    def let_end(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        super().let_end()
 
     def interrupt(self) -> None:
         if self._connection is not None:

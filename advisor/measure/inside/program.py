@@ -1,5 +1,6 @@
 """A measured program: trains on request between its steps, or counts them in a file."""
 
+import atexit
 import json
 import os
 import socket
@@ -10,12 +11,12 @@ from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, get_ident
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
-from .clocks import memory_mib, on_gpu
+from .clocks import context_sms, memory_mib, on_gpu
 from .feeds import Feeds
-from .routines import VERBS, Part, Routine, Verb, attempt, versions, warmed
+from .routines import VERBS, Over, Part, Routine, Verb, attempt, train, versions
 from .steps import StepFinder
 
 
@@ -122,6 +123,7 @@ class Program(Feeds):
             self._unattended = True
             return
         self._connection = Connection(ours.detach())
+        atexit.register(self._end)
         self._send({"pid": os.getpid()})
 
     def _serve(self) -> None:
@@ -174,24 +176,44 @@ class Program(Feeds):
         except OSError:
             self._unattended = True
 
-    def _load(self, _program: Feeds, warm_steps: int = 5) -> Routine:
-        """Train until a step is clear, then see `warmed`.
+    def _end(self) -> None:
+        """Answer with the steps so far at an end without an error; wait until that is read."""
+        if self._routine is None or self.trains_elsewhere() or hasattr(sys, "last_type"):
+            return
+        try:
+            self._routine.throw(Over)
+        except StopIteration as end:
+            self._send(("done", end.value))
+            with suppress(EOFError, OSError):
+                assert self._connection is not None
+                self._connection.recv_bytes()
+        except Over:
+            pass
+
+    def _load(self, _program: Feeds, warm_steps: int = 5, partly: bool = False) -> Routine:
+        """Train until a step is clear, then the first steps, which are slower than later ones.
 
         Returns:
-            Also ``versions``, ``device`` and ``found``: properties of the script as a workload.
+            That of `run`; ``pid``, ``sms`` as the CUDA context reports them, ``warm_step_s``, and
+            ``versions``, ``device`` and ``found``: properties of the script as a workload.
         """
-        while not self._finder.clear:
-            yield "step"
-        self.forget_batches()
-        answer = yield from warmed(warm_steps)
+        began, steps = time(), warm_steps + 2
+        answer = yield from train(self, began, lambda _: self._finder.clear, partly=partly)
+        if not answer["over"]:
+            self.forget_batches()
+            answer = yield from train(self, began, lambda n: n >= steps, partly=partly)
+        ends = [began, *answer["completed_at"]]
         dynamo = sys.modules.get("torch._dynamo.utils")
         compiled = dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
         execution = "graph" if self.graphed else "compiled" if compiled else "eager"
         workload = {"precision": self.precision, "execution": execution}
         return answer | {
+            "pid": os.getpid(),
+            "sms": context_sms(),
+            "warm_step_s": (ends[-1] - ends[-3]) / 2 if len(ends) > 2 else ends[-1] - began,
             "versions": versions(),
             "device": "cuda" if on_gpu() else "cpu",
-            "found": self.data(warm_steps + 2) | workload,
+            "found": self.data(max(1, len(ends) - 1)) | workload,
         }
 
 

@@ -4,7 +4,6 @@ An answer is ``("done", value)``, ``("ended", outcome, detail)`` if the program 
 ``("refused", exit code, message)`` for an error that the user can correct.
 """
 
-import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -16,7 +15,7 @@ from time import perf_counter, sleep, time
 from traceback import print_exc
 from typing import Any, Literal
 
-from .clocks import context_sms, host_check_s, memory_mib, on_gpu, step_clock, synchronise, used
+from .clocks import host_check_s, memory_mib, on_gpu, step_clock, synchronise, used
 from .feeds import Feeds
 
 Part = Literal["step", "phase"]
@@ -73,38 +72,26 @@ def lacks_memory(printed: str) -> bool:
     return any(sign in printed for sign in _NO_MEMORY)
 
 
-def warmed(warm_steps: int) -> Routine:
-    """Take the first steps, which are slower than later ones.
-
-    Returns:
-        ``pid``, ``sms`` as the CUDA context reports them, ``warm_step_s`` and ``memory``.
-    """
-    for _ in range(warm_steps):
-        yield "step"
-    synchronise()
-    began = perf_counter()
-    for _ in range(2):
-        yield "step"
-    synchronise()
-    step_s = (perf_counter() - began) / 2
-    answer = {"pid": os.getpid(), "sms": context_sms(), "warm_step_s": step_s}
-    return answer | {"memory": memory_mib()}
+class Over(Exception):
+    """The program has come to its end by itself; raised in a routine that trains."""
 
 
 def run(
     program: Feeds, start_at: float, stop_at: float, checks_at: Sequence[float] = (),
-    pieces: int = 0,
+    pieces: int = 0, partly: bool = False,
 ) -> Routine:  # fmt: skip
     """Train without waiting for the device, between two moments of the wall clock.
 
-    No step begins after `stop_at`; at least one is taken. After the first step that ends past each
+    No step begins after `stop_at`; at least one is taken, or if `partly` none where the program
+    ends before. After the first step that ends past each
     of `checks_at`, the core is checked with so many `pieces`.
 
     Returns:
         ``completed_at``: when each step ended on the device, seconds of the wall clock;
         ``checks``: ``[steps before it, seconds of a piece, seconds that it took]`` of each check;
         ``between``: ``[step, passes, start_s, save_s]`` of each step during which the program did
-        more than train (see `feeds.Between`); ``memory``; what `used` counts, and ``fetched_s``.
+        more than train (see `feeds.Between`); ``memory``; what `used` counts, and ``fetched_s``;
+        ``over``: whether the program ended before.
     """
     due = deque(checks_at)
 
@@ -117,36 +104,41 @@ def run(
         check_s = host_check_s(pieces)
         return [number, check_s, perf_counter() - began]
 
-    return (yield from _train(program, start_at, lambda _: time() >= stop_at, check))
+    return (yield from train(program, start_at, lambda _: time() >= stop_at, check, partly=partly))
 
 
 def run_steps(program: Feeds, start_at: float, steps: int) -> Routine:
     """Train so many steps without waiting for the device; the answer is that of `run`."""
-    is_last = lambda number: number >= steps  # noqa: E731
-    return (yield from _train(program, start_at, is_last, lambda _: None))
+    return (yield from train(program, start_at, lambda number: number >= steps))
 
 
-def _train(
+def train(
     program: Feeds, start_at: float, is_last: "Callable[[int], bool]",
-    check: "Callable[[int], list[float] | None]",
+    check: "Callable[[int], list[float] | None]" = lambda _: None, *, partly: bool = False,
 ) -> Routine:  # fmt: skip
-    """Wait for `start_at`, then train up to the step whose number `is_last`."""
+    """Wait for `start_at`, then train up to the step whose number `is_last`; see `run`."""
     clock = step_clock()
     before, fetched_s, seen = used(), program.fetched_s, program.between
     checks: list[list[float]] = []
     between: list[list[float]] = []
+    over = False
     sleep(max(0.0, start_at - time()))
-    for number in count(1):
-        yield "step"
-        clock.mark()
-        if program.between is not seen:
-            gained = (now - then for now, then in zip(program.between, seen, strict=True))
-            between.append([number - 1, *gained])
-            seen = program.between
-        if (checked := check(number)) is not None:
-            checks.append(checked)
-        if is_last(number):
-            break
+    try:
+        for number in count(1):
+            yield "step"
+            clock.mark()
+            if program.between is not seen:
+                gained = (now - then for now, then in zip(program.between, seen, strict=True))
+                between.append([number - 1, *gained])
+                seen = program.between
+            if (checked := check(number)) is not None:
+                checks.append(checked)
+            if is_last(number):
+                break
+    except Over:
+        if not partly:
+            raise
+        over = True
     completed_at = clock.marked_at()
     after = used()
     gained_use = {
@@ -156,6 +148,7 @@ def _train(
     return {
         "completed_at": completed_at, "checks": checks, "between": between,
         "memory": memory_mib(), "fetched_s": program.fetched_s - fetched_s, **gained_use,
+        "over": over,
     }  # fmt: skip
 
 

@@ -138,6 +138,20 @@ while True:
     count()
 """
 
+# A training of a given number of steps, and its exit status.
+SCRIPTS["short.py"] = r"""
+import sys
+import time
+import torch
+network = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+for _ in range(int(sys.argv[1])):
+    network(torch.ones(2, 4)).sum().backward()
+    time.sleep(0.05)
+    optimizer.step()
+sys.exit(int(sys.argv[2]))
+"""
+
 # A launcher that sets the path of modules anew, as many do.
 SCRIPTS["run.sh"] = r"""
 export PYTHONPATH=$PWD

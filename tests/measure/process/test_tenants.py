@@ -212,6 +212,13 @@ def test_all_passes_of_a_closure_are_in_one_phase_of_the_step_of_its_optimizer(h
         assert tenant.ask("trace", path=str(trace), round_steps=5, rounds=2)["phases"] == [5, 5]
 
 
+def test_a_program_that_ends_too_early_beside_others_is_to_train_for_longer(home):
+    with started(scripted(home, "python", "short.py", "20", "0")) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        ended = tenant.ask("run", start_at=time(), stop_at=time() + PATIENCE_S)
+        assert "for longer" in ended.detail
+
+
 def test_a_launcher_may_replace_the_python_path(home):
     with started(scripted(home, "bash", "run.sh")) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded

@@ -179,6 +179,27 @@ def test_the_command_that_watches_a_measurement_does_not_load_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.parametrize(
+    ("steps", "status"),
+    [("40", "0"), *(pytest.param(*each, marks=pytest.mark.exhaustive)
+                    for each in (("4", "0"), ("9", "0"), ("13", "0"), ("40", "3")))],
+)  # fmt: skip
+def test_a_training_that_ends_before_it_is_measured_is_measured_by_all_its_steps(
+    steps, status, command, tmp_path
+):
+    folder = scripts.write(tmp_path / "scripts")
+    words = ("--device", "cpu", "--folder", str(folder), "--out", str(tmp_path))
+    code, said = command.finish(*words, "--", "python", "short.py", steps, status)
+    if (steps, status) in (("4", "0"), ("40", "3")):
+        assert code == 1
+        assert ("for longer" if status == "0" else "exit status 3") in said
+    else:
+        assert code == 0, said
+        profile = read_profile(tmp_path / "short.json")
+        assert profile.step_s == pytest.approx(0.05, rel=0.3)
+        assert sum(window.steps for window in profile.windows) < int(steps)
+
+
 @pytest.mark.exhaustive
 def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
     options = ("--folder", str(scripts.write(tmp_path / "scripts")), "--out", str(tmp_path))
@@ -194,11 +215,11 @@ def test_a_script_does_not_outlive_a_killed_measurement(command, tmp_path):
 @pytest.mark.exhaustive
 def test_what_is_not_pytorch_is_measured_by_what_it_prints(command, tmp_path):
     printer = "import time\nwhile True: time.sleep(0.01); print('rate 400 examples/s')"
-    words = ("--device", "cpu", "--out", str(tmp_path), "--batch", "4", "--name", "rate",
-             "--throughput", "rate ([0-9]+)", "--")  # fmt: skip
-    assert command.finish(*words, "python", "-c", printer)[0] == 0
+    words = ("--device", "cpu", "--out", str(tmp_path), "--batch", "4",
+             "--throughput", "rate ([0-9]+)", "--name")  # fmt: skip
+    assert command.finish(*words, "rate", "--", "python", "-c", printer)[0] == 0
     assert read_profile(tmp_path / "rate.json").step_s == pytest.approx(0.01)
-    code, said = command.finish(*words, "sh", "-c", "echo no >&2; exit 3")
+    code, said = command.finish(*words, "no", "--", "sh", "-c", "echo no >&2; exit 3")
     assert code == 1
     assert "exit status 3" in said
 
