@@ -1,6 +1,7 @@
 """The batches that a program takes from torch loaders, and what it does between its steps."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -30,6 +31,10 @@ class Between(NamedTuple):
     save_s: float = 0.0
 
 
+def _none() -> None:
+    """Refer to nothing, as a weak reference to what is gone."""
+
+
 class Feeds:
     """The batches that a program takes from torch loaders.
 
@@ -47,7 +52,8 @@ class Feeds:
         self.between = Between()
         self._batches: Counter[_Loader] = Counter()
         self._feeding: _Loader | None = None
-        self._live: Any = None
+        self._live: Callable[[], Any] = _none  # the iterator of the pass that feeds the training
+        self._last: Callable[[], Any] = _none  # and that of the last batch
 
     def watch_loaders(self, kind: Any) -> None:
         """Make each loader's iterator, of torch's base class `kind`, note its batches here."""
@@ -66,22 +72,49 @@ class Feeds:
 
         def __next__(iterator: Any) -> Any:
             began = perf_counter()
-            batch = take(iterator)
+            try:
+                batch = take(iterator)
+            except StopIteration:  # workers that persist begin the next pass by the same iterator
+                iterator._advisor_started_s = 0.0
+                if self._live() is iterator:
+                    self._live = _none
+                raise
             took_s = perf_counter() - began
-            self.fetched_s += took_s
+            if not self.trains_elsewhere():
+                self.fetched_s += took_s
             loader = getattr(iterator, "_advisor_loader", None)
+            self._last = ref(iterator)
             if self._feeding is None and loader is not None:
                 self._batches[loader] += 1
             if self._feeding in (None, loader):
-                live = None if self._live is None else self._live()
-                if self._feeding is not None and live is not iterator:
-                    started_s = iterator._advisor_started_s + took_s
-                    passes, start_s, save_s = self.between
-                    self.between = Between(passes + 1, start_s + started_s, save_s)
-                self._live = ref(iterator)
+                self._follow(iterator, took_s)
             return batch
 
         kind.__init__, kind.__next__ = __init__, __next__
+
+    def _follow(self, iterator: Any, took_s: float = 0.0) -> None:
+        """Note that the training is fed by `iterator`, whose batch took so long."""
+        if self._feeding is not None and self._live() is not iterator:
+            started_s = iterator._advisor_started_s + took_s
+            passes, start_s, save_s = self.between
+            self.between = Between(passes + 1, start_s + started_s, save_s)
+        self._live = ref(iterator)
+
+    def note_step(self) -> None:
+        """Note that a step has ended: the loader of the last batch before it feeds the training.
+
+        It may be another one than before, made for the next fold.
+        """
+        self.steps += 1
+        iterator = self._last()
+        loader = getattr(iterator, "_advisor_loader", None)
+        if loader is not None and self._feeding not in (None, loader):
+            self._follow(iterator)
+            self._feeding, self.loader_workers = loader, loader.workers
+
+    def trains_elsewhere(self) -> bool:
+        """Return whether this thread is not the one that is measured."""
+        return False
 
     def saved(self, seconds: float) -> None:
         """Note that the program took `seconds` to save something."""
@@ -110,7 +143,7 @@ class Feeds:
 
     def next_batch(self) -> object:
         """The next batch that the training would take; the end of an iteration, if none is left."""
-        iterator = None if self._live is None else self._live()
+        iterator = self._live()
         if iterator is None:
             raise StopIteration
         return next(iterator)

@@ -107,7 +107,7 @@ class Program(Feeds):
             self._step_ended()
 
     def _step_ended(self) -> None:
-        self.steps += 1
+        self.note_step()
         if self._connection is None:
             self._connect()
         if self._routine is None:

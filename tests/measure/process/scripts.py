@@ -138,6 +138,47 @@ while True:
     count()
 """
 
+# Two trainings in threads; the second begins after the first.
+SCRIPTS["threads.py"] = r"""
+import os
+from pathlib import Path
+from threading import Event, Thread
+import torch
+begun = Event()
+def train(file):
+    network = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+    for step in range(1, 100_000_000):
+        network(torch.ones(2, 4)).sum().backward()
+        Path(os.environ["COUNT"] + file).write_text(str(step))
+        begun.set()
+        optimizer.step()
+threads = [Thread(target=train, args=[file], daemon=True) for file in ("", ".other")]
+threads[0].start()
+begun.wait()
+threads[1].start()
+for thread in threads:
+    thread.join()
+"""
+
+# A program whose child trains, in a new process.
+SCRIPTS["spawning.py"] = r"""
+from multiprocessing import get_context
+import torch
+def train():
+    from counted import count
+    network = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-3)
+    while True:
+        network(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        count()
+if __name__ == "__main__":
+    child = get_context("spawn").Process(target=train)
+    child.start()
+    child.join()
+"""
+
 # A training of a given number of steps, and its exit status.
 SCRIPTS["short.py"] = r"""
 import sys

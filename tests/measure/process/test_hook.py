@@ -10,8 +10,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from advisor.measure.hook_folder import hook_variables
+from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.files import replace_link
 from advisor.measure.inside.program import PROGRESS, Program
 from advisor.measure.script import create_progress, mirror_folder, read_progress
@@ -132,6 +135,40 @@ def test_a_script_that_says_its_steps_itself_is_believed():
     hook.stepped_explicitly()
     assert len(hook.ended) == 2
     assert hook._finder.steps == 2
+
+
+@pytest.fixture
+def feeds(monkeypatch):
+    """Notes the batches that torch loaders of this process give, until the test ends."""
+    for name in ("__init__", "__next__"):
+        monkeypatch.setattr(_BaseDataLoaderIter, name, getattr(_BaseDataLoaderIter, name))
+    watching = Feeds()
+    watching.watch_loaders(_BaseDataLoaderIter)
+    return watching
+
+
+def train_on(feeds, loader):
+    """A pass; how many new passes were seen in it."""
+    before = feeds.between.passes
+    for _ in loader:
+        feeds.note_step()
+    return feeds.between.passes - before
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_each_pass_of_the_loader_that_feeds_the_training_is_seen(feeds, workers):
+    data = list(range(12))
+    first, second = (
+        DataLoader(data, size, num_workers=workers, persistent_workers=workers > 0)
+        for size in (4, 3)
+    )
+    train_on(feeds, first)
+    assert feeds.data(3) == {"batch": 4, "steps_per_epoch": 3, "loader_workers": workers}
+    assert [train_on(feeds, first) for _ in range(3)] == [1, 1, 1]
+    for _ in DataLoader(data, 2):  # a validation
+        pass
+    assert [train_on(feeds, each) for each in (first, second, second, first)] == [1, 1, 1, 1]
+    assert feeds.between.passes == 7
 
 
 FOLDS = """

@@ -17,7 +17,7 @@ from advisor.measure.tenants import ask_all, tenants_on
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import scripts
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 CORES = sorted(os.sched_getaffinity(0))
 ODD = "tests.measure.process.odd_verbs:ODD_VERBS"
@@ -245,6 +245,22 @@ def test_an_optimizer_made_again_ends_steps_as_the_one_before_did(home, name):
     with started(scripted(home, "python", name)) as ((tenant,), (loaded,)):
         assert isinstance(loaded, dict), loaded
         assert took(tenant, home, 100) == 100
+
+
+def test_of_two_threads_that_train_the_first_is_measured_and_the_other_goes_on(home):
+    other = home / "steps.txt.other"
+    with started(scripted(home, "python", "threads.py")) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert took(tenant, home, 100) == 100
+        assert isinstance(tenant.ask("issue", seconds=0.05), dict)
+        before = int(other.read_text() or 0)
+        until(lambda: int(other.read_text() or 0) > before)  # though the first waits
+
+
+def test_a_process_that_a_script_starts_to_train_is_measured(home):
+    with started(scripted(home, "python", "spawning.py")) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert took(tenant, home, 20) == 20
 
 
 # A colour, its end as tput writes it, and a link.
