@@ -27,7 +27,7 @@ from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.profile import (
     HOST_COPY,
-    PAGED_COPY,
+    QUEUED_COPY,
     Counters,
     KernelTrace,
     LimitedRun,
@@ -128,7 +128,7 @@ def scaled_us(profile: Profile, source: RatedGpu, target: RatedGpu) -> Floats:
     factor = np.where(np.isin(kernels.kinds, _PRODUCTS), computed, moved)
     clock = source.rates.clock_mhz / target.rates.clock_mhz
     return np.where(
-        np.isin(kernels.kinds, (HOST_COPY, PAGED_COPY)),
+        np.isin(kernels.kinds, (HOST_COPY, QUEUED_COPY)),
         kernels.us,
         start_us * clock + rest_us * factor,
     )

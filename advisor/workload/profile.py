@@ -288,8 +288,8 @@ class PartSeconds:
 HOST_COPY = "host copy"
 """The class of copies between the host's memory and the GPU's, which need no SM."""
 
-PAGED_COPY = "paged copy"
-"""The class of such copies from memory that is not pinned: they need a time slice, too."""
+QUEUED_COPY = "queued copy"
+"""The class of small copies to the GPU that need a time slice, as kernels do, but no SM."""
 
 
 _COLUMNS = (

@@ -58,7 +58,7 @@ class Recording:
             {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": ts, "dur": took,
              "args": correlation}
         )  # fmt: skip
-        arguments: dict = {"stream": 7, "bytes": 64} | correlation
+        arguments: dict = {"stream": 7, "bytes": 2**20} | correlation
         if cat == "kernel":
             arguments |= {
                 "grid": [40, 2, 1], "block": [32, 8, 1], "registers per thread": 32,
@@ -96,6 +96,26 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     assert trace.blocks == (0, 80, 0, 80)
     assert trace.threads == (0, 256, 0, 256)
     assert trace.resident_blocks == (0, 8, 0, 8), "by the SM's limits, not Kineto's blocks per SM"
+
+
+@pytest.mark.parametrize(
+    ("name", "kib", "kind"),
+    [
+        ("Memcpy HtoD (Pageable -> Device)", 60, "queued copy"),
+        ("Memcpy HtoD (Pageable -> Device)", 70, "host copy"),
+        ("Memcpy HtoD (Pinned -> Device)", 16, "queued copy"),
+        ("Memcpy HtoD (Pinned -> Device)", 60, "host copy"),
+        ("Memcpy DtoH (Device -> Pageable)", 1, "host copy"),
+        ("Memcpy DtoD (Device -> Device)", 1, "copy"),
+    ],
+)
+def test_small_copies_to_the_gpu_go_through_the_queue_of_kernels(name, kib, kind):
+    recording = Recording().mark("forward", 0, 100)
+    recording.launch(10, name, at=20, dur=10, cat="gpu_memcpy")
+    recording.events[-1]["args"]["bytes"] = kib * 1024
+    recording.mark("backward", 200, 100)
+    (step,) = recording.steps()
+    assert [work.kind for work in step.work] == [kind]
 
 
 def test_launches_count_from_the_start_of_the_step_without_pauses_between_its_parts():
