@@ -30,9 +30,10 @@ RESULTS = BENCHMARKS / "programs" / "results"
 _HEADINGS = ("jobs", "mode", "steps", "slowdown, MAPE", "step, MAPE", "median", "in 90 % interval",
              "p95/p05, median")  # fmt: skip
 
-# A printed interval this many times as long as most holds something that is no step, e.g. a
-# validation: those of steps alone differ by less, also between slices of the GPU.
-_PAUSE = 3.0
+# A printed interval this many times as long as most, and seldom, holds something that is no step,
+# e.g. a validation: those of steps alone differ by less, also between slices of the GPU. What comes
+# more often than once in so many steps is a part of a round, as in profiles.
+_PAUSE, _SELDOM = 3.0, 20
 _LEAST_INTERVALS = 3
 
 
@@ -113,6 +114,9 @@ def printed_step_s(stamps: Sequence[Sequence[float]], window: tuple[float, float
         return None
     usual_s = median(seconds / steps for seconds, steps in intervals)
     kept = [(s, steps) for s, steps in intervals if s / steps <= _PAUSE * usual_s]
+    all_steps = sum(steps for _, steps in intervals)
+    if (len(intervals) - len(kept)) * _SELDOM > all_steps:
+        kept = intervals
     return sum(seconds for seconds, _ in kept) / sum(steps for _, steps in kept)
 
 
