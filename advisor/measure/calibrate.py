@@ -2,9 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.hardware.gpus import catalogue
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
@@ -17,15 +17,16 @@ from advisor.measure.device import (
     refuse_other,
 )
 from advisor.measure.gpu_side import (
+    OPERATORS,
+    PRECISIONS,
+    REMEDY,
     VERBS_FROM,
-    all_answers,
-    lines_of,
-    operators,
     sweep,
     switching,
 )
 from advisor.measure.mps import MpsSession, bench_on
 from advisor.measure.process import say
+from advisor.measure.tenant import living
 from advisor.measure.tenants import tenants_on
 from advisor.sharing import Concurrent, Mps, Naive
 from advisor.workload.calibration import Calibration, Contexts, GpuSide, LimitedContext
@@ -44,21 +45,21 @@ def contexts(session: MpsSession) -> Contexts:
     session.switch_to(Naive())
     driver_mib = live_gpu(session.device.uuid or "").memory_used_mib
     plain_mib, _, _ = _context_mib(session, Naive())
-    mps_mib, sms, server_mib, limited = None, None, None, []
+    sizes = Contexts(
+        driver_mib=driver_mib, plain_mib=plain_mib, mps_mib=None, sms=None, limited=(),
+        mps_server_mib=None,
+    )  # fmt: skip
     try:
         session.switch_to(Mps())
-        mps_mib, sms, others_mib = _context_mib(session, Mps())
-        server_mib = None if mps_mib is None else others_mib
-        for limit in _LIMITS_PCT:
-            limited_mib, limited_sms, _ = _context_mib(session, Mps((limit,)))
-            if limited_mib is not None and limited_sms is not None:
-                limited.append(LimitedContext(limit, limited_sms, limited_mib))
+        mps_mib, sms, server_mib = _context_mib(session, Mps())
+        limited = [(limit, *_context_mib(session, Mps((limit,)))) for limit in _LIMITS_PCT]
     except AdvisorError as error:
         say(f"  no contexts under MPS: {error}")
-        mps_mib, sms, server_mib, limited = None, None, None, []
-    return Contexts(
-        driver_mib=driver_mib, plain_mib=plain_mib, mps_mib=mps_mib, sms=sms,
-        limited=tuple(limited), mps_server_mib=server_mib,
+        return sizes
+    return replace(
+        sizes, mps_mib=mps_mib, sms=sms, mps_server_mib=None if mps_mib is None else server_mib,
+        limited=tuple(LimitedContext(limit, its_sms, mib) for limit, mib, its_sms, _ in limited
+                      if mib is not None and its_sms is not None),
     )  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def _context_mib(
     """Size of one tenant's context, its SMs, and the size of all other processes."""
     setups = session.setups(sharing, [workload(_WORKLOAD)])
     with tenants_on(setups, session.folder) as (tenant,):
-        (answer,) = all_answers([tenant], "load")
+        answer = living(tenant.ask("load"), REMEDY)
         session.proved_clients(sharing, [tenant.pid])
         held_mib = Meter(session.device).memory_mib()
     # In a container the driver may list it under another pid; but the server holds less.
@@ -94,7 +95,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
     add = parser.add_argument
     add("--device", default="0", help="GPU index or UUID [0]")
     add("--out", type=new_path, metavar="FILE", help="[your own, read by advisor]")
-    add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates [1 min]")
+    add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     words = parser.parse_args(argv)
@@ -121,22 +122,18 @@ def _calibration(
         session = bench.session
         readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
         sizes = contexts(session)
-        held_mib = {
-            "the driver": sizes.driver_mib, "a context": sizes.plain_mib,
-            "an MPS client's": sizes.mps_mib, "each of its SMs": sizes.per_sm_mib,
-            "the MPS server": sizes.mps_server_mib,
-        }  # fmt: skip
-        listed = (
-            f"{of}: {'unknown' if mib is None else f'{mib:.1f}'}" for of, mib in held_mib.items()
+        held_mib = (sizes.driver_mib, sizes.plain_mib, sizes.mps_mib, sizes.per_sm_mib)
+        say(
+            "  MiB of the driver {}, a context {}, an MPS client's {}, of it each SM {}, the MPS "
+            "server {}".format(*map(_shown, (*held_mib, sizes.mps_server_mib)))
         )
-        say(f"  MiB held by {', '.join(listed)}")
         turns, clocks_mhz, versions = switching(session)
         for cost in turns:
-            text = f"kernels of {cost.kernel_s * 1e3:.2f} ms: {100 * cost.overhead:.1f} % lost"
-            if cost.slice_s is not None and cost.switch_s is not None:
-                slice_ms, switch_ms = 1e3 * cost.slice_s, 1e3 * cost.switch_s
-                text += f", slices of {slice_ms:.2f} ms, {switch_ms:.2f} ms a change"
-            say(f"  taking turns, {text}")
+            slice_ms, switch_ms = (each and 1e3 * each for each in (cost.slice_s, cost.switch_s))
+            say(
+                f"  turns with kernels of {1e3 * cost.kernel_s:.2f} ms: {cost.overhead:.1%} lost; "
+                f"ms a slice {_shown(slice_ms)}, a change {_shown(switch_ms)}"
+            )
         side = _gpu_side(session) if gpu_side else None
     return Calibration(
         gpu=device.key, contexts=sizes, switching=turns,
@@ -149,8 +146,16 @@ def _gpu_side(session: MpsSession) -> GpuSide:
     session.switch_to(Naive())
     setups = session.servers(Naive(), VERBS_FROM, 1)
     with tenants_on(setups, session.folder) as (tenant,):
-        side = sweep(tenant, Meter(session.device), operators())
-    gpu = catalogue().get(session.device.key)
-    for line in lines_of(side, None if gpu is None else gpu.rates):
-        say(f"  {line}")
+        side = sweep(tenant, Meter(session.device), OPERATORS)
+    rates = (f"{each} {_shown(side.tflops(each))}" for each in PRECISIONS)
+    moved = (side.bandwidth_gb_s, side.l2_bandwidth_gb_s, side.launch_us, side.empty_kernel_us)
+    say(
+        f"  attained: TFLOP/s {', '.join(rates)}; "
+        "GB/s of memory {}, inside L2 {}; us of an empty kernel {} with its launch, {} queued; SM "
+        "clock {} MHz".format(*map(_shown, moved), side.sm_clock_mhz)
+    )
     return side
+
+
+def _shown(figure: float | None) -> str:
+    return "unknown" if figure is None else f"{figure:.4g}"
