@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shutil import which
-from statistics import median
-from time import process_time, sleep
+from time import process_time
 from typing import Any, Literal
 
 import psutil
@@ -89,43 +88,32 @@ def _strangers() -> tuple[str, str] | None:
     return (", ".join(named), "; ".join(ends)) if processes else None
 
 
-# Additions by which a core is timed, and how often: its fastest time counts.
-_ADDITIONS, _TIMES = 60_000, 4
-_BETWEEN_S = 0.5
-# So many times the time of the median core, at one of two moments.
-_SLOW_CORE = 1.3
-_MUCH_STOLEN_PCT = 2.0
+# So many pieces of so many additions, and the share of the longest that is left out.
+_PIECES, _ADDITIONS, _LONGEST_SHARE = 40, 200_000, 0.1
+# So many times as long as the fastest piece.
+_UNEVEN = 1.3
+_LOOK_S, _MUCH_STOLEN_PCT = 0.5, 2.0
 
 
-def _slow_cores() -> tuple[str, float] | None:
-    """Cores that take longer than others for the same work, and how many times as long."""
-    cores, rounds = allowed_cores(), []
-    try:
-        for _ in range(2):
-            rounds.append([_core_s(core) for core in cores])
-            sleep(_BETWEEN_S)
-    finally:
-        os.sched_setaffinity(0, cores)
-    middle_s = median(map(min, *rounds))
-    times = {core: most / middle_s for core, most in zip(cores, map(max, *rounds), strict=True)}
-    slow = [str(core) for core in cores if times[core] > _SLOW_CORE]
-    return (",".join(slow), max(times.values())) if slow else None
+def _uneven_pace() -> float | None:
+    """How many times as long as at its best the same work takes, if that is much.
+
+    It floats over the cores as jobs do. CPU time and not the clock's: so the load does not count.
+    """
+    pieces_s = sorted(_piece_s() for _ in range(_PIECES))
+    times = pieces_s[int(_PIECES * (1 - _LONGEST_SHARE))] / pieces_s[0]
+    return times if times > _UNEVEN else None
 
 
-def _core_s(core: int) -> float:
-    """CPU seconds of some work on `core`, where this process stays; its load does not count."""
-    os.sched_setaffinity(0, [core])
-    times_s = []
-    for _ in range(_TIMES):
-        began = process_time()
-        sum(number for number in range(_ADDITIONS))
-        times_s.append(process_time() - began)
-    return min(times_s)
+def _piece_s() -> float:
+    began = process_time()
+    sum(number for number in range(_ADDITIONS))
+    return process_time() - began
 
 
 def _stolen_pct() -> float | None:
     """Share of the cores' time that the hypervisor takes just now, if it is much."""
-    stolen_pct: float = psutil.cpu_times_percent(_BETWEEN_S).steal
+    stolen_pct: float = psutil.cpu_times_percent(_LOOK_S).steal
     return stolen_pct if stolen_pct > _MUCH_STOLEN_PCT else None
 
 
@@ -204,10 +192,10 @@ _OF_HOST = (
            "install the driver's compute utilities, or keep to naive sharing"),
     _Check("spoils", _stolen_pct, "the hypervisor took {it:.0f}% of the cores' time just now",
            "steps that wait for the host follow", "measure at another time, or on another host"),
-    _Check("spoils", _slow_cores, "cores {it[0]} took up to {it[1]:.1f} times as long as others",
-           "threads of others, of another virtual machine even, may share their physical cores; "
+    _Check("spoils", _uneven_pace, "the same work takes {it:.1f} times as long as at its best",
+           "threads of others, of another virtual machine even, may share the physical cores; "
            "steps that wait for the host vary with them",
-           "leave them out with --cores, or profile such jobs more than once"),
+           "profile such jobs more than once, or where the cores are yours alone"),
     _Check("spoils", _governors, "cores choose their clocks by {it}",
            "the same step takes longer on a core that has just been idle",
            "sudo cpupower frequency-set -g performance"),

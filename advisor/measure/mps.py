@@ -18,7 +18,7 @@ from advisor.measure.device import Device, Origin, claimed
 from advisor.measure.inside.routines import Verb
 from advisor.measure.inside.server import Served
 from advisor.measure.pdeathsig import tied_to_parent
-from advisor.measure.process import end_mps_within, mps_within, scratch_folder, wait_until
+from advisor.measure.process import end_within, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
 from advisor.measure.tenants import tenants_on
@@ -103,7 +103,7 @@ class MpsDaemon:
         self._process.wait()
         self._process = None
         if not wait_until(lambda: not mps_within(self.pipes), 3):
-            end_mps_within(self.pipes)
+            end_within(self.pipes)
 
     def _answer(self, request: str) -> str | None:
         """The daemon's answer to `request`; None if it does not answer."""

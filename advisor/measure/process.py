@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from time import monotonic, sleep, time
@@ -134,24 +135,19 @@ def mps_within(folder: Path) -> tuple[int, ...]:
     return tuple(pid for pid, path in pipes if path and Path(path).is_relative_to(folder))
 
 
-def end_mps_within(folder: Path) -> None:
-    """End every MPS daemon and server whose pipes lie in `folder`."""
-    _end_all(lambda: mps_within(folder))
+# How long a process has to end before it is killed.
+_POLITE_S = 3.0
 
 
-def end_scripts_within(folder: Path) -> None:
-    """End every process of a measured script whose folder lies in `folder`, or is it."""
-    _end_all(lambda: scripts_within(folder))
-
-
-def _end_all(living: Callable[[], Sequence[int]]) -> None:
-    """End the processes that `living` returns, by request and else by force."""
-    for how in (signal.SIGTERM, signal.SIGKILL):
-        for pid in living():
+def end_within(folder: Path) -> None:
+    """End every script whose folder lies in `folder`, then every MPS process whose pipes do."""
+    for living, how in product((scripts_within, mps_within), (signal.SIGTERM, signal.SIGKILL)):
+        for pid in living(folder):
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
-        if wait_until(lambda: not living(), seconds=3):
-            return
+        until = monotonic() + _POLITE_S
+        while living(folder) and monotonic() < until:
+            sleep(0.02)
 
 
 FOLDER_PREFIX = "advisor-run-"
@@ -230,8 +226,7 @@ def sweep_folders() -> tuple[Path, ...]:
     """Remove the folders of killed owners, and end the scripts and MPS daemons they left."""
     removed = []
     for folder in left_folders():
-        end_scripts_within(folder)
-        end_mps_within(folder)
+        end_within(folder)
         shutil.rmtree(folder, ignore_errors=True)
         removed.append(folder)
     return tuple(removed)

@@ -24,7 +24,7 @@ from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import (
     MARK,
-    end_scripts_within,
+    end_within,
     error_line,
     scripts_within,
     session_members,
@@ -247,7 +247,7 @@ class StartedScript:
                 with suppress(ProcessLookupError):
                     os.kill(process, how)
             self._wait_until(monotonic() + _POLITE_S)
-        end_scripts_within(self._folder)  # processes that left its session
+        end_within(self._folder)  # processes that left its session
         with suppress(subprocess.TimeoutExpired):  # the driver may hold on to it
             self._process.wait(_POLITE_S)
         self._over.set()

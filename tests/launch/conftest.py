@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from advisor.measure.process import end_mps_within
+from advisor.measure.process import end_within
 from tests.handed import JOBS
 from tests.launch.script_node import JOB, SBATCH, put
 from tests.measure.process import mps_stand_in
@@ -16,7 +16,7 @@ def sockets():
     """Where daemons have their pipes: a short path, since they are sockets, with a space."""
     with TemporaryDirectory(dir="/tmp", prefix="mps ") as path:
         yield Path(path)
-        end_mps_within(Path(path))
+        end_within(Path(path))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -44,29 +45,27 @@ class Host:
     """A host as its kernel shows it, of which one thing may not be as it should be.
 
     Attributes:
-        core_s: Seconds of the same work on each core, at two moments.
+        pieces_s: Seconds of the same work, in turn.
     """
 
     def __init__(self, root, monkeypatch):
         self.root, self._set = root, monkeypatch
-        self.core_s = [dict.fromkeys(CORES, 0.003) for _ in range(2)]
+        self.pieces_s = [0.010, 0.011]
         self.mps, self.shm_mib, self.stolen_pct, self.load = (), 64_000, 0.5, 0.5
         self.put(SOUND_FILES)
         for name in [each for each in os.environ if each.startswith("CUDA_")]:
             monkeypatch.delenv(name)
         monkeypatch.setattr(os, "cpu_count", lambda: len(CORES))
-        at_both = (core for n in range(10**6) for core in self.core_s[n % 2].values())
+        turn = count()
         for target, name, value in (
             (psutil, "disk_usage", lambda _: SimpleNamespace(total=self.shm_mib * 2**20)),
             (psutil, "cpu_times_percent", lambda _: SimpleNamespace(steal=self.stolen_pct)),
             (psutil, "getloadavg", lambda: (self.load, 1.0, 1.0)),
             (doctor_command, "_ROOT", root),
-            (doctor_command, "_BETWEEN_S", 0.0),
             (doctor_command, "which", f"/usr/bin/{CONTROL}".format),
             (doctor_command, "allowed_cores", lambda: CORES),
             (doctor_command, "mps_processes", lambda: self.mps),
-            (doctor_command, "_core_s", lambda _core: next(at_both)),
-            (os, "sched_setaffinity", lambda _pid, _cores: None),
+            (doctor_command, "_piece_s", lambda: self.pieces_s[next(turn) % len(self.pieces_s)]),
         ):
             monkeypatch.setattr(target, name, value)
 
@@ -108,15 +107,11 @@ def test_a_machine_that_is_as_it_should_be_has_no_finding(host, looked_at):
     assert looked_at() == []
 
 
-SLOW = dict.fromkeys(CORES, 0.003) | {3: 0.006}
-
-
 @pytest.mark.parametrize(
     ("severity", "wrong", "remedy"),
     [
         ("blocks", {"mps": (STRANGER,)}, "ada"),
-        ("spoils", {"core_s": [SLOW, SLOW]}, "cores 3 "),
-        ("spoils", {"core_s": [SLOW | {3: 0.0045}, SLOW | {3: 0.003, 7: 0.0057}]}, "cores 3,7"),
+        ("spoils", {"pieces_s": [0.010, 0.019]}, "1.9 times"),
         ("spoils", {"shm_mib": 64}, "/dev/shm"),
         ("spoils", {"stolen_pct": 20.0}, "20%"),
         ("spoils", {"load": 21.0}, "21.0 processes"),
@@ -188,8 +183,6 @@ def test_this_host_is_really_examined():
     for found in host_findings():
         assert found.about == "host"
         assert found.severity in ("blocks", "spoils", "note")
-    cores = sorted(os.sched_getaffinity(0))
-    assert sorted(os.sched_getaffinity(0)) == cores
 
 
 @pytest.mark.parametrize(

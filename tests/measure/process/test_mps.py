@@ -12,7 +12,7 @@ from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.machine import mps_processes
 from advisor.measure.device import Device, refuse_busy
 from advisor.measure.mps import MpsDaemon, MpsSession, tenant_environments
-from advisor.measure.process import end_mps_within, mps_within
+from advisor.measure.process import end_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in
 from tests.measure.process.disguise import stranger
@@ -87,7 +87,7 @@ def test_a_program_that_only_names_mps_is_none_of_it():
 def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
     with stranger("nvidia-cuda-mps-server", {"CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps")}):
         assert mps_within(folder)
-        end_mps_within(folder)
+        end_within(folder)
         assert not mps_within(folder)
 
 
