@@ -40,9 +40,6 @@ from advisor.workload.writing import (
     write_whole,
 )
 
-# A solo run that differs from its profile by more than this share does not repeat it.
-_STEADY_WITHIN = 0.05
-
 
 class Ledger:
     """The records in a campaign's folders, and how far they repeat each other.
@@ -58,20 +55,18 @@ class Ledger:
     Attributes:
         runs: By id.
         profiles: By the name of their workload.
-        refused: Why a file in the folders is not a profile, by its workload's name.
     """
 
     def __init__(self, out: Path, name: str, profiles: Path, known: Sequence[Path] = ()) -> None:
         self._out, self._name, self._folder = out, name, profiles
         self.runs = {run.id: run for path in sorted(out.glob("*.jsonl")) for run in read_runs(path)}
         self.profiles: dict[str, Profile] = {}
-        self.refused: dict[str, str] = {}
         for path in (path for folder in (profiles, *known) for path in profile_files(folder)):
             if path.stem not in self.profiles:
                 try:
                     self.profiles[path.stem] = read_profile(path)
                 except InvalidInput as error:
-                    self.refused.setdefault(path.stem, str(error))
+                    say(f"warning: {error}")
 
     def add(self, record: Record, runner: str) -> None:
         """Write `record`, which `runner` measured, to its file."""
@@ -88,38 +83,22 @@ class Ledger:
         log = self._out / f"{self._name}-failed.log"
         append_line(log, f"{moment} {_task_name(task)}: {why}\n")
 
-    def _solo_differences(self) -> dict[str, list[float]]:
-        """Differences of each workload's solo runs from its profile, as shares."""
-        apart = defaultdict(list)
-        for run in self.runs.values():
-            if run.purpose == "solo" and run.ok and (profile := self.profiles.get(run.names[0])):
-                apart[profile.name].append(abs(run.tenants[0].step_s / profile.step_s - 1))
-        return apart
-
     def steadiness(self) -> str:
-        """The number of solo runs that repeat their profiles."""
-        apart = [each for solos in self._solo_differences().values() for each in solos]
-        steady = sum(each <= _STEADY_WITHIN for each in apart)
-        return f"{steady}/{counted(len(apart), 'solo run')} within {_STEADY_WITHIN:.0%}"
-
-    def summary(self) -> str:
-        """All comparisons, a line each."""
-        solos = self._solo_differences().values()
-        steady = sum(median(each) <= _STEADY_WITHIN for each in solos)
-        text = (
-            f"{self.steadiness()} of the profile; so {is_or_are(steady)} {steady}/"
-            f"{counted(len(solos), 'workload')}"
+        """The median differences of solo runs from profiles, and of repeats from their runs."""
+        pairs = defaultdict(list)
+        for run in filter(lambda run: run.ok, self.runs.values()):
+            other = self.runs.get(run.repeats or "")
+            if run.purpose == "solo" and (profile := self.profiles.get(run.names[0])):
+                pairs["solo runs from profiles"].append((run.tenants[0].step_s, profile.step_s))
+            if other is not None and other.ok:
+                pairs["repeats"] += [
+                    (mine.step_s, its.step_s)
+                    for mine, its in zip(run.tenants, other.tenants, strict=True)
+                ]
+        return ", ".join(
+            f"{what} {median(abs(mine_s / its_s - 1) for mine_s, its_s in steps_s):.1%} apart"
+            for what, steps_s in pairs.items()
         )
-        pairs = [
-            (mine, its)
-            for run in self.runs.values()
-            if run.ok and (other := self.runs.get(run.repeats or "")) and other.ok
-            for mine, its in zip(run.tenants, other.tenants, strict=True)
-        ]
-        if pairs:
-            apart = median(abs(mine.step_s / its.step_s - 1) for mine, its in pairs)
-            text += f"\nrepeats: median difference {apart:.1%} of {counted(len(pairs), 'step')}"
-        return text
 
 
 def _task_name(task: Task) -> str:
@@ -352,7 +331,7 @@ def run_campaign(argv: Sequence[str]) -> int:
             dispatcher.work(runners)
     if dispatcher.waiting:
         say(f"{len(dispatcher.waiting)} left; the same command does them")
-    say(ledger.summary())
+    say(ledger.steadiness())
     return AdvisorError.exit_code if dispatcher.failed else 0
 
 
@@ -366,11 +345,6 @@ def _unmeasured(
         say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
     used = [workload for run in planned for workload in run.workloads]
     listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
-    names = {workload.name for workload in listed}
-    for name, why in sorted(ledger.refused.items()):
-        if name in names and name not in ledger.profiles:
-            raise InvalidInput(why)
-        say(f"warning: {why}")
     unprofiled = [workload for workload in listed if workload.name not in ledger.profiles]
     return unprofiled if campaign.profile.missing else [], runs
 

@@ -98,7 +98,7 @@ class Campaign:
     def __post_init__(self) -> None:
         check(self, ("solo_every", "solos_of_each", "repeats"), _MOST_RUNS)
         check(self, ("seed",), 2**63)
-        check(self.timing, ("settle_s", "lead_s"), _LONGEST_S)
+        check(self.timing, ("settle_s", "lead_s", "longest_s"), _LONGEST_S)
         check_number("window_s", self.timing.window_s, _LONGEST_S, 0.01)
         check_number("windows", self.timing.windows, _MOST_WINDOWS, 1)
         for degree in (*self.degrees, *self.equal_limits):
@@ -136,12 +136,6 @@ def read_campaign(path: Path) -> Campaign:
         document = with_workloads(document)
     campaign = check_record(Campaign, document, str(path), _REMEDY)
     with located(path, _REMEDY):
-        for key in ("solo_every", "solos_of_each"):
-            if document.get(key) and not campaign.small + campaign.large:
-                raise InvalidInput(
-                    f"{key!r} is about the workloads in 'small' and 'large', and there are none: "
-                    f"list some, or leave it out"
-                )
         key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
         known = tuple(str(path.parent / each) for each in campaign.profile.known)
         for each in known:
@@ -288,16 +282,11 @@ def _name_or_fields(job: Workload) -> str | dict[str, Any]:
 
 def counts(plans: Iterable[PlannedRun]) -> str:
     """Return the number of runs by purpose, mode and number of tenants, a line each."""
-    numbers = Counter((plan.purpose, _mode(plan), len(plan.workloads)) for plan in plans)
+    numbers = Counter(
+        (plan.purpose, parse_sharing(plan.sharing).mode, len(plan.workloads)) for plan in plans
+    )
     lines = [
         f"  {purpose:10} {mode:12} x{tenants}: {number}"
         for (purpose, mode, tenants), number in sorted(numbers.items())
     ]
     return "\n".join([counted(numbers.total(), "run"), *lines])
-
-
-def _mode(plan: PlannedRun) -> str:
-    sharing = parse_sharing(plan.sharing)
-    if sharing.mode != "mps-limits":
-        return "phases" if sharing.mode == "phases" else str(sharing)
-    return "mps equal" if len(set(sharing.limits)) == 1 else "mps unequal"

@@ -214,9 +214,8 @@ def test_solo_runs_and_repeats_are_compared_with_what_they_repeat(tmp_path):
     ledger.add(replace(solo, id="again", purpose="repeat", repeats="solo-0"), "0")
     again = Ledger(tmp_path, "c", tmp_path / "profiles")
     assert again.runs.keys() == {"solo-0", "solo-1", "again"}
-    assert again.summary() == ledger.summary()
-    assert "2/2 solo runs" in again.summary()
-    assert "repeats: median difference 0.0% of 1 step" in again.summary()
+    assert again.steadiness() == ledger.steadiness()
+    assert "solo runs from profiles 0.0% apart, repeats 0.0% apart" in again.steadiness()
 
 
 def test_a_campaign_without_any_runner_left_has_failed(work):
