@@ -35,8 +35,6 @@ from advisor.measure.process import (
     state_home,
     state_lines,
     sweep,
-    sweep_folders,
-    sweep_locks,
     tail,
 )
 from advisor.measure.script import create_progress
@@ -213,7 +211,7 @@ def watch(
             interrupted = True
             say("ending the jobs")
             _ask_to_end(folder)
-    sweep_locks()
+    sweep()
     if interrupted:
         raise KeyboardInterrupt
     if not run.events.started_s:
@@ -334,7 +332,7 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
         if _is_of(events.state, folder):
             _run_undo(events.state, "undo", grace_s=about.grace_s)
         _note(folder, "over 1 0")
-    sweep_locks()
+    sweep()
     say(f"{folder.name} has ended")
 
 
@@ -368,13 +366,11 @@ def undo_left() -> Iterator[str]:
     Raises:
         AdvisorError: Something cannot be undone.
     """
-    for path in list(left_states()):
+    for path in left_states():
         _run_undo(path, "undo")
         yield f"{path}: undone"
-    for folder in sweep_folders():
-        yield f"{folder}: ended what a killed measurement left"
-    for lock in sweep_locks():
-        yield f"{lock}: removed"
+    for path in sweep():
+        yield f"{path}: removed, and ended what a killed measurement left"
 
 
 def _run_undo(state: Path, *words: str, grace_s: float = 30.0) -> None:

@@ -23,9 +23,8 @@ from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores,
 from advisor.hardware.nvml import GpuHealth, gpu_health
 from advisor.measure.process import (
     jobs_left,
-    left_folders,
+    left_behind,
     left_in,
-    left_locks,
     left_states,
     mps_within,
     scripts_within,
@@ -336,17 +335,12 @@ def leftover_findings() -> Iterator[Finding]:
             f"not undone: {', '.join(changes)}" if changes else "none of its further jobs starts",
             f"{_CLEARS} ends its jobs and undoes what it changed",
         )  # fmt: skip
-    for folder in left_folders():
-        pids = [*scripts_within(folder), *mps_within(folder)]
+    for path in left_behind():
+        pids = [*scripts_within(path), *mps_within(path)]
         yield Finding(
             "spoils" if pids else "note", "host",
-            f"a killed measurement left {folder}{_living(pids)}",
-            "its scripts and MPS daemons hold the GPU" if pids else "it takes room", _CLEARS,
-        )  # fmt: skip
-    for path in left_locks():
-        yield Finding(
-            "note", "host", f"a killed run left the lock {path}",
-            "it stops no other run: the next one takes it over", _CLEARS,
+            f"a killed measurement left {path}{_living(pids)}",
+            "its programs hold the GPU" if pids else "it stops no other run", _CLEARS,
         )  # fmt: skip
 
 

@@ -203,53 +203,40 @@ def locked(path: Path, flags: int) -> int | None:
         os.close(descriptor)
 
 
-def _left(paths: Iterable[Path], flags: int) -> Iterator[Path]:
+def _left(paths: Iterable[Path]) -> Iterator[Path]:
     """Those of `paths` whose owners were killed, each locked until the next is asked for."""
     for path in paths:
         with suppress(OSError):
-            if (descriptor := locked(path, flags)) is not None:
+            if (
+                descriptor := locked(path, os.O_DIRECTORY if path.is_dir() else os.O_RDWR)
+            ) is not None:
                 try:
                     yield path
                 finally:
                     os.close(descriptor)
 
 
-def left_folders() -> Iterator[Path]:
-    """The folders of killed owners, each locked until the next is asked for."""
-    for folder in _left(temporary_base().glob(FOLDER_PREFIX + "*"), os.O_DIRECTORY):
+def left_behind() -> Iterator[Path]:
+    """Folders and lock files of killed runs, each locked until the next is asked for."""
+    base = temporary_base()
+    for path in _left([*base.glob(FOLDER_PREFIX + "*"), *base.glob("advisor-*.lock")]):
         # The owner of a new and empty folder may be about to lock it.
-        if any(folder.iterdir()) or time() - folder.stat().st_mtime >= _NEW_FOLDER_S:
-            yield folder
+        age_s = time() - path.stat().st_mtime
+        if path.is_file() or any(path.iterdir()) or age_s >= _NEW_FOLDER_S:
+            yield path
 
 
-def sweep_folders() -> tuple[Path, ...]:
-    """Remove the folders of killed owners, and end the scripts and MPS daemons they left."""
+def sweep() -> tuple[Path, ...]:
+    """Remove the folders and lock files of killed runs; end their scripts and MPS daemons."""
     removed = []
-    for folder in left_folders():
-        end_within(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        removed.append(folder)
-    return tuple(removed)
-
-
-def left_locks() -> Iterator[Path]:
-    """The lock files of runs that were killed, each locked until the next is asked for."""
-    return _left(temporary_base().glob("advisor-*.lock"), os.O_RDWR)
-
-
-def sweep_locks() -> tuple[Path, ...]:
-    """Remove the lock files of runs that were killed."""
-    removed = []
-    for path in left_locks():
-        path.unlink(missing_ok=True)
+    for path in left_behind():
+        if path.is_dir():
+            end_within(path)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
         removed.append(path)
     return tuple(removed)
-
-
-def sweep() -> None:
-    """Remove what killed runs left behind: folders, MPS daemons and lock files."""
-    sweep_folders()
-    sweep_locks()
 
 
 @contextmanager
@@ -306,7 +293,7 @@ def state_home() -> Path:
 def left_states() -> tuple[Path, ...]:
     """The state files of this machine whose scripts were killed before they undid all."""
     paths = sorted((state_home() / "gpus").glob(f"{socket.gethostname()}-*"))
-    return tuple(path for path in _left(paths, os.O_RDWR) if left_in(path))
+    return tuple(path for path in _left(paths) if left_in(path))
 
 
 def left_in(path: Path) -> list[str]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.errors import GpuUnavailable, InvalidInput
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import Device, Origin, command_line, host_cpu
-from advisor.measure.process import MARK, gpu_lock, scratch_folder, sweep_folders, sweep_locks
+from advisor.measure.process import MARK, gpu_lock, scratch_folder, sweep
 from tests.waiting import PATIENCE_S
 
 
@@ -71,8 +71,7 @@ def holder():
     yield made
     made.kill()
     made.process.stdout.close()
-    sweep_locks()
-    sweep_folders()
+    sweep()
 
 
 def test_a_gpu_that_another_run_holds_is_refused_with_its_process(holder):
@@ -87,13 +86,11 @@ def test_a_gpu_that_another_run_holds_is_refused_with_its_process(holder):
 def test_what_a_killed_run_left_is_swept_and_what_a_live_one_has_is_not(holder):
     with gpu_lock(f"{holder.uuid}-mine", "mine") as mine, scratch_folder() as folder:
         theirs = Path(str(mine).replace("-mine", ""))
-        sweep_locks()
-        sweep_folders()
+        sweep()
         assert theirs.exists()
         assert holder.folder.exists()
         holder.kill()
-        sweep_locks()
-        sweep_folders()
+        sweep()
         assert (mine.exists(), folder.exists()) == (True, True)
         assert (theirs.exists(), holder.folder.exists()) == (False, False)
     assert (mine.exists(), folder.exists()) == (False, False)
@@ -103,10 +100,10 @@ def test_scripts_of_a_killed_run_are_ended(holder):
     marked = os.environ | {MARK: str(holder.folder / "s1")}
     script = subprocess.Popen(["sleep", "600"], env=marked, start_new_session=True)
     try:
-        sweep_folders()
+        sweep()
         assert script.poll() is None
         holder.kill()
-        sweep_folders()
+        sweep()
         assert script.wait(PATIENCE_S) == -signal.SIGTERM
     finally:
         script.kill()
