@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from time import monotonic
+from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
 from advisor.measure.campaign_runner import (
@@ -105,28 +106,6 @@ def _task_name(task: Task) -> str:
     return f"profile of {task.name}" if isinstance(task, Workload) else task.id
 
 
-# Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs
-# that need it in one state ...
-_BLOCK = 8
-# ... among the first this many: solo runs must stay in their places between the others.
-_LOOK_AHEAD = 24
-
-
-def take_block(waiting: list[Task], runners: int) -> list[Task]:
-    """Remove the first task that waits, and some soon after it that need MPS in the same state."""
-    # Smaller towards the end, so that no runner has much left when the others are done.
-    size = max(1, min(_BLOCK, len(waiting) // (2 * runners)))
-    near = waiting[:_LOOK_AHEAD]
-    block = [task for task in near if _needs_mps(task) is _needs_mps(near[0])][:size]
-    taken = set(map(id, block))
-    waiting[:] = [task for task in waiting if id(task) not in taken]
-    return block
-
-
-def _needs_mps(task: Task) -> bool:
-    return isinstance(task, PlannedRun) and task.groups[0][1].under_mps
-
-
 # How often a run is repeated, each time by a new runner, before it is given up.
 _AGAIN = 2
 
@@ -135,24 +114,38 @@ class _RunnerGone(AdvisorError):
     """A runner that was lost does not start again."""
 
 
-class _Seat:
-    """A runner, and the tasks that it does: the first now, the others after it."""
+# Starting or stopping an MPS daemon takes about a second, so a runner gets up to this many runs in
+# turn that need it in one state ...
+_IN_TURN = 8
+# ... among the first this many: solo runs must stay in their places between the others.
+_LOOK_AHEAD = 24
+
+
+class Seat:
+    """A runner, and whether it has to start again before its next task."""
 
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
-        self.tasks: list[Task] = []
         self.lost = False
         self.began = 0.0
+        self._with_mps = False
+        self._in_turn = 0
 
-    def measured(self) -> Record:
-        """Measure the first task, with a fresh runner if this one was lost."""
-        if self.lost:
-            self._restart()
-        return self.runner.measured(self.tasks[0])
+    def take(self, waiting: list[Task]) -> Task:
+        """Take the first task that waits, or one soon after it that needs MPS as the last did."""
+        near = [task for task in waiting[:_LOOK_AHEAD] if _needs_mps(task) is self._with_mps]
+        if self._in_turn == _IN_TURN or not near:
+            near, self._in_turn = waiting[:1], 0
+        waiting.remove(task := near[0])
+        self._with_mps = _needs_mps(task)
+        self._in_turn += 1
+        self.began = monotonic()
+        return task
 
-    def _restart(self) -> None:
+    def measured(self, task: Task) -> Record:
+        """Measure `task`, by a fresh runner if this one was lost."""
         reason = ""
-        for _ in range(_AGAIN + 1):
+        for _ in range((_AGAIN + 1) * self.lost):
             self.runner.stop()
             try:
                 self.runner.start()
@@ -160,8 +153,14 @@ class _Seat:
                 reason = str(error)
             else:
                 self.lost = False
-                return
-        raise _RunnerGone(reason)
+                break
+        if self.lost:
+            raise _RunnerGone(reason)
+        return self.runner.measured(task)
+
+
+def _needs_mps(task: Task) -> bool:
+    return isinstance(task, PlannedRun) and task.groups[0][1].under_mps
 
 
 class Dispatcher:
@@ -195,31 +194,33 @@ class Dispatcher:
         Raises:
             AdvisorError: A runner does not start, a record cannot be written, or no runner is left.
         """
-        seats = [_Seat(runner) for runner in runners]
-        busy: dict[Future[Record], _Seat] = {}
-        with ThreadPoolExecutor(len(seats)) as pool:
-            list(pool.map(lambda seat: seat.runner.start(), seats))
+        idle = [Seat(runner) for runner in runners]
+        busy: dict[Future[Record], tuple[Seat, Task]] = {}
+        with ThreadPoolExecutor(len(runners)) as pool:
+            starting = [pool.submit(runner.start) for runner in runners]
             try:
+                for start in starting:
+                    start.result()
                 while True:
-                    for seat in seats:
-                        if seat not in busy.values() and self._fill(seat, len(seats)):
-                            busy[pool.submit(seat.measured)] = seat
+                    while idle and self.waiting and not self._too_late():
+                        seat = idle.pop()
+                        task = seat.take(self.waiting)
+                        busy[pool.submit(seat.measured, task)] = seat, task
                     if not busy:
                         break
                     for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                        seat = busy.pop(future)
-                        if not self._keep(future, seat):
-                            seats.remove(seat)
+                        seat, task = busy.pop(future)
+                        if self._keep(future, seat, task):
+                            idle.append(seat)
             finally:
-                while busy:  # an error or Ctrl-C: the threads wait for what ends now
-                    stop_all(runners)
-                    for future in wait(busy, 1.0).done:
-                        del busy[future]
-        if not seats and self.waiting:
-            left = len(self.waiting)
+                left: set[Future[Any]] = {*starting, *busy}
+                while left := wait(left, 0).not_done:  # an error or Ctrl-C
+                    stop_all(runners)  # so what the threads wait for ends
+                    wait(left, 1.0)
+        if not idle and self.waiting:
             raise AdvisorError(
-                f"every runner was given up, and {counted(left, 'run')} {is_or_are(left)} left. "
-                f"Fix the errors above; the same command goes on from here."
+                f"every runner was given up; left: {counted(len(self.waiting), 'run')}. Fix the "
+                f"errors above; the same command goes on from here."
             )
         passed_s = monotonic() - self._began
         say(
@@ -227,26 +228,21 @@ class Dispatcher:
             f"{60 * self.done / passed_s:.1f} a minute; {self.failed} failed"
         )
 
-    def _fill(self, seat: _Seat, runners: int) -> bool:
-        """Give tasks to an idle runner; return whether it has any."""
+    def _too_late(self) -> bool:
+        """True if one more task would pass the deadline."""
         next_s = self._spent_s / self.done if self.done else FIRST_RUN_S
-        seat.began = monotonic()
-        if self._deadline_s is not None and seat.began - self._began + next_s > self._deadline_s:
-            self.waiting[:0], seat.tasks = seat.tasks, []
-        elif not seat.tasks:
-            seat.tasks = take_block(self.waiting, runners)
-        return bool(seat.tasks)
+        passed_s = monotonic() - self._began
+        return self._deadline_s is not None and passed_s + next_s > self._deadline_s
 
-    def _keep(self, future: Future[Record], seat: _Seat) -> bool:
+    def _keep(self, future: Future[Record], seat: Seat, task: Task) -> bool:
         """Record or repeat the task that a runner has ended; return whether it may go on."""
-        task = seat.tasks.pop(0)
         try:
             record = future.result()
         except InvalidInput as error:
             self._give_up(task, str(error))
         except _RunnerGone as error:
             say(f"runner {seat.runner.name} is given up, the others do its runs: {error}")
-            self.waiting[:0] = [task, *seat.tasks]
+            self.waiting.insert(0, task)
             return False
         except AdvisorError as error:
             seat.lost = True
@@ -262,7 +258,7 @@ class Dispatcher:
                 self._report(record, seat)
         return True
 
-    def _again(self, task: Task, seat: _Seat, why: str) -> bool:
+    def _again(self, task: Task, seat: Seat, why: str) -> bool:
         """Let `task` be done once more, if it may."""
         name = _task_name(task)
         self._tries[name] += 1
@@ -277,7 +273,7 @@ class Dispatcher:
         self.failed += 1
         say(f"{self.done + self.failed}/{self._total} {_task_name(task)} failed: {why}")
 
-    def _report(self, record: Record, seat: _Seat) -> None:
+    def _report(self, record: Record, seat: Seat) -> None:
         seconds = monotonic() - seat.began
         self.done += 1
         self._spent_s += seconds
