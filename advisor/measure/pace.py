@@ -105,7 +105,7 @@ _STRETCH_S, _STRETCH_STEPS = 0.5, 3
 # Some programs are never steady, since a host's clock varies. They are measured all the same.
 _LONGEST_SETTLING_S = 5.0
 # A rollout with its updates may take some seconds, and two are needed to recognise it.
-_LONGEST_LOOK_S = 20.0
+_LEAST_LOOK_S, _LONGEST_LOOK_S = 2.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,16 +173,20 @@ class StepsTaken:
 def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
     """Join requests to one, without the time between them."""
     intervals_s = [each for stretch in stretches for each in stretch.intervals_s]
-    happened = np.zeros((3, len(intervals_s)))
+    happened, work = np.zeros((3, len(intervals_s))), np.full(len(intervals_s), np.nan)
     before = 0
     for stretch in stretches:
         for number, *gained in stretch.answer["between"]:
             happened[:, before + int(number)] += gained
+        counts = np.array(stretch.answer.get("work") or (), dtype=float)
+        if len(counts) == len(stretch.answer["completed_at"]):
+            work[before + 1 : before + len(counts)] = np.diff(counts)
         before += len(stretch.answer["completed_at"])
     passes, loader_s, checkpoint_s = happened
     return StepTimes(
         ends_s=np.concatenate([[0.0], np.cumsum(intervals_s)]), new_pass=passes > 0,
         loader_s=loader_s, checkpoint_s=checkpoint_s, validation_s=np.zeros(len(intervals_s)),
+        work=work,
     )  # fmt: skip
 
 
@@ -201,14 +205,16 @@ def settle(tenant: Tenant, loaded: Mapping[str, Any], patience_s: float) -> list
     while not loaded.get("over"):
         stretch_s = max(_STRETCH_S, _STRETCH_STEPS * paces[-1])
         start_at = time() + _NOTICE_S
-        span = {"start_at": start_at, "stop_at": start_at + stretch_s, "partly": True}
-        answer = living(tenant.ask("run", timeout_s=stretch_s + patience_s, **span))
+        span = {"start_at": start_at, "stop_at": start_at + stretch_s}
+        answer = living(
+            tenant.ask("run", stretch_s + patience_s, **span, partly=True, counting=True)
+        )
         stretches.append(StepsTaken(start_at, answer))
         if stretches[-1].over:
             break
         paces.append(median(stretches[-1].intervals_s))
         steady, looked_s = is_steady(paces[1:]), time() - began
-        if not steady and looked_s < _LONGEST_SETTLING_S:
+        if looked_s < (_LEAST_LOOK_S if steady else _LONGEST_SETTLING_S):
             continue
         if looked_s > _LONGEST_LOOK_S or not find_rounds(step_times(stretches)).unclear:
             if not steady:

@@ -28,6 +28,8 @@ class StepTimes:
         loader_s: Seconds in which it made that iterator and took the first batch.
         checkpoint_s: Seconds in which it saved tensors.
         validation_s: Seconds of forward passes without gradients; 0 where not known.
+        work: What a step did, by a count that does not depend on the host's pace; NaN where not
+            counted, None: nowhere.
     """
 
     ends_s: Floats
@@ -35,6 +37,7 @@ class StepTimes:
     loader_s: Floats
     checkpoint_s: Floats
     validation_s: Floats
+    work: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,6 +100,8 @@ _STALL, _UNEXPLAINED = 5.0, 0.4
 # A step that takes so many times as long as predicted is more than noise. If there are few of these
 # and they take this share of the time, perhaps rounds are longer than what was seen.
 _LONG, _LONG_SHARE, _FEW = 4.0, 0.1, 4
+# Steps whose work was counted, before a round is taken from that instead of from their times.
+_ENOUGH_COUNTED = 8
 # Forward passes without gradients are rollouts where they take more of the time than this.
 _VALIDATION_SHARE = 0.25
 
@@ -115,6 +120,10 @@ def find_rounds(times: StepTimes) -> Rounds:
         at_end = np.zeros_like(at_end)
     steps_s = np.where(at_end, np.nan, intervals_s)  # a step in an epoch end was not timed
     period, unclear = _period(steps_s)
+    if times.work is not None and np.isfinite(times.work).sum() >= _ENOUGH_COUNTED:
+        by_work, unclear_work = _period(np.where(at_end, np.nan, times.work))
+        if by_work > 1 and not unclear_work:
+            period, unclear = by_work, False
     usual_s = _usual_s(steps_s, period)
     over_s = np.maximum(0.0, intervals_s - usual_s)[at_end]
     longest = int(np.argmax(usual_s[:period]))

@@ -39,6 +39,21 @@ def memory_mib() -> dict[str, float]:
     return {"allocated_mib": allocated / 2**20, "reserved_mib": reserved / 2**20}
 
 
+def allocations() -> "int | None":
+    """Return how often this process asked torch for GPU memory so far; None if it did not yet.
+
+    About once an operation: so it shows what a step does, however fast the host is.
+    """
+    if not on_gpu():
+        return None
+    import torch
+
+    try:
+        return int(torch.cuda.memory_stats_as_nested_dict()["allocation"]["all"]["allocated"])
+    except (KeyError, RuntimeError):  # of an allocator that does not count
+        return None
+
+
 _SM_COUNT = 0  # cuda.h, CUexecAffinityType
 
 

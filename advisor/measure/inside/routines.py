@@ -15,7 +15,7 @@ from time import perf_counter, sleep, time
 from traceback import print_exc
 from typing import Any, Literal
 
-from .clocks import host_check_s, memory_mib, on_gpu, step_clock, synchronise, used
+from .clocks import allocations, host_check_s, memory_mib, on_gpu, step_clock, synchronise, used
 from .feeds import Feeds
 
 Part = Literal["step", "phase"]
@@ -78,24 +78,28 @@ class Over(Exception):
 
 def run(
     program: Feeds, start_at: float, stop_at: float, checks_at: Sequence[float] = (),
-    pieces: int = 0, partly: bool = False,
+    pieces: int = 0, *, partly: bool = False, counting: bool = False,
 ) -> Routine:  # fmt: skip
     """Train without waiting for the device, between two moments of the wall clock.
 
     No step begins after `stop_at`; at least one is taken, or if `partly` none where the program
-    ends before. After the first step that ends past each
-    of `checks_at`, the core is checked with so many `pieces`.
+    ends before. After the first step that ends past each of `checks_at`, the core is checked with
+    so many `pieces`.
 
     Returns:
         ``completed_at``: when each step ended on the device, seconds of the wall clock;
         ``checks``: ``[steps before it, seconds of a piece, seconds that it took]`` of each check;
         ``between``: ``[step, passes, start_s, save_s]`` of each step during which the program did
         more than train (see `feeds.Between`); ``memory``; what `used` counts, and ``fetched_s``;
-        ``over``: whether the program ended before.
+        ``over``: whether the program ended before; ``work``: allocations of GPU memory until the
+        end of each step, if `counting` and if there are any.
     """
     due = deque(checks_at)
+    work: list[int] = []
 
     def check(number: int) -> "list[float] | None":
+        if counting and (asks := allocations()) is not None:
+            work.append(asks)
         if not due or time() < due[0]:
             return None
         while due and time() >= due[0]:
@@ -104,7 +108,9 @@ def run(
         check_s = host_check_s(pieces)
         return [number, check_s, perf_counter() - began]
 
-    return (yield from train(program, start_at, lambda _: time() >= stop_at, check, partly=partly))
+    is_last = lambda _: time() >= stop_at  # noqa: E731
+    answer = yield from train(program, start_at, is_last, check, partly=partly)
+    return {**answer, "work": work}
 
 
 def run_steps(program: Feeds, start_at: float, steps: int) -> Routine:

@@ -1,5 +1,6 @@
 """The round of a program: the shortest period of steps that repeats, without its epoch ends."""
 
+from dataclasses import replace
 from math import inf, sqrt
 from statistics import median
 
@@ -265,3 +266,16 @@ def test_a_rollout_with_its_updates_is_not_unsteady():
     windows = find_rounds(times(steps_s)).windows(0.5)
     assert len(windows) == 12
     assert unsteady(windows) is None
+
+
+@pytest.mark.parametrize("noise", [0.5, 0.8])
+def test_what_a_step_allocates_shows_a_round_that_the_noise_of_a_host_hides(noise):
+    steps_s = noisy(rollout(50, 6 * STEP_S), 300, noise=noise)
+    work = np.resize([900.0, *[300.0] * 49], 300) + np.resize([5.0, *[0.0] * 9], 300)  # a log
+    found = find_rounds(replace(times(steps_s), work=work))
+    assert (found.steps, found.unclear) == (50, False)
+
+
+def test_one_large_evaluation_makes_no_round_of_equal_steps():
+    work = np.where(np.arange(300) == 170, 3000.0, 300.0)
+    assert find_rounds(replace(times(noisy([STEP_S], 300, noise=0.3)), work=work)).steps == 1
