@@ -200,6 +200,23 @@ RUNS = """\
 export PYTHONPATH=$PWD
 python show.py 'a b' ''
 """
+# As these start a program: conda by a shell script of its own, uv by a child with another PATH, and
+# accelerate from a Python that its first line names.
+CONDA = """\
+#!/bin/sh
+shift 3
+echo "$@" > conda-script
+bash conda-script
+"""
+UV = """\
+#!/bin/sh
+shift
+PATH=$VENV:$PATH VIRTUAL_ENV=$VENV "$@"
+"""
+ACCELERATE = """\
+import subprocess, sys
+sys.exit(subprocess.run([sys.executable, *sys.argv[2:]]).returncode)
+"""
 MAKES = """\
 export PYTHONPATH := here
 train:
@@ -217,7 +234,9 @@ train:
         (("bash", "-c", "unset PYTHONPATH; nohup python show.py"), "{hook}"),
         (("make", "train"), "{hook}:here|x"),
         (("./show.py", "*"), "{hook}:before|*"),
-        (("sh", "-c", "PYTHONPATH=. conda show.py"), "{hook}:."),
+        (("conda", "run", "-n", "base", "python", "show.py"), "{hook}:before"),
+        (("uv", "run", "python", "show.py", "x"), "{hook}:before|x"),
+        (("sh", "-c", "PYTHONPATH=. accelerate launch show.py"), "{hook}:."),
     ],
 )
 def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, shown, tmp_path):
@@ -225,12 +244,13 @@ def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, sh
     home.mkdir()
     for name, text in {
         "show.py": f"#!/usr/bin/env python\n{SHOWS}", "run.sh": RUNS, "Makefile": MAKES,
-        "conda": f"#!/bin/sh\nexec {sys.executable} \"$@\"",
+        "conda": CONDA, "uv": UV, "accelerate": f"#!{sys.executable}\n{ACCELERATE}",
     }.items():  # fmt: skip
         (home / name).write_text(text)
         (home / name).chmod(0o755)
     path = os.pathsep.join([str(home), str(Path(sys.executable).parent), os.environ["PATH"]])
-    caller = {**os.environ, "PYTHONPATH": "before", "PATH": path}
+    venv = str(Path(sys.executable).parent)
+    caller = {**os.environ, "PYTHONPATH": "before", "PATH": path, "VENV": venv}
     environment = {**caller, **hook_variables(hook, {}, caller)}
     line = [each.replace("starter", "conda") for each in words]
     done = subprocess.run(

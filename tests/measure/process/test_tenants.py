@@ -247,6 +247,21 @@ def test_an_optimizer_made_again_ends_steps_as_the_one_before_did(home, name):
         assert took(tenant, home, 100) == 100
 
 
+@pytest.mark.exhaustive
+def test_a_launcher_of_ranks_may_start_one_and_no_more(home):
+    words = ("torchrun", "--standalone", "--nproc_per_node")
+    with started(scripted(home, *words, 1, "folds.py")) as ((tenant,), (loaded,)):
+        assert isinstance(loaded, dict), loaded
+        assert tenant.pid != tenant.running.pid
+        assert took(tenant, home, 20) == 20
+    assert not session_members(tenant.pid)
+    with (
+        pytest.raises(InvalidInput, match="--nproc_per_node 1"),
+        started(scripted(home, *words, 2, "folds.py")) as ((tenant,), _),
+    ):
+        tenant.ask("run", start_at=time(), stop_at=time() + PATIENCE_S)
+
+
 def test_of_two_threads_that_train_the_first_is_measured_and_the_other_goes_on(home):
     other = home / "steps.txt.other"
     with started(scripted(home, "python", "threads.py")) as ((tenant,), (loaded,)):
