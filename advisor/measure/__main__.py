@@ -1,6 +1,7 @@
 """The processes that a measurement starts of this package; nobody else starts them.
 
-``inner`` is the one under the supervisor of a command; ``serve`` answers requests beside programs.
+``inner`` is the one under the supervisor of a command; ``sweep`` sweeps once both are gone, however
+they end; ``serve`` answers requests beside programs.
 """
 
 import json
@@ -8,10 +9,14 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from time import sleep
 
 from advisor.measure.inside.hook import VARIABLE
 from advisor.measure.inside.server import serve
-from advisor.measure.process import run_inner
+from advisor.measure.process import run_inner, sweep
+
+# The kernel closes the files of a killed process one after another, a pipe perhaps before a lock.
+_UNLOCKED_S = 0.5
 
 
 def main(argv: Sequence[str]) -> int:
@@ -19,6 +24,11 @@ def main(argv: Sequence[str]) -> int:
     what, words = argv[0], argv[1:]
     if what == "inner":
         return run_inner(words[0], words[1:])
+    if what == "sweep":
+        sys.stdin.read()  # until nobody can write any more
+        sleep(_UNLOCKED_S)
+        sweep()
+        return 0
     module, _, name = words[0].partition(":")
     address = json.loads(os.environ[VARIABLE])["address"]
     serve(address, getattr(import_module(module), name))

@@ -27,9 +27,10 @@ def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:
     """The words of a command that runs `command`, and that SIGTERM reaches when its parent dies."""
-    return [sys.executable, "-I", str(Path(__file__).resolve()), *command]
+    return [sys.executable, "-I", str(Path(__file__).resolve()), str(os.getpid()), *command]
 
 
 if __name__ == "__main__":
     die_with_parent(signal.SIGTERM)
-    os.execvp(sys.argv[1], sys.argv[1:])
+    if os.getppid() == int(sys.argv[1]):  # or it died before
+        os.execvp(sys.argv[2], sys.argv[2:])

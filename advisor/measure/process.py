@@ -179,6 +179,7 @@ def scratch_folder() -> Iterator[Path]:
         (folder / "owned").touch()
         yield folder
     finally:
+        end_scripts_within(folder)  # one that an interrupt kept from being noted
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
 
@@ -349,8 +350,8 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
     The inner process has a session of its own, and holds the reading end of a pipe, its lifeline.
     When the outer process ends in any way, the lifeline closes and the inner process is
     interrupted, so its ``with`` blocks clean up. If the inner process is killed, its tenants die
-    with it (`advisor.measure.pdeathsig`); the outer process or the next run removes folders,
-    daemons and locks.
+    with it (`advisor.measure.pdeathsig`), and the outer process sweeps. If both are killed, a third
+    one sweeps, which does nothing else; if all three are, the next run does.
 
     Args:
         entry: ``"module:function"``; the function takes words and returns an exit code. An
@@ -358,7 +359,13 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
         argv: The words.
     """
     sweep()
-    inner, ours = start_inner(entry, argv, start_new_session=True)
+    both_live, held = os.pipe()
+    subprocess.Popen(
+        [sys.executable, "-m", "advisor.measure", "sweep"], stdin=both_live,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    os.close(both_live)
+    inner, ours = start_inner(entry, argv, start_new_session=True, keep=[held])
     try:
         _interrupt_on_signals()
         code = inner.wait()

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, get_ident
 from time import monotonic, time
-from typing import Any
+from typing import Any, NoReturn
 
 from .clocks import context_sms, memory_mib, on_gpu
 from .feeds import Feeds
@@ -119,22 +119,20 @@ class Program(Feeds):
         ours = socket.socket(socket.AF_UNIX)
         try:
             ours.connect(self._address)
-        except OSError:  # the measurement has ended
-            self._unattended = True
-            return
+        except OSError:
+            self._stop()
         self._connection = Connection(ours.detach())
         atexit.register(self._end)
         self._send({"pid": os.getpid()})
 
     def _serve(self) -> None:
         """Answer requests until one needs training to go on."""
-        while not self._unattended and self._routine is None:
+        while self._routine is None:
             assert self._connection is not None
             try:
                 request = json.loads(self._connection.recv_bytes())
             except (EOFError, OSError):
-                self._unattended = True
-                raise KeyboardInterrupt from None  # as if by Ctrl-C: the measurement has ended
+                self._stop()
             verb = self._verbs[request["verb"]]
             self._answer(partial(self._begin, verb, request["arguments"]))
 
@@ -174,7 +172,12 @@ class Program(Feeds):
         try:
             self._connection.send_bytes(json.dumps(message).encode())
         except OSError:
-            self._unattended = True
+            self._stop()
+
+    def _stop(self) -> NoReturn:
+        """End the program as if by Ctrl-C, since the measurement has ended."""
+        self._unattended = True
+        raise KeyboardInterrupt
 
     def _end(self) -> None:
         """Answer with the steps so far at an end without an error; wait until that is read."""
