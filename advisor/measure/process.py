@@ -179,7 +179,7 @@ def scratch_folder() -> Iterator[Path]:
         (folder / "owned").touch()
         yield folder
     finally:
-        end_scripts_within(folder)  # one that an interrupt kept from being noted
+        end_within(folder)  # one that an interrupt kept from being noted
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
 
