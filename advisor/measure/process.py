@@ -360,7 +360,7 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
     """
     sweep()
     both_live, held = os.pipe()
-    subprocess.Popen(
+    sweeper = subprocess.Popen(
         [sys.executable, "-m", "advisor.measure", "sweep"], stdin=both_live,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
@@ -378,6 +378,8 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
             code = inner.wait()
     finally:
         sweep()
+        sweeper.kill()
+        sweeper.wait()
     if code < 0:
         name = signal.Signals(-code).name
         print(f"error: the run was killed by {name}. Look for the cause in dmesg.", file=sys.stderr)
