@@ -11,8 +11,9 @@ from typing import Any
 
 from advisor.measure.explain_end import explain_end
 from advisor.measure.printed_pace import PrintedPace
+from advisor.measure.process import say
 from advisor.measure.script import StartedScript
-from advisor.measure.tenant import ENDING_S, Answer, Ended, Tenant, TenantSetup
+from advisor.measure.tenant import ENDING_S, SAY_S, Answer, Ended, Tenant, TenantSetup
 
 # Figures of its pace before it counts as under way: the first contains its start.
 _FIRST_FIGURES = 3
@@ -71,24 +72,31 @@ class PrintingTenant(Tenant):
                 return self._answered_inside(verb, arguments, monotonic() + timeout_s)
 
     def _under_way(self, timeout_s: float) -> Answer:
-        until = monotonic() + timeout_s
-        while self._pace.figures < _FIRST_FIGURES and monotonic() < until:
+        began = monotonic()
+        say_at = began + SAY_S
+        while self._pace.figures < _FIRST_FIGURES and monotonic() < began + timeout_s:
             if wait([self.running.exited], _WATCH_S):
                 sleep(_WATCH_S)  # for its last lines
                 break
+            if monotonic() >= say_at:
+                say(f"  {self._printed_within(monotonic() - began)}")
+                say_at += SAY_S
         if self._pace.figures >= _FIRST_FIGURES:
             answer = {"pid": self.pid, "sms": None, "warm_step_s": self._pace.step_s}
             return answer | {"memory": self._memory()}
         if (ended := self._gone()) is not None:
             return ended
-        line = self.running.error_line()
+        why = self._printed_within(timeout_s)
         self.end_by(monotonic())
-        script = self.setup.script
-        return self.end(
-            "died",
+        return self.end("died", why)
+
+    def _printed_within(self, seconds: float) -> str:
+        """What it printed of its pace, and what it printed last."""
+        script, line = self.setup.script, self.running.error_line()
+        return (
             f"{self.named} printed {self._pace.figures} figures that match "
-            f"{script.throughput or script.seconds_per_step!r} within {timeout_s:.0f} s, and "
-            f"{_FIRST_FIGURES} are needed; it printed last: {line}",
+            f"{script.throughput or script.seconds_per_step!r} within {seconds:.0f} s, and "
+            f"{_FIRST_FIGURES} are needed; it printed last: {line or 'nothing'}"
         )
 
     def _ran(self, start_at: float, stop_at: float, until: float) -> Answer:

@@ -27,6 +27,9 @@ LOAD_S = 300.0
 # How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
 
+SAY_S = 20.0
+"""Seconds between two lines on what is waited for."""
+
 ENDING_S = 5.0
 """More seconds than a process that has hung up, or whose command has ended, takes to end."""
 

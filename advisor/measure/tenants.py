@@ -17,7 +17,16 @@ from advisor.measure.explain_end import explain_end
 from advisor.measure.hook_folder import why_unseen
 from advisor.measure.printing import PrintingTenant
 from advisor.measure.process import say
-from advisor.measure.tenant import ENDING_S, LOAD_S, Answer, Ended, Tenant, TenantSetup, error_of
+from advisor.measure.tenant import (
+    ENDING_S,
+    LOAD_S,
+    SAY_S,
+    Answer,
+    Ended,
+    Tenant,
+    TenantSetup,
+    error_of,
+)
 
 # How long tenants have to end after they were asked to stop.
 _POLITE_S = 3.0
@@ -76,8 +85,8 @@ _NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
 _GOES_ON = "Its command goes on: give the command of the training alone"
 _TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
 
-# How often we look whether the hook could be set, and say what is waited for.
-_LOOK_S, _SAY_S = 1.0, 20.0
+# How often we look whether the hook could be set.
+_LOOK_S = 1.0
 
 
 class SteppingTenant(Tenant):
@@ -111,7 +120,7 @@ class SteppingTenant(Tenant):
         if self.ended is not None:
             return self.ended
         began = monotonic()
-        say_at = began + _SAY_S
+        say_at = began + SAY_S
         while True:
             sources: list[Any] = [self._listener, self.running.exited]
             if self._connection is not None:
@@ -123,7 +132,7 @@ class SteppingTenant(Tenant):
                     return self._late(timeout_s)
                 if monotonic() >= say_at:
                     say(f"  {self._waited_for(monotonic() - began, timeout_s)}")
-                    say_at += _SAY_S
+                    say_at += SAY_S
             elif self._listener in ready:
                 self._connect()
             else:

@@ -10,6 +10,7 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.measure import printing, tenants
 from advisor.measure.process import error_line, scripts_within, session_members
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
@@ -238,6 +239,50 @@ def test_what_keeps_steps_from_being_seen_is_said_at_once(home, line, named):
         assert isinstance(ended, Ended)
         assert named in ended.detail
         assert f"{PATIENCE_S} s" not in ended.detail
+
+
+ONCE = """
+import time, torch
+weight = torch.ones(1, requires_grad=True)
+optimizer = torch.optim.SGD([weight])
+print("loading the data", flush=True)
+"""
+SLEEP = "time.sleep(3600)"
+
+
+class SaidError(Exception):
+    """The line that a test waits for was said."""
+
+
+@pytest.mark.parametrize(
+    ("code", "options", "line"),
+    [
+        (f"import time; print('loading the data', flush=True); {SLEEP}", {}, "imported torch yet"),
+        (f"{ONCE}{SLEEP}", {}, "torch is imported"),
+        (f"{ONCE}weight.sum().backward(); {SLEEP}", {}, "runs backward passes"),
+        (f"{ONCE}optimizer.step(); optimizer.step(); {SLEEP}", {}, "trains, and"),
+        (f"{ONCE}{SLEEP}", {"throughput": "([0-9]+) images"}, "0 figures that match"),
+    ],
+)
+def test_what_is_waited_for_is_said_long_before_patience_ends(
+    code, options, line, tmp_path, monkeypatch
+):
+    def say(text):
+        if line in text and "loading the data" in text:
+            raise SaidError
+
+    for module in (tenants, printing):
+        monkeypatch.setattr(module, "SAY_S", 0.05)
+        monkeypatch.setattr(module, "say", say)
+    monkeypatch.setattr(tenants, "_LOOK_S", 0.05)
+    script = Script(command=("python", "-c", code), folder=str(tmp_path), **options)
+    setup = TenantSetup("cpu", {}, script)
+    with (
+        TemporaryDirectory() as folder,
+        tenants_on([setup], Path(folder)) as (tenant,),
+        pytest.raises(SaidError),
+    ):
+        tenant.ask("load", PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", ["folds.py", "stages.py"])
