@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial, wraps
 from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Thread
+from threading import Thread, get_ident
 from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -154,20 +154,18 @@ def _report_graphs(program: Program, graph_class: Any) -> None:
 
 def _cut_phases(program: Program, backward: Callable[..., Any], *, whole: bool) -> Any:
     """Call `backward`; note its begin and its end, unless it is a checkpointed layer's own pass."""
-    inside = False
 
     @wraps(backward)
     def cut(*arguments: Any, **named: Any) -> Any:
-        nonlocal inside
-        if inside or program.trains_elsewhere():
+        if program.passing is not None or program.trains_elsewhere():
             return backward(*arguments, **named)
         if whole:
             program.phase_ended()
-        inside = True
+        program.passing = get_ident()
         try:
             returned = backward(*arguments, **named)
         finally:
-            inside = False
+            program.passing = None
         program.pass_ended(whole=whole)
         return returned
 

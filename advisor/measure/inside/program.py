@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from threading import Lock, get_ident
+from threading import Lock, _DummyThread, current_thread
 from time import monotonic, time
 from typing import Any, NoReturn
 
@@ -31,6 +31,7 @@ class Program(Feeds):
         graphed: Whether its steps are replays of a CUDA graph.
         capturing: What a CUDA graph that is being captured will do at each replay, in calls of
             the finder; None while none is.
+        passing: The thread of the backward pass that goes on; None while none does.
         stepping: Optimizers inside whose step it is: passes there, of a closure, are parts of it.
     """
 
@@ -39,9 +40,10 @@ class Program(Feeds):
         self.precision = "default"
         self.graphed = False
         self.capturing: list[Callable[[], bool]] | None = None
+        self.passing: int | None = None
         self.stepping: set[int] = set()
         self._address = address
-        self._trainer: tuple[int, int] | None = None  # process and thread of the first step
+        self._trainer: tuple[int, int | None] | None = None  # process and thread of the first step
         self._claiming = Lock()
         self._finder = StepFinder()
         self._connection: Connection | None = None
@@ -91,7 +93,13 @@ class Program(Feeds):
 
         They are those of the first step: forks and other threads train on by themselves.
         """
-        return self._unattended or self._trainer not in (None, (os.getpid(), get_ident()))
+        return self._unattended or self._trainer not in (None, self._here())
+
+    def _here(self) -> tuple[int, int | None]:
+        """This process and thread; a thread of torch's own works for that of the backward pass."""
+        thread = current_thread()
+        own = isinstance(thread, _DummyThread) and self.passing is not None
+        return os.getpid(), self.passing if own else thread.ident
 
     def phase_ended(self) -> None:
         """Note that a phase of the step has ended, and another begins."""
@@ -102,7 +110,7 @@ class Program(Feeds):
     def _claim_step(self) -> None:
         """End a step, if no other thread has taken the first."""
         with self._claiming:
-            self._trainer = self._trainer or (os.getpid(), get_ident())
+            self._trainer = self._trainer or self._here()
         if not self.trains_elsewhere():
             self._step_ended()
 

@@ -4,7 +4,9 @@ import ast
 import os
 import subprocess
 import sys
+from _thread import start_new_thread
 from pathlib import Path
+from threading import Lock, Thread, get_ident
 
 import pytest
 import torch
@@ -124,6 +126,29 @@ def test_the_first_step_of_an_optimizer_ends_the_count_of_backward_passes():
     assert ended_in(hook, optimizer) == 1
     hook.pass_ended(whole=True)
     assert (len(hook.ended), hook._finder.steps) == (1, 1)
+
+
+def test_a_thread_of_torch_steps_for_the_one_that_waits_in_a_backward_pass():
+    hook, optimizer, over = Counting(), Optimizer(), Lock()
+
+    def step():
+        hook.optimizer_stepped(optimizer)
+        over.release()
+
+    def step_in(start, *, passing):
+        over.acquire()
+        hook.passing = get_ident() if passing else None
+        start(step, ())
+        with over:
+            return len(hook.ended)
+
+    def start_of_python(target, _):
+        Thread(target=target).start()
+
+    ended_in(hook, optimizer)
+    assert step_in(start_new_thread, passing=True) == 2
+    assert step_in(start_of_python, passing=True) == 2
+    assert step_in(start_new_thread, passing=False) == 2
 
 
 def test_a_script_that_says_its_steps_itself_is_believed():
