@@ -298,9 +298,11 @@ def test_steps_of_a_script_are_counted_also_with_a_python_path_of_its_own(home):
     (home / "own.py").write_text("")
     plain = job([sys.executable, "-c", STEPS])
     own = job([sys.executable, "-c", "import own" + STEPS], environment={"PYTHONPATH": str(home)})
-    folder, watcher = started(prepared("naive", plain, own)), Watcher()
+    (home / "replaced.sh").write_text(f"export PYTHONPATH=.\npython -c '{STEPS}'")
+    replaced = job(["bash", str(home / "replaced.sh")])
+    folder, watcher = started(prepared("naive", plain, own, replaced)), Watcher()
     assert watcher.watch(folder) == 0
-    assert [each.done for each in watcher.shown[-1].jobs] == [25, 25]
+    assert [each.done for each in watcher.shown[-1].jobs] == [25, 25, 25]
     assert dict(read_progress(folder / "job-1.progress").versions)["torch"]
 
 

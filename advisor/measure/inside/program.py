@@ -78,8 +78,8 @@ class Program(Feeds):
     def replayed(self, calls: "list[Callable[[], bool]]") -> None:
         """Note that a CUDA graph was replayed that makes these calls."""
         for call in calls:
-            self.graphed = True
             if not self.trains_elsewhere() and call():
+                self.graphed = True
                 self._claim_step()
 
     def stepped_explicitly(self) -> None:
