@@ -27,18 +27,10 @@ from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secre
 from advisor.launch.shell import undo_script
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
 from advisor.measure.hook_folder import hook_variables
-from advisor.measure.process import (
-    jobs_left,
-    left_in,
-    left_states,
-    lock_gpu,
-    state_home,
-    state_lines,
-    sweep,
-    tail,
-)
+from advisor.measure.process import lock_gpu, sweep, tail
 from advisor.measure.script import create_progress
 from advisor.measured_pace import PacedPlan
+from advisor.run_state import jobs_left, left_in, left_states, state_home, state_lines
 from advisor.watched_run import WatchedRun, events_in, script_lives
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record

@@ -10,7 +10,8 @@ from uuid import uuid4
 from advisor import run as runner
 from advisor.launch.launch_plan import launch_plan
 from advisor.measure.device import Device
-from advisor.measure.process import left_states, processes_of
+from advisor.measure.process import processes_of
+from advisor.run_state import left_states
 from advisor.workload.job import Job
 from advisor.workload.spec import Script
 from tests.handed import H200, RESNET, predicted

@@ -11,10 +11,10 @@ import pytest
 
 from advisor import run as runner
 from advisor import watched_run
+from advisor.doctor import leftover_findings
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.measure import process as scratch_folders
 from advisor.measure.device import Device, Origin
-from advisor.measure.doctor import leftover_findings
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.run import find_run, rehearse, run_lines, stop, undo_left
 from advisor.watched_run import SETTLE_S

@@ -165,7 +165,7 @@ def doctor(context: Context) -> None:
 
     With --undo, first undo what killed scripts and measurements left.
     """
-    from advisor.measure.doctor import run_doctor
+    from advisor.doctor import run_doctor
 
     words = [word for word in context.args if word != "--undo"]
     if len(words) < len(context.args):

@@ -10,7 +10,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -204,7 +203,7 @@ def locked(path: Path, flags: int) -> int | None:
         os.close(descriptor)
 
 
-def _left(paths: Iterable[Path]) -> Iterator[Path]:
+def unowned(paths: Iterable[Path]) -> Iterator[Path]:
     """Those of `paths` whose owners were killed, each locked until the next is asked for."""
     for path in paths:
         with suppress(OSError):
@@ -220,7 +219,7 @@ def _left(paths: Iterable[Path]) -> Iterator[Path]:
 def left_behind() -> Iterator[Path]:
     """Folders and lock files of killed runs, each locked until the next is asked for."""
     base = temporary_base()
-    for path in _left([*base.glob(FOLDER_PREFIX + "*"), *base.glob("advisor-*.lock")]):
+    for path in unowned([*base.glob(FOLDER_PREFIX + "*"), *base.glob("advisor-*.lock")]):
         # The owner of a new and empty folder may be about to lock it.
         age_s = time() - path.stat().st_mtime
         if path.is_file() or any(path.iterdir()) or age_s >= _NEW_FOLDER_S:
@@ -280,56 +279,6 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(about).encode(), 0)
     return path, descriptor
-
-
-# Lines of a state file that inform, and name no change; see `advisor.launch.shell_state`.
-_INFORMS = ("boot", "gpu", "script", "run", "job")
-
-
-def state_home() -> Path:
-    """The user's folder for states, by the XDG base directory specification."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "advisor"
-
-
-def left_states() -> tuple[Path, ...]:
-    """The state files of this machine whose scripts were killed before they undid all."""
-    paths = sorted((state_home() / "gpus").glob(f"{socket.gethostname()}-*"))
-    return tuple(path for path in _left(paths) if left_in(path))
-
-
-def left_in(path: Path) -> list[str]:
-    """The changes in a state file that are not undone; none if the machine has restarted since."""
-    left: dict[str, None] = {}
-    for line in state_lines(path):
-        kind, _, rest = line.partition(" ")
-        if kind == "boot" and rest != boot_id():
-            return []
-        if kind == "undone":
-            left.pop(rest, None)
-        elif kind not in _INFORMS:
-            left[line] = None
-    return list(left)
-
-
-def jobs_left(left: Sequence[str]) -> list[int]:
-    """The living processes of the jobs in `left`, from `left_in`."""
-    marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
-    return [pid for mark in marks for pid in processes_of("ADVISOR_MARK", f"{mark}-*")]
-
-
-def state_lines(path: Path) -> list[str]:
-    """All lines of a state file; none if it is gone."""
-    try:
-        return path.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-
-
-def boot_id() -> str:
-    """The kernel's name for this start of the machine; empty if the kernel has none."""
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
 
 
 _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

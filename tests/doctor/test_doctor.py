@@ -10,12 +10,12 @@ import psutil
 import pynvml
 import pytest
 
+from advisor import doctor as doctor_command
+from advisor.doctor import gpu_findings, host_findings
 from advisor.hardware import nvml as health_of
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import CONTROL, BrokenGpu, GpuProcess, MpsProcess
 from advisor.hardware.nvml import gpu_health, time_slice_in
-from advisor.measure import doctor as doctor_command
-from advisor.measure.doctor import gpu_findings, host_findings
 from tests.hardware.conftest import install  # noqa: F401 - a fixture
 from tests.hardware.nvml import FakeGpu, FakeLibrary
 

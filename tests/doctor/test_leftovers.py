@@ -10,11 +10,12 @@ from uuid import uuid4
 
 import pytest
 
+from advisor.doctor import leftover_findings
 from advisor.measure import process as scratch_folders
-from advisor.measure.doctor import leftover_findings
-from advisor.measure.process import FOLDER_PREFIX, boot_id
+from advisor.measure.process import FOLDER_PREFIX
 from advisor.measure.process import MARK as SCRIPT_MARK
 from advisor.run import undo_left
+from advisor.run_state import boot_id
 from tests.waiting import PATIENCE_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
