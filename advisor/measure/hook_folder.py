@@ -17,18 +17,20 @@ from advisor.measure.inside.hook import VARIABLE
 _INSIDE = Path(__file__).resolve().parent / "inside"
 
 # Programs that start Python; some find one that is not on PATH. Each has a wrapper in a folder that
-# is first on PATH, in case that a script of the user's sets PYTHONPATH.
+# is first on PATH, in case that a script of the user's sets PYTHONPATH, or all variables.
 _STARTERS = (
     "python", "python3", *(f"python3.{minor}" for minor in range(8, 20)), "ipython", "torchrun",
     "accelerate", "deepspeed", "uv", "conda", "mamba", "micromamba", "poetry", "pixi",
 )  # fmt: skip
 _WRAPPER = r"""#!/bin/sh
-# Starts the next program of this name on PATH, with the folder above first on its PYTHONPATH.
+# Starts the next program of this name on PATH, with the hook of the folder above.
 here=${0%/*} name=${0##*/}
 case $PYTHONPATH: in
 "${here%/*}:"*) ;;
 *) export PYTHONPATH="${here%/*}${PYTHONPATH:+:$PYTHONPATH}" ;;
 esac
+[ -n "$ADVISOR_HOOK" ] || read -r ADVISOR_HOOK < "${here%/*}/settings"
+export ADVISOR_HOOK
 set -f
 IFS=:
 for folder in ${PATH#*"$here:"}; do
@@ -56,6 +58,7 @@ def hook_variables(
         link = folder / name
         link.unlink(missing_ok=True)
         link.symlink_to(target)
+    (folder / "settings").write_text(json.dumps(settings) + "\n")
     path = environment.get("PATH", os.defpath)
     for name in _STARTERS:
         if shutil.which(name, path=path):

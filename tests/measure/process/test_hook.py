@@ -220,7 +220,11 @@ def test_each_step_of_a_cross_validation_is_counted(tmp_path):
     assert counted_steps(FOLDS, tmp_path) == 248
 
 
-SHOWS = "import os, sys; print(os.environ.get('PYTHONPATH'), *sys.argv[1:], sep='|')"
+SHOWS = """\
+import os, sys
+assert os.environ["ADVISOR_HOOK"] == '{"count": true}'
+print(os.environ["PYTHONPATH"], *sys.argv[1:], sep="|")
+"""
 RUNS = """\
 export PYTHONPATH=$PWD
 python show.py 'a b' ''
@@ -255,6 +259,7 @@ train:
         (("python", "show.py", "a  b", "*", ""), "{hook}:before|a  b|*|"),
         (("bash", "run.sh"), "{hook}:{home}|a b|"),
         (("env", "PYTHONPATH=.", "python", "show.py"), "{hook}:."),
+        (("sh", "-c", "env -i PATH=$PATH python show.py"), "{hook}"),
         (("sh", "-c", "PYTHONPATH= exec python3 show.py"), "{hook}"),
         (("bash", "-c", "unset PYTHONPATH; nohup python show.py"), "{hook}"),
         (("make", "train"), "{hook}:here|x"),
@@ -276,7 +281,7 @@ def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, sh
     path = os.pathsep.join([str(home), str(Path(sys.executable).parent), os.environ["PATH"]])
     venv = str(Path(sys.executable).parent)
     caller = {**os.environ, "PYTHONPATH": "before", "PATH": path, "VENV": venv}
-    environment = {**caller, **hook_variables(hook, {}, caller)}
+    environment = {**caller, **hook_variables(hook, {"count": True}, caller)}
     line = [each.replace("starter", "conda") for each in words]
     done = subprocess.run(
         line, env=environment, cwd=home, capture_output=True, text=True, check=True
