@@ -53,7 +53,7 @@ def chosen_constants() -> tuple[Constant, ...]:
     """Return every constant of `CHOSEN` with today's value."""
     return tuple(
         Constant(
-            name=name, value=attrgetter(name)(import_module(module)), meaning=meaning,
+            name=name, value=float(attrgetter(name)(import_module(module))), meaning=meaning,
             file=f"{module.replace('.', '/')}.py",
         )
         for module, name, meaning in CHOSEN
@@ -74,7 +74,8 @@ def constants_section(constants: Iterable[Constant], scores: Scores) -> str:
         "replay while we saw the errors of all families, so expect slightly larger errors "
         "elsewhere.",
         markdown(("constant", "value", "meaning", "file"), rows),
-        "Once, constants of replay and lengths of the regression were searched without each family "
-        f"that is scored: the drawn runs were {triple(SEARCHED.values())} off (naive / MPS / MPS "
-        f"limits), where this model, with constants for all folds, is {triple(now)} off.",
+        "For the model before this one, constants of replay and lengths of the regression were "
+        f"searched without each family that is scored: its drawn runs were "
+        f"{triple(SEARCHED.values())} off (naive / MPS / MPS limits). This model, with constants "
+        f"for all folds, is {triple(now)} off. The search was not repeated for it.",
     )

@@ -148,8 +148,10 @@ def _measured(plan: PlannedRun, bench: Bench, timing: Timing) -> Run:
             sleep_until(times.end_at)
             activity, clocks_mhz = settled.meter.end(), settled.meter.clocks_mhz()
         answers = settled.answers(times.stop_at)
-        # Now, as the next run has its windows when these have imported torch.
-        bench.crew.prepare(2 * sum(setup.line is not None for setup in setups))
+        # Now, as the next run has its windows when these have imported torch, given enough cores.
+        waiting = 2 * sum(setup.line is not None for setup in setups)
+        if 2 * waiting <= len(bench.cores):
+            bench.crew.prepare(waiting)
         windows = [
             () if isinstance(each, Ended) else windows_of(times, each["completed_at"])
             for each in answers

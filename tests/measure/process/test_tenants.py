@@ -2,7 +2,7 @@
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import time
@@ -11,6 +11,7 @@ import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure import printing, tenants
+from advisor.measure.crew import Crew
 from advisor.measure.process import error_line, scripts_within, session_members
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
@@ -116,6 +117,16 @@ def test_a_tenant_trains_from_one_moment_to_another(workers_folder):
         assert ends[0] > start_at
         assert all(end < stop_at for end in ends[:-1]), "no step begins after it"
         assert len(tenant.ask("run", start_at=0.0, stop_at=0.0)["completed_at"]) == 1
+
+
+def test_a_tenant_that_waited_with_torch_imported_trains_what_it_is_given(workers_folder):
+    setup = setup_of(workload("mlp-toy-bs32"), "cpu", {})
+    with closing(Crew("cpu", Path(workers_folder))) as crew:
+        crew.prepare(1)
+        with tenants_on([setup], Path(workers_folder), crew.take) as (tenant,):
+            pid = tenant.pid
+            assert pid > 0, "it was started before"
+            assert tenant.ask("load", PATIENCE_S)["pid"] == pid
 
 
 @pytest.fixture
