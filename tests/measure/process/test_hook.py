@@ -262,7 +262,7 @@ train:
         (("sh", "-c", "env -i PATH=$PATH python show.py"), "{hook}"),
         (("sh", "-c", "PYTHONPATH= exec python3 show.py"), "{hook}"),
         (("bash", "-c", "unset PYTHONPATH; nohup python show.py"), "{hook}"),
-        (("make", "train"), "{hook}:here|x"),
+        (("make", "--no-print-directory", "train"), "{hook}:here|x"),
         (("./show.py", "*"), "{hook}:before|*"),
         (("conda", "run", "-n", "base", "python", "show.py"), "{hook}:before"),
         (("uv", "run", "python", "show.py", "x"), "{hook}:before|x"),
