@@ -57,23 +57,26 @@ def profile_alone(
     profile, taken, meter_s = _measured_alone(workload, bench, patience_s, watch)
     if probe and bench.session.device.kind == "cuda":
         profile = replace(profile, mps=mps_probe(profile, taken, bench, watch))
-        if profile.mps is not None and _slower_than_under_mps(profile):
+        under_mps = profile.mps
+        if under_mps is not None and profile.step_s > _MPS_FASTER * under_mps.unlimited.step_s:
             say("  it was slower alone than under MPS; measuring it alone again")
             bench.session.switch_to(Naive())
-            again, _, more_s = _measured_alone(profile.workload, bench, patience_s, watch)
+            again, _, more_s = _measured_alone(
+                profile.workload, bench, patience_s, watch, check_s=profile.host_check_s
+            )
             meter_s += more_s
             profile = min(profile, replace(again, mps=profile.mps), key=lambda each: each.step_s)
     return replace(profile, idle_power_w=idle_power_w, took=watch.took(meter_s))
 
 
-def _slower_than_under_mps(profile: Profile) -> bool:
-    return profile.mps is not None and profile.step_s > _MPS_FASTER * profile.mps.unlimited.step_s
-
-
 def _measured_alone(
-    workload: Workload, bench: Bench, patience_s: float, watch: Stopwatch
-) -> tuple[Profile, list[StepsTaken], float]:
-    """Its profile without an MPS probe, its steps until it was steady, and the meter's seconds."""
+    workload: Workload, bench: Bench, patience_s: float, watch: Stopwatch, *,
+    check_s: float | None = None,
+) -> tuple[Profile, list[StepsTaken], float]:  # fmt: skip
+    """Its profile without an MPS probe, its steps until it was steady, and the meter's seconds.
+
+    Windows are at the pace of a core on which a check takes `check_s`; None: as in the mean.
+    """
     session = bench.session
     setups = session.setups(Naive(), [workload])
     with tenants_on(setups, session.folder) as (tenant,):
@@ -102,6 +105,7 @@ def _measured_alone(
     if parts.trace is not None and parts.trace.waits_us:
         waits = len(parts.trace.waits_us) / parts.trace.steps
         say(f"  its host waits for the GPU {waits:.3g} times a step")
+    check_s = check_s or pace.host_check_s
     power_w = pace.activity.power_w
     provenance = bench.origin.provenance(versions, pace.clocks_mhz)
     if workload.script is not None:
@@ -109,7 +113,7 @@ def _measured_alone(
     profile = Profile(
         workload=workload,
         gpu=session.device.key,
-        windows=at_check(pace.windows, pace.host_check_s, parts),
+        windows=at_check(pace.windows, check_s, parts),
         host_s=parts.host_s,
         gpu_s=parts.gpu_s,
         host_cpu_share=pace.cpu_s / len(bench.cores),
@@ -122,26 +126,34 @@ def _measured_alone(
         mps=None,
         trace=parts.trace,
         provenance=provenance,
-        host_check_s=pace.host_check_s,
+        host_check_s=check_s,
         host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
         epoch_end=pace.rounds.epoch_end,
     )
     return profile, taken, pace.meter_s
 
 
+# A step that takes so many times as long under a limit as alone is paced by the limit.
+_LIMITED = 1.3
+
+
 def at_check(
-    windows: Sequence[Window], check_s: float | None, parts: StepParts
-) -> tuple[Window, ...]:
+    windows: Sequence[Window], check_s: float | None, parts: StepParts,
+    alone_s: float | None = None,
+) -> tuple[Window, ...]:  # fmt: skip
     """Bring `windows` to the pace of a core on which a check takes `check_s`.
 
     Only the host's part of a step changes: all of it where the host sets the pace, what is left of
-    the GPU's where the host waits for it, and nothing where the GPU sets the pace.
+    the GPU's where the host waits for it, and nothing where the GPU sets the pace, or a limit: then
+    a step takes much longer than `alone_s`.
     """
     gpu_s = parts.gpu_s or 0.0
     waits = parts.trace is not None and bool(parts.trace.waits_us)
 
     def brought(window: Window) -> Window:
         if check_s is None or window.check_s is None:
+            return window
+        if alone_s is not None and window.step_s > _LIMITED * alone_s:
             return window
         ratio = core_pace(check_s / window.check_s)
         step_s = window.step_s
@@ -274,7 +286,7 @@ def _in_turn(
         session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
         for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):
             pace = measured_pace(tenant, meter, _PROBE_TIMING, taken, patience_s)
-            windows = at_check(pace.windows, profile.host_check_s, parts)
+            windows = at_check(pace.windows, profile.host_check_s, parts, profile.step_s)
             run = LimitedRun(limit_pct, loaded["sms"], windows)
             say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
             watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")

@@ -338,3 +338,10 @@ def test_windows_are_brought_to_one_pace_of_the_core_as_far_as_the_host_sets_it(
     assert first.step_s == pytest.approx(step_s)
     assert second == usual
     assert (first.steps, first.check_s) == (100, 4e-3)
+
+
+def test_a_step_that_a_limit_slows_does_not_follow_the_core():
+    slowed, usual = Window(2.0, 100, check_s=4e-3), Window(1.1, 100, check_s=4e-3)
+    first, second = at_check((slowed, usual), 1e-3, HOST_BOUND, 0.01)
+    assert first == slowed
+    assert second.step_s == pytest.approx(0.0055)
