@@ -289,9 +289,6 @@ INTERRUPTED = 128 + signal.SIGINT
 # Longer than the timeouts for ending tenants, the MPS daemon and its server.
 _TEARDOWN_S = 90.0
 
-# One thread per tenant for every mathematics library that torch may use: a tenant has one core.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
 
 def supervise(entry: str, argv: Sequence[str]) -> int:
     """Run ``entry(argv)`` in an inner process that cleans up, and return its exit code.
@@ -346,7 +343,7 @@ def start_inner(
     lifeline, ours = os.pipe()
     inner = subprocess.Popen(
         [sys.executable, "-m", "advisor.measure", "inner", entry, *argv], stdin=lifeline,
-        env=os.environ | _ONE_THREAD, start_new_session=start_new_session, pass_fds=keep,
+        start_new_session=start_new_session, pass_fds=keep,
     )  # fmt: skip
     os.close(lifeline)
     return inner, ours

@@ -1,7 +1,9 @@
 """What tenants of tests can be asked: to do what real ones do only on a bad day."""
 
+import json
 import os
 import signal
+from pathlib import Path
 from time import sleep
 
 import torch
@@ -49,3 +51,9 @@ ODD_VERBS = {
     "exit": lambda _: os._exit(3),
     "sleep": lambda _, seconds: sleep(seconds) or {},
 }
+
+
+def note_variables(words):
+    """Write this process's variables to the file that `words` name, as a command that measures."""
+    Path(words[0]).write_text(json.dumps(dict(os.environ)))
+    return 0

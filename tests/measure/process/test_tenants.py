@@ -1,5 +1,6 @@
 """Tenants on the CPU: workloads of the zoo, scripts of users, programs that print their pace."""
 
+import json
 import os
 import sys
 from contextlib import closing, contextmanager
@@ -12,7 +13,7 @@ import pytest
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.measure import printing, tenants
 from advisor.measure.crew import Crew
-from advisor.measure.process import error_line, scripts_within, session_members
+from advisor.measure.process import error_line, scripts_within, session_members, supervise
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
 from advisor.measure.tenants import ask_all, tenants_on
@@ -44,6 +45,14 @@ def test_a_tenant_has_its_own_environment_one_thread_and_all_cores(sat):
         assert limited.ask("place")["mps"] == limit
         assert free.ask("place")["mps"] == {}
         assert free.ask("place")["threads"] == 1
+
+
+def test_programs_have_as_many_threads_as_their_author_lets_them_have(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    entry = "tests.measure.process.odd_verbs:note_variables"
+    assert supervise(entry, [str(tmp_path / "seen")]) == 0
+    assert json.loads((tmp_path / "seen").read_text())["OMP_NUM_THREADS"] == "3"
 
 
 def test_what_the_caller_set_for_mps_reaches_no_tenant():
@@ -157,12 +166,20 @@ def started(*workloads):
         yield found, ask_all(found, "load", loads, timeout_s=PATIENCE_S)
 
 
+def counted(home):
+    """The script's own count of its steps, which another thread of it may be writing."""
+    text = ""
+    while not text:
+        text = (home / "steps.txt").read_text()
+    return int(text)
+
+
 def took(tenant, home, steps):
     """How many steps the script counted while it was asked for so many."""
-    before = int((home / "steps.txt").read_text())
+    before = counted(home)
     answer = tenant.ask("run_steps", start_at=time(), steps=steps)
     assert len(answer["completed_at"]) == steps
-    return int((home / "steps.txt").read_text()) - before
+    return counted(home) - before
 
 
 def test_a_plain_script_is_trained_as_asked_and_finds_and_leaves_its_files_as_they_were(home):
