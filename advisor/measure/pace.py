@@ -173,7 +173,7 @@ class StepsTaken:
 def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
     """Join requests to one, without the time between them."""
     intervals_s = [each for stretch in stretches for each in stretch.intervals_s]
-    happened, work = np.zeros((3, len(intervals_s))), np.full(len(intervals_s), np.nan)
+    happened, work = np.zeros((4, len(intervals_s))), np.full(len(intervals_s), np.nan)
     before = 0
     for stretch in stretches:
         for number, *gained in stretch.answer["between"]:
@@ -182,11 +182,10 @@ def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
         if len(counts) == len(stretch.answer["completed_at"]):
             work[before + 1 : before + len(counts)] = np.diff(counts)
         before += len(stretch.answer["completed_at"])
-    passes, loader_s, checkpoint_s = happened
+    passes, loader_s, checkpoint_s, validation_s = happened
     return StepTimes(
         ends_s=np.concatenate([[0.0], np.cumsum(intervals_s)]), new_pass=passes > 0,
-        loader_s=loader_s, checkpoint_s=checkpoint_s, validation_s=np.zeros(len(intervals_s)),
-        work=work,
+        loader_s=loader_s, checkpoint_s=checkpoint_s, validation_s=validation_s, work=work,
     )  # fmt: skip
 
 
@@ -232,7 +231,7 @@ def is_steady(paces: Sequence[float]) -> bool:
     return len(paces) > 1 and abs(paces[-1] - paces[-2]) <= _STEADY_WITHIN * min(paces[-2:])
 
 
-# Pieces of host work beside each window: some of a step's time at most.
+# Pieces of host work at each window's ends: some of a step's time at most.
 _PIECES, _FEW_PIECES, _SHORT_STEP_S = 12, 4, 0.1
 
 # The step after a check starts with an empty queue: with so many others, it does not count.

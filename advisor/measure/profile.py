@@ -175,7 +175,10 @@ def _pace_text(pace: SoloPace) -> str:
             f"({counted(rounds.whole, 'round')} seen)"
         )
     if rounds.epoch_end is not None:
-        words.append(f"{rounds.epoch_end.seconds:.2f} s more at each of its epochs' ends")
+        words.append(
+            f"{rounds.epoch_end.seconds:.2f} s more at the end of an epoch "
+            f"({rounds.epoch_ends} seen)"
+        )
     if rounds.unclear:
         words.append("too few rounds were seen: it may do more than these steps")
     return "; ".join(words)

@@ -27,7 +27,7 @@ class StepTimes:
         new_pass: Whether the program made a new iterator of its training's loader.
         loader_s: Seconds in which it made that iterator and took the first batch.
         checkpoint_s: Seconds in which it saved tensors.
-        validation_s: Seconds of forward passes without gradients; 0 where not known.
+        validation_s: Seconds in which it validated.
         work: What a step did, by a count that does not depend on the host's pace; NaN where not
             counted, None: nowhere.
     """

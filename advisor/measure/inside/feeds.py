@@ -24,11 +24,13 @@ class Between(NamedTuple):
         passes: New passes of the loader that feeds the training.
         start_s: Seconds in which these passes started, their workers included.
         save_s: Seconds in ``torch.save``.
+        validation_s: Seconds from ``eval()`` to ``train()`` of a network, without a backward pass.
     """
 
     passes: int = 0
     start_s: float = 0.0
     save_s: float = 0.0
+    validation_s: float = 0.0
 
 
 def _none() -> None:
@@ -50,6 +52,7 @@ class Feeds:
         self.fetched_s = 0.0
         self.loader_workers = 0
         self.between = Between()
+        self._evaluating_s: float | None = None
         self._batches: Counter[_Loader] = Counter()
         self._feeding: _Loader | None = None
         self._live: Callable[[], Any] = _none  # the iterator of the pass that feeds the training
@@ -96,8 +99,9 @@ class Feeds:
         """Note that the training is fed by `iterator`, whose batch took so long."""
         if self._feeding is not None and self._live() is not iterator:
             started_s = iterator._advisor_started_s + took_s
-            passes, start_s, save_s = self.between
-            self.between = Between(passes + 1, start_s + started_s, save_s)
+            self.between = self.between._replace(
+                passes=self.between.passes + 1, start_s=self.between.start_s + started_s
+            )
         self._live = ref(iterator)
 
     def note_step(self) -> None:
@@ -119,6 +123,19 @@ class Feeds:
     def saved(self, seconds: float) -> None:
         """Note that the program took `seconds` to save something."""
         self.between = self.between._replace(save_s=self.between.save_s + seconds)
+
+    def mode_changed(self, training: bool) -> None:
+        """Note that a network was set to train or to be evaluated."""
+        if not training:
+            self._evaluating_s = self._evaluating_s or perf_counter()
+        elif self._evaluating_s is not None:
+            took_s = perf_counter() - self._evaluating_s
+            self.between = self.between._replace(validation_s=self.between.validation_s + took_s)
+            self._evaluating_s = None
+
+    def pass_began(self) -> None:
+        """Note that a backward pass begins: what is set to be evaluated is a part of training."""
+        self._evaluating_s = None
 
     def forget_batches(self) -> None:
         """Count batches from now on: some of those before fed no training."""

@@ -88,6 +88,7 @@ def patch_torch(program: Program, folder: str) -> None:
         program, torch.amp.autocast_mode.autocast.__enter__
     )
     torch.save = torch.serialization.save = _watch_save(program, torch.save, folder)
+    torch.nn.Module.train = _watch_mode(program, torch.nn.Module.train)  # type: ignore[method-assign]
 
 
 def report_steps(program: Program) -> None:
@@ -159,6 +160,7 @@ def _cut_phases(program: Program, backward: Callable[..., Any], *, whole: bool) 
     def cut(*arguments: Any, **named: Any) -> Any:
         if program.passing is not None or program.trains_elsewhere():
             return backward(*arguments, **named)
+        program.pass_began()
         if whole:
             program.phase_ended()
         program.passing = get_ident()
@@ -183,6 +185,18 @@ def _note_precision(program: Program, enter: Callable[[Any], Any]) -> Callable[[
         return enter(self)
 
     return entered
+
+
+def _watch_mode(program: Program, train: Callable[..., Any]) -> Callable[..., Any]:
+    """Set a network to train or to be evaluated; note which."""
+
+    @wraps(train)
+    def switched(self: Any, mode: bool = True) -> Any:
+        if not program.trains_elsewhere():
+            program.mode_changed(mode)
+        return train(self, mode)
+
+    return switched
 
 
 def _watch_save(program: Program, save: Callable[..., Any], folder: str) -> Callable[..., Any]:

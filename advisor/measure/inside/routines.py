@@ -89,8 +89,8 @@ def run(
     Returns:
         ``completed_at``: when each step ended on the device, seconds of the wall clock;
         ``checks``: ``[steps before it, seconds of a piece, seconds that it took]`` of each check;
-        ``between``: ``[step, passes, start_s, save_s]`` of each step during which the program did
-        more than train (see `feeds.Between`); ``memory``; what `used` counts, and ``fetched_s``;
+        ``between``: the step and what `feeds.Between` names, for each step during which the program
+        did more than train; ``memory``; what `used` counts, and ``fetched_s``;
         ``over``: whether the program ended before; ``work``: allocations of GPU memory until the
         end of each step, if `counting` and if there are any.
     """

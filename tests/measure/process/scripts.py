@@ -42,6 +42,10 @@ for _epoch in range(100_000):
     with Path("settings.txt").open("a") as written, Path("big.bin").open("wb") as big:
         written.write("changed\n")
         big.write(b"changed")
+    network.eval()
+    with torch.no_grad():
+        network(data.tensors[0])
+    network.train()
     torch.save(network.state_dict(), "model.pt")
 """
 

@@ -388,3 +388,14 @@ def test_what_is_no_readable_file_is_there_too(original, tmp_path):
     os.mkfifo(original / "pipe")
     mirror = mirror_folder(original, tmp_path / "scratch")
     assert {"circle", "nowhere", "pipe", "train.py"} <= {each.name for each in mirror.iterdir()}
+
+
+def test_what_is_evaluated_inside_a_step_is_no_validation():
+    feeds = Feeds()
+    feeds.mode_changed(False)  # layers that are not trained, in every step
+    feeds.pass_began()
+    feeds.mode_changed(True)
+    assert feeds.between.validation_s == 0
+    feeds.mode_changed(False)
+    feeds.mode_changed(True)
+    assert feeds.between.validation_s > 0
