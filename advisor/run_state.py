@@ -1,4 +1,4 @@
-"""What the script of a run changed on this machine and has not undone yet, by its state file."""
+"""Changes to this machine that the script of a run has not undone yet, by its state file."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Public programs and workloads of the zoo, timed by their own prints, beside predictions.
+"""Compares public programs and workloads of the zoo, timed by their own prints, with predictions.
 
 ``benchmarks/programs/measure.py`` made the profiles on a host and ran the mixes on it.
 

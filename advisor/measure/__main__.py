@@ -1,7 +1,7 @@
-"""The processes that a measurement starts of this package; nobody else starts them.
+"""Start the processes of a measurement that run code of this package; no user starts them.
 
 ``inner`` is the one under the supervisor of a command; ``sweep`` sweeps once both are gone, however
-they end; ``serve`` answers requests beside programs.
+they end; ``serve`` answers requests.
 """
 
 import json
@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     if what == "inner":
         return run_inner(words[0], words[1:])
     if what == "sweep":
-        sys.stdin.read()  # until nobody can write any more
+        sys.stdin.read()  # until both processes have ended
         sleep(_UNLOCKED_S)
         sweep()
         return 0

@@ -225,7 +225,7 @@ Runner = LocalRunner | ClusterRunner
 
 
 def _remote(on_gpu: bool, strategy: Any) -> Any:
-    """What makes actors; Ray must not restart a lost one: the campaign measures its task again."""
+    """Make the class of actors; the campaign, not Ray, replaces a lost one."""
     decorate = import_module("ray").remote(
         num_cpus=1, num_gpus=int(on_gpu), max_restarts=0, scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer

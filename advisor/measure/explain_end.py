@@ -1,4 +1,4 @@
-"""What to do about a program that ended without a step, if its command or its output shows why."""
+"""Explains why a program ended without a step, if its command or its output shows it."""
 
 import re
 import shlex

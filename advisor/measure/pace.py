@@ -368,14 +368,14 @@ def _disagree(windows: Sequence[Window]) -> bool:
     )
 
 
-# A second of Python and launches takes as long as a check beside it, to this power: in blocks of 1
-# to 3 s of five host-bound programs on the host of an H100 it was 0.3 to 0.7. With 0.5 the blocks
-# of three of them that ran together differ by 4 instead of 8 %.
+# Python and launches slow down as the checks of the core do, to this power. In blocks of 1 to 3 s
+# of five host-bound programs on the host of an H100 it was 0.3 to 0.7. With 0.5 the blocks of three
+# of them that ran together differ by 4 instead of 8 %.
 _FOLLOWS_CHECK = 0.5
 
 
 def core_pace(ratio: float) -> float:
-    """Return the ratio of two seconds of host work beside which checks have the ratio `ratio`."""
+    """Return by which factor host work is slower if checks of the core are slower by `ratio`."""
     return float(ratio**_FOLLOWS_CHECK)
 
 

@@ -91,7 +91,7 @@ class PrintingTenant(Tenant):
         return self.end("died", why)
 
     def _printed_within(self, seconds: float) -> str:
-        """What it printed of its pace, and what it printed last."""
+        """A sentence on its printed pace and its last line."""
         script, line = self.setup.script, self.running.error_line()
         return (
             f"{self.named} printed {self._pace.figures} figures that match "

@@ -204,7 +204,7 @@ def locked(path: Path, flags: int) -> int | None:
 
 
 def unowned(paths: Iterable[Path]) -> Iterator[Path]:
-    """Those of `paths` whose owners were killed, each locked until the next is asked for."""
+    """The paths of `paths` whose owners were killed, each locked until the next is asked for."""
     for path in paths:
         with suppress(OSError):
             if (

@@ -428,7 +428,7 @@ def _refuse_to_replace(path: Path, job: Workload) -> None:
 
 
 def _start_of(job: Workload) -> str:
-    """What starts a job and where, for a message; secrets are hidden."""
+    """Name the command of a job and its folder, for a message; secrets are hidden."""
     if job.script is None:
         return f"the bundled workload {job.name}"
     return f"`{shlex.join(masked_words(job.script.command))}` in {job.script.folder}"

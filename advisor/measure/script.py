@@ -139,12 +139,12 @@ class StartedScript:
 
     def __init__(
         self, script: Script, folder: Path, *, mirrored: bool, piped: bool,
-        environment: Mapping[str, str], hidden: Mapping[str, str], asked: bool = False,
+        environment: Mapping[str, str], hidden: Mapping[str, str], writable: bool = False,
     ) -> None:  # fmt: skip
         """Start `script` in a mirror of its folder, or else in `folder`, new, where its log lies.
 
-        If `piped`, its output comes by a pipe, for the caller to log; if `asked`, it can be written
-        to. `environment` is set on top of the caller's variables, without those of MPS, and its
+        If `piped`, its output comes by a pipe, for the caller to log; if `writable`, so does its
+        input. `environment` is set on top of the caller's variables, without those of MPS, and its
         own; so is `hidden`, below those.
         """
         working = _working_folder(script, folder) if mirrored else folder
@@ -157,7 +157,7 @@ class StartedScript:
             with self.log.open("ab") as log:
                 self._process = psutil.Popen(
                     tied_to_parent(script.command), cwd=working, env=variables,
-                    stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
                 )  # fmt: skip

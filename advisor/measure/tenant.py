@@ -195,7 +195,7 @@ class Tenant(ABC):
             self.setup.script, self.folder, mirrored=not self.setup.ours, piped=piped,
             environment={**self.setup.environment, **temporary, **added, **hook},
             hidden={"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {},
-            asked=self.setup.line is not None,
+            writable=self.setup.line is not None,
         )  # fmt: skip
         self.pid = self._started.pid
 

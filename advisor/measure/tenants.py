@@ -211,7 +211,7 @@ class SteppingTenant(Tenant):
         return self.end("died", f"{self.named} {why}")
 
     def _waited_for(self, waited_s: float, timeout_s: float) -> str:
-        """What is waited for, and why."""
+        """A sentence on the missing step, and its reason."""
         line = self.running.error_line()
         printed = f"; it printed last: {line}" if line else ""
         waited = f"no step after {waited_s:.0f} s of {timeout_s:.0f}"
@@ -219,7 +219,7 @@ class SteppingTenant(Tenant):
 
     @property
     def _seen(self) -> str:
-        """What was seen of it."""
+        """The part of its start that was seen."""
         if self._connection is not None:
             return f"its process {self.pid} trains, and is in a long step or in something else"
         if (self.folder / "passes").exists():

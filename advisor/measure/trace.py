@@ -276,8 +276,8 @@ class _HostTime:
 
 # As CUPTI names the directions of copies, and their kinds of memory.
 _HOST_COPY, _TO_GPU = re.compile(r"HtoD|DtoH"), re.compile(r"HtoD \((Pageable|Pinned)?")
-# Copies to the GPU of at most so many bytes are written into the kernels' queue. On an H100, beside
-# a process that keeps it busy, copies of 1, 16 and 60 KiB from paged memory took a turn of 2.35 ms,
+# Copies to the GPU of at most so many bytes are written into the kernels' queue. On an H100 that
+# another process kept busy, copies of 1, 16 and 60 KiB from paged memory took a turn of 2.35 ms,
 # and of 70 KiB none; from pinned memory those of 1 and 16 KiB did, and of 60 KiB none. Copies to
 # the host never did.
 _QUEUED_BYTES = {"Pageable": 64 * 2**10, "Pinned": 32 * 2**10}

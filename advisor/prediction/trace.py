@@ -242,7 +242,7 @@ def replay_trace(profile: Profile, sms: int, packing: float) -> ReplayTrace | No
 
 
 MOST_KERNELS = 16_000
-"""Of a round of several steps with more kernels, a part is replayed."""
+"""Most kernels of a round of several steps; of one with more, a part is replayed."""
 # Places of a round from each of which a stretch of kernels is replayed.
 _STRETCHES = 24
 

@@ -38,7 +38,7 @@ class Window:
     """Steps in a stretch of time; an unfinished step counts as the fraction that was done.
 
     Attributes:
-        check_s: Seconds of the host check (`advisor.measure.host_check`) beside it, on its core;
+        check_s: Seconds of the host check (`advisor.measure.host_check`) at its ends, on its core;
             None: not checked. In a profile, `seconds` are then at the pace of a core on which it
             takes `Profile.host_check_s`.
     """
@@ -52,7 +52,7 @@ class Window:
         if not self.steps > 0:
             raise InvalidInput(f"a window of {self.seconds} s without a step says nothing of pace")
         if self.check_s is not None:
-            check_number("the host check beside a window", self.check_s, DAY_S, LEAST_STEP_S)
+            check_number("the host check of a window", self.check_s, DAY_S, LEAST_STEP_S)
         check_number("a step in seconds", self.step_s, DAY_S, LEAST_STEP_S)
 
     @property
@@ -456,7 +456,7 @@ class Profile:
         cores: Host cores the process was pinned to.
         provenance: None if only numbers are known.
         host_check_s: Seconds of the piece of host work (`advisor.measure.host_check`) on its core,
-            mean of the checks beside the windows.
+            mean of the checks of the windows.
         estimated_from: Catalogue key of the GPU on which it was measured, if this is what that lets
             expect of `gpu`; None: measured on `gpu`.
         host: What the host does for a step, in parts.

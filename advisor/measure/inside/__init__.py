@@ -1,4 +1,4 @@
-"""What runs inside a measured program: the standard library and torch 2.1 on, Python 3.10 on.
+"""Code that runs inside a measured program, on the standard library, torch 2.1 and Python 3.10 on.
 
 A program finds this package as `advisor_inside`, by a link on its PYTHONPATH, so its modules import
 each other relatively and nothing else of `advisor`.

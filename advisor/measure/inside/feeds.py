@@ -18,7 +18,7 @@ class _Loader(NamedTuple):
 
 
 class Between(NamedTuple):
-    """What happened so far outside of steps.
+    """Work outside of steps, summed so far.
 
     Attributes:
         passes: New passes of the loader that feeds the training.
@@ -44,7 +44,7 @@ class Feeds:
         steps: Training steps so far.
         fetched_s: Seconds spent so far on taking batches.
         loader_workers: Processes of the loader that feeds the training; 0 without.
-        between: What happened so far outside of steps.
+        between: Work outside of steps, summed so far.
     """
 
     def __init__(self) -> None:

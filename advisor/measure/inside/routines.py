@@ -1,4 +1,4 @@
-"""What a program is asked for between its steps; a routine trains on as far as it needs.
+"""Requests that a program answers between its steps; a routine trains on as far as it needs.
 
 An answer is ``("done", value)``, ``("ended", outcome, detail)`` if the program cannot go on, or
 ``("refused", exit code, message)`` for an error that the user can correct.
