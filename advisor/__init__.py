@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from advisor.plan.values import Forecast, Plan, Recommendation
     from advisor.prediction.prediction import Interval, JobPrediction, MixPrediction
     from advisor.workload.job import Job, read_jobs
-    from advisor.workload.profile import MinimalProfile, Profile
+    from advisor.workload.minimal_profile import MinimalProfile
+    from advisor.workload.profile import Profile
     from advisor.workload.store import load_profile
 
 __all__ = [
@@ -33,7 +34,8 @@ _HOMES = {
     "advisor.plan.values": ("Forecast", "Plan", "Recommendation"),
     "advisor.prediction.prediction": ("Interval", "JobPrediction", "MixPrediction"),
     "advisor.workload.job": ("Job", "read_jobs"),
-    "advisor.workload.profile": ("MinimalProfile", "Profile"),
+    "advisor.workload.minimal_profile": ("MinimalProfile",),
+    "advisor.workload.profile": ("Profile",),
     "advisor.workload.store": ("load_profile",),
 }
 

@@ -27,7 +27,7 @@ from advisor.measure.profile import profile_alone
 from advisor.measure.tenant import LOAD_S
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.launchers import is_launcher
-from advisor.workload.profile import MinimalProfile, holds_minimal, minimal_text
+from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
 from advisor.workload.reading import beside_package, is_file, read_bytes, shown, user_folder
 from advisor.workload.spec import (
     Execution,

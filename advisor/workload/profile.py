@@ -3,10 +3,9 @@
 A number that is None was not measured.
 """
 
-import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, isfinite, log
 from operator import gt, le
@@ -573,101 +572,3 @@ class Profile:
 
 FindsProfiles = Callable[[str], Profile]
 """Gives the profile of a name or a file's path; raises `InvalidInput` where there is none."""
-
-
-# Of what a log calls a step. Milliseconds taken for seconds are mostly longer.
-_MOST_STEP_S = 60.0
-
-# The smallest CUDA context, without modules and libraries, on any GPU. With them it takes 300 and
-# more; GiB taken for MiB are below this.
-LEAST_MEMORY_MIB = 100.0
-
-# In a whole profile the workload is an object.
-_NAMED_WORKLOAD = re.compile(rb'"workload"\s*:\s*"')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MinimalProfile:
-    """Numbers of a job that was watched alone on a whole GPU, not measured.
-
-    Attributes:
-        workload: The job's name, as `advisor.workload.spec.Workload` takes it.
-        gpu: Catalogue key of the GPU that it ran on.
-        batch_size: Examples a step.
-        step_s: Seconds of a training step.
-        memory_mib: What its process held of the GPU, as ``nvidia-smi`` lists it.
-        power_w: Mean power of the whole GPU.
-        gpu_utilization: nvidia-smi's: share of time in which any kernel ran, 0..1.
-        memory_utilization: nvidia-smi's: share of time in which memory was read or written, 0..1.
-            Shows best what slices of an A100 or A30 cost.
-    """
-
-    schema: int
-    workload: str
-    gpu: str
-    batch_size: int
-    step_s: float
-    memory_mib: float
-    power_w: float | None
-    gpu_utilization: float | None
-    memory_utilization: float | None
-    examples_per_epoch: int | None = None
-
-    def __post_init__(self) -> None:
-        check_schema(self.schema)
-        check_number("step_s", self.step_s, float("inf"), LEAST_STEP_S)
-        if self.step_s > _MOST_STEP_S:
-            raise InvalidInput(
-                f"step_s is in seconds and at most {_MOST_STEP_S:g}, got {self.step_s:g}: "
-                f"{self.step_s:g} ms are {self.step_s / 1000:g} s. Where gradients are "
-                "accumulated, count every backward pass as a step"
-            )
-        if self.memory_mib < LEAST_MEMORY_MIB:
-            raise InvalidInput(
-                f"memory_mib must be at least {LEAST_MEMORY_MIB:g}, got {self.memory_mib:g}: a "
-                f"CUDA context alone takes more. It is what nvidia-smi lists for the process while "
-                f"it trains, in MiB; {self.memory_mib:g} GiB are {self.memory_mib * 1024:g}"
-            )
-        check(self, ("memory_mib", "power_w"))
-        for name in ("gpu_utilization", "memory_utilization"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
-                in_per_cent = f": {share:g} % is {share / 100:g}" if 1 < share <= 100 else ""
-                raise InvalidInput(f"{name} is a share in 0..1, got {share:g}{in_per_cent}")
-        if self.gpu_utilization is None and self.memory_utilization is not None:
-            raise InvalidInput(
-                "memory_utilization says nothing without gpu_utilization: nvidia-smi shows both"
-            )
-        self.whole()  # which checks the rest
-
-    def whole(self) -> Profile:
-        """Return the same as a profile, whose other numbers are not measured."""
-        share, parts = self.gpu_utilization, batch_name(self.workload)
-        work = parts.work if parts else self.workload
-        return Profile(
-            workload=Workload(
-                name=self.workload, source="numbers", model=work, family=work,
-                batch=self.batch_size, examples_per_epoch=self.examples_per_epoch,
-            ),
-            gpu=self.gpu, windows=(Window(self.step_s, 1.0),),
-            host_s=None, gpu_s=None if share is None else share * self.step_s, host_cpu_share=None,
-            memory=Memory(allocated_mib=None, reserved_mib=None, device_mib=self.memory_mib),
-            counters=None if share is None else Counters(
-                source="nvml", gract=share, memory_utilization=self.memory_utilization
-            ),
-            power_w=self.power_w, energy_j=None, idle_power_w=None,
-            cores=(), mps=None, trace=None, provenance=None,
-        )  # fmt: skip
-
-
-def holds_minimal(text: bytes) -> bool:
-    """Return whether the JSON `text` has the form of a minimal profile, valid or not."""
-    return _NAMED_WORKLOAD.search(text) is not None
-
-
-def minimal_text(minimal: MinimalProfile) -> str:
-    """Return `minimal` as JSON in one line, without the last field if it is not known."""
-    entries = asdict(minimal)
-    if entries["examples_per_epoch"] is None:
-        del entries["examples_per_epoch"]
-    return json.dumps(entries, allow_nan=False) + "\n"

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
 from advisor.workload.catalogue import how_to_measure
-from advisor.workload.profile import MinimalProfile, Profile, holds_minimal
+from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
+from advisor.workload.profile import Profile
 from advisor.workload.reading import (
     MODEL_FILE,
     Kind,

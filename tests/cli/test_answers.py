@@ -9,7 +9,7 @@ import pytest
 import advisor as library
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import catalogue
-from advisor.workload.profile import MinimalProfile, minimal_text
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import append_run, profile_text, write_whole
 from tests import synthetic
 from tests.cli.conftest import BERT, GPU, PROFILES, RESNET, SMALL

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.cli import REMOVED
-from advisor.workload.profile import minimal_text
+from advisor.workload.minimal_profile import minimal_text
 from advisor.workload.writing import profile_text
 from tests import synthetic
 from tests.cli.conftest import BERT, RESNET, SMALL

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.workload.profile import MinimalProfile, minimal_text
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
 from advisor.workload.writing import append_run, profile_text
 from tests import shelf, synthetic
 from tests.hardware.conftest import install  # noqa: F401 - a fixture

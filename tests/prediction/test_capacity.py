@@ -25,7 +25,8 @@ from advisor.prediction.mig_instances import on_partition
 from advisor.prediction.model import load_model
 from advisor.prediction.predictor import Predictor
 from advisor.sharing import Mps, Naive, parse_sharing
-from advisor.workload.profile import MinimalProfile, Window
+from advisor.workload.minimal_profile import MinimalProfile
+from advisor.workload.profile import Window
 from advisor.workload.store import model_path, sound_profiles
 from tests import synthetic
 from tests.fitted import fit

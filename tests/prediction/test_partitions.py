@@ -20,7 +20,7 @@ from advisor.prediction.prediction import LEVELS
 from advisor.prediction.predictor import Predictor, step_intervals
 from advisor.sharing import parse_sharing
 from advisor.sharing.groups import named_jobs
-from advisor.workload.profile import MinimalProfile
+from advisor.workload.minimal_profile import MinimalProfile
 from advisor.workload.reading import MODEL_FILE
 from advisor.workload.store import sound_profiles
 from tests import synthetic

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput
-from advisor.workload.profile import MinimalProfile, Profile, minimal_text
+from advisor.workload.minimal_profile import MinimalProfile, minimal_text
+from advisor.workload.profile import Profile
 from advisor.workload.records import parse_record
 from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
