@@ -34,7 +34,7 @@ _HEADINGS = ("jobs", "mode", "steps", "slowdown, MAPE", "step, MAPE", "median", 
 # e.g. a validation: those of steps alone differ by less, also between slices of the GPU. What comes
 # more often than once in so many steps is a part of a round, as in profiles.
 _PAUSE, _SELDOM = 3.0, 20
-_LEAST_INTERVALS = 3
+_LEAST_INTERVALS, _LEAST_S = 3, 10.0  # one of these: a long interval is a mean of many steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,9 @@ def printed_step_s(stamps: Sequence[Sequence[float]], window: tuple[float, float
         for (earlier, before), (later, after) in pairwise(inside)
         if after > before
     ]
-    if len(intervals) < _LEAST_INTERVALS:
+    if not intervals or (
+        len(intervals) < _LEAST_INTERVALS and sum(seconds for seconds, _ in intervals) < _LEAST_S
+    ):
         return None
     usual_s = median(seconds / steps for seconds, steps in intervals)
     kept = [(s, steps) for s, steps in intervals if s / steps <= _PAUSE * usual_s]

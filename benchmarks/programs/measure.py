@@ -2,6 +2,9 @@
 
     python -m benchmarks.programs.measure CHECKOUTS --out results.jsonl --devices 0,1,2,3
 
+A host measures a part of the mixes (``--mixes 0 10``: the first ten), and some of them again, which
+shows how far two runs of a mix differ. Jobs that are in none of its mixes are only profiled.
+
 `benchmarks.programs.prepare` prepares CHECKOUTS. Each GPU works on its own, with its part of the
 host's cores, over which its programs float. Each result is a line of the file from the moment that
 it is there; what the file holds is not measured again, so a second call goes on where a deadline
@@ -19,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
@@ -156,6 +159,8 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
             Task(f"profile/{name}", 45, partial(Place.profile, program=job, probe=options.probe))
             for name, job in jobs.items()
         ]
+    numbered = list(enumerate(draw_mixes(list(jobs))))[slice(*options.mixes)]
+    mixed = {name for _, names in numbered for name in names}
     if "alone" in options.parts:
         tasks += [
             Task(
@@ -163,6 +168,7 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
                 partial(Place.together, programs=[job], mode="naive", window_s=options.alone_s),
             )
             for name, job in jobs.items()
+            if name in mixed
         ]  # fmt: skip
     if "mixes" in options.parts:
         mixes = [
@@ -173,11 +179,12 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
                     window_s=options.mix_s,
                 ),
             )
-            for number, names in enumerate(draw_mixes(list(jobs), options.mixes))
+            for number, names in numbered
             for mode in options.modes
         ]  # fmt: skip
         random.Random(SEED).shuffle(mixes)  # so that a deadline leaves out none of the modes
-        tasks += mixes
+        again = [replace(task, id=f"{task.id}/again") for task in mixes[: options.again]]
+        tasks += [*mixes, *again]
     return tasks
 
 
@@ -261,7 +268,8 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, default=560.0, metavar="SECONDS")
     parser.add_argument("--parts", nargs="+", default=["profile", "alone", "mixes"])
     parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
-    parser.add_argument("--mixes", type=int, default=MIXES, metavar="N")
+    parser.add_argument("--mixes", type=int, nargs=2, default=(0, MIXES), metavar=("FIRST", "END"))
+    parser.add_argument("--again", type=int, default=0, metavar="N", help="mixes measured twice")
     parser.add_argument("--alone-s", type=float, default=25.0, metavar="SECONDS")
     parser.add_argument("--mix-s", type=float, default=25.0, metavar="SECONDS")
     parser.add_argument("--probe", action="store_true", help="profile under MPS limits too")

@@ -19,6 +19,7 @@ from benchmarks.programs.program_list import Program
 
 _LEAST_APART_S = 0.1  # of stamps that are kept; some programs print a line a millisecond
 _TAIL_LINES = 15
+_LONGER_S = 45.0  # a window waits so much longer for a program that prints seldom
 _LINE_END = re.compile(rb"[\r\n]+")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -109,7 +110,8 @@ def run_together(
         checkouts: Where their folders are.
         added: Variables to set for each, shape (programs,).
         cores: Host cores over which all of them float.
-        window_s: Seconds after the last program printed its first two paces.
+        window_s: Seconds after the last program printed its first two paces; a program that prints
+            seldom prolongs them until it has printed another.
         start_s: Seconds after which a program that has printed none is waited for no longer.
     """
     began = time.monotonic()
@@ -118,7 +120,14 @@ def run_together(
         for program, variables in zip(programs, added, strict=True):
             running.append(Running(program, checkouts, variables, cores, began))
         opened_s = _wait(running, start_s, lambda each: len(each.stamps) >= 2)
-        closed_s = _wait(running, time.monotonic() - began + window_s, lambda _: False)
+        all_print = all(len(each.stamps) >= 2 for each in running)
+        if all_print:
+            opened_s = max(each.stamps[1][0] for each in running)
+        closed_s = _wait(running, opened_s + window_s, lambda _: False)
+        if all_print:
+            closed_s = _wait(
+                running, closed_s + _LONGER_S, lambda each: each.stamps[-1][0] > opened_s
+            )
         codes = [each.exit_code for each in running]
     finally:
         for each in running:

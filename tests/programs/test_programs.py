@@ -196,14 +196,16 @@ def test_what_a_file_of_results_holds_is_not_measured_again(checkouts, tmp_path,
     out = tmp_path / "results.jsonl"
     monkeypatch.setattr(sys, "argv", [
         "measure", str(checkouts), "--out", str(out), "--devices", "cpu", "--list", str(small),
-        "--no-zoo", "--parts", "alone", "mixes", "--mixes", "1", "--alone-s", "0.5", "--mix-s",
-        "0.5", "--trees", str(tmp_path / "trees"),
+        "--no-zoo", "--parts", "alone", "mixes", "--mixes", "0", "1", "--alone-s", "0.5",
+        "--mix-s", "0.5", "--again", "1", "--trees", str(tmp_path / "trees"),
     ])  # fmt: skip
     assert measure.main() == 0
     first = out.read_text()
-    assert sorted(json.loads(line)["id"] for line in first.splitlines()) == [
+    *ids, again = (json.loads(line)["id"] for line in first.splitlines())
+    assert sorted(ids) == [
         "alone/epochs", "alone/lines", "mix/00/mps", "mix/00/mps-limits", "mix/00/naive",
     ]  # fmt: skip
+    assert again == f"{ids[2]}/again"
     assert measure.main() == 0
     assert out.read_text() == first
 
