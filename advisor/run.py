@@ -21,6 +21,7 @@ from time import monotonic, sleep
 from typing import Literal, TypeGuard
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
@@ -62,7 +63,11 @@ class RunFile:
 
 
 def rehearse(
-    plan: LaunchPlan, *, device: str = "0", cores: str | None = None, steps: int | None = None
+    plan: LaunchPlan,
+    *,
+    device: str = DEFAULT_DEVICE,
+    cores: str | None = None,
+    steps: int | None = None,
 ) -> str:
     """Return the script that `start` would start; secrets are hidden.
 
@@ -79,8 +84,8 @@ def rehearse(
 
 
 def start(
-    plan: LaunchPlan, *, device: str = "0", cores: str | None = None, steps: int | None = None,
-    replace_instances: bool = False, grace_s: float = 30.0,
+    plan: LaunchPlan, *, device: str = DEFAULT_DEVICE, cores: str | None = None,
+    steps: int | None = None, replace_instances: bool = False, grace_s: float = 30.0,
 ) -> Path:  # fmt: skip
     """Start the script of a plan in a session of its own, and return the folder of the run.
 

@@ -23,6 +23,7 @@ from advisor.errors import (
     counted,
     with_article,
 )
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import Gpu
 from advisor.learn.scores import RunComparison, compare, profiles_of, sharing_of
 from advisor.measure.device import find_device
@@ -79,7 +80,7 @@ def validate_advice(
     recommendation: Recommendation,
     advisor: Advisor,
     top: int,
-    device: str = "0",
+    device: str = DEFAULT_DEVICE,
     store: Path | None = None,
 ) -> Validation:
     """Run the `top` best plans that can be run and compare them with their predictions.

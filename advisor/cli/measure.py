@@ -20,7 +20,7 @@ from advisor.cli.options import (
 )
 from advisor.cli.output import aside, leave_out, live, progress, show_answer, show_text
 from advisor.errors import GpuUnavailable, InvalidInput, clean, counted, with_article
-from advisor.hardware import DEFAULT_GPU
+from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 
 if TYPE_CHECKING:
     from advisor.hardware.gpus import Gpu
@@ -178,7 +178,7 @@ def doctor(context: Context) -> None:
 
 def run(
     plan: _Plan = None, apply: _Apply = False, list_runs: _List = False, rank: _Rank = 1,
-    device: options.Device = "0", steps: _Steps = None, cores: _Cores = None,
+    device: options.Device = DEFAULT_DEVICE, steps: _Steps = None, cores: _Cores = None,
     replace_instances: _ReplaceInstances = False, deadline: _Deadline = None, grace: _Grace = 30.0,
     patience: _Patience = None, profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = True,
@@ -245,7 +245,7 @@ def stop(named: _Run = None, job: _JobNumber = None) -> None:
 def validate(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
-    top: options.Top = 3, device: options.Device = "0", runs: _RunsFile = None,
+    top: options.Top = 3, device: options.Device = DEFAULT_DEVICE, runs: _RunsFile = None,
     dry_run: _DryRun = False, out: _RunsFolder = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
     check_host: options.CheckHost = True, host_cores: options.HostCores = None,

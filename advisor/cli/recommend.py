@@ -20,7 +20,7 @@ from advisor.cli.options import (
 )
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import InvalidInput, NothingFits
-from advisor.hardware import DEFAULT_GPU
+from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.plan import MOST_GPUS, START_S
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def recommend(
     memory_margin: _MemoryMargin = 0.0, protect: _Protect = None, top: options.Top = 5,
     details: _Details = False, commands: _Commands = None, gpus: _Gpus = 1,
     time_limit: _TimeLimit = 8.0, running: _Running = None, running_sharing: _RunningSharing = None,
-    now: _Now = False, device: options.Device = "0", hurt: _Hurt = None,
+    now: _Now = False, device: options.Device = DEFAULT_DEVICE, hurt: _Hurt = None,
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
     host_cores: options.HostCores = None, as_json: options.AsJson = False,

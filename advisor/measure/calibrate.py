@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
@@ -93,7 +94,7 @@ def run_calibrate(argv: Sequence[str]) -> int:
         epilog="Exit codes: 0 measured, 1 failed, 2 wrong use, 4 no GPU to use.",
     )
     add = parser.add_argument
-    add("--device", default="0", help="GPU index or UUID [0]")
+    add("--device", default=DEFAULT_DEVICE, help="GPU index or UUID [%(default)s]")
     add("--out", type=new_path, metavar="FILE", help="[your own, read by advisor]")
     add("--gpu-side", action="store_true", help="time operators too: the GPU's own rates")
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")

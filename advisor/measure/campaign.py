@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted, is_or_are
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.measure.campaign_runner import (
     Record,
     Runner,
@@ -311,7 +312,7 @@ def run_campaign(argv: Sequence[str]) -> int:
     unprofiled, runs = _unmeasured(campaign, plans, ledger)
     run_s = sum(_RUN_S + _TENANT_S * len(run.workloads) for run in runs)
     minutes = (len(unprofiled) * _PROFILE_S + run_s) / 60
-    devices = 1 if words.ray else len(devices_in(words.devices or "0"))
+    devices = 1 if words.ray else len(devices_in(words.devices or DEFAULT_DEVICE))
     todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(runs), 'run')} to do"
     say(f"{todo}: about {minutes / devices:.0f} min on {counted(devices, 'device')}")
     if words.dry_run:

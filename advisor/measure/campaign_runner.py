@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import devices_in, find_device
 from advisor.measure.mps import Bench, bench_on
@@ -259,7 +260,7 @@ def local_runners(words: Namespace, settings: RunnerSettings) -> Iterator[list[R
 
     In `settings`, device and cores are replaced by those of each.
     """
-    devices = devices_in(words.devices or ("cpu" if settings.gpu == "cpu" else "0"))
+    devices = devices_in(words.devices or ("cpu" if settings.gpu == "cpu" else DEFAULT_DEVICE))
     shares = _shares(allowed_cores(words.cores), len(devices), devices[0])
     runners: list[Runner] = [
         LocalRunner(

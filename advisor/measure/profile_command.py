@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TypeVar, get_args
 
 from advisor.errors import AdvisorError, InvalidInput
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.gpus import check_power, gpu_meant
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
@@ -169,7 +170,11 @@ def _profile_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
-    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add(
+        "--device",
+        default=DEFAULT_DEVICE,
+        help="GPU index or UUID, or cpu to try out [%(default)s]",
+    )
     add("--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by "
         "advisor]")  # fmt: skip
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")

@@ -9,6 +9,7 @@ from statistics import mean
 from time import monotonic, time
 
 from advisor.errors import AdvisorError, InvalidInput, counted
+from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
 from advisor.measure.device import Meter, command_line, find_device, memory_record
 from advisor.measure.mps import Bench, MpsDaemon, bench_on, memory_filled, tenant_environments
@@ -371,7 +372,11 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("plans", type=Path, help="JSON file of plans, or what `advisor recommend --json` printed "
         "(plans on MIG are left out)")  # fmt: skip
-    add("--device", default="0", help="GPU index or UUID, or cpu to try out [0]")
+    add(
+        "--device",
+        default=DEFAULT_DEVICE,
+        help="GPU index or UUID, or cpu to try out [%(default)s]",
+    )
     add("--out", type=new_path, required=True, help="JSON Lines file to which runs are added")
     add("--cores", help="host cores for all processes, e.g. 0-15 [all]")
     add("--settle", type=_SECONDS, default=0.7, help="seconds of training before windows [0.7]")

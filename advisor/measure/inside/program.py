@@ -33,6 +33,7 @@ class Program(Feeds):
             the finder; None while none is.
         passing: The thread of the backward pass that goes on; None while none does.
         stepping: Optimizers inside whose step it is: passes there, of a closure, are parts of it.
+        stepped: Optimizers that stepped inside the backward pass that goes on.
     """
 
     def __init__(self, address: str) -> None:
@@ -42,6 +43,7 @@ class Program(Feeds):
         self.capturing: list[Callable[[], bool]] | None = None
         self.passing: int | None = None
         self.stepping: set[int] = set()
+        self.stepped: list[object] = []
         self._address = address
         self._trainer: tuple[int, int | None] | None = None  # process and thread of the first step
         self._claiming = Lock()
@@ -56,7 +58,9 @@ class Program(Feeds):
         """Note that an optimizer stepped, or that its gradient scaler skipped the step."""
         if self.trains_elsewhere():
             return
-        if self.capturing is not None:
+        if self.passing == self._here()[1]:  # the profiler cannot begin or end inside a pass
+            self.stepped.append(optimizer)
+        elif self.capturing is not None:
             self.capturing.append(partial(self._finder.optimizer_stepped, optimizer))
         elif self._finder.optimizer_stepped(optimizer):
             self._claim_step()
@@ -74,6 +78,9 @@ class Program(Feeds):
             self._claim_step()
         elif whole:
             self.phase_ended()
+        stepped, self.stepped = self.stepped, []
+        for optimizer in stepped:
+            self.optimizer_stepped(optimizer)
 
     def replayed(self, calls: "list[Callable[[], bool]]") -> None:
         """Note that a CUDA graph was replayed that makes these calls."""

@@ -128,7 +128,7 @@ def test_the_first_step_of_an_optimizer_ends_the_count_of_backward_passes():
     assert (len(hook.ended), hook._finder.steps) == (1, 1)
 
 
-def test_a_thread_of_torch_steps_for_the_one_that_waits_in_a_backward_pass():
+def test_an_optimizer_that_torch_steps_inside_a_backward_pass_ends_the_step_after_it():
     hook, optimizer, over = Counting(), Optimizer(), Lock()
 
     def step():
@@ -140,15 +140,22 @@ def test_a_thread_of_torch_steps_for_the_one_that_waits_in_a_backward_pass():
         hook.passing = get_ident() if passing else None
         start(step, ())
         with over:
-            return len(hook.ended)
+            inside = len(hook.ended)
+        hook.passing = None
+        hook.pass_ended(whole=True)
+        return inside, len(hook.ended)
 
     def start_of_python(target, _):
         Thread(target=target).start()
 
+    def start_here(target, _):
+        target()
+
     ended_in(hook, optimizer)
-    assert step_in(start_new_thread, passing=True) == 2
-    assert step_in(start_of_python, passing=True) == 2
-    assert step_in(start_new_thread, passing=False) == 2
+    assert step_in(start_new_thread, passing=True) == (1, 2)
+    assert step_in(start_here, passing=True) == (2, 3)
+    assert step_in(start_of_python, passing=True) == (3, 3)
+    assert step_in(start_new_thread, passing=False) == (3, 3)
 
 
 def test_a_script_that_says_its_steps_itself_is_believed():

@@ -35,6 +35,18 @@ def test_every_device_has_as_many_cores_and_no_core_is_in_two_shares(cores, part
     assert len({core for share in shares for core in share}) == parts * (cores // parts)
 
 
+@pytest.mark.parametrize(
+    ("visible", "device"), [("3", "3"), ("2,0", "2"), ("GPU-1f, GPU-2e", "GPU-1f"), ("", "0")]
+)
+def test_the_first_gpu_to_which_a_scheduler_confined_us_is_used(visible, device):
+    printed = subprocess.run(
+        [sys.executable, "-c", "from advisor.hardware import DEFAULT_DEVICE as d; print(d)"],
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": visible}, capture_output=True, text=True,
+        check=True,
+    ).stdout  # fmt: skip
+    assert printed == device + "\n"
+
+
 def test_threads_of_one_physical_core_stay_together():
     # As on hosts that number the second threads after all the first ones.
     shares = split_cores(range(16), 4, lambda core: str(core % 8))
