@@ -368,10 +368,9 @@ def _disagree(windows: Sequence[Window]) -> bool:
     )
 
 
-# Python and launches slow down as the checks of the core do, to this power. In blocks of 1 to 3 s
-# of five host-bound programs on the host of an H100 it was 0.3 to 0.7. With 0.5 the blocks of three
-# of them that ran together differ by 4 instead of 8 %.
-_FOLLOWS_CHECK = 0.5
+# Python and launches slow down as the checks of the core do, to this power: 0.29, 0.31 and 0.36 on
+# the hosts of three H100s, by 649 windows of programs and of workloads of the zoo, host-bound ones.
+_FOLLOWS_CHECK = 1 / 3
 
 
 def core_pace(ratio: float) -> float:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.programs.measure CHECKOUTS --out results.jsonl --devices 0,1,2,3
 
-A host measures a part of the mixes (``--mixes 0 10``: the first ten), and some of them again, which
-shows how far two runs of a mix differ. Jobs that are in none of its mixes are only profiled.
+A host measures a part of the mixes (``--mixes 0 10``: the first ten) and the jobs that are in them,
+and some mixes again, which shows how far two runs of a mix differ.
 
 `benchmarks.programs.prepare` prepares CHECKOUTS. Each GPU works on its own, with its part of the
 host's cores, over which its programs float. Each result is a line of the file from the moment that
@@ -152,15 +152,16 @@ class Task:
 def tasks_of(options: argparse.Namespace) -> list[Task]:
     """Return all tasks: profiles, then each alone, then the mixes in shuffled order."""
     programs = draw_programs(read_programs(options.list))
-    jobs = {job.name: job for job in (*programs, *(draw_workloads() if options.zoo else ()))}
+    drawn = {job.name: job for job in (*programs, *(draw_workloads() if options.zoo else ()))}
+    numbered = list(enumerate(draw_mixes(list(drawn))))[slice(*options.mixes)]
+    mixed = {name for _, names in numbered for name in names}
+    jobs = {name: job for name, job in drawn.items() if name in mixed}
     tasks = []
     if "profile" in options.parts:
         tasks += [
             Task(f"profile/{name}", 45, partial(Place.profile, program=job, probe=options.probe))
             for name, job in jobs.items()
         ]
-    numbered = list(enumerate(draw_mixes(list(jobs))))[slice(*options.mixes)]
-    mixed = {name for _, names in numbered for name in names}
     if "alone" in options.parts:
         tasks += [
             Task(
@@ -168,7 +169,6 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
                 partial(Place.together, programs=[job], mode="naive", window_s=options.alone_s),
             )
             for name, job in jobs.items()
-            if name in mixed
         ]  # fmt: skip
     if "mixes" in options.parts:
         mixes = [

@@ -333,15 +333,15 @@ HOST_BOUND = StepParts(host_s=0.01, gpu_s=0.002)
     ],
 )  # fmt: skip
 def test_windows_are_brought_to_one_pace_of_the_core_as_far_as_the_host_sets_it(parts, step_s):
-    slow, usual = Window(1.0, 100, check_s=4e-3), Window(0.5, 100, check_s=1e-3)
+    slow, usual = Window(1.0, 100, check_s=8e-3), Window(0.5, 100, check_s=1e-3)
     first, second = at_check((slow, usual), 1e-3, parts)
     assert first.step_s == pytest.approx(step_s)
     assert second == usual
-    assert (first.steps, first.check_s) == (100, 4e-3)
+    assert (first.steps, first.check_s) == (100, 8e-3)
 
 
 def test_a_step_that_a_limit_slows_does_not_follow_the_core():
-    slowed, usual = Window(2.0, 100, check_s=4e-3), Window(1.1, 100, check_s=4e-3)
+    slowed, usual = Window(2.0, 100, check_s=8e-3), Window(1.1, 100, check_s=8e-3)
     first, second = at_check((slowed, usual), 1e-3, HOST_BOUND, 0.01)
     assert first == slowed
     assert second.step_s == pytest.approx(0.0055)
