@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import median
 from time import monotonic, sleep, time
 from typing import Any, Literal
 
@@ -33,7 +33,6 @@ class Timing:
     Attributes:
         settle_s: Seconds that all tenants train together before anything counts.
         window_s: Least length of a window.
-        windows: Number of windows.
         lead_s: Least seconds before the first window, in which launch queues fill.
         longest_s: Most seconds of all windows together.
     """
@@ -47,11 +46,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Moments of one run.
+    """Moments of one run: tenants take their first step at `start_at` and none after `stop_at`.
 
-    Attributes:
-        start_at: When all tenants take their first step; seconds of the wall clock.
-        bounds_s: Where windows begin and end, seconds after `start_at`, shape (windows + 1,).
+    Windows lie between `bounds_s`, seconds after `start_at`, shape (windows + 1,). The others are
+    moments of the wall clock.
     """
 
     start_at: float
@@ -59,17 +57,14 @@ class Schedule:
 
     @property
     def begin_at(self) -> float:
-        """The begin of the first window."""
         return self.start_at + self.bounds_s[0]
 
     @property
     def end_at(self) -> float:
-        """The end of the last window."""
         return self.start_at + self.bounds_s[-1]
 
     @property
     def stop_at(self) -> float:
-        """The moment from which tenants begin no further step."""
         return self.end_at + _MARGIN_S
 
 
@@ -114,12 +109,12 @@ class SoloPace:
 
     Attributes:
         rounds: As these windows and the steps before them show it.
-        windows: Every window, of whole rounds, shape (windows,).
-        cpu_s: CPU seconds of the tenant and its loader for each second.
+        windows: Of whole rounds, shape (windows,).
+        cpu_share: CPU seconds of the tenant and its loader for each second.
         activity: Of the whole GPU over the windows.
         clocks_mhz: Of SMs and memory during the run.
         memory: Peak memory of the tenant.
-        host_check_s: Mean of the host checks; None for a program without them.
+        checks_s: Host checks; empty for a program without them.
         meter_s: Seconds that the device's driver took to answer.
         host: The host's work for a step; None for a program that does not report it.
         over: Whether the program ended by itself before the last window.
@@ -127,14 +122,14 @@ class SoloPace:
 
     rounds: Rounds
     windows: tuple[Window, ...]
-    cpu_s: float
+    cpu_share: float
     activity: Activity
     clocks_mhz: tuple[int | None, int | None]
     memory: Memory
-    host_check_s: float | None
+    checks_s: tuple[float, ...]
     meter_s: float
-    host: HostSide | None = None
-    over: bool = False
+    host: HostSide | None
+    over: bool
 
 
 def mean_step_s(windows: Sequence[Window]) -> float:
@@ -150,6 +145,10 @@ class StepsTaken:
     answer: Mapping[str, Any]
 
     @property
+    def steps(self) -> int:
+        return len(self.answer["completed_at"])
+
+    @property
     def over(self) -> bool:
         """True if the program ended by itself."""
         return bool(self.answer.get("over"))
@@ -162,8 +161,7 @@ class StepsTaken:
     @property
     def intervals_s(self) -> list[float]:
         """Seconds of each step, without the host checks between them, shape (steps,)."""
-        ends = [self.start_at, *self.answer["completed_at"]]
-        intervals = np.diff(ends)
+        intervals = np.diff([self.start_at, *self.answer["completed_at"]])
         for number, _, took_s in self.answer["checks"]:
             if number < len(intervals):  # a GPU that had work queued did not wait for a check
                 intervals[number] = max(intervals[number] - took_s, intervals[number] / 2)
@@ -172,20 +170,20 @@ class StepsTaken:
 
 def step_times(stretches: Sequence[StepsTaken]) -> StepTimes:
     """Join requests to one, without the time between them."""
-    intervals_s = [each for stretch in stretches for each in stretch.intervals_s]
+    intervals_s = np.array([each for stretch in stretches for each in stretch.intervals_s])
     happened, work = np.zeros((4, len(intervals_s))), np.full(len(intervals_s), np.nan)
     before = 0
     for stretch in stretches:
         for number, *gained in stretch.answer["between"]:
             happened[:, before + int(number)] += gained
         counts = np.array(stretch.answer.get("work") or (), dtype=float)
-        if len(counts) == len(stretch.answer["completed_at"]):
+        if len(counts) == stretch.steps:
             work[before + 1 : before + len(counts)] = np.diff(counts)
-        before += len(stretch.answer["completed_at"])
+        before += stretch.steps
     passes, loader_s, checkpoint_s, validation_s = happened
     return StepTimes(
-        ends_s=np.concatenate([[0.0], np.cumsum(intervals_s)]), new_pass=passes > 0,
-        loader_s=loader_s, checkpoint_s=checkpoint_s, validation_s=validation_s, work=work,
+        intervals_s=intervals_s, new_pass=passes > 0, loader_s=loader_s,
+        checkpoint_s=checkpoint_s, validation_s=validation_s, work=work,
     )  # fmt: skip
 
 
@@ -219,7 +217,7 @@ def settle(tenant: Tenant, loaded: Mapping[str, Any], patience_s: float) -> list
             if not steady:
                 say(f"  not steady after {looked_s:.0f} s; its windows show how it varies")
             return stretches
-    if sum(len(each.answer["completed_at"]) for each in stretches) >= _FEWEST_WHOLE:
+    if sum(each.steps for each in stretches) >= _FEWEST_WHOLE:
         return stretches
     first_at, *ends = loaded["completed_at"] or [began]
     warm = StepsTaken(first_at, {**loaded, "completed_at": ends, "between": []})
@@ -244,46 +242,52 @@ def measured_pace(
 ) -> SoloPace:  # fmt: skip
     """Measure the pace of `tenant` in windows of whole rounds, between checks of its core.
 
-    `before` are the steps from which its round is known, and of which windows are made if it may
-    end before, `partly`, and does.
+    `before` are the steps from which its round is known. If it has ended by itself, or may,
+    `partly`, and does, its pace is that of all steps that it took.
 
     Raises:
-        AdvisorError: It ran out of memory, died, or took no step for `patience_s`.
+        AdvisorError: It ran out of memory, died, ended early, or took no step for `patience_s`.
     """
-    if before[-1].over:
-        return _whole_pace(tenant, meter, before, timing.window_s)
-    rounds = find_rounds(step_times(before))
-    plan = solo_schedule(time() + _NOTICE_S, timing, rounds)
-    checks_at = [plan.start_at + each for each in plan.bounds_s]
-    pieces = _PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES
-    tenant.send(
-        "run", start_at=plan.start_at, stop_at=plan.stop_at, checks_at=checks_at, pieces=pieces,
-        partly=partly,
-    )  # fmt: skip
-    sleep_until(plan.begin_at)
-    metered_at = monotonic()
-    meter.begin()
-    meter_s = monotonic() - metered_at
-    sleep_until(plan.end_at)
-    metered_at = monotonic()
-    activity, clocks_mhz = meter.end(), meter.clocks_mhz()
-    meter_s += monotonic() - metered_at
-    answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
-    stretch = StepsTaken(plan.start_at, answer)
-    if stretch.over:
-        return _whole_pace(tenant, meter, [*before, stretch], timing.window_s)
-    checks_s = [check_s for _, check_s, _ in answer["checks"]]
-    rounds = find_rounds(step_times([*before, stretch]))
+    taken = list(before)
+    if not taken[-1].over:
+        rounds = find_rounds(step_times(taken))
+        plan = solo_schedule(time() + _NOTICE_S, timing, rounds)
+        tenant.send(
+            "run", start_at=plan.start_at, stop_at=plan.stop_at, partly=partly,
+            checks_at=[plan.start_at + each for each in plan.bounds_s],
+            pieces=_PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES,
+        )  # fmt: skip
+        sleep_until(plan.begin_at)
+        metered_at = monotonic()
+        meter.begin()
+        meter_s = monotonic() - metered_at
+        sleep_until(plan.end_at)
+        metered_at = monotonic()
+        activity, clocks_mhz = meter.end(), meter.clocks_mhz()
+        meter_s += monotonic() - metered_at
+        answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
+        taken.append(StepsTaken(plan.start_at, answer))
+    stretch, over = taken[-1], taken[-1].over
+    rounds = find_rounds(step_times(taken))
+    if over:
+        if sum(each.steps for each in taken) < _FEWEST_WHOLE:
+            raise AdvisorError(
+                f"{tenant.named} ended after its first steps, and {_FEWEST_WHOLE} more are needed. "
+                f"Let it train for longer."
+            )
+        stretch = max(taken, key=lambda each: each.steps)
+        activity, clocks_mhz, meter_s = NOT_METERED, meter.clocks_mhz(), 0.0
     return SoloPace(
         rounds=rounds,
-        windows=solo_windows(stretch, plan, rounds),
-        cpu_s=stretch.cpu_share,
+        windows=rounds.windows(timing.window_s) if over else solo_windows(stretch, plan, rounds),
+        cpu_share=stretch.cpu_share,
         activity=activity,
         clocks_mhz=clocks_mhz,
-        memory=_memory(tenant, meter, answer),
-        host_check_s=fmean(checks_s) if checks_s else None,
+        memory=_memory(tenant, meter, taken[-1].answer),
+        checks_s=() if over else tuple(check_s for _, check_s, _ in stretch.answer["checks"]),
         meter_s=meter_s,
-        host=_host_side(answer, len(answer["completed_at"])),
+        host=_host_side(stretch.answer, stretch.steps),
+        over=over,
     )
 
 
@@ -301,35 +305,19 @@ def _memory(tenant: Tenant, meter: Meter, answer: Mapping[str, Any]) -> Memory:
     return memory
 
 
-def _whole_pace(
-    tenant: Tenant, meter: Meter, taken: Sequence[StepsTaken], window_s: float
-) -> SoloPace:
-    """The pace of a program that has ended by itself, from all steps that it took."""
-    steps = sum(len(stretch.answer["completed_at"]) for stretch in taken)
-    if steps < _FEWEST_WHOLE:
-        raise AdvisorError(
-            f"{tenant.named} ended after its first steps, and {_FEWEST_WHOLE} more are needed. Let "
-            f"it train for longer."
-        )
-    rounds = find_rounds(step_times(taken))
-    longest = max(taken, key=lambda stretch: len(stretch.answer["completed_at"]))
-    return SoloPace(
-        rounds=rounds,
-        windows=rounds.windows(window_s),
-        cpu_s=longest.cpu_share,
-        activity=NOT_METERED,
-        clocks_mhz=meter.clocks_mhz(),
-        memory=_memory(tenant, meter, taken[-1].answer),
-        host_check_s=None,
-        meter_s=0.0,
-        host=_host_side(longest.answer, len(longest.answer["completed_at"])),
-        over=True,
-    )
+def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide | None:
+    """Return the host's work for one of `steps`; an idle loader counts as none."""
+    if "fetched_s" not in answer:
+        return None
+    names = ("loader_cpu_s", "read_mib") if answer.get("loader_cpu_s") else ()
+    used = {name: answer[name] for name in names if answer[name] is not None}
+    of_a_step = {name: max(0.0, value) / steps for name, value in used.items()}
+    return HostSide(wait_s=max(0.0, answer["fetched_s"]) / steps, **of_a_step)
 
 
 # Windows that differ by this ratio, at one pace of the core, may show a slow moment of the host.
 _MOST_WINDOW_RATIO = 1.1
-_MOST_ROUNDS = 3
+_MOST_REPEATS = 2
 
 
 def repeated_pace(
@@ -340,18 +328,15 @@ def repeated_pace(
     The program may end before.
     """
     pace = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
-    for number in range(1, _MOST_ROUNDS):
+    for _ in range(_MOST_REPEATS):
         if pace.over or not _disagree(pace.windows):
             break
         say("  its windows disagree; measuring more of them")
         more = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
         if more.over:
             return replace(pace, over=True)
-        check_s = None
-        if pace.host_check_s is not None and more.host_check_s is not None:
-            check_s = (pace.host_check_s * number + more.host_check_s) / (number + 1)
         pace = replace(
-            more, windows=pace.windows + more.windows, host_check_s=check_s,
+            more, windows=pace.windows + more.windows, checks_s=pace.checks_s + more.checks_s,
             meter_s=pace.meter_s + more.meter_s,
         )  # fmt: skip
     return pace
@@ -398,13 +383,11 @@ def solo_windows(stretch: StepsTaken, plan: Schedule, rounds: Rounds) -> tuple[W
     numbers = [int(number) for number, _, _ in stretch.answer["checks"]]
     if not numbers:
         return windows_of(plan, stretch.answer["completed_at"])
-    steps = len(stretch.answer["completed_at"])
-    rounds = replace(rounds, intervals_s=rounds.intervals_s[-steps:], whole=steps // rounds.steps)
+    rounds = replace(rounds, intervals_s=rounds.intervals_s[-stretch.steps :])
     done_s = np.concatenate([[0.0], np.cumsum(rounds.intervals_s)])
     spans = [(first + 1, last) for first, last in pairwise(numbers)]
     if rounds.steps > 1 or not spans or min(end - begin for begin, end in spans) < _ENOUGH_STEPS:
-        bounds = rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])
-        spans = list(pairwise(bounds if rounds.whole else [0, steps]))
+        spans = list(pairwise(rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])))
     checks_s = [check_s for _, check_s, _ in stretch.answer["checks"]]
     return tuple(
         Window(
@@ -415,31 +398,19 @@ def solo_windows(stretch: StepsTaken, plan: Schedule, rounds: Rounds) -> tuple[W
     )  # fmt: skip
 
 
-def _host_side(answer: Mapping[str, Any], steps: int) -> HostSide | None:
-    """The host's work for a step, from that for all `steps`; an idle loader counts as none."""
-    if "fetched_s" not in answer:
-        return None
-
-    def of_a_step(name: str) -> float | None:
-        value = answer.get(name)
-        return None if value is None else max(0.0, value) / steps
-
-    with_loader = bool(answer.get("loader_cpu_s"))
-    return HostSide(
-        loader_cpu_s=of_a_step("loader_cpu_s") if with_loader else None,
-        wait_s=of_a_step("fetched_s"),
-        read_mib=of_a_step("read_mib") if with_loader else None,
-    )
-
-
 Part = Literal["start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mps_s", "limits_s"]
 
 
 class Stopwatch:
-    """The seconds from its creation to the last lap, each of one part."""
+    """The seconds from its creation to the last lap, each of one part.
+
+    Attributes:
+        meter_s: Seconds of the windows that were spent on asking the driver.
+    """
 
     def __init__(self) -> None:
         self._since_s = monotonic()
+        self.meter_s = 0.0
         self._parts: dict[str, float] = {}
 
     def lap(self, part: Part) -> None:
@@ -452,6 +423,6 @@ class Stopwatch:
         """Return the most seconds of another start, by the seconds of the first."""
         return max(LOAD_S, 3 * self._parts.get("start_s", 0.0))
 
-    def took(self, meter_s: float) -> PartSeconds:
-        """All laps; `meter_s` of the windows' seconds were spent on asking the driver."""
-        return PartSeconds(**self._parts, meter_s=meter_s)
+    def took(self) -> PartSeconds:
+        """Return all laps."""
+        return PartSeconds(**self._parts, meter_s=self.meter_s)

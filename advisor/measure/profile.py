@@ -1,12 +1,14 @@
 """Profiles one workload: alone on a device, then under MPS; what contradicts is measured again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from advisor.errors import AdvisorError, counted
 from advisor.hardware.gpus import gpu
-from advisor.measure.device import Meter, recipe_of_script
+from advisor.hardware.partition import sm_limits
+from advisor.measure.device import Device, Meter, recipe_of_script
 from advisor.measure.mps import Bench
 from advisor.measure.pace import (
     SoloPace,
@@ -19,12 +21,27 @@ from advisor.measure.pace import (
     repeated_pace,
     settle,
 )
-from advisor.measure.parts import StepParts, step_parts
 from advisor.measure.process import say
-from advisor.measure.tenant import LOAD_S, living
+from advisor.measure.tenant import LOAD_S, Ended, Tenant, living
 from advisor.measure.tenants import ask_all, tenants_on
+from advisor.measure.trace import (
+    RECORDED_STEPS,
+    TracedStep,
+    events_in,
+    kernel_trace,
+    phases_without_waits,
+    recorded_step,
+    traced_round,
+)
 from advisor.sharing import Mps, Naive
-from advisor.workload.profile import PROBE_LIMITS_PCT, LimitedRun, MpsProbe, Profile, Window
+from advisor.workload.profile import (
+    PROBE_LIMITS_PCT,
+    KernelTrace,
+    LimitedRun,
+    MpsProbe,
+    Profile,
+    Window,
+)
 from advisor.workload.spec import Workload
 
 # A loader starts with prefetched batches, which must be used up before a window begins.
@@ -39,47 +56,38 @@ def profile_alone(
     workload: Workload, bench: Bench, idle_power_w: float | None, *, probe: bool,
     patience_s: float = LOAD_S,
 ) -> Profile:  # fmt: skip
-    """Measure `workload` in new processes: alone, then under MPS.
+    """Measure `workload` in new processes: alone, then under MPS if `probe`.
 
-    Args:
-        workload: May take no step for `patience_s`.
-        bench: The device.
-        idle_power_w: Power of the device before anything ran; None if not metered.
-        probe: Whether to measure under MPS too.
-        patience_s: Seconds.
+    It may take no step for `patience_s`. `idle_power_w` is of the device before anything ran.
 
     Raises:
         InvalidInput: It cannot be built.
         AdvisorError: It ran out of memory or died.
     """
     watch = Stopwatch()
-    bench.session.switch_to(Naive())
-    profile, taken, meter_s = _measured_alone(workload, bench, patience_s, watch)
+    profile, taken = _measured_alone(workload, bench, patience_s, watch)
     if probe and bench.session.device.kind == "cuda":
         profile = replace(profile, mps=mps_probe(profile, taken, bench, watch))
         under_mps = profile.mps
         if under_mps is not None and profile.step_s > _MPS_FASTER * under_mps.unlimited.step_s:
             say("  it was slower alone than under MPS; measuring it alone again")
-            bench.session.switch_to(Naive())
-            again, _, more_s = _measured_alone(
-                profile.workload, bench, patience_s, watch, check_s=profile.host_check_s
-            )
-            meter_s += more_s
+            check_s = profile.host_check_s
+            again, _ = _measured_alone(profile.workload, bench, patience_s, watch, check_s=check_s)
             profile = min(profile, replace(again, mps=profile.mps), key=lambda each: each.step_s)
-    return replace(profile, idle_power_w=idle_power_w, took=watch.took(meter_s))
+    return replace(profile, idle_power_w=idle_power_w, took=watch.took())
 
 
 def _measured_alone(
     workload: Workload, bench: Bench, patience_s: float, watch: Stopwatch, *,
     check_s: float | None = None,
-) -> tuple[Profile, list[StepsTaken], float]:  # fmt: skip
-    """Its profile without an MPS probe, its steps until it was steady, and the meter's seconds.
+) -> tuple[Profile, list[StepsTaken]]:  # fmt: skip
+    """Return its profile without an MPS probe, and its steps until it was steady.
 
     Windows are at the pace of a core on which a check takes `check_s`; None: as in the mean.
     """
     session = bench.session
-    setups = session.setups(Naive(), [workload])
-    with tenants_on(setups, session.folder) as (tenant,):
+    session.switch_to(Naive())
+    with tenants_on(session.setups(Naive(), [workload]), session.folder) as (tenant,):
         say("  starting it")
         loaded = living(tenant.ask("load", timeout_s=patience_s, partly=True))
         workload = _completed(workload, loaded.get("found"))
@@ -90,6 +98,7 @@ def _measured_alone(
         watch.lap("settle_s")
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
         pace = repeated_pace(tenant, Meter(session.device), timing, taken, patience_s)
+        watch.meter_s += pace.meter_s
         watch.lap("windows_s")
         say(f"  {_pace_text(pace)}")
         if pace.over:
@@ -105,7 +114,8 @@ def _measured_alone(
     if parts.trace is not None and parts.trace.waits_us:
         waits = len(parts.trace.waits_us) / parts.trace.steps
         say(f"  its host waits for the GPU {waits:.3g} times a step")
-    check_s = check_s or pace.host_check_s
+    if check_s is None and pace.checks_s:
+        check_s = fmean(pace.checks_s)
     power_w = pace.activity.power_w
     provenance = bench.origin.provenance(versions, pace.clocks_mhz)
     if workload.script is not None:
@@ -116,7 +126,7 @@ def _measured_alone(
         windows=at_check(pace.windows, check_s, parts),
         host_s=parts.host_s,
         gpu_s=parts.gpu_s,
-        host_cpu_share=pace.cpu_s / len(bench.cores),
+        host_cpu_share=pace.cpu_share / len(bench.cores),
         memory=pace.memory,
         counters=pace.activity.counters,
         power_w=power_w,
@@ -130,7 +140,103 @@ def _measured_alone(
         host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
         epoch_end=pace.rounds.epoch_end,
     )
-    return profile, taken, pace.meter_s
+    return profile, taken
+
+
+# For the host's path; and rounds that are traced, fewer of those that take long.
+_ISSUE_S, _TRACED, _TRACED_IF_LONG, _LONG_S = 1.0, 3, 1, 0.5
+
+# A trace of all kernels of longer steps would fill megabytes.
+_LONGEST_S = 4.0
+
+# Kernels take longer in the profiler, short ones most; beyond this ratio they are traced again.
+_TRACE_MAY_EXCEED = 1.05
+
+# A program whose steps are not found is recorded for so much longer than its steps.
+_SPARE_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class StepParts:
+    """Host path and GPU path of a step, and the kernel trace of a round; all None on a CPU."""
+
+    host_s: float | None = None
+    gpu_s: float | None = None
+    trace: KernelTrace | None = None
+    main_s: float | None = None
+    loader_s: float | None = None
+
+
+def step_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
+    """Measure what a step consists of, as far as the program can report it."""
+    if device.kind != "cuda":
+        return StepParts()
+    measure = _traced_parts if tenant.setup.script.by_steps else _recorded_parts
+    return measure(tenant, pace, device, watch)
+
+
+def _traced_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
+    round_s, steps = sum(pace.rounds.steps_s), pace.rounds.steps
+    if round_s > _LONGEST_S:
+        say(f"  a round of {steps} steps takes {round_s:.1f} s: one step of it is traced")
+        round_s, steps = round_s / steps, 1
+    issued = tenant.ask("issue", seconds=_ISSUE_S, round_steps=steps)
+    watch.lap("host_path_s")
+    if isinstance(issued, Ended) and tenant.running.succeeded:
+        say("  it ended by itself before its host path and its kernels were measured")
+        return StepParts()
+    issued = living(issued)
+    phases_s, gpu_s, trace = tuple(issued["phases_s"]), None, None
+    count = _TRACED if round_s < _LONG_S else _TRACED_IF_LONG
+    try:
+        traced = _traced(tenant, device, steps, count)
+        if traced.busy_s > _TRACE_MAY_EXCEED * steps * mean_step_s(pace.windows):
+            say("  its kernels add up to more than the step without a profiler; tracing it again")
+            traced = min(traced, _traced(tenant, device, steps, count), key=lambda it: it.busy_s)
+        phases_s = phases_without_waits(issued["phases_s"], traced.phases)
+        gpu_s, trace = traced.busy_s / steps, kernel_trace(traced, phases_s, steps)
+    except AdvisorError as error:
+        say(f"  no kernel trace: {error}")
+    finally:
+        watch.lap("trace_s")
+    main_s, loader_s = sum(phases_s) / steps, issued["loader_s"]
+    # The host path is at least that of the loader it waits for.
+    return StepParts(max(main_s, loader_s or 0.0), gpu_s, trace, main_s, loader_s)
+
+
+def _traced(tenant: Tenant, device: Device, steps: int, count: int) -> TracedStep:
+    path = tenant.folder / "trace.json"
+    answer = living(tenant.ask("trace", path=str(path), round_steps=steps, rounds=count))
+    with events_in(path) as events:
+        return traced_round(
+            events, answer["phases"], answer["passes"],
+            sm_limits(gpu(device.key).compute_capability),
+        )  # fmt: skip
+
+
+def _recorded_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
+    """Return the parts of a program whose steps are not found: by a window as long as one."""
+    step_s = mean_step_s(pace.windows)
+    try:
+        step = _recorded(tenant, device, step_s)
+    except AdvisorError as error:
+        say(f"  no kernel trace: {error}")
+        counters = pace.activity.counters  # of the whole GPU, as its driver counted
+        return StepParts(gpu_s=None if counters is None else counters.gract * step_s)
+    finally:
+        watch.lap("trace_s")
+    phases_s = phases_without_waits((step_s,), step.phases)
+    return StepParts(sum(phases_s), step.busy_s, kernel_trace(step, phases_s, 1))
+
+
+def _recorded(tenant: Tenant, device: Device, step_s: float) -> TracedStep:
+    if step_s > _LONGEST_S / 2:
+        raise AdvisorError(f"a step of {step_s:.1f} s is too long to record")
+    path, seconds = tenant.folder / "trace.json", RECORDED_STEPS * step_s + _SPARE_S
+    if not living(tenant.ask("record", path=str(path), seconds=seconds)):
+        raise AdvisorError("no process of it uses the GPU by torch")
+    with events_in(path) as events:
+        return recorded_step(events, step_s, sm_limits(gpu(device.key).compute_capability))
 
 
 # A step that takes so many times as long under a limit as alone is paced by the limit.

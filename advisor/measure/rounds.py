@@ -17,27 +17,24 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StepTimes:
-    """When the steps of one process ended, and the work that the hook saw between two ends.
-
-    All but `ends_s` have an entry for each interval between two ends, shape (steps - 1,).
+    """Seconds of each step of one process, and what the hook saw in it, each of shape (steps,).
 
     Attributes:
-        ends_s: Moments of two or more ends, never decreasing, shape (steps,); the time that
-            measuring took is left out.
+        intervals_s: Seconds from one end to the next; the time that measuring took is left out.
         new_pass: Whether the program made a new iterator of its training's loader.
         loader_s: Seconds in which it made that iterator and took the first batch.
         checkpoint_s: Seconds in which it saved tensors.
         validation_s: Seconds in which it validated.
         work: What a step did, by a count that does not depend on the host's pace; NaN where not
-            counted, None: nowhere.
+            counted.
     """
 
-    ends_s: Floats
+    intervals_s: Floats
     new_pass: NDArray[np.bool_]
     loader_s: Floats
     checkpoint_s: Floats
     validation_s: Floats
-    work: Floats | None = None
+    work: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,10 +43,7 @@ class Rounds:
 
     Attributes:
         steps: Steps of a round.
-        whole: Rounds that were seen from beginning to end.
-        first: A round begins at the end of the step with this index, and of every `steps`-th
-            after it; its first step is the longest.
-        steps_s: Seconds of each step of a round, in order, in the median, shape (steps,).
+        steps_s: Seconds of each step of a round, in the median, the longest first, shape (steps,).
         unclear: Whether fewer than two rounds were seen: `steps` may be wrong.
         intervals_s: Seconds of each step seen, without epoch ends, shape (intervals,).
         epoch_end: None if none was seen, or if it takes no time.
@@ -57,31 +51,35 @@ class Rounds:
     """
 
     steps: int
-    whole: int
-    first: int
     steps_s: tuple[float, ...]
     unclear: bool
     intervals_s: Floats
     epoch_end: EpochEnd | None
     epoch_ends: int
 
-    def windows(self, least_s: float) -> tuple[Window, ...]:
-        """Return windows of whole rounds of at least `least_s` each, without epoch ends.
+    @property
+    def whole(self) -> int:
+        """Rounds that were seen from beginning to end."""
+        return len(self.intervals_s) // self.steps
 
-        If all rounds together are shorter, they are one window.
-        """
+    def windows(self, least_s: float) -> tuple[Window, ...]:
+        """Return windows of whole rounds of at least `least_s` each, without epoch ends."""
         bounds = self.window_bounds(least_s)
         done_s = np.append(0.0, np.cumsum(self.intervals_s))
         return tuple(map(Window, np.diff(done_s[bounds]).tolist(), np.diff(bounds).tolist()))
 
     def window_bounds(self, least_s: float) -> list[int]:
-        """Return the indices of the steps at whose ends the `windows` begin and end."""
+        """Return the indices of the steps at whose ends the `windows` begin and end.
+
+        If all rounds together are shorter, they are one window; without a whole round, all steps.
+        """
         bounds, taken_s = [0], 0.0
         for begin in range(0, self.whole * self.steps, self.steps):
             taken_s += float(self.intervals_s[begin : begin + self.steps].sum())
             if taken_s >= least_s:
                 bounds, taken_s = [*bounds, begin + self.steps], 0.0
-        return bounds if len(bounds) > 1 else [0, self.whole * self.steps]
+        last = self.whole * self.steps or len(self.intervals_s)
+        return bounds if len(bounds) > 1 else [0, last]
 
 
 # A period, or an end, that changes the mean step by less makes no difference to any prediction.
@@ -108,42 +106,30 @@ _VALIDATION_SHARE = 0.25
 
 def find_rounds(times: StepTimes) -> Rounds:
     """Find the round and the epoch ends of the program whose steps ended at `times`."""
-    intervals_s = np.diff(times.ends_s)
-    marks = [
-        times.new_pass,
-        times.checkpoint_s > 0,
-        _validations(times.validation_s, intervals_s),
-    ]
+    intervals_s = times.intervals_s
+    rolls_out = times.validation_s.sum() > _VALIDATION_SHARE * intervals_s.sum()
+    marks = [times.new_pass, times.checkpoint_s > 0, (times.validation_s > 0) & ~rolls_out]
     seldom = [mark & _is_seldom(mark) for mark in marks]
     at_end = np.logical_or.reduce(seldom)
     if at_end.all():
         at_end = np.zeros_like(at_end)
     steps_s = np.where(at_end, np.nan, intervals_s)  # a step in an epoch end was not timed
     period, unclear = _period(steps_s)
-    if times.work is not None and np.isfinite(times.work).sum() >= _ENOUGH_COUNTED:
+    if np.isfinite(times.work).sum() >= _ENOUGH_COUNTED:
         by_work, unclear_work = _period(np.where(at_end, np.nan, times.work))
         if by_work > 1 and not unclear_work:
             period, unclear = by_work, False
     usual_s = _usual_s(steps_s, period)
     over_s = np.maximum(0.0, intervals_s - usual_s)[at_end]
-    longest = int(np.argmax(usual_s[:period]))
     most_often = max(seldom, key=np.count_nonzero)
     return Rounds(
         steps=period,
-        whole=len(intervals_s) // period,
-        first=longest,
-        steps_s=tuple(np.roll(usual_s[:period], -longest).tolist()),
+        steps_s=tuple(np.roll(usual_s[:period], -np.argmax(usual_s[:period])).tolist()),
         unclear=unclear,
         intervals_s=np.where(at_end, usual_s, intervals_s),
         epoch_end=_epoch_end(times, at_end, over_s, most_often),
         epoch_ends=int(np.count_nonzero(most_often)),
     )
-
-
-def _validations(validation_s: Floats, intervals_s: Floats) -> NDArray[np.bool_]:
-    """Return where a program validates; nowhere if such passes last so long as to be rollouts."""
-    mostly = float(validation_s.sum()) > _VALIDATION_SHARE * float(intervals_s.sum())
-    return np.zeros(len(validation_s), bool) if mostly else validation_s > 0
 
 
 def _is_seldom(mark: NDArray[np.bool_]) -> bool:
@@ -156,21 +142,15 @@ def _epoch_end(
 ) -> EpochEnd | None:
     """Return the mean end, if it matters; ends of another kind are counted to the most frequent."""
     count, total_s = int(np.count_nonzero(most_often)), float(over_s.sum())
-    if not count or total_s < _MATTERS * (float(times.ends_s[-1] - times.ends_s[0]) - total_s):
+    if not count or total_s < _MATTERS * (float(times.intervals_s.sum()) - total_s):
         return None
-    left_s, parts = over_s, []
-    for part_s in (times.checkpoint_s, times.validation_s, times.loader_s):
-        taken_s = np.minimum(left_s, part_s[at_end])
-        left_s = left_s - taken_s
-        parts.append(float(taken_s.sum()) / count)
+    seconds = {"seconds": total_s / count}
+    for name in ("checkpoint_s", "validation_s", "loader_s"):
+        taken_s = np.minimum(over_s, getattr(times, name)[at_end])
+        over_s = over_s - taken_s
+        seconds[name] = float(taken_s.sum()) / count
     gaps = np.diff(np.flatnonzero(most_often))
-    return EpochEnd(
-        seconds=total_s / count,
-        steps=round(float(np.median(gaps))) if len(gaps) else None,
-        checkpoint_s=parts[0],
-        validation_s=parts[1],
-        loader_s=parts[2],
-    )
+    return EpochEnd(steps=round(float(np.median(gaps))) if len(gaps) else None, **seconds)
 
 
 def _period(steps_s: Floats) -> tuple[int, bool]:

@@ -6,22 +6,26 @@ Of Chrome's trace format, in which torch writes it, the marks around each phase 
 graph is matched to the one launch of the graph.
 """
 
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import prod
+from pathlib import Path
 from statistics import mode, quantiles
 from typing import Any, NamedTuple
 
-from advisor.errors import AdvisorError, counted
+from advisor.errors import AdvisorError
 from advisor.hardware.partition import SmLimits, resident_blocks
 from advisor.measure.inside.routines import MARK
 from advisor.workload.profile import HOST_COPY, QUEUED_COPY, KernelTrace
 
 LAUNCHES = ("cuda_runtime", "cuda_driver")
+_GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
 Event = Mapping[str, Any]
 
@@ -41,37 +45,8 @@ def _stretch(event: Event) -> Stretch:
     return Stretch(float(event["ts"]), float(event["dur"]))
 
 
-def _marked_phases(events: Sequence[Event], phases: Sequence[str]) -> list[Stretch]:
-    marks = sorted(
-        (_stretch(each), str(each["name"]))
-        for each in events
-        if each.get("cat") == "user_annotation" and str(each["name"]).startswith(MARK)
-    )
-    names = [name.removeprefix(MARK) for _, name in marks]
-    if not names or names != list(phases) * (len(names) // len(phases)):
-        raise AdvisorError(
-            f"torch's profiler recorded {counted(len(names), 'part')} of steps, and not complete "
-            f"steps of {', '.join(phases)}. Try again; if that does not help, try another torch."
-        )
-    return [stretch for stretch, _ in marks]
-
-
 def _correlation(event: Event) -> Any:
     return event.get("args", {}).get("correlation")
-
-
-def _launches(events: Sequence[Event]) -> dict[Any, Stretch]:
-    """Launches by correlation; the outer one of a runtime call and the driver call inside it."""
-    launches: dict[Any, Stretch] = {}
-    for event in sorted(events, key=lambda each: float(each["ts"])):
-        if event.get("cat") in LAUNCHES and _correlation(event) is not None:
-            launches.setdefault(_correlation(event), _stretch(event))
-    return launches
-
-
-def _is_wait(event: Event) -> bool:
-    """A call in which a script's host waits for the GPU, for example to read a loss."""
-    return event.get("cat") in LAUNCHES and str(event["name"]).endswith("Synchronize")
 
 
 # A stream queues about 1,024 launches before the host has to wait, and some calls count for more
@@ -86,12 +61,11 @@ class GpuWork:
     Attributes:
         kind: A kernel's class by its name, else ``"copy"``, `HOST_COPY`, `QUEUED_COPY` or
             ``"memset"``.
-        phase: Index of the step's part that launched it.
-        launch_us: Time of the launch from that part's start, without waits.
+        phase: Index of the step's phase that launched it.
+        launch_us: Time of the launch from that phase's start, without waits.
         start_us: Start by the profiler's clock.
-        blocks: Blocks of the grid; 0 for a copy or memset, as the next two.
-        threads: Threads of a block.
-        resident_blocks: Blocks that fit on an SM at once.
+        blocks: Blocks of the grid; 0 for a copy or memset, as `threads` of a block and
+            `resident_blocks`, those that fit on an SM at once.
     """
 
     kind: str
@@ -102,7 +76,7 @@ class GpuWork:
     blocks: int
     threads: int
     resident_blocks: int
-    stream: int = 0
+    stream: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +112,57 @@ class TracedStep:
     def busy_s(self) -> float:
         """Seconds in which anything ran on the GPU: the length of the union of all intervals."""
         busy_us, until_us = 0.0, float("-inf")
-        for each in sorted(self.work, key=lambda each: each.start_us):
+        for each in self.work:
             end_us = each.start_us + each.duration_us
             busy_us += max(0.0, end_us - max(each.start_us, until_us))
             until_us = max(until_us, end_us)
         return busy_us * 1e-6
+
+
+@contextmanager
+def events_in(path: Path) -> Iterator[list[Event]]:
+    """Read the events in the trace at `path`, which may be damaged, and remove it.
+
+    Raises:
+        AdvisorError: There is no trace, or the block meets damage in it.
+    """
+    try:
+        document = json.loads(path.read_bytes().decode(errors="replace"))
+        yield [each for each in document["traceEvents"] if each.get("ph") == "X"]
+    except (
+        OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError
+    ) as error:  # fmt: skip
+        raise AdvisorError(
+            f"torch's profiler recorded no trace ({type(error).__name__}: {error}). Try again; if "
+            f"that does not help, try another torch."
+        ) from None
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def traced_round(
+    events: Sequence[Event], phases: Sequence[int], passes: Sequence[int], limits: SmLimits
+) -> TracedStep:
+    """Return the round with the median busy time.
+
+    Rounds of another number of phases than most do not count, nor those in which a new pass of the
+    loader began, as long as others are left. `phases` and `passes` are the numbers of both in each
+    round, from `advisor.measure.inside.routines.trace`, which marks both ends of each phase.
+    """
+    calm = [number for number, begun in enumerate(passes) if not begun] or range(len(phases))
+    usual = mode(phases[number] for number in calm)
+    marks = {
+        str(each["name"]): _stretch(each) for each in events if each.get("cat") == "user_annotation"
+    }
+    rounds: list[list[Stretch]] = []
+    for number in calm:
+        if phases[number] == usual:
+            rounds.append([])
+            for phase in range(usual):
+                begin_us = marks[f"{MARK}{number}/{phase}/begins"].end_us
+                end_us = marks[f"{MARK}{number}/{phase}/ends"].begin_us
+                rounds[-1].append(Stretch(begin_us, end_us - begin_us))
+    return median_step(traced_steps(events, rounds, limits))
 
 
 def median_step(steps: Sequence[TracedStep]) -> TracedStep:
@@ -150,94 +170,72 @@ def median_step(steps: Sequence[TracedStep]) -> TracedStep:
     return sorted(steps, key=lambda each: each.busy_s)[len(steps) // 2]
 
 
-def traced_round(
-    document: Mapping[str, Any], phases: Sequence[int], passes: Sequence[int], limits: SmLimits
-) -> TracedStep:
-    """Return the round with the median busy time of those in `document`.
+# So many steps of a program whose steps are not found are recorded. If each window is one step,
+# their busy times agree within this ratio.
+RECORDED_STEPS, _MOST_RATIO = 3, 1.25
 
-    Rounds of another number of phases than most do not count, nor those in which a new pass of the
-    loader began, as long as others are left. `phases` and `passes` are the numbers of both in each
-    round, from `advisor.measure.inside.routines.trace`.
+
+def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> TracedStep:
+    """Return the median of the steps of `step_s` seconds, the first from the first launch on.
+
+    Raises:
+        AdvisorError: There is no launch, or the steps differ too much.
     """
-    calm = [number for number, begun in enumerate(passes) if not begun] or range(len(phases))
-    usual = mode(phases[number] for number in calm)
-    rounds = [number for number in calm if phases[number] == usual]
-    names = tuple(map(str, range(usual)))
-    return median_step(steps_of_trace(join_marks(document, rounds), names, limits))
-
-
-_GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
-
-
-def join_marks(document: Mapping[str, Any], steps: Sequence[int]) -> dict[str, Any]:
-    """Return `document` with a stretch for each phase of `steps` in place of its two marks."""
-    marks: dict[tuple[str, ...], dict[str, Any]] = {}
-    others, spans = [], []
-    for event in document.get("traceEvents", ()):
-        name = str(event.get("name"))
-        if not name.startswith(MARK):
-            others.append(event)
-        elif event.get("cat") == "user_annotation":
-            marks[tuple(name.removeprefix(MARK).split("/"))] = event
-    for (step, phase, bound), begin in marks.items():
-        if bound == "begins" and int(step) in steps:
-            from_us = _stretch(begin).end_us
-            until_us = float(marks[step, phase, "ends"]["ts"])
-            spans.append(begin | {"name": MARK + phase, "ts": from_us, "dur": until_us - from_us})
-    return {**document, "traceEvents": others + spans}
-
-
-def steps_of_trace(
-    document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
-) -> tuple[TracedStep, ...]:
-    """Return the steps of which each phase, by name and in order, was marked in `document`."""
-    try:
-        return _steps(document, phases, limits)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    launched = [float(each["ts"]) for each in events if each.get("cat") in LAUNCHES]
+    if not launched:
+        raise AdvisorError("torch's profiler saw no launch. May it use CUPTI here?")
+    step_us = step_s * 1e6
+    *begins_us, end_us = (min(launched) + at * step_us for at in range(RECORDED_STEPS + 1))
+    inside = [each for each in events if float(each["ts"]) < end_us]
+    steps = traced_steps(inside, [[Stretch(begin_us, step_us)] for begin_us in begins_us], limits)
+    busy_s = [each.busy_s for each in steps]
+    if min(busy_s) <= 0 or max(busy_s) > _MOST_RATIO * min(busy_s):
         raise AdvisorError(
-            f"torch's profiler recorded no trace ({type(error).__name__}: {error}). Try again; if "
-            f"that does not help, try another torch."
-        ) from None
+            f"a step of it is no part that repeats on the GPU: it was busy for "
+            f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Give "
+            f"the examples of a whole round by --batch"
+        )
+    return median_step(steps)
 
 
-def _steps(
-    document: Mapping[str, Any], phases: Sequence[str], limits: SmLimits
-) -> tuple[TracedStep, ...]:
-    events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
-    spans = _marked_phases(events, phases)
-    begins_us = [span.begin_us for span in spans]
-    launches = _launches(events)
-    waits = [_stretch(each) for each in events if _is_wait(each)]
-    work = defaultdict(list)  # by the phase that launched it, with the pause after that
+def traced_steps(
+    events: Sequence[Event], steps: Sequence[Sequence[Stretch]], limits: SmLimits
+) -> list[TracedStep]:
+    """Return each of `steps`, given by its phases, with the work that these launched."""
+    launches: dict[Any, Stretch] = {}
+    waits, work = [], defaultdict(list)  # work by the phase that launched it
+    begins_us = [phase.begin_us for phases in steps for phase in phases]
+    for event in sorted(events, key=lambda each: float(each["ts"])):  # an outer call comes first
+        if event.get("cat") in LAUNCHES:
+            if (correlation := _correlation(event)) is not None:
+                launches.setdefault(correlation, _stretch(event))
+            if str(event["name"]).endswith("Synchronize"):  # for example to read a loss
+                waits.append(_stretch(event))
     for event in events:
         if event.get("cat") in _GPU:
             launch = launches.get(_correlation(event))
             at_us = launch.begin_us if launch else float(event["ts"])
             work[bisect_right(begins_us, at_us) - 1].append((event, launch))
-    count = len(phases)
-    return tuple(
-        _step(spans[first : first + count], [work[first + n] for n in range(count)], waits, limits)
-        for first in range(0, len(spans), count)
-    )
-
-
-_Launched = Sequence[tuple[Event, Stretch | None]]
+    phases = iter(range(len(begins_us)))
+    return [_step([(each, work[next(phases)]) for each in step], waits, limits) for step in steps]
 
 
 def _step(
-    spans: Sequence[Stretch], parts: Sequence[_Launched], waits: Sequence[Stretch], limits: SmLimits
+    parts: Sequence[tuple[Stretch, Sequence[tuple[Event, Stretch | None]]]],
+    waits: Sequence[Stretch],
+    limits: SmLimits,
 ) -> TracedStep:
+    """Return the step of these phases, each with its work and the launch of that."""
     work: list[GpuWork] = []
     phases = []
-    for number, (span, events) in enumerate(zip(spans, parts, strict=True)):
+    for number, (span, events) in enumerate(parts):
         launched = [(launch or Stretch(span.begin_us, 0.0), event) for event, launch in events]
         launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.begin_us)
-        waited = [each.begin_us for each in waits if span.begin_us <= each.begin_us < span.end_us]
         host = _HostTime(span, launches, waits)
         for launch, event in launched:
             work.append(_work(event, number, host.until(launch.begin_us), limits))
         host_us = host.until(span.end_us)
-        waits_us = tuple(map(host.until, waited))
+        waits_us = tuple(host.until(each.begin_us) for each in host.waits)
         phases.append(Phase(host_us, len(launches), waits_us, span.duration_us - host_us))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
@@ -254,7 +252,7 @@ class _HostTime:
         self, phase: Stretch, launches: Sequence[Stretch], waits: Sequence[Stretch]
     ) -> None:
         self._begin_us = phase.begin_us
-        self._waits = [  # a window may cut both ends of a wait
+        self.waits = [  # a window may cut both ends of a wait
             each for each in waits if each.end_us > phase.begin_us and each.begin_us < phase.end_us
         ]
         self._launched_us = [each.begin_us for each in launches]
@@ -269,7 +267,7 @@ class _HostTime:
         queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
         waited_us = sum(  # in the phase and before `at_us`
             max(0.0, min(each.end_us, at_us) - max(each.begin_us, self._begin_us))
-            for each in self._waits
+            for each in self.waits
         )
         return max(0.0, at_us - self._begin_us - queued_us - waited_us)
 
@@ -342,58 +340,16 @@ def kernel_class(name: str) -> str:
     return next((each for each, pattern in _RULES if pattern.search(words)), "other")
 
 
-# So many steps of a program whose steps are not found are recorded.
-RECORDED_STEPS = 3
-
-# If each window is one step, their busy times agree within this ratio.
-_MOST_RATIO = 1.25
-
-
-def cut_into_steps(document: Mapping[str, Any], step_s: float) -> dict[str, Any]:
-    """Mark in `document` each step of `step_s` seconds from its first launch on."""
-    events = [each for each in document.get("traceEvents", ()) if each.get("ph") == "X"]
-    launched = [float(each["ts"]) for each in events if each.get("cat") in LAUNCHES]
-    if not launched:
-        raise AdvisorError("torch's profiler saw no launch. May it use CUPTI here?")
-    step_us = step_s * 1e6
-    bounds = [min(launched) + number * step_us for number in range(RECORDED_STEPS + 1)]
-    marks = [
-        {"ph": "X", "cat": "user_annotation", "name": MARK + "0", "ts": bound, "dur": step_us}
-        for bound in bounds[:-1]
-    ]
-    inside = [part for each in events for part in _parts(each, bounds)]
-    before_end = [each for each in inside if float(each["ts"]) < bounds[-1]]
-    return {**document, "traceEvents": before_end + marks}
-
-
-def _parts(event: Event, bounds: Sequence[float]) -> Iterator[Event]:
-    """A wait cut where it crosses `bounds`, microseconds; any other event as it is."""
-    begin, end = float(event["ts"]), float(event["ts"]) + float(event.get("dur", 0.0))
-    edges = [begin, *(each for each in bounds if begin < each < end), end]
-    if not _is_wait(event) or len(edges) == 2:
-        yield event
-        return
-    for at, until in pairwise(edges):
-        yield {**event, "ts": at, "dur": until - at}
-
-
-def repeated_step(steps: Sequence[TracedStep]) -> TracedStep:
-    """Return the step with the median busy time, if these times differ so little that it can."""
-    busy_s = [each.busy_s for each in steps]
-    if min(busy_s) <= 0 or max(busy_s) > _MOST_RATIO * min(busy_s):
-        raise AdvisorError(
-            f"a step of it is no part that repeats on the GPU: it was busy for "
-            f"{', '.join(f'{each * 1e3:.2f}' for each in busy_s)} ms in steps in a row. Give "
-            f"the examples of a whole round by --batch"
-        )
-    return median_step(tuple(steps))
-
-
 def kernel_trace(step: TracedStep, phases_s: tuple[float, ...], steps: int) -> KernelTrace:
     """Return a round of `steps` in compact form, at the pace of an unprofiled host.
 
     `phases_s` are the seconds that such a host takes for each phase, shape (phases,).
+
+    Raises:
+        AdvisorError: There is no kernel in it.
     """
+    if not step.work:
+        raise AdvisorError("torch's profiler saw no kernel. May it use CUPTI here?")
     begins_us = [1e6 * seconds for seconds in accumulate(phases_s, initial=0.0)]
     paces = [
         1e6 * seconds / phase.host_us if phase.host_us else 0.0

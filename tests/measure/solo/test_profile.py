@@ -17,8 +17,7 @@ from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
-from advisor.measure.parts import StepParts
-from advisor.measure.profile import at_check, mps_probe
+from advisor.measure.profile import StepParts, at_check, mps_probe
 from advisor.measure.profile_command import run_profile
 from advisor.workload.profile import PROBE_LIMITS_PCT, Window
 from advisor.workload.spec import Script, Workload

@@ -17,21 +17,21 @@ from advisor.measure.inside.routines import MARK, trace
 from advisor.measure.trace import (
     QUEUE_FREE_LAUNCHES,
     Phase,
+    Stretch,
     TracedStep,
-    cut_into_steps,
+    events_in,
     kernel_class,
     kernel_trace,
     median_step,
     phases_without_waits,
-    repeated_step,
-    steps_of_trace,
+    recorded_step,
     traced_round,
+    traced_steps,
 )
 from advisor.workload.catalogue import workload
 from advisor.workload.store import load_profile
 from advisor.zoo.task import build
 
-PHASES = ("forward", "backward")
 H200 = sm_limits("9.0")
 
 
@@ -39,13 +39,12 @@ class Recording:
     """A document as torch exports it, written by hand; times in microseconds."""
 
     def __init__(self) -> None:
-        self.events: list[dict] = [{"ph": "M", "name": "process_name", "args": {"name": "python"}}]
+        self.events: list[dict] = []
+        self.phases: list[Stretch] = []
         self._correlation = 0
 
-    def mark(self, phase: str, ts: float, dur: float) -> "Recording":
-        self.events.append(
-            {"ph": "X", "cat": "user_annotation", "name": MARK + phase, "ts": ts, "dur": dur}
-        )
+    def phase(self, ts: float, dur: float) -> "Recording":
+        self.phases.append(Stretch(ts, dur))
         return self
 
     def launch(
@@ -69,25 +68,25 @@ class Recording:
         )
         return self
 
-    def steps(self) -> tuple[TracedStep, ...]:
-        document = json.loads(json.dumps({"schemaVersion": 1, "traceEvents": self.events}))
-        return steps_of_trace(document, PHASES, H200)
+    def step(self) -> TracedStep:
+        (step,) = traced_steps(self.events, [self.phases], H200)
+        return step
 
 
 def one_step() -> Recording:
     return (
         Recording()
-        .mark("forward", 1000, 100)
+        .phase(1000, 100)
         .launch(1010, "Memcpy HtoD (Pinned -> Device)", at=1020, dur=10, cat="gpu_memcpy")
         .launch(1040, "ampere_sgemm_128x64_nn", at=1050, dur=30)
-        .mark("backward", 1500, 200)
+        .phase(1500, 200)
         .launch(1510, "Memset (Device)", at=1520, dur=1.234567, cat="gpu_memset")
         .launch(1600, "void at::native::reduce_kernel<512, 1>", at=1610, dur=300)
     )
 
 
 def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran():
-    (step,) = one_step().steps()
+    step = one_step().step()
     trace = kernel_trace(step, (100e-6, 200e-6), 1)
     assert [trace.classes[index] for index in trace.class_of] == [
         "host copy", "gemm", "memset", "reduce"
@@ -110,16 +109,16 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
     ],
 )
 def test_small_copies_to_the_gpu_go_through_the_queue_of_kernels(name, kib, kind):
-    recording = Recording().mark("forward", 0, 100)
+    recording = Recording().phase(0, 100)
     recording.launch(10, name, at=20, dur=10, cat="gpu_memcpy")
     recording.events[-1]["args"]["bytes"] = kib * 1024
-    recording.mark("backward", 200, 100)
-    (step,) = recording.steps()
+    recording.phase(200, 100)
+    step = recording.step()
     assert [work.kind for work in step.work] == [kind]
 
 
 def test_launches_count_from_the_start_of_the_step_without_pauses_between_its_parts():
-    (step,) = one_step().steps()
+    step = one_step().step()
     assert kernel_trace(step, (100e-6, 200e-6), 1).launch_us == (10, 40, 110, 200)
     assert kernel_trace(step, (50e-6, 50e-6), 1).launch_us == (5, 20, 52.5, 75), "unprofiled"
 
@@ -127,14 +126,14 @@ def test_launches_count_from_the_start_of_the_step_without_pauses_between_its_pa
 def test_time_on_the_gpu_counts_once_where_copies_and_kernels_overlap():
     recording = (
         Recording()
-        .mark("forward", 0, 100)
+        .phase(0, 100)
         .launch(1, "k", at=10, dur=50)
         .launch(2, "Memcpy HtoD", at=30, dur=50, cat="gpu_memcpy")
         .launch(3, "k", at=40, dur=5)
-        .mark("backward", 200, 100)
+        .phase(200, 100)
         .launch(201, "k", at=210, dur=10)
     )
-    (step,) = recording.steps()
+    step = recording.step()
     assert step.busy_s == pytest.approx(80e-6)
 
 
@@ -146,9 +145,8 @@ def long_forward(kernels: int, blocked_us: float) -> TracedStep:
         wait = blocked_us if number >= QUEUE_FREE_LAUNCHES else 0.0
         recording.launch(at, "k", at=50.0 * number, dur=50, took=5 + wait)
         at += 10 + wait
-    recording.mark("forward", 0, at).mark("backward", at + 1e6, 10)
-    (step,) = recording.steps()
-    return step
+    recording.phase(0, at).phase(at + 1e6, 10)
+    return recording.step()
 
 
 def test_waits_for_room_among_pending_launches_are_no_work_of_the_host():
@@ -173,12 +171,12 @@ def test_a_part_counts_as_measured_unless_it_waited_for_the_gpu(measured_s, prof
 
 
 def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
-    recording = Recording().mark("forward", 0, 1000).launch(100, "k", at=110, dur=700)
+    recording = Recording().phase(0, 1000).launch(100, "k", at=110, dur=700)
     recording.events.append(
         {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": 200, "dur": 600}
     )
-    recording.launch(900, "k", at=910, dur=5).mark("backward", 2000, 50)
-    (step,) = recording.steps()
+    recording.launch(900, "k", at=910, dur=5).phase(2000, 50)
+    step = recording.step()
     assert step.phases[0].host_us == pytest.approx(400)
     assert step.phases[0].waits_us == (200,)
     assert [work.launch_us for work in step.work] == pytest.approx([100, 300])
@@ -192,11 +190,11 @@ def test_python_beside_short_waits_counts_in_full_although_the_profiler_slows_ot
     assert seconds == pytest.approx(4.9e-3, rel=0.02)
 
 
-def test_a_recording_without_whole_steps_is_refused():
-    with pytest.raises(AdvisorError, match="1 part of steps"):
-        Recording().mark("forward", 0, 1).steps()
-    with pytest.raises(AdvisorError, match="0 parts of steps"):
-        Recording().steps()
+@pytest.mark.parametrize("document", ["", "[]", '{"traceEvents": [1]}', '{"traceEvents": []}'])
+def test_a_trace_that_is_damaged_or_lacks_its_marks_is_refused(document, tmp_path):
+    (tmp_path / "trace").write_text(document)
+    with pytest.raises(AdvisorError, match="no trace"), events_in(tmp_path / "trace") as events:
+        traced_round(events, [1], [0], H200)
 
 
 @pytest.mark.parametrize("round_steps", [1, 2])
@@ -213,8 +211,8 @@ def test_torchs_own_profiler_marks_whole_rounds_as_we_read_them(round_steps, tmp
         except StopIteration as end:
             answer = end.value
     assert answer == {"phases": [round_steps] * 3, "passes": [0] * 3}
-    document = json.loads((tmp_path / "trace").read_text())
-    traced = traced_round(document, answer["phases"], answer["passes"], H200)
+    with events_in(tmp_path / "trace") as events:
+        traced = traced_round(events, answer["phases"], answer["passes"], H200)
     assert len(traced.phases) == round_steps
     assert all(phase.host_us > 0 for phase in traced.phases)
 
@@ -234,38 +232,40 @@ def rounds(count: int, busy_us: float, round_us: float = 1000.0) -> Recording:
     return made
 
 
-def window(recording: Recording, step_s: float):
-    return steps_of_trace(cut_into_steps({"traceEvents": recording.events}, step_s), ("0",), H200)
-
-
 @given(rounds_of_a_step=st.integers(1, 4), busy_us=st.floats(10, 900))
 def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of_a_step, busy_us):
-    steps = window(rounds(14, busy_us), rounds_of_a_step * 1e-3)
-    step = repeated_step(steps)
-    assert len(steps) == 3
+    step = recorded_step(rounds(14, busy_us).events, rounds_of_a_step * 1e-3, H200)
     assert len(step.work) == 2 * rounds_of_a_step
     assert step.busy_s == pytest.approx(rounds_of_a_step * busy_us * 1e-6)
 
 
+def recorded_events(name):
+    document = json.loads(gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes()))
+    return [each for each in document["traceEvents"] if each.get("ph") == "X"]
+
+
 def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
-    document = json.loads(gzip.decompress((RECORDINGS / "evolution.json.gz").read_bytes()))
-    steps = steps_of_trace(cut_into_steps(document, 0.033), ("0",), H200)  # on an H200
-    step = repeated_step(steps)
+    step = recorded_step(recorded_events("evolution"), 0.033, H200)  # on an H200
     kinds = Counter(work.kind for work in step.work)
     assert kinds["gemm"] == 10
     assert "other" not in kinds
     assert step.busy_s == pytest.approx(0.0323, rel=0.01)
-    assert all(each.phases[0].host_us < 3000 for each in steps), "the host waits for the rest"
+    assert step.phases[0].host_us < 3000, "the host waits for the rest"
 
 
 def test_a_step_that_is_no_part_that_repeats_is_refused_with_what_to_do():
     with pytest.raises(AdvisorError, match=r"no part that repeats .* --batch"):
-        repeated_step(window(rounds(14, 500.0), 0.1e-3))
+        recorded_step(rounds(14, 500.0).events, 0.1e-3, H200)
 
 
 def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile():
-    document = json.loads(gzip.decompress((RECORDINGS / "mlp-toy-bs128.json.gz").read_bytes()))
-    steps = steps_of_trace(document, ("fetch", "forward", "backward", "update"), H200)
+    events = recorded_events("mlp-toy-bs128")
+    marks = sorted(
+        (each["ts"], each["dur"]) for each in events if each["name"].startswith(MARK)
+        and each["cat"] == "user_annotation"
+    )  # fmt: skip
+    phases = [Stretch(*mark) for mark in marks]  # fetch, forward, backward, update
+    steps = traced_steps(events, [phases[at : at + 4] for at in range(0, len(phases), 4)], H200)
     kinds = [[work.kind for work in step.work] for step in steps]
     assert kinds == [kinds[0]] * 3
     assert "other" not in kinds[0]
