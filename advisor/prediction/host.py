@@ -147,13 +147,14 @@ def on_host(profile: Profile, slowdown: float) -> Profile:
         step_s = max(profile.step_s * slowdown, min(gpu_s, profile.step_s))
     else:
         step_s = max(profile.step_s, host_s * slowdown)
+    stretch = step_s / profile.step_s
     return replace(
-        at_pace(profile, step_s / profile.step_s),
+        at_pace(profile, stretch),
         host_s=host_s * slowdown,
         host=profile.host and replace(profile.host, **times),
         trace=profile.trace and profile.trace.launched(slowdown),
         host_check_s=profile.host_check_s and profile.host_check_s * slowdown,
-        epoch_end=profile.epoch_end and profile.epoch_end.changed(host=slowdown),
+        epoch_end=profile.epoch_end and profile.epoch_end.changed(steps=stretch, host=slowdown),
         sm_exponent=profile.sm_exponent if card is None else measured_exponent(profile, card),
     )
 

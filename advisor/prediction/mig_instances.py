@@ -173,7 +173,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
         mps=slower.mps and _probe_on(slower.mps, profile, partition, physics),
         trace=trace,
         sm_exponent=measured_exponent(profile, gpu),
-        epoch_end=profile.epoch_end and profile.epoch_end.changed(gpu=busier),
+        epoch_end=profile.epoch_end and profile.epoch_end.changed(steps=stretch),
     )
 
 

@@ -240,7 +240,7 @@ def _moved(profile: Profile, source: RatedGpu, target: RatedGpu) -> Profile:
         trace=profile.trace and _trace(profile.trace, us, target.gpu),
         took=None,
         sm_exponent=_exponent(profile, source, target),
-        epoch_end=profile.epoch_end and profile.epoch_end.changed(gpu=slower),
+        epoch_end=profile.epoch_end and profile.epoch_end.changed(steps=stretch),
     )
     power_w, idle_power_w = _power(profile, moved, source.gpu, target.gpu)
     return replace(

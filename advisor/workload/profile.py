@@ -398,22 +398,20 @@ class EpochEnd:
     Attributes:
         seconds: Seconds of one end, beyond those of a step.
         steps: Steps from one end to the next; None: one in each pass over the data.
-        gpu_s: Seconds of an end in which a kernel or copy ran; None if not measured.
         loader_s: Seconds in which the loader of the next pass started; 0 where not known.
         checkpoint_s: Seconds in which tensors were saved.
-        validation_s: Seconds of forward passes without gradients.
+        validation_s: Seconds of validation, which uses the host and the GPU as steps do.
     """
 
     seconds: float
     steps: int | None = None
-    gpu_s: float | None = None
     loader_s: float = 0.0
     checkpoint_s: float = 0.0
     validation_s: float = 0.0
 
     def __post_init__(self) -> None:
         check_number("seconds of an epoch end", self.seconds, DAY_S, LEAST_STEP_S)
-        check(self, ("gpu_s", "loader_s", "checkpoint_s", "validation_s"))
+        check(self, ("loader_s", "checkpoint_s", "validation_s"))
         if self.steps is not None:
             check_number("steps between two epoch ends", self.steps, MOST_COUNT, 1)
         if self.other_s < -1e-6 * self.seconds:
@@ -428,14 +426,13 @@ class EpochEnd:
         """Return ends of passes that have `longer` times as many steps."""
         return replace(self, steps=self.steps and max(1, round(self.steps * longer)))
 
-    def changed(self, *, host: float = 1.0, gpu: float = 1.0) -> "EpochEnd":
-        """Return the end where the GPU's work takes `gpu` times as long, and the rest `host`."""
-        of_gpu_s = self.gpu_s or 0.0
-        longer = (max(0.0, self.seconds - of_gpu_s) * host + of_gpu_s * gpu) / self.seconds
+    def changed(self, *, steps: float, host: float = 1.0) -> "EpochEnd":
+        """Return the end where validation takes `steps` times as long, and the rest `host`."""
+        validation_s = self.validation_s * steps
         return replace(
-            self, seconds=self.seconds * longer, gpu_s=self.gpu_s and self.gpu_s * gpu,
-            loader_s=self.loader_s * longer, checkpoint_s=self.checkpoint_s * longer,
-            validation_s=self.validation_s * longer,
+            self, seconds=validation_s + (self.seconds - self.validation_s) * host,
+            loader_s=self.loader_s * host, checkpoint_s=self.checkpoint_s * host,
+            validation_s=validation_s,
         )  # fmt: skip
 
 
@@ -542,18 +539,17 @@ class Profile:
 
     @cached_property
     def end_share(self) -> tuple[float, float]:
-        """Epoch ends for each step: the host's seconds, and the GPU's work in steps alone."""
+        """Epoch ends for each step: the host's seconds, and validation in steps alone."""
         end = self.epoch_end
         every = None if end is None else end.steps or self.workload.steps_per_epoch
         if end is None or every is None:
             return 0.0, 0.0
-        of_gpu_s = min(end.gpu_s or 0.0, end.seconds)
-        return (end.seconds - of_gpu_s) / every, of_gpu_s / every / self.step_s
+        return (end.seconds - end.validation_s) / every, end.validation_s / every / self.step_s
 
     def paced_s(self, step_s: float) -> float:
         """Return seconds of a step of `step_s` together with its share of epoch ends.
 
-        In a mix, the GPU's work in an epoch end slows as steps do, and the host's does not slow.
+        In a mix, the validation in an epoch end slows as steps do, and the rest does not slow.
         """
         host_s, work = self.end_share
         return step_s * (1 + work) + host_s
