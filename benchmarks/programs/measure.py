@@ -31,6 +31,7 @@ from typing import Any
 
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import split_cores
+from advisor.measure.inside.clocks import host_check_s
 from advisor.measure.mps import MpsDaemon, tenant_environments
 from advisor.sharing import parse_sharing
 from benchmarks.programs.prepare import environment_of, working_folder
@@ -50,6 +51,7 @@ MODES = ("naive", "mps", "mps-limits")
 _PROFILE_S = 300.0  # a profile that takes longer is cut off
 _START_S = 90.0  # five programs import torch on 16 cores
 _END_S = 8.0
+_CHECKS = 20
 
 
 def sharing_of(mode: str, jobs: int) -> str:
@@ -150,25 +152,25 @@ class Task:
 
 
 def tasks_of(options: argparse.Namespace) -> list[Task]:
-    """Return all tasks: profiles, then each alone, then the mixes in shuffled order."""
+    """Return all tasks: of each job its profile, then alone; then the mixes in shuffled order.
+
+    A host's pace changes within minutes, so a job alone is timed right after it is profiled.
+    """
     programs = draw_programs(read_programs(options.list))
     drawn = {job.name: job for job in (*programs, *(draw_workloads() if options.zoo else ()))}
     numbered = list(enumerate(draw_mixes(list(drawn))))[slice(*options.mixes)]
     mixed = {name for _, names in numbered for name in names}
     jobs = {name: job for name, job in drawn.items() if name in mixed}
     tasks = []
-    if "profile" in options.parts:
+    for name, job in jobs.items():
+        profiled = partial(Place.profile, program=job, probe=options.probe)
+        alone = partial(Place.together, programs=[job], mode="naive", window_s=options.alone_s)
         tasks += [
-            Task(f"profile/{name}", 45, partial(Place.profile, program=job, probe=options.probe))
-            for name, job in jobs.items()
-        ]
-    if "alone" in options.parts:
-        tasks += [
-            Task(
-                f"alone/{name}", options.alone_s + 15,
-                partial(Place.together, programs=[job], mode="naive", window_s=options.alone_s),
+            Task(f"{part}/{name}", needed_s, make)
+            for part, needed_s, make in (
+                ("profile", 45, profiled), ("alone", options.alone_s + 15, alone)
             )
-            for name, job in jobs.items()
+            if part in options.parts
         ]  # fmt: skip
     if "mixes" in options.parts:
         mixes = [
@@ -189,7 +191,8 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
 
 
 def work(place: Place, todo: Queue[Task], failed: Event) -> None:
-    """Do tasks until none is left, or too little time."""
+    """Do tasks until none is left, or too little time; check the pace of a core before each."""
+    os.sched_setaffinity(0, place.cores)  # of this thread
     while True:
         try:
             task = todo.get_nowait()
@@ -198,12 +201,13 @@ def work(place: Place, todo: Queue[Task], failed: Event) -> None:
         left_s = place.until - time.monotonic()
         if task.id in place.results.done or left_s < task.needed_s + _END_S:
             continue
+        check_s = host_check_s(_CHECKS)
         try:
             result = task.make(place)
         except Exception as error:  # the others are still of use
             result = {"error": f"{type(error).__name__}: {error}"}
             failed.set()
-        place.results.add({"id": task.id, "device": place.device, **result})
+        place.results.add({"id": task.id, "device": place.device, "check_s": check_s, **result})
         print(f"[{place.device} {left_s:4.0f} s left] {task.id}: {_short(result)}", flush=True)
 
 
