@@ -4,7 +4,7 @@ import argparse
 import os
 import shlex
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
@@ -38,10 +38,13 @@ from advisor.workload.spec import (
     is_name,
     masked_words,
 )
-from advisor.workload.store import parse_profile
+from advisor.workload.store import read_profile
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
 _Number = TypeVar("_Number", int, float)
+
+
+_OUT_HELP = "folder of profiles [your own, read by advisor]"
 
 
 def option_number(
@@ -82,24 +85,44 @@ def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 _OF_SCRIPTS = (
     "name", "folder", "env", "measure_env", "steps_per_epoch", "throughput", "seconds_per_step"
 )  # fmt: skip
+_OF_TIMM = (
+    "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
+)  # fmt: skip
 
 
-def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]:
-    """The script that `words` describe, if there is a `command`."""
-    if not command:
-        for name in _OF_SCRIPTS:
-            if getattr(words, name) not in (None, []):  # an empty word or 0 counts, too
-                raise InvalidInput(
-                    f"--{name.replace('_', '-')} describes a script: give its command after --, "
-                    f"e.g. -- python train.py"
-                )
+def _own_workloads(words: Namespace, command: Sequence[str]) -> list[Workload]:
+    """Return the script of `command`, or the model of timm that `words` describe, if any."""
+    if command:
+        if words.workloads or words.timm is not None:
+            raise InvalidInput("a script is profiled by itself: name no workload before the --")
+        return [_script_workload(words, command)]
+    # An empty word or 0 counts, too.
+    options = {name: value for name, value in vars(words).items() if value not in (None, [])}
+    for name in _OF_SCRIPTS:
+        if name in options:
+            raise InvalidInput(
+                f"--{name.replace('_', '-')} describes a script: give its command after --, "
+                f"e.g. -- python train.py"
+            )
+    of_timm = {name: options[name] for name in _OF_TIMM if name in options}
+    if words.timm is None:
+        if of_timm:
+            flag = "--" + next(iter(of_timm)).replace("_", "-")
+            raise InvalidInput(f"{flag} describes a model of timm: give --timm NAME too.")
+        if not words.workloads:
+            raise InvalidInput("name a workload, or a model with --timm. `advisor workloads` lists")
         return []
-    if words.workloads or words.timm is not None:
-        raise InvalidInput("a script is profiled by itself: name no workload before the --")
+    if lacking := [name for name in ("resolution", "classes", "batch") if name not in of_timm]:
+        raise InvalidInput(f"--timm {words.timm} also needs --{' and --'.join(lacking)}.")
+    examples = of_timm.pop("examples", None)
+    return [timm_workload(words.timm, examples_per_epoch=examples, **of_timm)]
+
+
+def _script_workload(words: Namespace, command: Sequence[str]) -> Workload:
     script = Script(
         command=tuple(command),
         folder=str((words.folder or Path()).resolve()),
-        environment=_variables("--env", words.env),
+        environment=dict(words.env),
         throughput=words.throughput,
         seconds_per_step=words.seconds_per_step,
     )
@@ -118,44 +141,22 @@ def _script_workload(words: Namespace, command: Sequence[str]) -> list[Workload]
         examples_per_epoch=None if steps is None else steps * batch,
     )  # fmt: skip
     _measured(job, words)  # refuses wrong variables before anything starts
-    return [job]
+    return job
 
 
 def _measured(job: Workload, words: Namespace) -> Workload:
-    """`job` with the variables that are set only while it is measured."""
+    """Return `job` with the variables that are set only while it is measured."""
     if job.script is None:
         return job
-    more = _variables("--measure-env", words.measure_env)
-    return replace(job, script=replace(job.script, environment=job.script.environment | more))
+    environment = job.script.environment | dict(words.measure_env)
+    return replace(job, script=replace(job.script, environment=environment))
 
 
-def _variables(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """Variables by name, each given as NAME=VALUE."""
-    for text in texts:
-        if "=" not in text:
-            raise InvalidInput(f"{option} {text}: write NAME=VALUE")
-    return {name: value for name, _, value in (text.partition("=") for text in texts)}
-
-
-_OF_TIMM = (
-    "resolution", "classes", "batch", "precision", "execution", "loader_workers", "examples"
-)  # fmt: skip
-
-
-def _timm_workloads(words: Namespace) -> list[Workload]:
-    """The model of timm that the words describe, if any."""
-    given = {name: getattr(words, name) for name in _OF_TIMM if getattr(words, name) is not None}
-    if words.timm is None:
-        if given:
-            flag = "--" + next(iter(given)).replace("_", "-")
-            raise InvalidInput(f"{flag} describes a model of timm: give --timm NAME too.")
-        if not words.workloads:
-            raise InvalidInput("name a workload, or a model with --timm. `advisor workloads` lists")
-        return []
-    if lacking := [name for name in ("resolution", "classes", "batch") if name not in given]:
-        raise InvalidInput(f"--timm {words.timm} also needs --{' and --'.join(lacking)}.")
-    examples = given.pop("examples", None)
-    return [timm_workload(words.timm, examples_per_epoch=examples, **given)]
+def _variable(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ArgumentTypeError(f"{text}: write NAME=VALUE")
+    return name, value
 
 
 def _profile_parser() -> argparse.ArgumentParser:
@@ -170,21 +171,13 @@ def _profile_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("workloads", nargs="*", metavar="WORKLOAD", help="names; `advisor workloads` lists them")
-    add(
-        "--device",
-        default=DEFAULT_DEVICE,
-        help="GPU index or UUID, or cpu to try out [%(default)s]",
-    )
-    add("--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by "
-        "advisor]")  # fmt: skip
+    add("--device", default=DEFAULT_DEVICE, help="GPU index or UUID, or cpu to try out "
+        "[%(default)s]")  # fmt: skip
+    add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
     add("--gpu", metavar="KEY", help="refuse any other GPU model than this, e.g. h200-141gb")
-    add(
-        "--probe",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="measure it under "
+    add("--probe", action=argparse.BooleanOptionalAction, default=False, help="measure it under "
         "MPS limits too, which takes most of the time and predicts limits better [no probe]",
-    )
+    )  # fmt: skip
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
     add("--deadline", type=ABOVE_0, metavar="S", help="start none that would end later than this")
     add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
@@ -198,10 +191,10 @@ def _profile_parser() -> argparse.ArgumentParser:
     add("--name", help="what its profile is called [its file's or module's]")
     add("--folder", type=Path, metavar="DIR", help="where it runs [here]; it sees a copy, in which "
         "what it writes by relative paths is not kept")  # fmt: skip
-    add("--env", action="append", default=[], metavar="NAME=VALUE", help="set for it, and kept in "
-        "its profile")  # fmt: skip
-    add("--measure-env", action="append", default=[], metavar="NAME=VALUE", help="set for it while "
-        "it is measured only, e.g. WANDB_MODE=disabled")  # fmt: skip
+    add("--env", type=_variable, action="append", default=[], metavar="NAME=VALUE",
+        help="set for it, and kept in its profile")  # fmt: skip
+    add("--measure-env", type=_variable, action="append", default=[], metavar="NAME=VALUE",
+        help="set for it while it is measured only, e.g. WANDB_MODE=disabled")  # fmt: skip
     add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
     add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "
         "the examples a second that it prints")  # fmt: skip
@@ -221,39 +214,33 @@ def _profile_parser() -> argparse.ArgumentParser:
 
 
 def run_from_numbers(argv: Sequence[str]) -> int:
-    """Write the profile that `argv` describes; return 0.
-
-    Raises:
-        InvalidInput: The numbers are impossible, or a profile with more in it is there already.
-        SystemExit: The words ask for help (0), or cannot be parsed (2).
-    """
-    words = _numbers_parser().parse_args(argv)
-    card = gpu_meant(words.gpu)
-    minimal = MinimalProfile(
-        schema=1, workload=words.name, gpu=card.key, batch_size=words.batch_size,
-        step_s=words.step_s, memory_mib=words.memory_mib, power_w=words.power_w,
-        gpu_utilization=words.gpu_utilization, memory_utilization=words.memory_utilization,
-        examples_per_epoch=words.examples_per_epoch,
-    )  # fmt: skip
+    """Write the profile that `argv` describes; return 0."""
+    numbers = vars(_numbers_parser().parse_args(argv))
+    del numbers["from_numbers"]
+    out, card = numbers.pop("out"), gpu_meant(numbers.pop("gpu"))
+    minimal = MinimalProfile(schema=1, gpu=card.key, **numbers)
     check_power(minimal.whole(), card)
     if minimal.memory_mib > card.memory_mib:
         raise InvalidInput(
             f"--memory-mib is {minimal.memory_mib:,.0f}, and {card.key} has {card.memory_mib:,}: "
             "no job held that there. Check the number, or --gpu."
         )
-    file = f"{minimal.workload}.json"
-    path = (words.out or user_folder("profiles") / card.key) / file
-    # The user's own profile would hide the one beside the package.
-    hidden = [] if words.out else [beside_package("profiles") / card.key / file]
-    for fuller in (path, *hidden):
-        if is_file(fuller) and not holds_minimal(read_bytes(fuller)):
-            raise InvalidInput(
-                f"{shown(fuller)}: that profile says more than these numbers. Choose another "
-                f"--name."
-            )
+    path, fuller = _places(out, card.key, minimal.workload)
+    if fuller:
+        raise InvalidInput(
+            f"{shown(fuller[0])}: that profile says more than these numbers. Choose another --name."
+        )
     write_whole(path, minimal_text(minimal))
     say(f"  {path}")
     return 0
+
+
+def _places(out: Path | None, gpu: str, name: str) -> tuple[Path, list[Path]]:
+    """Return the file of a new profile, and the whole ones that it would replace or hide."""
+    path = (out or user_folder("profiles") / gpu) / f"{name}.json"
+    shipped = [] if out else [beside_package("profiles") / gpu / path.name]
+    others = [each for each in (path, *shipped) if is_file(each)]
+    return path, [each for each in others if not holds_minimal(read_bytes(each))]
 
 
 def _number(text: str) -> float:
@@ -277,7 +264,7 @@ def _numbers_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--from-numbers", action="store_true", help=argparse.SUPPRESS)
-    add("--name", required=True, help="what the job is called")
+    add("--name", required=True, dest="workload", help="what the job is called")
     default = os.environ.get("ADVISOR_GPU") or None
     add(
         "--gpu", required=default is None, default=default, metavar="KEY",
@@ -290,8 +277,7 @@ def _numbers_parser() -> argparse.ArgumentParser:
     add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
-    add("--out", type=new_path, metavar="DIR", help="folder of profiles [your own, read by "
-        "advisor]")  # fmt: skip
+    add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
     return parser
 
 
@@ -309,15 +295,15 @@ def run_profile(argv: Sequence[str]) -> int:
     """
     options, command = _split_command(argv)
     words = _profile_parser().parse_args(options)
-    words.workloads += _script_workload(words, command) or _timm_workloads(words)
+    words.workloads += _own_workloads(words, command)
     device = find_device(words.device)
     refuse_other(device, words.gpu)
-    batch = _Batch(words, writable_folder(words.out or user_folder("profiles") / device.key))
-    if not batch.todo:
-        return batch.verdict()
-    cores, line = allowed_cores(words.cores), command_line("profile", argv)
-    with bench_on(device, cores, line) as bench:
-        batch.measure(bench)
+    writable_folder(words.out or user_folder("profiles") / device.key)
+    batch = _Batch(words, device.key)
+    if batch.todo:
+        cores, line = allowed_cores(words.cores), command_line("profile", argv)
+        with bench_on(device, cores, line) as bench:
+            batch.measure(bench)
     return batch.verdict()
 
 
@@ -328,42 +314,36 @@ def idle_power_w(device: Device) -> float | None:
 
 
 class _Batch:
-    """The workloads still to profile, and the errors of those that failed.
+    """The workloads still `todo`, each with the file of its profile, and what failed."""
 
-    Attributes:
-        todo: Those to measure, in order.
-    """
-
-    def __init__(self, words: Namespace, out: Path) -> None:
+    def __init__(self, words: Namespace, gpu: str) -> None:
         self._words = words
-        self._out = out
         self._failures: list[tuple[str, AdvisorError]] = []
         self._seconds: list[float] = []
-        skip = words.skip_existing
-        self.todo = [each for each in self._valid() if not (skip and self._path(each).exists())]
-        for job in self.todo:
-            writable(self._path(job))
-
-    def _valid(self) -> Iterator[Workload]:
-        for name in self._words.workloads:
+        self.todo: list[tuple[Workload, Path]] = []
+        for name in words.workloads:
             try:
                 job = workload(name) if isinstance(name, str) else name
-                if self._words.data is not None:
+                if words.data is not None:
                     from advisor.zoo.images import find_images
 
-                    job = job.reading(self._words.data, find_images(self._words.data).count)
-                file = self._path(job)
-                for path in (file, *self._hidden(file)):
-                    _refuse_to_replace(path, job)
-                yield job
+                    job = job.reading(words.data, find_images(words.data).count)
+                path, others = _places(words.out, gpu, job.name)
+                for other in others:
+                    _refuse_to_replace(other, job)
             except InvalidInput as error:
                 self._fail(str(name), error)
+                continue
+            if not (words.skip_existing and path.exists()):
+                self.todo.append((job, path))
+        for _, path in self.todo:
+            writable(path)
 
     def measure(self, bench: Bench) -> None:
         """Measure and write each, until all are done or the next would pass the deadline."""
         words, began = self._words, monotonic()
         idle_w = idle_power_w(bench.session.device)
-        for number, job in enumerate(self.todo):
+        for number, (job, path) in enumerate(self.todo):
             next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if words.probe else _FIRST_S])
             if words.deadline is not None and monotonic() - began + next_s > words.deadline:
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
@@ -376,9 +356,8 @@ class _Batch:
                     patience_s=words.patience,
                 )  # fmt: skip
                 kept = replace(profile.workload, script=job.script)
-                profile = replace(profile, workload=kept)
-                write_whole(self._path(job), profile_text(profile))
-                say(f"  {self._path(job)}")
+                write_whole(path, profile_text(replace(profile, workload=kept)))
+                say(f"  {path}")
             except AdvisorError as error:
                 self._fail(job.name, error)
                 # A client that died can leave an MPS server that accepts no new clients.
@@ -386,11 +365,7 @@ class _Batch:
             self._seconds.append(monotonic() - job_began)
 
     def verdict(self) -> int:
-        """Print what failed; return the exit code.
-
-        Raises:
-            AdvisorError: That of the only workload.
-        """
+        """Print what failed; return the exit code, or raise the error of the only workload."""
         if not self._failures:
             return 0
         if len(self._words.workloads) == 1:
@@ -406,22 +381,11 @@ class _Batch:
             say(f"  {name} failed: {error}")
         self._failures.append((name, error))
 
-    def _path(self, job: Workload) -> Path:
-        return self._out / f"{job.name}.json"
-
-    def _hidden(self, file: Path) -> list[Path]:
-        """The shipped profile that the user's own `file` would hide."""
-        return (
-            [] if self._words.out else [beside_package("profiles") / file.parent.name / file.name]
-        )
-
 
 def _refuse_to_replace(path: Path, job: Workload) -> None:
-    """Check that `path` has no profile of another command, or of one in another folder."""
-    if not is_file(path) or holds_minimal(content := read_bytes(path)):
-        return
+    """Check that the profile in `path` is of the same command in the same folder as `job`."""
     try:
-        there = parse_profile(content, shown(path)).workload
+        there = read_profile(path).workload
     except InvalidInput:  # a damaged file
         return
     if _start_of(there) != _start_of(job):
