@@ -32,6 +32,7 @@ from research.lacking import Lacking, lacking_scores
 from research.memory import MemoryScore, memory_score
 from research.peers import with_kace
 from research.power import PowerRow, power_score
+from research.programs import PrintedErrors, program_errors
 from research.scripts import ScriptErrors, script_scores
 from research.steps import (
     GroupErrors,
@@ -71,10 +72,11 @@ class Figures:
         whole_jobs: Jobs run from the first step to the last.
         advice: Runs of job sets under several plans.
         scripts: Mixes of training scripts.
+        programs: Mixes of public programs and of the zoo, timed by their own prints.
         recommendation: Output of ``advisor recommend`` on 100 columns, line by line.
     """
 
-    schema: Literal[3] = 3
+    schema: Literal[4] = 4
     data: DataFigures
     scores: Scores
     elsewhere: tuple[OtherHost, ...]
@@ -92,6 +94,7 @@ class Figures:
     power: tuple[PowerRow, ...]
     advice: Advice
     scripts: tuple[ScriptErrors, ...]
+    programs: tuple[PrintedErrors, ...]
     recommendation: tuple[str, ...]
 
 
@@ -129,6 +132,7 @@ def figures_of(
         power=power_score(evaluation),
         advice=advice_score(advice),
         scripts=script_scores(),
+        programs=program_errors(),
         recommendation=recommendation,
     )
 

@@ -1,10 +1,12 @@
 """Compares public programs and workloads of the zoo, timed by their own prints, with predictions.
 
-``benchmarks/programs/measure.py`` made the profiles on a host and ran the mixes on it.
+``benchmarks/programs/measure.py`` made the profiles on a host and ran the mixes on it, so the
+intervals are those of the profiles' own host.
 
-    python -m research.programs RESULTS.jsonl ...
+    python -m research.programs RESULTS.jsonl.gz ...
 """
 
+import gzip
 import json
 import sys
 from collections.abc import Iterable, Sequence
@@ -24,11 +26,13 @@ from advisor.sharing.groups import together
 from advisor.workload.profile import Profile
 from advisor.workload.store import model_path, parse_profile
 from research.files import BENCHMARKS
+from research.headline import triple
 
 RESULTS = BENCHMARKS / "programs" / "results"
 
-_HEADINGS = ("jobs", "mode", "steps", "slowdown, MAPE", "step, MAPE", "median", "in 90 % interval",
-             "p95/p05, median")  # fmt: skip
+_HEADINGS = ("jobs", "mode", "steps", "step, MAPE", "median", "slowdown, MAPE", "alone, twice",
+             "together, twice", "in 90 % interval", "p95/p05, median")  # fmt: skip
+_AGAIN = "/again"
 
 # A printed interval this many times as long as most, and seldom, holds something that is no step,
 # e.g. a validation: those of steps alone differ by less, also between slices of the GPU. What comes
@@ -45,6 +49,7 @@ class PrintedStep:
         kind: ``"programs"`` or ``"zoo"``.
         alone_s: Its printed step alone on the same host.
         profiled_s: Its step alone by its profile.
+        again_s: Its printed step in a second run of the mix; None without one.
     """
 
     job: str
@@ -53,6 +58,7 @@ class PrintedStep:
     measured_s: float
     alone_s: float
     profiled_s: float
+    again_s: float | None
     predicted_s: Interval
     predicted_slowdown: float
 
@@ -72,16 +78,21 @@ class PrintedErrors:
     """Errors of some steps.
 
     Attributes:
-        slowdown_mape: Mean absolute error of the slowdown; `mape` and `median` are of the step.
+        mape: Mean absolute error of the step, and `median` the median one.
+        slowdown_mape: Mean absolute error of the slowdown against the printed step alone.
+        alone: Mean difference of a step alone by its profile and by its prints.
+        together: Mean difference of a step in two runs of a mix; None if none ran twice.
         width: Median of p95 over p05.
     """
 
     kind: str
     mode: str
     steps: int
-    slowdown_mape: float
     mape: float
     median: float
+    slowdown_mape: float
+    alone: float
+    together: float | None
     inside: float
     width: float
 
@@ -124,8 +135,8 @@ def printed_step_s(stamps: Sequence[Sequence[float]], window: tuple[float, float
 
 def results_in(file: Path) -> dict[str, dict[str, Any]]:
     """Return the results of one host by their ids."""
-    lines = file.read_text(encoding="utf-8").splitlines()
-    return {result["id"]: result for result in map(json.loads, lines)}
+    with (gzip.open if file.suffix == ".gz" else open)(file, "rt") as lines:
+        return {result["id"]: result for result in map(json.loads, lines)}
 
 
 def _profiles(results: dict[str, dict[str, Any]]) -> dict[str, Profile]:
@@ -159,16 +170,16 @@ def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
         if sharing is None or ended or not profiles.keys() >= set(names):
             continue
         mix = [profiles[name] for name in names]
-        predictor = Predictor(gpu(mix[0].gpu), load_model(model_path()))
+        predictor = Predictor(gpu(mix[0].gpu), load_model(model_path())).on_known_host()
         predicted = predictor.predict(mix, sharing).jobs
-        measured_s = _steps_s(run)
+        measured_s, again_s = _steps_s(run), _steps_s(results.get(key + _AGAIN, {}))
         for profile, job, name in zip(mix, predicted, names, strict=True):
             in_mix_s, before_s = measured_s[name], alone_s.get(name)
             if in_mix_s is not None and before_s is not None:
                 steps.append(PrintedStep(
                     job=name, kind=_kind(profile), mode=run["mode"], measured_s=in_mix_s,
-                    alone_s=before_s, profiled_s=profile.step_s, predicted_s=job.step_s,
-                    predicted_slowdown=job.slowdown,
+                    alone_s=before_s, profiled_s=profile.step_s, again_s=again_s.get(name),
+                    predicted_s=job.step_s, predicted_slowdown=job.slowdown,
                 ))  # fmt: skip
     return steps
 
@@ -195,11 +206,14 @@ def program_scores(steps: Sequence[PrintedStep]) -> tuple[PrintedErrors, ...]:
 
 
 def _errors(kind: str, mode: str, steps: Sequence[PrintedStep]) -> PrintedErrors:
+    twice = [abs(step.again_s / step.measured_s - 1) for step in steps if step.again_s]
     return PrintedErrors(
         kind=kind, mode=mode, steps=len(steps),
-        slowdown_mape=mean(abs(step.slowdown_error) for step in steps),
         mape=mean(abs(step.error) for step in steps),
         median=median(abs(step.error) for step in steps),
+        slowdown_mape=mean(abs(step.slowdown_error) for step in steps),
+        alone=mean(abs(step.profiled_s / step.alone_s - 1) for step in steps),
+        together=mean(twice) if twice else None,
         inside=mean(step.predicted_s.contains(step.measured_s) for step in steps),
         width=median(step.predicted_s.p95 / step.predicted_s.p05 for step in steps),
     )  # fmt: skip
@@ -219,13 +233,37 @@ def profile_costs(results: dict[str, dict[str, Any]]) -> tuple[ProfileCost, ...]
     return tuple(costs)
 
 
+def program_errors() -> tuple[PrintedErrors, ...]:
+    """Return the errors on all hosts whose results are kept."""
+    hosts = map(results_in, sorted(RESULTS.glob("*.jsonl.gz")))
+    return program_scores([step for results in hosts for step in printed_steps(results)])
+
+
 def programs_table(scores: Iterable[PrintedErrors]) -> str:
     """Return the table in Markdown."""
     return markdown(_HEADINGS, [
-        (row.kind, row.mode, str(row.steps), percent(row.slowdown_mape), percent(row.mape),
-         percent(row.median), percent(row.inside), f"{row.width:.2f}")
+        (row.kind, row.mode, str(row.steps), percent(row.mape), percent(row.median),
+         percent(row.slowdown_mape), percent(row.alone), percent(row.together),
+         percent(row.inside), f"{row.width:.2f}")
         for row in scores
     ])  # fmt: skip
+
+
+def programs_headline(scores: Sequence[PrintedErrors]) -> str:
+    """Return README's table in Markdown: a line for programs, and one for the zoo."""
+    rows = []
+    for kind, words in (("programs", "**public programs**"), ("zoo", "zoo")):
+        by_mode = {row.mode: row for row in scores if row.kind == kind}
+        of_modes = [by_mode.get(MODE_WORDS[mode]) for mode in SHARED_MODES]
+        every = by_mode["all"]
+        rows.append((
+            words, str(every.steps), triple(row.mape if row else None for row in of_modes),
+            triple(row.slowdown_mape if row else None for row in of_modes), percent(every.alone),
+            percent(every.inside), f"{every.width:.2f}",
+        ))  # fmt: skip
+    headings = ("jobs", "steps", "step: naive / MPS / limits", "slowdown: naive / MPS / limits",
+                "alone, twice", "in 90 % interval", "p95/p05")  # fmt: skip
+    return markdown(headings, rows)
 
 
 def each_step_table(steps: Iterable[PrintedStep]) -> str:
@@ -253,4 +291,4 @@ def main(files: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or sorted(map(str, RESULTS.glob("*.jsonl"))))
+    main(sys.argv[1:] or sorted(map(str, RESULTS.glob("*.jsonl.gz"))))

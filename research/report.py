@@ -54,6 +54,7 @@ from research.headline import headline, host_checked_table, rules_table
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
 from research.power import power_section
+from research.programs import programs_headline, programs_table
 from research.scripts import scripts_table
 from research.splits import splits_text
 from research.steps import (
@@ -140,8 +141,7 @@ def blocks(figures: Figures) -> Mapping[Path, Mapping[str, str]]:
 def _accuracy_in_short(figures: Figures) -> str:
     """Return a line for each kind of runs, the worst coverage, and what choices gave away."""
     parts = [
-        headline(figures.scores, figures.scripts),
-        *worst_sentence(figures.coverage),
+        programs_headline(figures.programs),
         *other_hosts_sentence(figures.elsewhere),
     ]
     judged = figures.scores.chosen
@@ -164,6 +164,7 @@ def _accuracy(figures: Figures) -> str:
     """Return the errors of every kind of runs, by rule and host, and between hosts."""
     scores = figures.scores
     parts = [
+        programs_table(figures.programs),
         headline(scores, figures.scripts),
         "Drawn runs:",
         markdown(_COLUMNS, score_cells(scores.pooled(), _COLUMNS)),

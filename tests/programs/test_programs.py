@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from advisor.workload.writing import profile_text
-from benchmarks.programs import measure
+from benchmarks.programs import keep, measure
 from benchmarks.programs.data import MAKERS, image_folder, mnist, words
 from benchmarks.programs.prepare import prepare_all
 from benchmarks.programs.printed import Running, run_together
@@ -23,7 +23,13 @@ from benchmarks.programs.program_list import (
     read_programs,
     zoo_program,
 )
-from research.programs import printed_step_s, printed_steps, program_scores, programs_table
+from research.programs import (
+    printed_step_s,
+    printed_steps,
+    program_scores,
+    programs_table,
+    results_in,
+)
 from tests import synthetic
 
 LISTED = read_programs()
@@ -287,6 +293,37 @@ def test_predicted_steps_stand_beside_printed_ones():
     assert (row.kind, row.steps, whole.mode) == ("zoo", 2, "all")
     assert row.width >= 1
     assert len(programs_table([row, whole]).splitlines()) == 4
+
+
+def test_two_runs_of_a_mix_show_how_far_steps_differ_by_themselves():
+    measured = results()
+    measured["mix/00/naive/again"] = results()["mix/00/naive"]
+    for job in measured["mix/00/naive/again"]["jobs"]:
+        job["stamps"] = [[1.1 * second, steps] for second, steps in job["stamps"]]
+    (row, _) = program_scores(printed_steps(measured))
+    assert (row.steps, row.together) == (4, pytest.approx(0.1))
+    assert row.alone == pytest.approx(0, abs=1e-9)
+    (row, _) = program_scores(printed_steps(results()))
+    assert row.together is None
+
+
+def test_kept_results_are_scored_alike_and_name_no_folder_of_their_machine(tmp_path):
+    measured = {key: {"id": key, **result} for key, result in results().items()}
+    for result in measured.values():
+        if "profile" in result:
+            script = {"command": ["python", "train.py"], "folder": "/home/me/trees/{}/src"}
+            name = result["profile"]["workload"]["name"]
+            script["folder"] = script["folder"].format(name)
+            result["profile"]["workload"]["script"] = script
+            result["tail"] = "/home/me"
+    raw, kept = tmp_path / "results.jsonl", tmp_path / "kept" / "results.jsonl.gz"
+    raw.write_text("".join(json.dumps(result) + "\n" for result in measured.values()))
+    keep.main(str(raw), str(kept))
+    read = results_in(kept)
+    assert read.keys() == measured.keys()
+    assert "/home/me" in raw.read_text()
+    assert "/home/me" not in json.dumps(read)
+    assert printed_steps(read) == printed_steps(results())
 
 
 def test_a_run_in_which_a_job_ended_is_not_scored():
