@@ -7,12 +7,14 @@ from pathlib import PurePath
 
 _PYTHON = r"python[0-9.]*t?|pypy[0-9.]*"
 _SHELL = r"bash|dash|ksh|zsh|sh"
+# Programs that do what a file says under a name, by which it is called.
+_RUNNER = r"make|gmake|just|task|tox|nox|inv|invoke"
 # Programs that start the one that is meant: no profile is called after them.
 _LAUNCHER = re.compile(
     rf"{_PYTHON}|{_SHELL}|env|nohup|time|nice|ionice|setsid|exec|timeout|stdbuf|taskset|numactl|"
     r"sudo|xvfb-run|torchrun|accelerate|deepspeed|colossalai|composer|horovodrun|mpirun|mpiexec|"
     r"srun|uv|uvx|conda|mamba|micromamba|pixi|poetry|pipenv|pdm|hatch|rye|apptainer|singularity|"
-    r"docker|podman"
+    rf"docker|podman|{_RUNNER}"
 )
 _SETTING = re.compile(r"-.*|[A-Za-z_]\w*=.*", re.DOTALL)  # an option, or a variable of env
 _MODULE = re.compile(r"[A-Za-z_][\w.]*")
@@ -48,6 +50,9 @@ def program_of(command: Sequence[str]) -> str | None:
             return None
         elif launcher and word.endswith((".py", ".sh")) and not _SETTING.fullmatch(word):
             return word
+        elif re.fullmatch(_RUNNER, launcher) and not _SETTING.fullmatch(word):
+            if before not in ("-C", "-f", "-j", "-e", "-s"):  # options whose value follows them
+                return word
         before = word
     return None if is_launcher(command[0]) else command[0]
 

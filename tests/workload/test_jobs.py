@@ -259,6 +259,7 @@ def test_a_script_that_nothing_can_start_is_refused(wrong):
         ("numactl -m 0 python -m pkg.train", "pkg.train"), ("my-wrap python train.py", "train.py"),
         ("bash -c 'cd here && python train.py'", "train.py"), ("./train --lr 1", "./train"),
         ("fairseq-train data.py", "fairseq-train"), ("python -c 'import train'", None),
+        ("make -C src LR=3 train", "train"), ("just train", "train"), ("make", None),
         ("bash -c 'echo \"'", None), ("env", None), ("conda run -n env mine", None),
     ],
 )  # fmt: skip
