@@ -9,6 +9,7 @@ _PYTHON = r"python[0-9.]*t?|pypy[0-9.]*"
 _SHELL = r"bash|dash|ksh|zsh|sh"
 # Programs that do what a file says under a name, by which it is called.
 _RUNNER = r"make|gmake|just|task|tox|nox|inv|invoke"
+_WITH_VALUE = ("-C", "-f", "-j", "-e", "-s")  # options of these that a value follows
 # Programs that start the one that is meant: no profile is called after them.
 _LAUNCHER = re.compile(
     rf"{_PYTHON}|{_SHELL}|env|nohup|time|nice|ionice|setsid|exec|timeout|stdbuf|taskset|numactl|"
@@ -50,9 +51,10 @@ def program_of(command: Sequence[str]) -> str | None:
             return None
         elif launcher and word.endswith((".py", ".sh")) and not _SETTING.fullmatch(word):
             return word
-        elif re.fullmatch(_RUNNER, launcher) and not _SETTING.fullmatch(word):
-            if before not in ("-C", "-f", "-j", "-e", "-s"):  # options whose value follows them
-                return word
+        elif re.fullmatch(_RUNNER, launcher) and not (
+            _SETTING.fullmatch(word) or before in _WITH_VALUE
+        ):
+            return word
         before = word
     return None if is_launcher(command[0]) else command[0]
 
