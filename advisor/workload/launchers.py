@@ -49,14 +49,19 @@ def program_of(command: Sequence[str]) -> str | None:
             return _program_of_line(word)
         elif before == "-c" and re.fullmatch(_PYTHON, launcher):
             return None
-        elif launcher and word.endswith((".py", ".sh")) and not _SETTING.fullmatch(word):
-            return word
-        elif re.fullmatch(_RUNNER, launcher) and not (
-            _SETTING.fullmatch(word) or before in _WITH_VALUE
-        ):
+        elif _is_program(launcher, before, word):
             return word
         before = word
     return None if is_launcher(command[0]) else command[0]
+
+
+def _is_program(launcher: str, before: str, word: str) -> bool:
+    """Whether `word`, after the word `before`, is the file or the target that `launcher` starts."""
+    if _SETTING.fullmatch(word):
+        return False
+    if re.fullmatch(_RUNNER, launcher):
+        return before not in _WITH_VALUE
+    return bool(launcher) and word.endswith((".py", ".sh"))
 
 
 def _program_of_line(line: str) -> str | None:
