@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import exp, inf
 from pathlib import Path
 from signal import Signals
@@ -280,10 +280,10 @@ class WatchedJob:
         """Note a report; a count that goes back is another process's."""
         grew = self.last is None or progress.steps > self.last.steps
         self.last = progress
-        if not grew or (self._at_s and progress.at_s <= self._at_s[-1]):
+        if not grew or (self._at_s and progress.at <= self._at_s[-1]):
             return
         self.seen_at_s = now_s
-        self._at_s.append(progress.at_s)
+        self._at_s.append(progress.at)
         self._steps.append(progress.steps)
         if len(self._at_s) > _MOST_SAMPLES:
             self._at_s, self._steps = self._at_s[::2], self._steps[::2]
@@ -322,7 +322,8 @@ class WatchedJob:
             source = "predicted" if self.first_s is None else "at first"
             beyond = ", outside" if self.drifted else ""
             words.append(f"{source} {middle:,.1f} ms ({low:,.1f}-{high:,.1f}){beyond}")
-        reserved_mib = None if self.last is None else self.last.reserved_mib
+        memory = None if self.last is None else self.last.memory
+        reserved_mib = None if memory is None else memory.reserved_mib
         memory_mib = reserved_mib if self.held_mib is None else self.held_mib
         if memory_mib is not None and self.state == "running":
             words.append(f"{memory_mib:,.0f} MiB")
@@ -475,7 +476,7 @@ class WatchedRun:
             name = str(sharing) if shared or "mig" in str(sharing) else "naive"
             power_w = self._power_w.get(group)
             reported = [job.last.versions for job in jobs if job.last is not None]
-            versions = dict(next(filter(None, reported), ()))
+            versions = next(filter(None, reported), {})
             yield Run(
                 id=f"run-{self.folder.name}" + (f"-group{at}" if len(self._groups) > 1 else ""),
                 gpu=origin.device.key, sharing=name, purpose="validation", repeats=None,
@@ -488,13 +489,10 @@ class WatchedRun:
 
 
 def _tenant(job: WatchedJob, windows: tuple[Window, ...], allowed: Sequence[int]) -> Tenant:
-    last = job.last
-    reported = {
-        "allocated_mib": None if last is None else last.allocated_mib,
-        "reserved_mib": None if last is None else last.reserved_mib,
-    }
+    memory = None if job.last is None else job.last.memory
+    reported = {"allocated_mib": None, "reserved_mib": None} if memory is None else asdict(memory)
     return Tenant(
         workload=job.workload, outcome="ok", detail=None, windows=windows,
         memory=memory_record(reported, job.held_mib), cores=tuple(allowed),
-        sms=None if last is None else last.sms,
+        sms=None,
     )  # fmt: skip

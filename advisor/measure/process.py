@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
-from itertools import product
 from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from time import monotonic, sleep, time
@@ -138,15 +137,19 @@ def mps_within(folder: Path) -> tuple[int, ...]:
 _POLITE_S = 3.0
 
 
-def end_within(folder: Path) -> None:
-    """End every script whose folder lies in `folder`, then every MPS process whose pipes do."""
-    for living, how in product((scripts_within, mps_within), (signal.SIGTERM, signal.SIGKILL)):
-        for pid in living(folder):
+def end_all(living: Callable[[], Sequence[int]]) -> None:
+    """End the processes that `living` returns: politely, then by force."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        for pid in living():
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
-        until = monotonic() + _POLITE_S
-        while living(folder) and monotonic() < until:
-            sleep(0.02)
+        wait_until(lambda: not living(), _POLITE_S)
+
+
+def end_within(folder: Path) -> None:
+    """End every script whose folder lies in `folder`, then every MPS process whose pipes do."""
+    end_all(lambda: scripts_within(folder))
+    end_all(lambda: mps_within(folder))
 
 
 FOLDER_PREFIX = "advisor-run-"

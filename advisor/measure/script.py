@@ -1,6 +1,5 @@
 """A user's script: a copy of its folder to run in, its process, and the count of its steps."""
 
-import json
 import os
 import re
 import shutil
@@ -9,12 +8,11 @@ import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from threading import Event, Thread
-from time import monotonic, sleep
-from typing import IO, Any, cast
+from time import monotonic
 
 import psutil
 
@@ -24,13 +22,17 @@ from advisor.measure.inside.routines import lacks_memory
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import (
     MARK,
+    end_all,
     end_within,
     error_line,
     scripts_within,
     session_members,
     tail,
+    wait_until,
 )
-from advisor.workload.reading import MOST_COUNT, is_folder, reason_of
+from advisor.workload.profile import Memory
+from advisor.workload.reading import MOST_COUNT, check_number, is_folder, reason_of
+from advisor.workload.records import parse_record
 from advisor.workload.spec import Script
 
 # A script and its settings are small; data sets and checkpoints are not.
@@ -58,7 +60,8 @@ def mirror_folder(original: Path, base: Path) -> Path:
     for folder, inner in zip(reversed(original.parents), inside, strict=False):
         level.mkdir(parents=True, exist_ok=True)
         with suppress(OSError):  # a script that reads ../data may do without what it cannot see
-            for entry in _entries(folder, _MOST_IN_ALL) or ():
+            entries = _entries(folder)
+            for entry in entries if len(entries) <= _MOST_IN_ALL else ():
                 if entry.name != inner and not base.is_relative_to(entry.path):
                     (level / entry.name).symlink_to(entry.path)
         level /= inner
@@ -68,11 +71,8 @@ def mirror_folder(original: Path, base: Path) -> Path:
     return mirror
 
 
-def _entries(folder: Path, most: int | None = None) -> list[os.DirEntry[str]] | None:
-    """The entries of `folder`; None if there are more than `most`."""
-    with os.scandir(folder) as scanned:
-        entries = sorted(scanned, key=lambda entry: entry.name)
-    return entries if most is None or len(entries) <= most else None
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    return sorted(os.scandir(folder), key=lambda entry: entry.name)
 
 
 def _fill(mirror: Path, original: Path, base: Path) -> None:
@@ -81,13 +81,9 @@ def _fill(mirror: Path, original: Path, base: Path) -> None:
     todo = deque([(original, mirror)])
     while todo:
         source, target = todo.popleft()
-        entries = None
-        if target == mirror:
-            entries = _entries(source)
-        else:
-            with suppress(PermissionError):
-                entries = _entries(source, min(left, _MOST_IN_A_FOLDER))
-        if entries is None:  # large, or not readable
+        linked = target != mirror and not os.access(source, os.R_OK)
+        entries = [] if linked else _entries(source)
+        if linked or (target != mirror and len(entries) > min(left, _MOST_IN_A_FOLDER)):
             target.symlink_to(source.resolve())
             continue
         left -= len(entries)
@@ -138,25 +134,25 @@ class StartedScript:
     """
 
     def __init__(
-        self, script: Script, folder: Path, *, mirrored: bool, piped: bool,
-        environment: Mapping[str, str], hidden: Mapping[str, str], writable: bool = False,
+        self, script: Script, folder: Path, environment: Mapping[str, str], *, mirrored: bool,
+        piped: bool, writable: bool,
     ) -> None:  # fmt: skip
         """Start `script` in a mirror of its folder, or else in `folder`, new, where its log lies.
 
         If `piped`, its output comes by a pipe, for the caller to log; if `writable`, so does its
         input. `environment` is set on top of the caller's variables, without those of MPS, and its
-        own; so is `hidden`, below those.
+        own.
         """
         working = _working_folder(script, folder) if mirrored else folder
         _refuse_missing(script)
-        variables = {**without_mps(os.environ), **script.environment, **hidden}
-        variables |= {**environment, MARK: str(folder)}
+        variables = {**without_mps(os.environ), **script.environment, **environment}
         self.log = folder / "output"
-        self._folder, self._over = folder, Event()
+        self._folder, self._over, self._interrupted = folder, Event(), False
         try:
             with self.log.open("ab") as log:
-                self._process = psutil.Popen(
-                    tied_to_parent(script.command), cwd=working, env=variables,
+                self._process = subprocess.Popen(
+                    tied_to_parent(script.command), cwd=working,
+                    env={**variables, MARK: str(folder)},
                     stdin=subprocess.PIPE if writable else subprocess.DEVNULL,
                     stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT,
                     start_new_session=True,  # so that all that it starts can be ended with it
@@ -164,10 +160,9 @@ class StartedScript:
         except OSError as error:
             raise InvalidInput(f"{script.command[0]}: {reason_of(error)}") from None
         Thread(target=self._bound_log, daemon=True).start()
-        self.pid: int = self._process.pid
-        self._interrupted = False
+        self.pid = self._process.pid
         self.exited = os.pidfd_open(self.pid)
-        self.output: IO[bytes] | None = self._process.stdout
+        self.output = self._process.stdout
 
     def write_line(self, line: str) -> None:
         """Write `line` to its standard input."""
@@ -211,7 +206,7 @@ class StartedScript:
     @property
     def exit_code(self) -> int | None:
         """Its exit status; None while it runs."""
-        return cast("int | None", self._process.poll())
+        return self._process.poll()
 
     @property
     def succeeded(self) -> bool:
@@ -241,12 +236,9 @@ class StartedScript:
     def end_by(self, deadline: float) -> None:
         """Interrupt it, and end by force all processes that are left after `deadline`."""
         self.interrupt()
-        self._wait_until(max(deadline, monotonic() + _POLITE_S))
-        for how in (signal.SIGTERM, signal.SIGKILL):
-            for process in session_members(self.pid):
-                with suppress(ProcessLookupError):
-                    os.kill(process, how)
-            self._wait_until(monotonic() + _POLITE_S)
+        left_s = max(deadline - monotonic(), _POLITE_S)
+        wait_until(lambda: not session_members(self.pid), left_s)
+        end_all(lambda: session_members(self.pid))
         end_within(self._folder)  # processes that left its session
         with suppress(subprocess.TimeoutExpired):  # the driver may hold on to it
             self._process.wait(_POLITE_S)
@@ -256,11 +248,6 @@ class StartedScript:
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
-
-    def _wait_until(self, deadline: float) -> None:
-        while session_members(self.pid) and monotonic() < deadline:
-            self._process.poll()  # or it would stay as a zombie
-            sleep(0.02)
 
 
 def without_mps(environment: Mapping[str, str]) -> dict[str, str]:
@@ -301,64 +288,39 @@ def create_progress(path: Path) -> None:
         AdvisorError: It exists, or cannot be written.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            os.pwrite(descriptor, b" " * RECORD_BYTES, 0)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        path.touch(0o600, exist_ok=False)
+        with path.open("r+b", buffering=0) as file:
+            file.write(b" " * RECORD_BYTES)
+            os.fsync(file.fileno())
     except OSError as error:
         raise AdvisorError(f"{path}: {reason_of(error)}. Make room, or choose another.") from None
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedProgress:
-    """The last report of a job; None: not reported.
+    """The last report of a job, as `advisor.measure.inside.program.StepCounter` writes it.
 
     Attributes:
         steps: Done since it began.
-        at_s: When it reported, on the machine's monotonic clock, which no clock change moves.
-        allocated_mib: Most that its tensors held.
-        reserved_mib: Most that its allocator held.
-        versions: ``torch``, ``cuda`` and ``timm``, as far as it reported them.
-        sms: SMs that its context may use.
+        at: When it reported, on the machine's monotonic clock, which no clock change moves.
+        memory: Of its tensors and their allocator; None if it has not used a GPU.
+        versions: ``torch``, ``cuda`` and ``timm``.
     """
 
     steps: int
-    at_s: float
-    allocated_mib: float | None = None
-    reserved_mib: float | None = None
-    versions: tuple[tuple[str, str | None], ...] = ()
-    sms: int | None = None
+    at: float
+    memory: Memory | None = None
+    versions: dict[str, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_number("steps", self.steps, MOST_COUNT)
+        check_number("at", self.at, MOST_COUNT)
 
 
 def read_progress(path: Path) -> ReportedProgress | None:
-    """The last report of the job that writes `path`; None if there is none that can be true.
-
-    A user's process wrote the file, so each field is checked. A report that is half written counts
-    as none.
-    """
+    """Return the last report of the job that writes `path`; None without one that can be true."""
     try:
         with path.open("rb") as file:
-            record = json.loads(file.read(RECORD_BYTES))
-    except (OSError, ValueError, RecursionError):
+            return parse_record(ReportedProgress, file.read(RECORD_BYTES), str(path))
+    except (OSError, InvalidInput):
         return None
-    if not isinstance(record, dict):
-        return None
-    steps, at_s = record.get("steps"), _number(record.get("at"))
-    if type(steps) is not int or not 0 <= steps <= MOST_COUNT or at_s is None:
-        return None
-    memory, versions, sms = (record.get(name) for name in ("memory", "versions", "sms"))
-    held = memory if isinstance(memory, dict) else {}
-    allocated, reserved = _number(held.get("allocated_mib")), _number(held.get("reserved_mib"))
-    if allocated is None or reserved is None or allocated > reserved:
-        allocated = reserved = None
-    named = versions.items() if isinstance(versions, dict) else ()
-    texts = tuple((name, text) for name, text in named if text is None or isinstance(text, str))
-    seen_sms = sms if type(sms) is int and 0 < sms < 10_000 else None
-    return ReportedProgress(steps, at_s, allocated, reserved, texts, seen_sms)
-
-
-def _number(value: Any) -> float | None:
-    """`value` if a clock or a memory can have it; else None."""
-    return float(value) if type(value) in (int, float) and 0 <= value < 1e15 else None

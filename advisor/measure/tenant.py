@@ -190,12 +190,12 @@ class Tenant(ABC):
         self._listener.listen()
         environment = {**os.environ, **self.setup.script.environment}
         hook = hook_variables(self.folder / "hook", {"address": address, **settings}, environment)
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {}
         temporary = {"TMPDIR": str(self.folder)} if self.setup.ours else {}
         self._started = StartedScript(
-            self.setup.script, self.folder, mirrored=not self.setup.ours, piped=piped,
-            environment={**self.setup.environment, **temporary, **added, **hook},
-            hidden={"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {},
-            writable=self.setup.line is not None,
+            self.setup.script, self.folder,
+            {**hidden, **self.setup.environment, **temporary, **added, **hook},
+            mirrored=not self.setup.ours, piped=piped, writable=self.setup.line is not None,
         )  # fmt: skip
         self.pid = self._started.pid
 

@@ -227,6 +227,18 @@ def test_each_step_of_a_cross_validation_is_counted(tmp_path):
     assert counted_steps(FOLDS, tmp_path) == 248
 
 
+@pytest.mark.parametrize(
+    "report",
+    [
+        "", '{"steps": 3', "[]", '{"steps": -1, "at": 2}', '{"steps": 1.5, "at": 2}',
+        '{"steps": 1, "at": 2, "memory": {"allocated_mib": 2, "reserved_mib": 1}}',
+    ],
+)  # fmt: skip
+def test_a_report_that_is_half_written_or_cannot_be_true_does_not_count(report, tmp_path):
+    (tmp_path / "progress").write_text(report)
+    assert read_progress(tmp_path / "progress") is None
+
+
 SHOWS = """\
 import os, sys
 assert os.environ["ADVISOR_HOOK"] == '{"count": true}'
