@@ -25,7 +25,7 @@ from advisor.measure.campaign_runner import (
 from advisor.measure.device import command_line, devices_in
 from advisor.measure.draw import Campaign, counts, draw_plans, read_campaign, write_list
 from advisor.measure.process import say
-from advisor.measure.profile_command import ABOVE_0
+from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import FIRST_RUN_S, run_summary
 from advisor.workload.profile import Profile
@@ -362,7 +362,7 @@ def _parsed(argv: Sequence[str]) -> Namespace:
     add("--devices", metavar="LIST", help="GPU indices or UUIDs, e.g. 0-7 or 0,2; or cpu,cpu to "
         "try out with two runners [0; with --ray, all that are free]")  # fmt: skip
     add("--cores", help="host cores, split evenly among the devices, e.g. 0-63 [all]")
-    add("--deadline", type=ABOVE_0, metavar="S", help="start nothing that would end later than "
+    add("--deadline", type=above_0, metavar="S", help="start nothing that would end later than "
         "this")  # fmt: skip
     add("--dry-run", action="store_true", help="write the drawn list and count it; measure nothing")
     add("--ray", metavar="ADDRESS", help="measure on the GPUs of this Ray cluster, e.g. auto; "

@@ -167,6 +167,10 @@ def power_readings_w(device: Device, readings: int, pause_s: float) -> list[floa
     return [power_w for power_w in powers_w if power_w is not None]
 
 
+Clocks = tuple[int | None, int | None]
+"""Clocks of SMs and memory, MHz; None if not metered."""
+
+
 class Meter:
     """Reads what a device does over a stretch of time; all readings are None on a CPU."""
 
@@ -183,8 +187,8 @@ class Meter:
         """Activity since `begin`."""
         return NOT_METERED if self._sampler is None else self._sampler.end()
 
-    def clocks_mhz(self) -> tuple[int | None, int | None]:
-        """Clocks of SMs and memory at this moment."""
+    def clocks_mhz(self) -> Clocks:
+        """Return the clocks at this moment."""
         return (None, None) if self._uuid is None else clocks_mhz(self._uuid)
 
     def power_w(self) -> float | None:
@@ -256,9 +260,7 @@ class Origin:
     command: str
     host_cores: int
 
-    def provenance(
-        self, versions: Mapping[str, str | None], clocks_mhz: tuple[int | None, int | None]
-    ) -> Provenance:
+    def provenance(self, versions: Mapping[str, str | None], clocks_mhz: Clocks) -> Provenance:
         """The provenance of a measurement that ended now; only tenants know the `versions`."""
         return Provenance(
             device=self.device.name,

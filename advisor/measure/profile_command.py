@@ -4,12 +4,13 @@ import argparse
 import os
 import shlex
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from statistics import mean, median
 from time import monotonic
-from typing import TypeVar, get_args
+from typing import get_args
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
@@ -41,28 +42,15 @@ from advisor.workload.spec import (
 from advisor.workload.store import read_profile
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
-_Number = TypeVar("_Number", int, float)
-
-
 _OUT_HELP = "folder of profiles [your own, read by advisor]"
 
 
-def option_number(
-    kind: type[_Number], fits: Callable[[_Number], bool], what: str
-) -> Callable[[str], _Number]:
-    """Return a reader of numbers of `kind`; its error is that a number "is not" `what`."""
-
-    def read(text: str) -> _Number:
-        value = kind(text)
-        if not fits(value):
-            raise ArgumentTypeError(f"{text} is not {what}")
-        return value
-
-    read.__name__ = kind.__name__  # argparse names it if the text is not a number
-    return read
-
-
-ABOVE_0 = option_number(float, lambda value: 0 < value < float("inf"), "above 0")
+def above_0(text: str) -> float:
+    """Return the finite number above 0 in the `text` of an option."""
+    value = _number(text)
+    if not 0 < value < inf:
+        raise ArgumentTypeError(f"{text} is not above 0")
+    return value
 
 
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -179,8 +167,8 @@ def _profile_parser() -> argparse.ArgumentParser:
         "MPS limits too, which takes most of the time and predicts limits better [no probe]",
     )  # fmt: skip
     add("--cores", help="host cores for the processes, e.g. 0-7 [all]")
-    add("--deadline", type=ABOVE_0, metavar="S", help="start none that would end later than this")
-    add("--patience", type=ABOVE_0, metavar="S", default=LOAD_S, help="end what takes no step "
+    add("--deadline", type=above_0, metavar="S", help="start none that would end later than this")
+    add("--patience", type=above_0, metavar="S", default=LOAD_S, help="end what takes no step "
         "for so long, e.g. while it loads or compiles [300]")  # fmt: skip
     add("--skip-existing", action="store_true", help="leave out what DIR has already")
     add("--data", type=Path, metavar="DIR", help="images that loaders read: a folder for each "
@@ -247,7 +235,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(
+        raise ArgumentTypeError(
             f"{text[:40]!r} is not a number: write it alone, in the unit that the option names"
         ) from None
 
