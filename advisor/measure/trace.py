@@ -10,10 +10,10 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 from statistics import mode, quantiles
@@ -24,29 +24,25 @@ from advisor.hardware.partition import SmLimits, resident_blocks
 from advisor.measure.inside.routines import MARK
 from advisor.workload.profile import HOST_COPY, QUEUED_COPY, KernelTrace
 
-LAUNCHES = ("cuda_runtime", "cuda_driver")
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
 _GPU = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "memset"}
 
-Event = Mapping[str, Any]
+Span = tuple[float, float]
+"""Begin and end of a phase, microseconds on the profiler's clock."""
 
 
-class Stretch(NamedTuple):
-    """A phase, or a call by the host, on the profiler's clock."""
+class Event(NamedTuple):
+    """A call by the host, work on the GPU, or a mark, on the profiler's clock."""
 
     begin_us: float
     duration_us: float
+    category: str | None
+    name: str
+    arguments: Mapping[str, Any]
 
     @property
     def end_us(self) -> float:
         return self.begin_us + self.duration_us
-
-
-def _stretch(event: Event) -> Stretch:
-    return Stretch(float(event["ts"]), float(event["dur"]))
-
-
-def _correlation(event: Event) -> Any:
-    return event.get("args", {}).get("correlation")
 
 
 # A stream queues about 1,024 launches before the host has to wait, and some calls count for more
@@ -128,7 +124,11 @@ def events_in(path: Path) -> Iterator[list[Event]]:
     """
     try:
         document = json.loads(path.read_bytes().decode(errors="replace"))
-        yield [each for each in document["traceEvents"] if each.get("ph") == "X"]
+        yield [
+            Event(float(each["ts"]), float(each["dur"]), each.get("cat"), str(each["name"]),
+                  each.get("args", {}))
+            for each in document["traceEvents"] if each.get("ph") == "X"
+        ]  # fmt: skip
     except (
         OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError
     ) as error:  # fmt: skip
@@ -151,17 +151,14 @@ def traced_round(
     """
     calm = [number for number, begun in enumerate(passes) if not begun] or range(len(phases))
     usual = mode(phases[number] for number in calm)
-    marks = {
-        str(each["name"]): _stretch(each) for each in events if each.get("cat") == "user_annotation"
-    }
-    rounds: list[list[Stretch]] = []
+    marks = {each.name: each for each in events if each.category == "user_annotation"}
+    rounds: list[list[Span]] = []
     for number in calm:
         if phases[number] == usual:
-            rounds.append([])
-            for phase in range(usual):
-                begin_us = marks[f"{MARK}{number}/{phase}/begins"].end_us
-                end_us = marks[f"{MARK}{number}/{phase}/ends"].begin_us
-                rounds[-1].append(Stretch(begin_us, end_us - begin_us))
+            names = [f"{MARK}{number}/{phase}" for phase in range(usual)]
+            rounds.append(
+                [(marks[f"{each}/begins"].end_us, marks[f"{each}/ends"].begin_us) for each in names]
+            )
     return median_step(traced_steps(events, rounds, limits))
 
 
@@ -181,13 +178,12 @@ def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> T
     Raises:
         AdvisorError: There is no launch, or the steps differ too much.
     """
-    launched = [float(each["ts"]) for each in events if each.get("cat") in LAUNCHES]
-    if not launched:
+    launched_us = [each.begin_us for each in events if each.category in _LAUNCHES]
+    if not launched_us:
         raise AdvisorError("torch's profiler saw no launch. May it use CUPTI here?")
-    step_us = step_s * 1e6
-    *begins_us, end_us = (min(launched) + at * step_us for at in range(RECORDED_STEPS + 1))
-    inside = [each for each in events if float(each["ts"]) < end_us]
-    steps = traced_steps(inside, [[Stretch(begin_us, step_us)] for begin_us in begins_us], limits)
+    bounds_us = [min(launched_us) + at * step_s * 1e6 for at in range(RECORDED_STEPS + 1)]
+    inside = [each for each in events if each.begin_us < bounds_us[-1]]
+    steps = traced_steps(inside, [[span] for span in pairwise(bounds_us)], limits)
     busy_s = [each.busy_s for each in steps]
     if min(busy_s) <= 0 or max(busy_s) > _MOST_RATIO * min(busy_s):
         raise AdvisorError(
@@ -199,77 +195,75 @@ def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> T
 
 
 def traced_steps(
-    events: Sequence[Event], steps: Sequence[Sequence[Stretch]], limits: SmLimits
+    events: Sequence[Event], steps: Sequence[Sequence[Span]], limits: SmLimits
 ) -> list[TracedStep]:
     """Return each of `steps`, given by its phases, with the work that these launched."""
-    launches: dict[Any, Stretch] = {}
+    launches: dict[Any, _Launch] = {}
     waits, work = [], defaultdict(list)  # work by the phase that launched it
-    begins_us = [phase.begin_us for phases in steps for phase in phases]
-    for event in sorted(events, key=lambda each: float(each["ts"])):  # an outer call comes first
-        if event.get("cat") in LAUNCHES:
-            if (correlation := _correlation(event)) is not None:
-                launches.setdefault(correlation, _stretch(event))
-            if str(event["name"]).endswith("Synchronize"):  # for example to read a loss
-                waits.append(_stretch(event))
+    begins_us = [begin_us for phases in steps for begin_us, _ in phases]
+    for event in sorted(events, key=lambda each: each.begin_us):  # an outer call comes first
+        if event.category in _LAUNCHES:
+            if (correlation := event.arguments.get("correlation")) is not None:
+                launches.setdefault(correlation, event[:2])
+            if event.name.endswith("Synchronize"):  # for example to read a loss
+                waits.append(event)
     for event in events:
-        if event.get("cat") in _GPU:
-            launch = launches.get(_correlation(event))
-            at_us = launch.begin_us if launch else float(event["ts"])
-            work[bisect_right(begins_us, at_us) - 1].append((event, launch))
+        if event.category in _GPU:
+            launch = launches.get(event.arguments.get("correlation"))
+            phase = bisect_right(begins_us, launch[0] if launch else event.begin_us) - 1
+            work[phase].append((event, launch))
     phases = iter(range(len(begins_us)))
-    return [_step([(each, work[next(phases)]) for each in step], waits, limits) for step in steps]
+    return [_step([(span, work[next(phases)]) for span in spans], waits, limits) for spans in steps]
+
+
+_Launch = tuple[float, float]  # begin and duration, microseconds
 
 
 def _step(
-    parts: Sequence[tuple[Stretch, Sequence[tuple[Event, Stretch | None]]]],
-    waits: Sequence[Stretch],
+    parts: Sequence[tuple[Span, Sequence[tuple[Event, _Launch | None]]]],
+    waits: Sequence[Event],
     limits: SmLimits,
 ) -> TracedStep:
     """Return the step of these phases, each with its work and the launch of that."""
     work: list[GpuWork] = []
     phases = []
-    for number, (span, events) in enumerate(parts):
-        launched = [(launch or Stretch(span.begin_us, 0.0), event) for event, launch in events]
-        launches = sorted({launch for launch, _ in launched}, key=lambda launch: launch.begin_us)
-        host = _HostTime(span, launches, waits)
-        for launch, event in launched:
-            work.append(_work(event, number, host.until(launch.begin_us), limits))
-        host_us = host.until(span.end_us)
-        waits_us = tuple(host.until(each.begin_us) for each in host.waits)
-        phases.append(Phase(host_us, len(launches), waits_us, span.duration_us - host_us))
+    for number, ((begin_us, end_us), events) in enumerate(parts):
+        launched = [(launch or (begin_us, 0.0), event) for event, launch in events]
+        launches = sorted({launch for launch, _ in launched})
+        # A window may cut both ends of a wait.
+        waited = [each for each in waits if each.end_us > begin_us and each.begin_us < end_us]
+        host_us = _host_time(begin_us, launches, waited)
+        work += [_work(event, number, host_us(launch[0]), limits) for launch, event in launched]
+        whole_us = host_us(end_us)
+        waits_us = tuple(host_us(each.begin_us) for each in waited)
+        phases.append(Phase(whole_us, len(launches), waits_us, end_us - begin_us - whole_us))
     work.sort(key=lambda each: each.start_us)
     return TracedStep(tuple(work), tuple(phases))
 
 
-class _HostTime:
-    """The time of the host in a phase, less that in which it waited for the GPU.
+def _host_time(
+    begin_us: float, launches: Sequence[_Launch], waits: Sequence[Event]
+) -> Callable[[float], float]:
+    """Return a function of the host's time in a phase until a moment, without waits for the GPU.
 
     The launch queue was empty when the phase began. Once it may be full, the time of a launch
     beyond the 90th percentile of the first ones counts as a wait.
     """
+    launched_us = [launched_us for launched_us, _ in launches]
+    took_us = [took_us for _, took_us in launches]
+    first, later = took_us[:QUEUE_FREE_LAUNCHES], took_us[QUEUE_FREE_LAUNCHES:]
+    usual_us = quantiles(first, n=10)[-1] if later else 0.0
+    waits_us = [0.0] * len(first) + [max(0.0, each - usual_us) for each in later]
+    queued_us = list(accumulate(waits_us, initial=0.0))
 
-    def __init__(
-        self, phase: Stretch, launches: Sequence[Stretch], waits: Sequence[Stretch]
-    ) -> None:
-        self._begin_us = phase.begin_us
-        self.waits = [  # a window may cut both ends of a wait
-            each for each in waits if each.end_us > phase.begin_us and each.begin_us < phase.end_us
-        ]
-        self._launched_us = [each.begin_us for each in launches]
-        took_us = [each.duration_us for each in launches]
-        first, later = took_us[:QUEUE_FREE_LAUNCHES], took_us[QUEUE_FREE_LAUNCHES:]
-        usual_us = quantiles(first, n=10)[-1] if later else 0.0
-        queued_us = [0.0] * len(first) + [max(0.0, each - usual_us) for each in later]
-        self._queued_us = list(accumulate(queued_us, initial=0.0))
-
-    def until(self, at_us: float) -> float:
-        """Microseconds from the phase's start to `at_us`, without waits before that."""
-        queued_us = self._queued_us[bisect_left(self._launched_us, at_us)]
+    def until(at_us: float) -> float:
         waited_us = sum(  # in the phase and before `at_us`
-            max(0.0, min(each.end_us, at_us) - max(each.begin_us, self._begin_us))
-            for each in self.waits
+            max(0.0, min(each.end_us, at_us) - max(each.begin_us, begin_us)) for each in waits
         )
-        return max(0.0, at_us - self._begin_us - queued_us - waited_us)
+        queue_us = queued_us[bisect_left(launched_us, at_us)]
+        return max(0.0, at_us - begin_us - queue_us - waited_us)
+
+    return until
 
 
 # As CUPTI names the directions of copies, and their kinds of memory.
@@ -282,22 +276,22 @@ _QUEUED_BYTES = {"Pageable": 64 * 2**10, "Pinned": 32 * 2**10}
 
 
 def _work(event: Event, phase: int, launch_us: float, limits: SmLimits) -> GpuWork:
-    kind, launched = _GPU[event["cat"]], event["args"]
+    kind, launched = _GPU[event.category or ""], event.arguments
     blocks = threads = resident = 0
-    if kind == "copy" and _HOST_COPY.search(str(event["name"])):
-        to_gpu = _TO_GPU.search(str(event["name"]))
+    if kind == "copy" and _HOST_COPY.search(event.name):
+        to_gpu = _TO_GPU.search(event.name)
         most = _QUEUED_BYTES.get(to_gpu[1] or "", 0) if to_gpu else 0
         kind = QUEUED_COPY if 0 < int(launched.get("bytes", 0)) <= most else HOST_COPY
     if kind == "kernel":
-        kind = kernel_class(str(event["name"]))
+        kind = kernel_class(event.name)
         blocks, threads = prod(launched["grid"]), prod(launched["block"])
         registers = int(launched.get("registers per thread", 0))
         shared = int(launched.get("shared memory", 0))
         resident = resident_blocks(limits, threads=threads, registers=registers,
                                    shared_bytes=shared)  # fmt: skip
     return GpuWork(
-        kind=kind, phase=phase, launch_us=launch_us, start_us=float(event["ts"]),
-        duration_us=float(event["dur"]), blocks=blocks, threads=threads, resident_blocks=resident,
+        kind=kind, phase=phase, launch_us=launch_us, start_us=event.begin_us,
+        duration_us=event.duration_us, blocks=blocks, threads=threads, resident_blocks=resident,
         stream=int(launched.get("stream", 0)),
     )  # fmt: skip
 

@@ -1,7 +1,6 @@
 """From what torch's profiler records to the compact trace of a step."""
 
 import gzip
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.routines import MARK, trace
 from advisor.measure.trace import (
     QUEUE_FREE_LAUNCHES,
+    Event,
     Phase,
-    Stretch,
     TracedStep,
     events_in,
     kernel_class,
@@ -39,12 +38,12 @@ class Recording:
     """A document as torch exports it, written by hand; times in microseconds."""
 
     def __init__(self) -> None:
-        self.events: list[dict] = []
-        self.phases: list[Stretch] = []
+        self.events: list[Event] = []
+        self.phases: list[tuple[float, float]] = []
         self._correlation = 0
 
     def phase(self, ts: float, dur: float) -> "Recording":
-        self.phases.append(Stretch(ts, dur))
+        self.phases.append((ts, ts + dur))
         return self
 
     def launch(
@@ -53,19 +52,18 @@ class Recording:
         """A launch at `ts` that took the host `took`, of what ran at `at` for `dur`."""
         self._correlation += 1
         correlation = {"correlation": self._correlation}
-        self.events.append(
-            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": ts, "dur": took,
-             "args": correlation}
-        )  # fmt: skip
+        self.events.append(Event(ts, took, "cuda_runtime", "cudaLaunchKernel", correlation))
         arguments: dict = {"stream": 7, "bytes": 2**20} | correlation
         if cat == "kernel":
             arguments |= {
                 "grid": [40, 2, 1], "block": [32, 8, 1], "registers per thread": 32,
                 "shared memory": 0, "blocks per SM": 0.61, "warps per SM": 4.9,
             }  # fmt: skip
-        self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "ts": at, "dur": dur, "args": arguments}
-        )
+        self.events.append(Event(at, dur, cat, name, arguments))
+        return self
+
+    def wait(self, ts: float, dur: float) -> "Recording":
+        self.events.append(Event(ts, dur, "cuda_runtime", "cudaStreamSynchronize", {}))
         return self
 
     def step(self) -> TracedStep:
@@ -111,7 +109,7 @@ def test_a_step_lists_kernels_copies_and_memsets_in_the_order_in_which_they_ran(
 def test_small_copies_to_the_gpu_go_through_the_queue_of_kernels(name, kib, kind):
     recording = Recording().phase(0, 100)
     recording.launch(10, name, at=20, dur=10, cat="gpu_memcpy")
-    recording.events[-1]["args"]["bytes"] = kib * 1024
+    recording.events[-1].arguments["bytes"] = kib * 1024
     recording.phase(200, 100)
     step = recording.step()
     assert [work.kind for work in step.work] == [kind]
@@ -172,9 +170,7 @@ def test_a_part_counts_as_measured_unless_it_waited_for_the_gpu(measured_s, prof
 
 def test_a_script_that_reads_its_loss_is_not_taken_for_a_busy_host():
     recording = Recording().phase(0, 1000).launch(100, "k", at=110, dur=700)
-    recording.events.append(
-        {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize", "ts": 200, "dur": 600}
-    )
+    recording.wait(200, 600)
     recording.launch(900, "k", at=910, dur=5).phase(2000, 50)
     step = recording.step()
     assert step.phases[0].host_us == pytest.approx(400)
@@ -227,8 +223,7 @@ def rounds(count: int, busy_us: float, round_us: float = 1000.0) -> Recording:
         at = 500.0 + number * round_us
         made.launch(at, "ampere_sgemm_128x64_nn", at=at + 10, dur=busy_us / 2)
         made.launch(at + 20, "ampere_sgemm_128x64_nn", at=at + 10 + busy_us / 2, dur=busy_us / 2)
-        waits = {"ph": "X", "cat": "cuda_runtime", "name": "cudaStreamSynchronize"}
-        made.events.append({**waits, "ts": at + 30, "dur": round_us - 50, "args": {}})
+        made.wait(at + 30, round_us - 50)
     return made
 
 
@@ -239,13 +234,14 @@ def test_a_step_of_whole_rounds_holds_their_kernels_whenever_it_begins(rounds_of
     assert step.busy_s == pytest.approx(rounds_of_a_step * busy_us * 1e-6)
 
 
-def recorded_events(name):
-    document = json.loads(gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes()))
-    return [each for each in document["traceEvents"] if each.get("ph") == "X"]
+def recorded_events(name, folder):
+    (folder / "trace").write_bytes(gzip.decompress((RECORDINGS / f"{name}.json.gz").read_bytes()))
+    with events_in(folder / "trace") as events:
+        return events
 
 
-def test_ten_rounds_of_a_real_search_are_a_step_that_repeats():
-    step = recorded_step(recorded_events("evolution"), 0.033, H200)  # on an H200
+def test_ten_rounds_of_a_real_search_are_a_step_that_repeats(tmp_path):
+    step = recorded_step(recorded_events("evolution", tmp_path), 0.033, H200)  # on an H200
     kinds = Counter(work.kind for work in step.work)
     assert kinds["gemm"] == 10
     assert "other" not in kinds
@@ -258,13 +254,13 @@ def test_a_step_that_is_no_part_that_repeats_is_refused_with_what_to_do():
         recorded_step(rounds(14, 500.0).events, 0.1e-3, H200)
 
 
-def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile():
-    events = recorded_events("mlp-toy-bs128")
+def test_every_step_of_a_real_recording_runs_the_kernels_of_the_shipped_profile(tmp_path):
+    events = recorded_events("mlp-toy-bs128", tmp_path)
     marks = sorted(
-        (each["ts"], each["dur"]) for each in events if each["name"].startswith(MARK)
-        and each["cat"] == "user_annotation"
+        each for each in events
+        if each.name.startswith(MARK) and each.category == "user_annotation"
     )  # fmt: skip
-    phases = [Stretch(*mark) for mark in marks]  # fetch, forward, backward, update
+    phases = [(each.begin_us, each.end_us) for each in marks]  # fetch, forward, backward, update
     steps = traced_steps(events, [phases[at : at + 4] for at in range(0, len(phases), 4)], H200)
     kinds = [[work.kind for work in step.work] for step in steps]
     assert kinds == [kinds[0]] * 3
