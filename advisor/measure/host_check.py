@@ -13,8 +13,6 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Barrier
 from platform import node
 from statistics import fmean
 from time import perf_counter, time
@@ -60,31 +58,28 @@ def check_host(at_once: int, say: Callable[[str], None]) -> HostCheck | None:
 
 
 # The first pieces are slower.
-_WARM_PIECES = 40
+_WARM_S = 0.1
 
 
-def _work(all_ready: Barrier, answers: "SimpleQueue[float]") -> None:
-    """Repeat the piece for `_LASTS_S` from when all are ready; answer its mean seconds."""
+def _mean_piece_s(start_at: float) -> float:
+    """Repeat the piece for `_LASTS_S` from a moment of the wall clock; return its mean seconds."""
     die_with_parent()
-    work = piece_of_work()
-    for _ in range(_WARM_PIECES):
+    work, pieces_s = piece_of_work(), []
+    while time() < start_at:
         work()
-    all_ready.wait(_PATIENCE_S)
-    until, pieces_s = perf_counter() + _LASTS_S, []
+    until = perf_counter() + _LASTS_S
     while perf_counter() < until:
         pieces_s.append(work())
-    answers.put(fmean(pieces_s))
+    return fmean(pieces_s)
 
 
 def main(busy: int) -> None:
     """Print the mean seconds of a piece over `busy` processes at once."""
     import torch  # noqa: F401 - once, before the processes fork
 
-    fork = multiprocessing.get_context("fork")
-    all_ready, answers = fork.Barrier(busy), fork.SimpleQueue()
-    for _ in range(busy):
-        fork.Process(target=_work, args=(all_ready, answers), daemon=True).start()
-    print(fmean(answers.get() for _ in range(busy)))
+    with multiprocessing.get_context("fork").Pool(busy) as pool:
+        start_at = time() + _WARM_S
+        print(fmean(pool.map(_mean_piece_s, [start_at] * busy, chunksize=1)))
 
 
 if __name__ == "__main__":

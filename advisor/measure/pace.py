@@ -31,20 +31,13 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Lengths of the parts of a measurement.
+    """Lengths of the parts of a measurement."""
 
-    Attributes:
-        settle_s: Seconds that all tenants train together before anything counts.
-        window_s: Least length of a window.
-        lead_s: Least seconds before the first window, in which launch queues fill.
-        longest_s: Most seconds of all windows together.
-    """
-
-    settle_s: float = 0.7
-    window_s: float = 1.0
+    settle_s: float = 0.7  # in which all tenants train together before anything counts
+    window_s: float = 1.0  # at least
     windows: int = 3
-    lead_s: float = 0.2
-    longest_s: float = 8.0
+    lead_s: float = 0.2  # at least, before the first window: launch queues fill
+    longest_s: float = 8.0  # of all windows together
 
     def __post_init__(self) -> None:
         check(self, ("settle_s", "lead_s", "longest_s"), _HOUR_S)
@@ -54,10 +47,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Moments of one run: tenants take their first step at `start_at` and none after `stop_at`.
+    """Moments of the wall clock from the first step at `start_at` until none begins any more.
 
-    Windows lie between `bounds_s`, seconds after `start_at`, shape (windows + 1,). The others are
-    moments of the wall clock.
+    Windows lie between `bounds_s`, seconds after `start_at`, shape (windows + 1,).
     """
 
     start_at: float
@@ -113,18 +105,13 @@ _LEAST_LOOK_S, _LONGEST_LOOK_S = 2.0, 20.0
 
 @dataclass(frozen=True, slots=True)
 class SoloPace:
-    """The result of the windows.
+    """The result of the windows, each of whole rounds.
 
     Attributes:
-        rounds: As these windows and the steps before them show it.
-        windows: Of whole rounds, shape (windows,).
+        rounds: By these windows and the steps before them.
         cpu_share: CPU seconds of the tenant and its loader for each second.
-        activity: Of the whole GPU over the windows.
-        clocks_mhz: Of SMs and memory during the run.
-        memory: Peak memory of the tenant.
-        checks_s: Host checks; empty for a program without them.
         meter_s: Seconds that the device's driver took to answer.
-        host: The host's work for a step; None for a program that does not report it.
+        host: None for a program that does not report it, as `checks_s` are then empty.
         over: Whether the program ended by itself before the last window.
     """
 
@@ -162,11 +149,6 @@ class StepsTaken:
         return bool(self.answer.get("over"))
 
     @property
-    def cpu_share(self) -> float:
-        """CPU seconds of the tenant and its loader for each second."""
-        return float(self.answer["cpu_s"] / (self.answer["completed_at"][-1] - self.start_at))
-
-    @property
     def intervals_s(self) -> list[float]:
         """Seconds of each step, without the host checks between them, shape (steps,)."""
         intervals = np.diff([self.start_at, *self.answer["completed_at"]])
@@ -200,10 +182,7 @@ _FEWEST_WHOLE = 3
 
 
 def settle(tenant: Tenant, loaded: Mapping[str, Any], patience_s: float) -> list[StepsTaken]:
-    """Train until the pace is steady and its round clear, or to the end of the program.
-
-    `loaded` is the answer to its first request.
-    """
+    """Train until the pace is steady and the round clear, or to the end; `loaded` is an answer."""
     stretches: list[StepsTaken] = []
     paces = [loaded["warm_step_s"]]
     began = time()
@@ -252,9 +231,6 @@ def measured_pace(
 
     `before` are the steps from which its round is known. If it has ended by itself, or may,
     `partly`, and does, its pace is that of all steps that it took.
-
-    Raises:
-        AdvisorError: It ran out of memory, died, ended early, or took no step for `patience_s`.
     """
     taken = list(before)
     if not taken[-1].over:
@@ -266,15 +242,13 @@ def measured_pace(
             pieces=_PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES,
         )  # fmt: skip
         sleep_until(plan.begin_at)
-        metered_at = monotonic()
         meter.begin()
-        meter_s = monotonic() - metered_at
+        meter_s = time() - plan.begin_at
         sleep_until(plan.end_at)
-        metered_at = monotonic()
         activity, clocks_mhz = meter.end(), meter.clocks_mhz()
-        meter_s += monotonic() - metered_at
-        answer = living(tenant.receive(max(0.0, plan.stop_at - time()) + patience_s))
-        taken.append(StepsTaken(plan.start_at, answer))
+        meter_s += time() - plan.end_at
+        left_s = max(0.0, plan.stop_at - time()) + patience_s
+        taken.append(StepsTaken(plan.start_at, living(tenant.receive(left_s))))
     stretch, over = taken[-1], taken[-1].over
     rounds = find_rounds(step_times(taken))
     if over:
@@ -285,16 +259,17 @@ def measured_pace(
             )
         stretch = max(taken, key=lambda each: each.steps)
         activity, clocks_mhz, meter_s = NOT_METERED, meter.clocks_mhz(), 0.0
+    answer = stretch.answer
     return SoloPace(
         rounds=rounds,
         windows=rounds.windows(timing.window_s) if over else solo_windows(stretch, plan, rounds),
-        cpu_share=stretch.cpu_share,
+        cpu_share=answer["cpu_s"] / (answer["completed_at"][-1] - stretch.start_at),
         activity=activity,
         clocks_mhz=clocks_mhz,
         memory=_memory(tenant, meter, taken[-1].answer),
-        checks_s=() if over else tuple(check_s for _, check_s, _ in stretch.answer["checks"]),
+        checks_s=() if over else tuple(check_s for _, check_s, _ in answer["checks"]),
         meter_s=meter_s,
-        host=_host_side(stretch.answer, stretch.steps),
+        host=_host_side(answer, stretch.steps),
         over=over,
     )
 
@@ -331,10 +306,7 @@ _MOST_REPEATS = 2
 def repeated_pace(
     tenant: Tenant, meter: Meter, timing: Timing, before: Sequence[StepsTaken], patience_s: float
 ) -> SoloPace:
-    """Measure the pace, and again while the windows disagree; every window is kept.
-
-    The program may end before.
-    """
+    """Measure the pace, and again while the windows disagree; every window is kept."""
     pace = measured_pace(tenant, meter, timing, before, patience_s, partly=True)
     for _ in range(_MOST_REPEATS):
         if pace.over or not _disagree(pace.windows):
@@ -384,19 +356,17 @@ def solo_schedule(start_at: float, timing: Timing, rounds: Rounds) -> Schedule:
 def solo_windows(stretch: StepsTaken, plan: Schedule, rounds: Rounds) -> tuple[Window, ...]:
     """Return windows of whole rounds between host checks, each without the step after a check.
 
-    Programs with few steps between two checks have windows wherever rounds end, and the seconds of
-    the checks are left out. A program that only prints its pace has a window between each two
-    bounds. `rounds` are those of all steps until the end of `stretch`.
+    With few steps between two checks, windows lie wherever rounds end; without checks, between the
+    bounds of `plan`. `rounds` are those of all steps until the end of `stretch`.
     """
-    numbers = [int(number) for number, _, _ in stretch.answer["checks"]]
-    if not numbers:
+    if not stretch.answer["checks"]:
         return windows_of(plan, stretch.answer["completed_at"])
+    numbers, checks_s, _ = zip(*stretch.answer["checks"], strict=True)
     rounds = replace(rounds, intervals_s=rounds.intervals_s[-stretch.steps :])
     done_s = np.concatenate([[0.0], np.cumsum(rounds.intervals_s)])
     spans = [(first + 1, last) for first, last in pairwise(numbers)]
     if rounds.steps > 1 or not spans or min(end - begin for begin, end in spans) < _ENOUGH_STEPS:
         spans = list(pairwise(rounds.window_bounds(plan.bounds_s[1] - plan.bounds_s[0])))
-    checks_s = [check_s for _, check_s, _ in stretch.answer["checks"]]
     return tuple(
         Window(
             float(done_s[end] - done_s[begin]), float(end - begin),
@@ -410,15 +380,11 @@ Part = Literal["start_s", "settle_s", "windows_s", "host_path_s", "trace_s", "mp
 
 
 class Stopwatch:
-    """The seconds from its creation to the last lap, each of one part.
-
-    Attributes:
-        meter_s: Seconds of the windows that were spent on asking the driver.
-    """
+    """The seconds from its creation to the last lap, each of one part."""
 
     def __init__(self) -> None:
         self._since_s = monotonic()
-        self.meter_s = 0.0
+        self.meter_s = 0.0  # of the windows, in which the driver answered
         self._parts: dict[str, float] = {}
 
     def lap(self, part: Part) -> None:

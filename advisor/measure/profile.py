@@ -59,10 +59,6 @@ def profile_alone(
     """Measure `workload` in new processes: alone, then under MPS if `probe`.
 
     It may take no step for `patience_s`. `idle_power_w` is of the device before anything ran.
-
-    Raises:
-        InvalidInput: It cannot be built.
-        AdvisorError: It ran out of memory or died.
     """
     watch = Stopwatch()
     profile, taken = _measured_alone(workload, bench, patience_s, watch)
@@ -123,7 +119,7 @@ def _measured_alone(
     profile = Profile(
         workload=workload,
         gpu=session.device.key,
-        windows=at_check(pace.windows, check_s, parts),
+        windows=pace.windows,
         host_s=parts.host_s,
         gpu_s=parts.gpu_s,
         host_cpu_share=pace.cpu_share / len(bench.cores),
@@ -140,7 +136,7 @@ def _measured_alone(
         host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
         epoch_end=pace.rounds.epoch_end,
     )
-    return profile, taken
+    return replace(profile, windows=at_check(profile, pace.windows)), taken
 
 
 # For the host's path; and rounds that are traced, fewer of those that take long.
@@ -182,7 +178,7 @@ def _traced_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwat
         round_s, steps = round_s / steps, 1
     issued = tenant.ask("issue", seconds=_ISSUE_S, round_steps=steps)
     watch.lap("host_path_s")
-    if isinstance(issued, Ended) and tenant.running.succeeded:
+    if isinstance(issued, Ended) and tenant.running.exit_code == 0:
         say("  it ended by itself before its host path and its kernels were measured")
         return StepParts()
     issued = living(issued)
@@ -244,28 +240,27 @@ _LIMITED = 1.3
 
 
 def at_check(
-    windows: Sequence[Window], check_s: float | None, parts: StepParts,
-    alone_s: float | None = None,
-) -> tuple[Window, ...]:  # fmt: skip
-    """Bring `windows` to the pace of a core on which a check takes `check_s`.
+    profile: Profile, windows: Sequence[Window], *, limited: bool = False
+) -> tuple[Window, ...]:
+    """Bring `windows` to the pace of a core on which a check takes the mean of `profile`.
 
     Only the host's part of a step changes: all of it where the host sets the pace, what is left of
     the GPU's where the host waits for it, and nothing where the GPU sets the pace, or a limit: then
-    a step takes much longer than `alone_s`.
+    a step takes much longer than alone.
     """
-    gpu_s = parts.gpu_s or 0.0
-    waits = parts.trace is not None and bool(parts.trace.waits_us)
+    check_s, gpu_s = profile.host_check_s, profile.gpu_s or 0.0
+    waits = profile.trace is not None and profile.trace.waits_us
+    paced_by_host = profile.host_s is None or profile.host_s >= gpu_s
 
     def brought(window: Window) -> Window:
-        if check_s is None or window.check_s is None:
-            return window
-        if alone_s is not None and window.step_s > _LIMITED * alone_s:
+        step_s = window.step_s
+        by_limit = limited and step_s > _LIMITED * profile.step_s
+        if check_s is None or window.check_s is None or by_limit:
             return window
         ratio = core_pace(check_s / window.check_s)
-        step_s = window.step_s
         if waits:
             step_s += max(0.0, step_s - gpu_s) * (ratio - 1)
-        elif parts.host_s is None or parts.host_s >= gpu_s:
+        elif paced_by_host:
             step_s = max(min(gpu_s, step_s), step_s * ratio)
         return replace(window, seconds=step_s * window.steps)
 
@@ -295,10 +290,7 @@ _MOST_STEPS = 10_000_000
 
 
 def _completed(workload: Workload, seen: Mapping[str, Any] | None) -> Workload:
-    """`workload` with what the hook has `seen` of its script; the user's options go first.
-
-    Without an option, its batch is 1 and it has no loader workers.
-    """
+    """Return `workload` with what its hook has `seen`; the user's options go first."""
     if seen is None:
         return workload
     batch = workload.batch if workload.batch > 1 else seen["batch"] or 1
@@ -338,12 +330,9 @@ _MOST_HELD = 0.9
 def mps_probe(
     profile: Profile, taken: Sequence[StepsTaken], bench: Bench, watch: Stopwatch
 ) -> MpsProbe | None:
-    """Measure the workload of `profile` under MPS, alone on the GPU.
+    """Measure the workload of `profile` alone under MPS; None, after a message, if that fails.
 
     `taken` are steps that show its round.
-
-    Returns:
-        None, after a message, if that fails.
     """
     session = bench.session
     try:
@@ -387,7 +376,6 @@ def _in_turn(
     modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
     setups = [setup for mode in modes for setup in session.setups(mode, [workload])]
     slow = mean_step_s(profile.windows) >= _SLOW_STEP_S
-    parts = StepParts(profile.host_s, profile.gpu_s, profile.trace)
     loading = {"warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS}
     with tenants_on(setups, session.folder) as tenants:
         answers = ask_all(tenants, "load", [loading] * len(tenants), patience_s)
@@ -395,7 +383,7 @@ def _in_turn(
         session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
         for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):
             pace = measured_pace(tenant, meter, _PROBE_TIMING, taken, patience_s)
-            windows = at_check(pace.windows, profile.host_check_s, parts, profile.step_s)
+            windows = at_check(profile, pace.windows, limited=True)
             run = LimitedRun(limit_pct, loaded["sms"], windows)
             say(f"  MPS {limit_pct:g} %: {run.step_s * 1e3:.2f} ms a step on {run.sms} SMs")
             watch.lap("mps_s" if limit_pct == _UNLIMITED_PCT else "limits_s")

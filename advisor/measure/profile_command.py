@@ -260,7 +260,13 @@ def _numbers_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
     add("--step-s", required=True, type=_number, metavar="S", help="seconds of a training step")
-    add("--memory-mib", required=True, type=_number, metavar="MIB", help="what its process holds")
+    add(
+        "--memory-mib",
+        required=True,
+        type=_number,
+        metavar="MIB",
+        help="what its process holds",
+    )
     add("--power-w", type=_number, metavar="W", help="mean power of the whole GPU")
     add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
     add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
@@ -274,13 +280,7 @@ _FIRST_S, _FIRST_WITH_PROBE_S = 25.0, 60.0
 
 
 def run_profile(argv: Sequence[str]) -> int:
-    """Profile the workloads in `argv`, under a supervisor; 0, or 1 after listing the failures.
-
-    Raises:
-        GpuUnavailable: There is no such GPU, or another process uses it.
-        InvalidInput: The request is invalid as a whole, or its only workload is.
-        SystemExit: The words ask for help (0), or cannot be parsed (2).
-    """
+    """Profile the workloads in `argv`, under a supervisor; 0, or 1 after listing the failures."""
     options, command = _split_command(argv)
     words = _profile_parser().parse_args(options)
     words.workloads += _own_workloads(words, command)

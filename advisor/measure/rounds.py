@@ -23,10 +23,7 @@ class StepTimes:
         intervals_s: Seconds from one end to the next; the time that measuring took is left out.
         new_pass: Whether the program made a new iterator of its training's loader.
         loader_s: Seconds in which it made that iterator and took the first batch.
-        checkpoint_s: Seconds in which it saved tensors.
-        validation_s: Seconds in which it validated.
-        work: What a step did, by a count that does not depend on the host's pace; NaN where not
-            counted.
+        work: A count that does not depend on the host's pace; NaN where not counted.
     """
 
     intervals_s: Floats
@@ -42,12 +39,10 @@ class Rounds:
     """The round of a program, as far as `StepTimes` show it.
 
     Attributes:
-        steps: Steps of a round.
-        steps_s: Seconds of each step of a round, in the median, the longest first, shape (steps,).
+        steps_s: Seconds of each of its `steps`, in the median, the longest first, shape (steps,).
         unclear: Whether fewer than two rounds were seen: `steps` may be wrong.
         intervals_s: Seconds of each step seen, without epoch ends, shape (intervals,).
-        epoch_end: None if none was seen, or if it takes no time.
-        epoch_ends: Epoch ends that were seen.
+        epoch_end: None if none of the `epoch_ends` that were seen takes time.
     """
 
     steps: int

@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -43,16 +42,10 @@ _MOST_IN_A_FOLDER, _MOST_IN_ALL = 1000, 5000
 def mirror_folder(original: Path, base: Path) -> Path:
     """Make a folder below `base` with the contents of `original`, and with its surroundings.
 
-    Small files are copied; large files, large folders and the surroundings are links.
-
-    What a script writes by a relative path lands in the copy. A write to a linked file would reach
-    the original, so `advisor.measure.inside.files` puts a copy in the link's place first. Folders
-    beyond the limits above, mostly data, are linked whole: what a script writes inside them is
-    written to the original. Around the copy lies what lies around the original, up to the root, as
-    links.
-
-    Raises:
-        OSError: `original` cannot be read, or `base` not be written.
+    Small files are copied; large files, folders beyond the limits above and all that lies around
+    the original, up to the root, are links. A write to a linked file would reach the original, so
+    `advisor.measure.inside.files` puts a copy in its place first; a write inside a linked folder
+    does reach it.
     """
     original, base = original.resolve(), base.resolve()
     level = base / "around"
@@ -127,10 +120,9 @@ class StartedScript:
     """A running script, with all processes that it starts.
 
     Attributes:
-        pid: Its first process.
-        exited: A descriptor that becomes readable when that has ended.
+        exited: A descriptor that becomes readable when `pid`, its first process, has ended.
         log: Its last output.
-        output: Its standard output and error, if they are piped, too.
+        output: Its standard output and error, if they are piped.
     """
 
     def __init__(
@@ -140,8 +132,7 @@ class StartedScript:
         """Start `script` in a mirror of its folder, or else in `folder`, new, where its log lies.
 
         If `piped`, its output comes by a pipe, for the caller to log; if `writable`, so does its
-        input. `environment` is set on top of the caller's variables, without those of MPS, and its
-        own.
+        input. `environment` is set on top of its own variables and the caller's without MPS.
         """
         working = _working_folder(script, folder) if mirrored else folder
         _refuse_missing(script)
@@ -209,14 +200,9 @@ class StartedScript:
         return self._process.poll()
 
     @property
-    def succeeded(self) -> bool:
-        """True once it has ended with exit status 0."""
-        return self.exit_code == 0
-
-    @property
     def out_of_memory(self) -> bool:
         """True if it failed and its output says that the device had no memory left."""
-        return not self.succeeded and lacks_memory(self.last_output())
+        return self.exit_code != 0 and lacks_memory(self.last_output())
 
     def error_line(self) -> str:
         """The line of its last output that best explains its end; empty if there is none."""
@@ -273,20 +259,14 @@ def _working_folder(script: Script, folder: Path) -> Path:
     try:
         return mirror_folder(original, folder)
     except OSError as error:
-        if error.errno in (ENOSPC, EDQUOT):
-            raise AdvisorError(
-                f"{folder}: no room for a copy of {original}. Set TMPDIR to a folder with more."
-            ) from None
-        where = error.filename or folder
-        raise AdvisorError(f"{where}: {reason_of(error)}. The script needs a folder.") from None
+        raise AdvisorError(
+            f"{error.filename or folder}: {reason_of(error)}. The script needs a copy of its "
+            f"folder: make room, or set TMPDIR to a folder with more."
+        ) from None
 
 
 def create_progress(path: Path) -> None:
-    """Make a new, blank file for the progress of a job; its room on the disk is taken now.
-
-    Raises:
-        AdvisorError: It exists, or cannot be written.
-    """
+    """Make a new, blank file for the progress of a job; its room on the disk is taken now."""
     try:
         path.touch(0o600, exist_ok=False)
         with path.open("r+b", buffering=0) as file:
@@ -300,11 +280,7 @@ def create_progress(path: Path) -> None:
 class ReportedProgress:
     """The last report of a job, as `advisor.measure.inside.program.StepCounter` writes it.
 
-    Attributes:
-        steps: Done since it began.
-        at: When it reported, on the machine's monotonic clock, which no clock change moves.
-        memory: Of its tensors and their allocator; None if it has not used a GPU.
-        versions: ``torch``, ``cuda`` and ``timm``.
+    `at` is on the machine's monotonic clock; `memory` is None if it has not used a GPU.
     """
 
     steps: int

@@ -177,7 +177,7 @@ class SteppingTenant(Tenant):
         return answer
 
     def _died(self) -> Ended:
-        how, succeeded = self.running.how_it_ended(), self.running.succeeded
+        how, succeeded = self.running.how_it_ended(), self.running.exit_code == 0
         if self.running.out_of_memory:
             return self.end("out-of-memory", self.running.error_line())
         if self.setup.ours:

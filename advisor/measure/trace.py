@@ -57,11 +57,8 @@ class GpuWork:
     Attributes:
         kind: A kernel's class by its name, else ``"copy"``, `HOST_COPY`, `QUEUED_COPY` or
             ``"memset"``.
-        phase: Index of the step's phase that launched it.
-        launch_us: Time of the launch from that phase's start, without waits.
-        start_us: Start by the profiler's clock.
-        blocks: Blocks of the grid; 0 for a copy or memset, as `threads` of a block and
-            `resident_blocks`, those that fit on an SM at once.
+        launch_us: Time of the launch from the start of the phase with index `phase`, without waits.
+        blocks: 0 for a copy or memset, as `threads` of a block and `resident_blocks` of an SM.
     """
 
     kind: str
@@ -117,11 +114,7 @@ class TracedStep:
 
 @contextmanager
 def events_in(path: Path) -> Iterator[list[Event]]:
-    """Read the events in the trace at `path`, which may be damaged, and remove it.
-
-    Raises:
-        AdvisorError: There is no trace, or the block meets damage in it.
-    """
+    """Read the events in the trace at `path`, and remove it; AdvisorError if it is damaged."""
     try:
         document = json.loads(path.read_bytes().decode(errors="replace"))
         yield [
@@ -173,11 +166,7 @@ RECORDED_STEPS, _MOST_RATIO = 3, 1.25
 
 
 def recorded_step(events: Sequence[Event], step_s: float, limits: SmLimits) -> TracedStep:
-    """Return the median of the steps of `step_s` seconds, the first from the first launch on.
-
-    Raises:
-        AdvisorError: There is no launch, or the steps differ too much.
-    """
+    """Return the median of the steps of `step_s` seconds, the first from the first launch on."""
     launched_us = [each.begin_us for each in events if each.category in _LAUNCHES]
     if not launched_us:
         raise AdvisorError("torch's profiler saw no launch. May it use CUPTI here?")
@@ -338,9 +327,6 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...], steps: int) -> K
     """Return a round of `steps` in compact form, at the pace of an unprofiled host.
 
     `phases_s` are the seconds that such a host takes for each phase, shape (phases,).
-
-    Raises:
-        AdvisorError: There is no kernel in it.
     """
     if not step.work:
         raise AdvisorError("torch's profiler saw no kernel. May it use CUPTI here?")
@@ -378,18 +364,13 @@ def kernel_trace(step: TracedStep, phases_s: tuple[float, ...], steps: int) -> K
 def phases_without_waits(
     measured_s: Sequence[float], profiled: Sequence[Phase]
 ) -> tuple[float, ...]:
-    """Compute seconds of an unprofiled host for each phase of a step, without waits for the GPU.
+    """Compute seconds of an unprofiled host for each phase, from `measured_s` with waits.
 
     Each phase was timed with an empty launch queue, so a phase with few launches was timed
     correctly. One with many launches may have waited for room in the queue: it counts its profiled
     time without waits, at the pace of the other phases since the profiler slows the host, if that
     is less. Where the host waited for results, as to read a loss, a second value is what was
     measured less the profiled waits; the less of the phase was waited, the more it counts.
-
-    `measured_s` has the seconds of the unprofiled host, shape (phases,).
-
-    Raises:
-        AdvisorError: The profiled round has another number of phases.
     """
     if len(measured_s) != len(profiled):
         raise AdvisorError(

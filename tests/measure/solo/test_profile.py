@@ -17,7 +17,7 @@ from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
-from advisor.measure.profile import StepParts, at_check, mps_probe
+from advisor.measure.profile import at_check, mps_probe
 from advisor.measure.profile_command import run_profile
 from advisor.workload.profile import PROBE_LIMITS_PCT, Window
 from advisor.workload.spec import Script, Workload
@@ -321,19 +321,19 @@ def test_a_script_is_started_for_all_limits_at_once_unless_it_would_not_fit(
     assert at_once == (held_mib == 1000.0)
 
 
-HOST_BOUND = StepParts(host_s=0.01, gpu_s=0.002)
+HOST_BOUND = replace(synthetic.profile(), host_s=0.01, gpu_s=0.002, trace=None, host_check_s=1e-3)
 
 
 @pytest.mark.parametrize(
-    ("parts", "step_s"),
-    [
-        (HOST_BOUND, 0.005), (StepParts(), 0.005), (replace(HOST_BOUND, gpu_s=0.02), 0.01),
-        (replace(HOST_BOUND, gpu_s=0.006), 0.006),
-    ],
-)  # fmt: skip
-def test_windows_are_brought_to_one_pace_of_the_core_as_far_as_the_host_sets_it(parts, step_s):
+    ("host_s", "gpu_s", "step_s"),
+    [(0.01, 0.002, 0.005), (None, None, 0.005), (0.01, 0.02, 0.01), (0.01, 0.006, 0.006)],
+)
+def test_windows_are_brought_to_one_pace_of_the_core_as_far_as_the_host_sets_it(
+    host_s, gpu_s, step_s
+):
     slow, usual = Window(1.0, 100, check_s=8e-3), Window(0.5, 100, check_s=1e-3)
-    first, second = at_check((slow, usual), 1e-3, parts)
+    profile = replace(HOST_BOUND, host_s=host_s, gpu_s=gpu_s)
+    first, second = at_check(profile, (slow, usual))
     assert first.step_s == pytest.approx(step_s)
     assert second == usual
     assert (first.steps, first.check_s) == (100, 8e-3)
@@ -341,6 +341,7 @@ def test_windows_are_brought_to_one_pace_of_the_core_as_far_as_the_host_sets_it(
 
 def test_a_step_that_a_limit_slows_does_not_follow_the_core():
     slowed, usual = Window(2.0, 100, check_s=8e-3), Window(1.1, 100, check_s=8e-3)
-    first, second = at_check((slowed, usual), 1e-3, HOST_BOUND, 0.01)
+    profile = replace(HOST_BOUND, windows=(Window(1.0, 100),))
+    first, second = at_check(profile, (slowed, usual), limited=True)
     assert first == slowed
     assert second.step_s == pytest.approx(0.0055)
