@@ -23,7 +23,7 @@ from advisor.measure.campaign_runner import (
     stop_all,
 )
 from advisor.measure.device import command_line, devices_in
-from advisor.measure.draw import Campaign, counts, draw_plans, read_campaign, write_list
+from advisor.measure.draw import counts, draw_plans, read_campaign, write_list
 from advisor.measure.process import say
 from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, single_runs
@@ -53,10 +53,6 @@ class Ledger:
         name: Of the campaign; the prefix of the files that it writes.
         profiles: Folder of new profiles.
         known: Folders of further profiles.
-
-    Attributes:
-        runs: By id.
-        profiles: By the name of their workload.
     """
 
     def __init__(self, out: Path, name: str, profiles: Path, known: Sequence[Path] = ()) -> None:
@@ -79,14 +75,13 @@ class Ledger:
             write_whole(self._folder / f"{record.name}.json", profile_text(record))
             self.profiles[record.name] = record
 
-    def fail(self, task: Task, why: str) -> None:
-        """Write to the log that `task` was given up, and why."""
+    def fail(self, name: str, why: str) -> None:
+        """Write to the log that a task was given up, and why."""
         moment = datetime.now(UTC).isoformat(timespec="seconds")
-        log = self._out / f"{self._name}-failed.log"
-        append_line(log, f"{moment} {_task_name(task)}: {why}\n")
+        append_line(self._out / f"{self._name}-failed.log", f"{moment} {name}: {why}\n")
 
     def steadiness(self) -> str:
-        """The median differences of solo runs from profiles, and of repeats from their runs."""
+        """Return the median differences of solo runs from profiles, and of repeats from runs."""
         pairs = defaultdict(list)
         for run in filter(lambda run: run.ok, self.runs.values()):
             other = self.runs.get(run.repeats or "")
@@ -145,18 +140,15 @@ class Seat:
 
     def measured(self, task: Task) -> Record:
         """Measure `task`, by a fresh runner if this one was lost."""
-        reason = ""
-        for _ in range((_AGAIN + 1) * self.lost):
+        for tries_left in reversed(range((_AGAIN + 1) * self.lost)):
             self.runner.stop()
             try:
                 self.runner.start()
-            except AdvisorError as error:
-                reason = str(error)
-            else:
                 self.lost = False
                 break
-        if self.lost:
-            raise _RunnerGone(reason)
+            except AdvisorError as error:
+                if not tries_left:
+                    raise _RunnerGone(str(error)) from None
         return self.runner.measured(task)
 
 
@@ -170,8 +162,7 @@ class Dispatcher:
     Args:
         tasks: In the order in which they should be done.
         ledger: Receives the records.
-        deadline_s: No task is begun that would end later than this after the start; None: no
-            deadline.
+        deadline_s: No task is begun that would end later than this after the start, if not None.
 
     Attributes:
         waiting: The tasks that no runner has.
@@ -214,10 +205,10 @@ class Dispatcher:
                         if self._keep(future, seat, task):
                             idle.append(seat)
             finally:
-                left: set[Future[Any]] = {*starting, *busy}
-                while left := wait(left, 0).not_done:  # an error or Ctrl-C
+                threads: set[Future[Any]] = {*starting, *busy}
+                stop_all(runners)
+                while wait(threads, 1.0).not_done:  # after an error or Ctrl-C
                     stop_all(runners)  # so what the threads wait for ends
-                    wait(left, 1.0)
         if not idle and self.waiting:
             raise AdvisorError(
                 f"every runner was given up; left: {counted(len(self.waiting), 'run')}. Fix the "
@@ -237,42 +228,39 @@ class Dispatcher:
 
     def _keep(self, future: Future[Record], seat: Seat, task: Task) -> bool:
         """Record or repeat the task that a runner has ended; return whether it may go on."""
+        name, record, why = _task_name(task), None, None
         try:
             record = future.result()
-        except InvalidInput as error:
-            self._give_up(task, str(error))
         except _RunnerGone as error:
             say(f"runner {seat.runner.name} is given up, the others do its runs: {error}")
             self.waiting.insert(0, task)
             return False
+        except InvalidInput as error:
+            self._give_up(name, str(error))
+            return True
         except AdvisorError as error:
-            seat.lost = True
-            if not self._again(task, seat, str(error)):
-                self._give_up(task, f"{error} ({_AGAIN + 1} times)")
+            why = str(error)
         else:
             # A death for another reason than memory may not repeat with a new runner.
             tenants = record.tenants if isinstance(record, Run) else ()
-            died = next((tenant for tenant in tenants if tenant.outcome == "died"), None)
-            seat.lost = died is not None
-            if died is None or not self._again(task, seat, f"a tenant died ({died.detail})"):
-                self._ledger.add(record, seat.runner.name)
-                self._report(record, seat)
-        return True
-
-    def _again(self, task: Task, seat: Seat, why: str) -> bool:
-        """Let `task` be done once more, if it may."""
-        name = _task_name(task)
+            died = (tenant.detail for tenant in tenants if tenant.outcome == "died")
+            why = next((f"a tenant died ({detail})" for detail in died), None)
+        seat.lost = why is not None
         self._tries[name] += 1
-        if self._tries[name] > _AGAIN:
-            return False
-        say(f"{name} on {seat.runner.name}: {why}; it will be done again")
-        self.waiting.insert(0, task)
+        if seat.lost and self._tries[name] <= _AGAIN:
+            say(f"{name} on {seat.runner.name}: {why}; it will be done again")
+            self.waiting.insert(0, task)
+        elif record is None:
+            self._give_up(name, f"{why} ({_AGAIN + 1} times)")
+        else:
+            self._ledger.add(record, seat.runner.name)
+            self._report(record, seat)
         return True
 
-    def _give_up(self, task: Task, why: str) -> None:
-        self._ledger.fail(task, why)
+    def _give_up(self, name: str, why: str) -> None:
+        self._ledger.fail(name, why)
         self.failed += 1
-        say(f"{self.done + self.failed}/{self._total} {_task_name(task)} failed: {why}")
+        say(f"{self.done + self.failed}/{self._total} {name} failed: {why}")
 
     def _report(self, record: Record, seat: Seat) -> None:
         seconds = monotonic() - seat.began
@@ -309,7 +297,15 @@ def run_campaign(argv: Sequence[str]) -> int:
     write_list(out / f"{campaign.name}-drawn.json", campaign.gpu, plans)
     say(counts(plans))
     ledger = Ledger(out, campaign.name, profiles, [*map(Path, campaign.profile.known)])
-    unprofiled, runs = _unmeasured(campaign, plans, ledger)
+    planned = [run for plan in plans for run in single_runs(plan)]
+    runs = [run for run in planned if run.id not in ledger.runs]
+    if done := len(planned) - len(runs):
+        say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
+    unprofiled: list[Workload] = []
+    if campaign.profile.missing:
+        used = [workload for run in planned for workload in run.workloads]
+        listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
+        unprofiled = [workload for workload in listed if workload.name not in ledger.profiles]
     run_s = sum(_RUN_S + _TENANT_S * len(run.workloads) for run in runs)
     minutes = (len(unprofiled) * _PROFILE_S + run_s) / 60
     devices = 1 if words.ray else len(devices_in(words.devices or DEFAULT_DEVICE))
@@ -319,31 +315,13 @@ def run_campaign(argv: Sequence[str]) -> int:
         return 0
     dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)
     if dispatcher.waiting:
-        command = command_line("campaign", argv)
-        settings = RunnerSettings(
-            campaign.gpu, "cpu", (), campaign.timing, campaign.profile.probe, command
-        )
+        settings = RunnerSettings(campaign, command_line("campaign", argv))
         runners_on = local_runners if words.ray is None else cluster_runners
-        with runners_on(words, settings) as runners:
-            dispatcher.work(runners)
+        dispatcher.work(runners_on(words, settings))
     if dispatcher.waiting:
         say(f"{len(dispatcher.waiting)} left; the same command does them")
     say(ledger.steadiness())
     return AdvisorError.exit_code if dispatcher.failed else 0
-
-
-def _unmeasured(
-    campaign: Campaign, plans: Sequence[PlannedRun], ledger: Ledger
-) -> tuple[list[Workload], list[PlannedRun]]:
-    """The workloads and runs that are not measured yet."""
-    planned = [run for plan in plans for run in single_runs(plan)]
-    runs = [run for run in planned if run.id not in ledger.runs]
-    if done := len(planned) - len(runs):
-        say(f"{counted(done, 'run')} {is_or_are(done)} done already and not done again")
-    used = [workload for run in planned for workload in run.workloads]
-    listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
-    unprofiled = [workload for workload in listed if workload.name not in ledger.profiles]
-    return unprofiled if campaign.profile.missing else [], runs
 
 
 def _parsed(argv: Sequence[str]) -> Namespace:

@@ -6,9 +6,9 @@ import signal
 import subprocess
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
 from multiprocessing import Pipe
@@ -19,8 +19,8 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import devices_in, find_device
-from advisor.measure.mps import Bench, bench_on
-from advisor.measure.pace import Timing
+from advisor.measure.draw import Campaign
+from advisor.measure.mps import bench_on
 from advisor.measure.process import INTERRUPTED, start_inner, sweep
 from advisor.measure.profile import profile_alone
 from advisor.measure.profile_command import idle_power_w
@@ -39,22 +39,12 @@ Record = Run | Profile
 
 @dataclass(frozen=True, slots=True)
 class RunnerSettings:
-    """The settings of a runner.
+    """The campaign and `command` of the user, and a runner's device, with host cores of its own."""
 
-    Attributes:
-        gpu: Catalogue key of the plan, or ``"cpu"``.
-        device: GPU index or UUID, or ``"cpu"``.
-        cores: Host cores for it and its tenants alone.
-        probe: Whether profiles have an MPS probe.
-        command: The user's command line.
-    """
-
-    gpu: str
-    device: str
-    cores: tuple[int, ...]
-    timing: Timing
-    probe: bool
+    campaign: Campaign
     command: str
+    device: str = "cpu"
+    cores: tuple[int, ...] = ()
 
 
 def serve(argv: Sequence[str]) -> int:
@@ -65,34 +55,34 @@ def serve(argv: Sequence[str]) -> int:
     os.set_inheritable(int(argv[0]), False)
     with Connection(int(argv[0])) as connection, suppress(EOFError):
         settings: RunnerSettings = connection.recv()
+        campaign = settings.campaign
         try:
             device = find_device(settings.device)
-            if device.key != settings.gpu:
+            if device.key != campaign.gpu:
                 raise InvalidInput(
-                    f"the plan is for {settings.gpu}, and device {settings.device} is {device.key} "
+                    f"the plan is for {campaign.gpu}, and device {settings.device} is {device.key} "
                     f"({device.name}). Choose other --devices, or correct the plan's gpu."
                 )
             with bench_on(device, settings.cores, settings.command) as bench:
                 idle_w = idle_power_w(device)
-                connection.send(None)
+                answer: Record | tuple[int, str] | None = None
                 while True:
-                    connection.send(_answer(connection.recv(), bench, idle_w, settings))
+                    connection.send(answer)
+                    task: Task = connection.recv()
+                    try:
+                        if isinstance(task, PlannedRun):
+                            answer = measure(task, bench, campaign.timing)
+                        else:
+                            answer = profile_alone(
+                                task, bench, idle_w, probe=campaign.profile.probe
+                            )
+                    except AdvisorError as error:
+                        answer = error.exit_code, str(error)
         except AdvisorError as error:
             connection.send((error.exit_code, str(error)))
         except KeyboardInterrupt:
             return INTERRUPTED
     return 0
-
-
-def _answer(
-    task: Task, bench: Bench, idle_w: float | None, settings: RunnerSettings
-) -> Record | tuple[int, str]:
-    try:
-        if isinstance(task, PlannedRun):
-            return measure(task, bench, settings.timing)
-        return profile_alone(task, bench, idle_w, probe=settings.probe)
-    except AdvisorError as error:
-        return error.exit_code, str(error)
 
 
 # Claiming a GPU that a run has just released takes seconds.
@@ -183,9 +173,9 @@ class Actor(LocalRunner):
         return context.get_node_id(), device, allowed_cores()
 
     def start_with(self, settings: RunnerSettings) -> None:
-        """Start the runner."""
+        """Start the runner on the device that Ray assigned."""
         sweep()  # removes what killed runs left on this node
-        self.settings = settings
+        self.settings = replace(settings, device=self.place()[1])
         self.start()
 
 
@@ -195,19 +185,16 @@ class ClusterRunner:
     Its methods are those of `LocalRunner`.
     """
 
-    def __init__(self, name: str, actor: Any, node: str, settings: RunnerSettings) -> None:
+    def __init__(self, name: str, settings: RunnerSettings, node: str, actor: Any) -> None:
         self.name = name
-        self._actor, self._node = actor, node
-        self._settings = settings
+        self._settings, self._node, self._actor = settings, node, actor
 
     def start(self) -> None:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         if self._actor is None:
             here = NodeAffinitySchedulingStrategy(node_id=self._node, soft=False)
-            self._actor = _remote(self._settings.gpu != "cpu", here).remote("", self._settings)
-            _, device, _ = _result(self._actor.place.remote(), _TIMEOUT_S)
-            self._settings = replace(self._settings, device=device)
+            self._actor = _actor(self._settings, here)
         _result(self._actor.start_with.remote(self._settings), _TIMEOUT_S)
 
     def measured(self, task: Task) -> Record:
@@ -225,13 +212,14 @@ class ClusterRunner:
 Runner = LocalRunner | ClusterRunner
 
 
-def _remote(on_gpu: bool, strategy: Any) -> Any:
-    """Make the class of actors; the campaign, not Ray, replaces a lost one."""
+def _actor(settings: RunnerSettings, strategy: Any) -> Any:
+    """Make an actor; the campaign, not Ray, replaces a lost one."""
     decorate = import_module("ray").remote(
-        num_cpus=1, num_gpus=int(on_gpu), max_restarts=0, scheduling_strategy=strategy,
+        num_cpus=1, num_gpus=int(settings.campaign.gpu != "cpu"), max_restarts=0,
+        scheduling_strategy=strategy,
         max_concurrency=2,  # it can be stopped while it waits for an answer
     )  # fmt: skip
-    return decorate(Actor)
+    return decorate(Actor).remote("", settings)
 
 
 def _result(reference: Any, timeout_s: float | None = None) -> Any:
@@ -240,11 +228,10 @@ def _result(reference: Any, timeout_s: float | None = None) -> Any:
     try:
         return ray.get(reference, timeout=timeout_s)
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause
-        if isinstance(cause, AdvisorError):
-            raise cause from None
-        raise AdvisorError(f"its Ray actor: {cause!r}") from None
-    except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
+        if isinstance(error.cause, AdvisorError):
+            raise error.cause from None
+        raise AdvisorError(f"its Ray actor: {error.cause!r}") from None
+    except ray.exceptions.RayError as error:
         raise AdvisorError(f"its Ray actor is lost ({type(error).__name__})") from None
 
 
@@ -254,37 +241,27 @@ def stop_all(runners: Sequence[Runner]) -> None:
         list(pool.map(lambda runner: runner.stop(), runners))
 
 
-@contextmanager
-def local_runners(words: Namespace, settings: RunnerSettings) -> Iterator[list[Runner]]:
-    """Yield runners for the devices of this host; stop them when the block ends.
-
-    In `settings`, device and cores are replaced by those of each.
-    """
-    devices = devices_in(words.devices or ("cpu" if settings.gpu == "cpu" else DEFAULT_DEVICE))
+def local_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
+    """Return runners for the devices of this host, each with its device and its share of cores."""
+    default = "cpu" if settings.campaign.gpu == "cpu" else DEFAULT_DEVICE
+    devices = devices_in(words.devices or default)
     shares = _shares(allowed_cores(words.cores), len(devices), devices[0])
-    runners: list[Runner] = [
+    return [
         LocalRunner(
             f"cpu{number}" if name == "cpu" else name, replace(settings, device=name, cores=cores)
         )
         for number, (name, cores) in enumerate(zip(devices, shares, strict=True))
     ]
-    try:
-        yield runners
-    finally:
-        stop_all(runners)
 
 
-@contextmanager
-def cluster_runners(words: Namespace, settings: RunnerSettings) -> Iterator[list[Runner]]:
-    """Yield runners on a Ray cluster; stop them when the block ends.
-
-    In `settings`, device and cores are replaced by those of each place.
+def cluster_runners(words: Namespace, settings: RunnerSettings) -> list[Runner]:
+    """Return runners on a Ray cluster, each with its share of the cores of its node.
 
     Raises:
-        InvalidInput: Ray is not installed, devices or cores were given, or a GPU is another model.
+        InvalidInput: Ray is not installed, or devices or cores were given.
         GpuUnavailable: There is no such cluster, or it has no GPU free.
     """
-    on_gpus = settings.gpu != "cpu"
+    on_gpus = settings.campaign.gpu != "cpu"
     if words.cores or (words.devices and on_gpus):
         raise InvalidInput("--ray takes all free GPUs of Ray: leave out --devices and --cores")
     try:
@@ -295,31 +272,22 @@ def cluster_runners(words: Namespace, settings: RunnerSettings) -> Iterator[list
         ray.init(address=words.ray, logging_level=logging.WARNING)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise GpuUnavailable(f"--ray {words.ray}: {error}. Is the cluster up?") from None
+    count = len(devices_in(words.devices or "cpu"))
+    if on_gpus:
+        count = int(ray.available_resources().get("GPU", 0))
+    if not count:
+        raise GpuUnavailable("the Ray cluster has no GPU free. `ray status` shows who has them.")
+    on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
+    for actor in [_actor(settings, "SPREAD") for _ in range(count)]:
+        node, device, cores = _result(actor.place.remote(), _TIMEOUT_S)
+        on_node[node].append((actor, device, cores))
     runners: list[Runner] = []
-    try:
-        count = len(devices_in(words.devices or "cpu"))
-        if on_gpus:
-            count = int(ray.available_resources().get("GPU", 0))
-        if not count:
-            raise GpuUnavailable(
-                "the Ray cluster has no GPU free. `ray status` shows who has them."
-            )
-        remote = _remote(on_gpus, "SPREAD")
-        actors = [remote.remote("", settings) for _ in range(count)]
-        on_node = defaultdict[str, list[tuple[Any, str, tuple[int, ...]]]](list)
-        for actor in actors:
-            node, device, cores = _result(actor.place.remote(), _TIMEOUT_S)
-            on_node[node].append((actor, device, cores))
-        for node, placed in on_node.items():
-            shares = _shares(placed[0][2], len(placed), device)
-            for number, ((actor, device, _), cores) in enumerate(zip(placed, shares, strict=True)):
-                name = f"{node[:8]}-{device}" + (f"-{number}" if number and not on_gpus else "")
-                its = replace(settings, device=device, cores=cores)
-                runners.append(ClusterRunner(name, actor, node, its))
-        yield runners
-    finally:
-        stop_all(runners)
-        ray.shutdown()
+    for node, placed in on_node.items():
+        shares = _shares(placed[0][2], len(placed), placed[0][1])
+        for number, ((actor, device, _), cores) in enumerate(zip(placed, shares, strict=True)):
+            name = f"{node[:8]}-{device}" + (f"-{number}" if number and not on_gpus else "")
+            runners.append(ClusterRunner(name, replace(settings, cores=cores), node, actor))
+    return runners
 
 
 def _shares(cores: Sequence[int], runners: int, device: str) -> tuple[tuple[int, ...], ...]:

@@ -60,21 +60,9 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """The content of a plan file.
+    """The content of a plan file; `advisor/workload/templates/campaign.toml` explains each field.
 
-    Attributes:
-        name: Prefix of its files: the plan file's stem.
-        prefix: Of the ids of drawn and solo runs.
-        include: File with the workloads, instead of `small` and `large`.
-        small: Workloads for mixes of any degree.
-        large: Workloads for mixes of a degree up to `large_up_to`.
-        degrees: For each number of tenants, in the file's order, the counts by mode.
-        limits: Per cent, from which each tenant's limit is drawn.
-        equal_limits: For each number of tenants, per cent, from which one limit for all is drawn.
-        solo_every: Number of other runs between two solo runs; 0: no solo runs.
-        solos_of_each: Most solo runs of a workload; 0: no bound.
-        repeats: Number of drawn runs that are repeated.
-        runs: Runs that are named and not drawn.
+    `name` is the plan file's stem, and the prefix of the campaign's files.
     """
 
     name: str
@@ -116,19 +104,11 @@ class Campaign:
 def read_campaign(path: Path) -> Campaign:
     """Read the campaign in the TOML file `path`, with the workloads and folders that it names.
 
-    `advisor/workload/templates/campaign.toml` explains each field, and ``advisor init campaign``
-    writes it.
-
     Raises:
         InvalidInput: It is not a valid plan; the message names the key.
     """
     document = {"name": path.stem} | read_toml(path)
     with located(path, _REMEDY):
-        if "control" in document:
-            raise InvalidInput(
-                "[[control]] is no longer there: jobs float over all cores, so busy neighbours are "
-                "part of each run. Leave it out"
-            )
         document = {"prefix": f"{document['name']}-"} | document | _included(document, path.parent)
         document = with_workloads(document)
     campaign = check_record(Campaign, document, str(path), _REMEDY)

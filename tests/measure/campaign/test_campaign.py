@@ -179,7 +179,7 @@ def test_a_plan_says_what_is_drawn_from_what(tmp_path):
         ('profile = {known = ["absent"]}', "absent' is not a folder"),
         ('runs = [{id = "a", sharing = "mps", purpose = "chosen", workloads = ["mlp-toy-bs32"]}]',
          "run 'a'"),
-        ('control = [{id = "a"}]', "[[control]]"), ("gpu = [", "Correct the file"),
+        ('control = [{id = "a"}]', "control"), ("gpu = [", "Correct the file"),
     ],
 )  # fmt: skip
 def test_a_plan_that_makes_no_sense_is_refused_with_file_and_key(tmp_path, line, named):
