@@ -2,11 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from itertools import pairwise, zip_longest
-from typing import Any, Literal, get_args
+from itertools import zip_longest
+from typing import Any, Literal
 
 from advisor.errors import NothingFits, counted
 from advisor.hardware.gpus import Gpu
@@ -16,6 +15,7 @@ from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
 from advisor.plan.partitions import cut_into
+from advisor.plan.precedence import Priced, by_precedence, rule_in_words, starved
 from advisor.plan.rules import (
     TOO_SLOW,
     UNCONDITIONAL,
@@ -24,148 +24,13 @@ from advisor.plan.rules import (
     check_each_fits,
     slows_protected,
 )
-from advisor.plan.values import Forecast, LeftOut, Plan, Precedence, Question, Recommendation
+from advisor.plan.values import Forecast, LeftOut, Plan, Question, Recommendation
 from advisor.prediction.cache import one_thread, start_answers
 from advisor.prediction.mix_steps import Predicts
-from advisor.prediction.prediction import Interval, Level
+from advisor.prediction.prediction import Level
 from advisor.sharing import Group, Hybrid, Mode, Mps, Naive, Part, Place, Serial, Sharing
 from advisor.sharing.groups import in_turn, kind_of, one_by_one, running_together
 from advisor.workload.job import Job
-
-COMPARED = 0.037
-"""Error of the ratio of two plans' costs, as a share: the median of 270 pairs of ways to share that
-ran with the same jobs on an H200. Of plans so close, one whose kind has run goes first."""
-
-CLOSE = 0.0025
-"""Costs that differ by less, as a share, are the same: on the H200, the simplest cost no more."""
-
-WORTH = 0.01
-"""Jobs that gain less by sharing, as a share, run one after another: a choice."""
-
-STARVED = 10.0
-"""A job that is slowed more than this many times starves: a choice."""
-
-SPARING = 0.1
-"""Share that it may cost that no job starves, if the objective is pace alone: a choice. Under other
-objectives, which count the ends of all jobs, it may cost `COMPARED`."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Priced:
-    """A plan with its cost by the objective that plans are ranked by.
-
-    Attributes:
-        precedes_by: The rule by which it precedes the next plan; None: it is the last or unranked.
-    """
-
-    forecast: Forecast
-    price: Interval
-    precedes_by: Precedence | None = None
-
-
-_Step = tuple[Precedence, Sequence[Priced]]
-_Price = Callable[[Priced], float]
-
-
-def by_precedence(plans: Sequence[Priced], question: Question) -> list[Priced]:
-    """Order `plans`, and note for each the rule by which it precedes the next."""
-    left, chosen = list(plans), list[tuple[Priced, Sequence[_Step]]]()
-    while left:
-        steps = _steps(left, question)
-        _, equal = steps[-1]
-        costs = [(simplicity(each.forecast), _deciding_cost(each, question)) for each in equal]
-        first = equal[costs.index(min(costs))]
-        left.remove(first)
-        chosen.append((first, steps))
-    order = [_rule(one, following, steps, question)
-             for (one, steps), (following, _) in pairwise(chosen)]  # fmt: skip
-    return [replace(each, precedes_by=rule)
-            for (each, _), rule in zip(chosen, (*order, None), strict=True)]  # fmt: skip
-
-
-def simplicity(forecast: Forecast) -> tuple[int, bool, bool]:
-    """Rank a plan by what it takes to set up, the simplest first.
-
-    The mode counts first (phases with MIG as hybrid), then whether limits differ, then a power cap.
-    """
-    sharing = forecast.sharing
-    mixed = sharing.mode == "phases" and sharing.instances
-    mode = get_args(Mode).index("hybrid" if mixed else kind_of(sharing))
-    return mode, len(set(sharing.limits)) > 1, forecast.prediction.power_cap_w is not None
-
-
-def starved(forecast: Forecast, level: Level) -> dict[int, float]:
-    """Return the positions and slowdowns of the jobs that are slowed more than `STARVED` times."""
-    slowdowns = enumerate(job.slowdown_at(level) for job in forecast.prediction.jobs)
-    return {at: times for at, times in slowdowns if times > STARVED}
-
-
-def _steps(left: Sequence[Priced], question: Question) -> list[_Step]:
-    """Each rule in order, with the plans that remain after it; at least one always remains."""
-    objective, level = OBJECTIVES[question.objective], question.level
-    price: _Price = partial(_cost, question=question)
-    fewest = min(_late(each, question) for each in left)
-    pool = [each for each in left if _late(each, question) == fewest]
-    steps: list[_Step] = [("deadlines", pool)]
-
-    spared = [each for each in pool if not starved(each.forecast, level)]
-    may_cost = SPARING if objective.unit == "ratio" else COMPARED
-    pool = spared if _within(may_cost, spared, pool, price) else pool
-    steps.append(("starvation", pool))
-
-    # If only runs on this GPU counted, serial would come first on every GPU without such runs.
-    ran = [each for each in pool if each.forecast.prediction.confirmed_on_hardware
-           or each.forecast.prediction.ran_elsewhere]  # fmt: skip
-    pool = ran if _within(COMPARED, ran, pool, price) else pool
-    steps.append(("confirmed", pool))
-
-    last: Precedence = "cost"
-    if objective.then is not None:
-        near = _within(COMPARED, pool, pool, price)
-        fewest = min(len(each.forecast.late(level)) for each in near)
-        pool = [each for each in near if len(each.forecast.late(level)) == fewest]
-        steps.append(("cost", pool))
-        last, price = "makespan", partial(_deciding_cost, question=question)
-    alone = [each for each in pool if one_by_one(each.forecast.sharing)]
-    pool = _within(WORTH, alone, pool, price) or pool
-    return [*steps, ("gain", pool), (last, _within(CLOSE, pool, pool, price))]
-
-
-def _rule(one: Priced, following: Priced, steps: Sequence[_Step], question: Question) -> Precedence:
-    """The rule of `steps` by which `one`, the plan that they chose, precedes `following`."""
-    then = OBJECTIVES[question.objective].then
-    costs_more = _cost(following, question) > _cost(one, question)
-    if then is None and costs_more and _late(one, question) == _late(following, question):
-        return "cost"
-    simpler = simplicity(one.forecast) < simplicity(following.forecast)
-    last = "simplicity" if simpler else then or "cost"
-    return next((rule for rule, kept in steps if following not in kept), last)
-
-
-def _within(
-    share: float, plans: Sequence[Priced], pool: Sequence[Priced], price: _Price
-) -> list[Priced]:
-    """The plans whose price exceeds the least of `pool` by at most `share`."""
-    most = (1 + share) * min(map(price, pool))
-    return [each for each in plans if price(each) <= most]
-
-
-def _cost(each: Priced, question: Question) -> float:
-    return each.price.at(question.level)
-
-
-def _deciding_cost(each: Priced, question: Question) -> float:
-    """Cost that decides between plans whose objectives are equal within our error."""
-    then = OBJECTIVES[question.objective].then
-    price = each.price if then is None else known_cost(each.forecast, then)
-    return price.at(question.level)
-
-
-def _late(each: Priced, question: Question) -> int:
-    """Number of late jobs, for objectives in joules; other objectives ignore deadlines here: 0."""
-    saves_energy = OBJECTIVES[question.objective].saves_energy
-    return len(each.forecast.late(question.level)) if saves_energy else 0
-
 
 # Most plans shown of a kind: limits or MIG layouts have many.
 MOST_OF_A_KIND = 2
@@ -196,43 +61,6 @@ def plans_to_show(forecasts: Sequence[Forecast], question: Question) -> list[Pri
 def _sorted_groups(forecast: Forecast) -> list[str]:
     """Return the groups of a plan without places of instances and without order."""
     return sorted(re.sub(r"@\d+", "", str(forecast.sharing)).split(";"))
-
-
-_RULES: Mapping[Precedence, str] = {
-    "deadlines": "as it makes fewer jobs late",
-    "starvation": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
-    "confirmed": f"as the best of those within {COMPARED:.1%} whose kind real runs stand behind",
-    "gain": f"as sharing gains less than {WORTH:.0%}",
-    "cost": "by its median",
-    "makespan": f"as all are done soonest under it, of those within {COMPARED:.1%}",
-    "simplicity": f"as the simplest of those within {CLOSE:.2%}",
-}
-
-
-def rule_in_words(rule: Precedence, level: Level) -> str:
-    """Describe the rule by which one plan precedes another, e.g. ``"by its median"``."""
-    by_end = rule == "cost" and level != "p50"
-    return "by the upper end of its range" if by_end else _RULES[rule]
-
-
-def out_of_order(
-    advised: Recommendation, shown: Sequence[Plan]
-) -> dict[Precedence, list[tuple[int, int]]]:
-    """Find ranks of plans `shown` and of the next shown with a lower median cost, by the rule."""
-
-    def median(plan: Plan) -> float:
-        return known_cost(plan, advised.ranked_by).p50
-
-    pairs: dict[Precedence, list[tuple[int, int]]] = {}
-    for at, plan in enumerate(shown):
-        less = (1 - reasons.SEEN) * median(plan)
-        later = next((each for each in shown[at + 1 :] if median(each) < less), None)
-        between = advised.plans[plan.rank - 1 : later.rank] if later else ()
-        for one, following in pairwise(between):
-            if median(following) < median(one) and later and one.precedes_by:
-                pairs.setdefault(one.precedes_by, []).append((plan.rank, later.rank))
-                break
-    return pairs
 
 
 def _forecast_candidates(

@@ -14,10 +14,8 @@ from advisor.workload.calibration import HostCheck, Stale
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
-Precedence = Literal[
-    "deadlines", "starvation", "confirmed", "gain", "cost", "makespan", "simplicity"
-]
-"""By what a plan comes before the next: see `advisor.plan.ranking`."""
+Precedence = Literal["deadlines", "starvation", "cost", "makespan", "simplicity"]
+"""By what a plan comes before the next: see `advisor.plan.precedence`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

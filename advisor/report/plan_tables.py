@@ -11,7 +11,7 @@ from rich.text import Text
 
 from advisor.errors import InvalidInput, counted, is_or_are
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import out_of_order, rule_in_words, verdict
+from advisor.plan.ranking import verdict
 from advisor.plan.reasons import (
     Binding,
     Comparison,
@@ -130,9 +130,6 @@ def _notes_on_others(advised: Recommendation, shown: Sequence[Plan], *, marked: 
     """Notes on the lines of the other plans, and the options that show more."""
     others, hidden = shown[1:], len(advised.plans) - len(shown)
     notes = []
-    for rule, pairs in out_of_order(advised, others).items():
-        order = ", ".join(f"{earlier} before {later}" for earlier, later in pairs)
-        notes.append(f"{order} {rule_in_words(rule, advised.level)}.")
     notations = dict.fromkeys(words_of(plan.sharing).notation for plan in others)
     if unexplained := notations.keys() - {"", words_of(advised.best.sharing).notation}:
         notes.append(f"{'; '.join(each for each in notations if each in unexplained)}.")

@@ -7,7 +7,8 @@ from typing import Any
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import Verdict, rule_in_words, starved, verdict
+from advisor.plan.precedence import rule_in_words, starved
+from advisor.plan.ranking import Verdict, verdict
 from advisor.plan.reasons import HostBound, named, slowed
 from advisor.plan.rules import TOO_SLOW
 from advisor.plan.values import Plan, Recommendation
@@ -178,7 +179,7 @@ def _alternatives(advised: Recommendation, summary: Verdict, *, hints: bool) -> 
         runner_up = advised.plans[1]
         name = "Sharing at its best" if "dont-share" in summary.answers else "The next"
         behind = f"{abs(gap):.0%} {'ahead' if gap < 0 else 'behind'}"
-        by = "" if advised.best.precedes_by == "cost" else _deciding_rule(advised)
+        by = _deciding_rule(advised)
         kind = forecast.plan_kind(advised, runner_up)
         return [f"{name}, {runner_up.rank} ({kind}), is {behind}, more than our error{by}."]
     confirmed = next((plan for plan in ties if plan.prediction.confirmed_on_hardware), None)
@@ -207,9 +208,7 @@ def _faster_job(best: Plan, ties: Sequence[Plan]) -> str:
 
 def _deciding_rule(advised: Recommendation) -> str:
     """The rule by which the best plan precedes the cheapest, if that is another plan."""
-    cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
-    before = [plan for plan in advised.plans if plan.rank < cheapest.rank] or [advised.best]
-    rule = before[-1].precedes_by
+    rule = advised.best.precedes_by
     return "" if rule in (None, "cost") else f"; 1 is first {rule_in_words(rule, advised.level)}"
 
 
