@@ -197,7 +197,7 @@ class Advisor:
         """
         from advisor.plan.admission import Running
 
-        return Running(jobs=self.jobs(names) if names else (), sharing=parse_sharing(sharing))
+        return Running(jobs=self.jobs(names) if names else (), sharing=self.read_sharing(sharing))
 
     def running_now(
         self, names: Sequence[str], live: LiveGpu
@@ -270,6 +270,13 @@ class Advisor:
         if len(jobs) > 1:
             raise InvalidInput(f"{job}: expected one job. Write it without :COPIES")
         return jobs[0]
+
+    def read_sharing(self, value: str | Sharing) -> Sharing:
+        """Return the sharing that `value` is, or is the notation of on this GPU."""
+        if isinstance(value, str):
+            return parse_sharing(value, [profile.name for profile in self.card.mig])
+        of_kind("a way to share", value, Sharing, "'mps=50,50'")
+        return value
 
     def recommend(
         self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,
@@ -454,7 +461,7 @@ class Advisor:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
         check_is_number("at_once", at_once)
         arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
-        answer = over_time(arrivals, read_sharing(sharing), self.predictor, fleet, at_once)
+        answer = over_time(arrivals, self.read_sharing(sharing), self.predictor, fleet, at_once)
         distinct = list({id(each.job): each.job for each in arrivals}.values())
         return replace(answer, standing=self.standing(distinct))
 
@@ -470,7 +477,7 @@ class Advisor:
 
         predictor = self.predictor if cap_w == self.power_cap_w else self.predictor_under(cap_w)
         members = self.jobs(jobs)
-        answer = forecast(Mixes(members, predictor), read_sharing(sharing))
+        answer = forecast(Mixes(members, predictor), self.read_sharing(sharing))
         return replace(answer, standing=self.standing(members))
 
 
@@ -493,14 +500,6 @@ def _check_ranking(conditions: object, level: object) -> None:
     of_kind("conditions", conditions, Conditions, "advisor.plan.rules.Conditions(root=False)")
     if level not in LEVELS:
         raise InvalidInput(f"level is one of {', '.join(LEVELS)}; got {shown(level)}")
-
-
-def read_sharing(value: str | Sharing) -> Sharing:
-    """Return the sharing that `value` is, or is the notation of."""
-    if isinstance(value, str):
-        return parse_sharing(value)
-    of_kind("a way to share", value, Sharing, "'mps=50,50'")
-    return value
 
 
 def listed(what: str, values: Any, of: str) -> list[Any]:

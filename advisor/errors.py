@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
+_MOST_QUOTED = 60
+
 # Near names: how many at most, how similar at least, and how much less than the first.
 _MOST_NEAR, _LEAST_ALIKE, _LESS_ALIKE = 4, 0.4, 0.08
 
@@ -76,6 +78,11 @@ def counted(number: float, noun: str) -> str:
     if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{amount} {noun[:-1]}ies"
     return f"{amount} {noun}{'es' if noun.endswith(('s', 'x', 'sh')) else 's'}"
+
+
+def shortened(text: str) -> str:
+    """Return `text` in quotes for a message, cut where it is long."""
+    return repr(text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}...")
 
 
 def is_or_are(number: int) -> str:

@@ -166,7 +166,6 @@ def simulate(
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
-    from advisor.sharing import parse_sharing
     from advisor.simulation.simulate import Fleet
     from advisor.workload.job import Arrival, read_arrivals
     from advisor.workload.writing import writable, write_whole
@@ -190,7 +189,7 @@ def simulate(
     else:
         members = planned.jobs if planned else chosen_jobs(advisor, jobs, job_file)
         arrivals = tuple(map(Arrival, members))
-    mode = parse_sharing(sharing)
+    mode = advisor.read_sharing(sharing)
     _check_queue(passed, mode, at_once, policy)
     at_once = at_once or (_AT_ONCE_IN_TRACES if trace_in else None)
     fleet = Fleet(advisor.card.key, gpus, policy, price)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.errors import InvalidInput, UnknownName, with_article
+from advisor.hardware import DEFAULT_GPU
 from advisor.workload.calibration import Calibration, GpuSide
 from advisor.workload.profile import Profile
 from advisor.workload.reading import check_number, read_json, read_once, user_folder
@@ -51,6 +52,11 @@ DESCRIBED = "driver"
 
 # NVML's name of a MIG device has that of its GPU before this, and its profile behind.
 OF_MIG = " MIG "
+
+# A GPU with a number of them: 8xh100, h100x8 or h100:8.
+_COUNTED = re.compile(
+    r"(?P<times>\d+)\s*[x*]\s*(?P<after>.+)|(?P<before>.+?)\s*[x*:]\s*(?P<count>\d+)", re.IGNORECASE
+)
 
 _MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
 
@@ -219,14 +225,21 @@ def gpu(key: str) -> Gpu:
     with suppress(OSError):  # a key that is longer than a file's name may be
         if key and key == Path(key).name and path.is_file():
             return read_gpu(path)
-    remedy = "`advisor gpus` lists all, and reads those of this machine."
+    remedy = (
+        f"Write a model of NVIDIA's, such as {DEFAULT_GPU}: `advisor gpus` lists all, and reads "
+        f"those of this machine."
+    )
+    if match := _COUNTED.fullmatch(key):
+        with suppress(InvalidInput):
+            model = gpu_meant(match["before"] or match["after"]).key
+            remedy = f"Write --gpu {model} --gpus {match['times'] or match['count']}."
     raise UnknownName("GPU", key, known_gpus(), remedy)
 
 
 def gpu_meant(word: str) -> Gpu:
     """The GPU model that `word` names: its key, NVML's name, or an unambiguous part of either.
 
-    In letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``.
+    In letters of any case: ``"H200"``, ``"A100 40GB"``, ``"NVIDIA H100 PCIe"``, ``"3090"``.
 
     Raises:
         InvalidInput: Several models match.
@@ -234,19 +247,39 @@ def gpu_meant(word: str) -> Gpu:
     """
     if word in catalogue():
         return gpu(word)
-    parts = name_parts(word)
+    parts = _parts_without_version(word)
     names = {
-        key: [name_parts(name) for name in (key, *each.products)]
+        key: [_parts_without_version(name) for name in (key, *each.products)]
         for key, each in known_gpus().items()
         if not any(OF_MIG in name for name in each.products)  # those have to be named in full
     }
-    meant = [key for key, own in names.items() if parts in own] or [
-        key for key, own in names.items()  # the same first part, and all others in any order
-        if any(parts[:1] == name[:1] and {*parts} <= {*name} for name in own)
-    ]  # fmt: skip
+    meant = (
+        [key for key, own in names.items() if parts in own]
+        or [key for key, own in names.items() if any(_is_part(parts, name) for name in own)]
+        or [key for key, own in names.items() if any(_is_joined(parts, name) for name in own)]
+    )
     if len(meant) > 1:
-        raise InvalidInput(f"{word!r} may be {' or '.join(meant)}. Say which.")
+        raise InvalidInput(f"{word!r} may be {' or '.join(meant)}. Write one of these.")
     return gpu(meant[0] if meant else word)
+
+
+def _parts_without_version(name: str) -> tuple[str, ...]:
+    """`name_parts`, with SXM5 and all others of that socket as SXM."""
+    return tuple(re.sub(r"^sxm\d$", "sxm", part) for part in name_parts(name))
+
+
+def _is_part(parts: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    """True if all `parts` are of `name`, in any order, and one is a number that is not memory."""
+    models = [part for part in parts if part in name and re.search(r"\d", part)]
+    return any(not part.endswith("gb") for part in models) and all(
+        {part, f"{part}b", f"{part}gb"} & {*name} for part in parts
+    )
+
+
+def _is_joined(parts: tuple[str, ...], name: tuple[str, ...]) -> bool:
+    """True if `parts` without spaces are `name` or its first parts, as ``h100sxm``."""
+    starts = ("".join(name[: number + 1]) for number in range(len(name)))
+    return bool(parts) and "".join(parts) in starts
 
 
 def name_parts(name: str) -> tuple[str, ...]:

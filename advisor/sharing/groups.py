@@ -52,9 +52,12 @@ def check_count(sharing: Sharing, jobs: int) -> None:
             f"Name each of them once."
         )
     what = "limit" if sharing.limits else "instance"
+    words = f"one {what} for each job, in order"
+    if len(named) == 1:
+        mode, _, setting = str(sharing).partition("=")
+        words = f"{mode}={','.join([setting] * jobs)}"
     raise InvalidInput(
-        f"{sharing}: {counted(len(named), what)} for {counted(jobs, 'job')}. Give one for each "
-        f"job, in order."
+        f"{sharing}: {counted(len(named), what)} for {counted(jobs, 'job')}. Write {words}."
     )
 
 

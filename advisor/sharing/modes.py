@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
-from advisor.errors import InvalidInput, counted
+from advisor.errors import InvalidInput, counted, shortened
 
 Mode = Literal["serial", "naive", "mps", "mps-limits", "phases", "mig", "hybrid"]
 """The name under which plans and runs are fitted, sorted and reported, simplest to set up first;
@@ -354,64 +354,96 @@ _GROUP = re.compile(rf"(?P<sharing>[a-z]+{_SETTINGS}){_JOBS}")
 _TIME_SLICING = re.compile(r"\btime[-_ ]?slic(?:e[ds]?|ing)\b")
 # The plus between places and parts, not that in "1g.18gb+me".
 _NEXT = re.compile(r"\+(?=\d)")
+# Spaces around signs, a % behind a number, and a colon or space for the = behind a mode.
+_SPACE = re.compile(r"\s*([=,;+/@\[\]])\s*|(?<=\d)\s*%|(?<=^mps)[:\s]+(?=\d)|(?<=^mig)[:\s]+(?=\d)")
+# A MIG profile without its memory.
+_SHORT = re.compile(r"(?<![\w.])(\d+g)(?![\w.])")
+_OF_AN_H200 = ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")
 
 
-def parse_sharing(text: str) -> Sharing:
+class _NoSharingError(Exception):
+    """The words have none of the forms of a sharing."""
+
+
+def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
     """The sharing that `text` names, in letters of any case; time slicing is naive sharing.
+
+    Args:
+        text: The notation; spaces around signs and a % behind a number are ignored.
+        offered: Names of the GPU's MIG profiles, smallest first, one of which ``3g`` is.
 
     Raises:
         InvalidInput: `text` has none of the forms in this package's docstring.
     """
-    words = _TIME_SLICING.sub("naive", text.strip().lower())
+    words = _SPACE.sub(_sign, _TIME_SLICING.sub("naive", text.strip().lower()))
     if "/priority" in words:
         raise InvalidInput(
             f"{text!r}: MPS client priorities were removed; use MPS limits, such as mps=100,43"
         )
+
+    def complete(match: re.Match[str]) -> str:
+        names = [name for name in _for_training(offered) if name.startswith(f"{match[0]}.")]
+        if len(names) > 1:
+            raise InvalidInput(f"{text!r}: {match[0]} may be {' or '.join(names)}. Write one.")
+        return names[0] if names else match[0]
+
+    try:
+        return _parse(_SHORT.sub(complete, words))
+    except _NoSharingError:
+        raise InvalidInput(
+            f"{shortened(text)} is not a sharing. {_how_to_write(words, offered)}"
+        ) from None
+
+
+def _sign(match: re.Match[str]) -> str:
+    if match[1]:
+        return match[1]
+    return "" if match[0].endswith("%") else "="
+
+
+def _parse(words: str) -> Sharing:
     if ";" in words:
-        return Phases(tuple(_group(part, text) for part in words.split(";")))
+        return Phases(tuple(map(_group, words.split(";"))))
     if "[" in words:
-        return _hybrid(words, text)
-    mode, equals, rest = words.partition("=")
-    if mode == "mig" and equals:
-        matches = [_PLACED.fullmatch(part) for part in rest.split(",")]
-        if not all(matches):
-            raise _refusal(text)
+        return _hybrid(words)
+    matches = [_PLACED.fullmatch(part) for part in words.removeprefix("mig=").split(",")]
+    if all(matches):
         return Mig(tuple(_instance(match) for match in matches if match))
-    return _whole(words, text)
+    return _whole(words)
 
 
-def _whole(words: str, text: str) -> PartitionSharing:
+def _whole(words: str) -> PartitionSharing:
     if plain := _PLAIN.get(words):
         return plain
     if match := _MPS.fullmatch(words):
         return Mps(tuple(map(float, match["limits"].split(","))) if match["limits"] else ())
-    raise _refusal(text)
+    raise _NoSharingError
 
 
-def _group(words: str, text: str) -> Group | Hybrid:
+def _group(words: str) -> Group | Hybrid:
     if match := _GROUP.fullmatch(words):
-        return Group(_numbers(match), _whole(match["sharing"], text))
-    return _hybrid(words, text)
+        return Group(_numbers(match), _whole(match["sharing"]))
+    return _hybrid(words)
 
 
-def _hybrid(words: str, text: str) -> Hybrid:
+def _hybrid(words: str) -> Hybrid:
     places: list[Place] = []
     for word in _NEXT.split(words.removeprefix("mig=")):
         match = _SLOT.fullmatch(word) or _COMPUTE.fullmatch(word)
         if match is None:
-            raise _refusal(text)
-        part = _part(match, text)
+            raise _NoSharingError
+        part = _part(match)
         if match["profile"]:
             places.append(Place(_instance(match), (part,)))
         elif places and places[-1].parts[0].slices is not None:
             places[-1] = Place(places[-1].instance, (*places[-1].parts, part))
         else:
-            raise _refusal(text)
+            raise _NoSharingError
     return Hybrid(tuple(places))
 
 
-def _part(match: re.Match[str], text: str) -> Part:
-    sharing = _whole(match["sharing"] or "naive", text)
+def _part(match: re.Match[str]) -> Part:
+    sharing = _whole(match["sharing"] or "naive")
     assert not isinstance(sharing, Serial), "the expression allows no such word"
     slices = match.groupdict().get("slices")
     return Part(_numbers(match), sharing, None if slices is None else int(slices))
@@ -426,27 +458,27 @@ def _numbers(match: re.Match[str]) -> tuple[int, ...]:
     return tuple(map(int, match["jobs"].split(",")))
 
 
-def _refusal(text: str) -> InvalidInput:
-    return InvalidInput(
-        f"{text!r} is not a sharing.{_slip(text)} "
-        f"Use serial, naive, mps, mps=43,57 (limits in per cent, one a job), "
-        f"mig=3g.71gb,4g.71gb (an instance a job, with @start where it matters), "
-        f"mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50 "
-        f"(numbers of the jobs on each instance, and how they share it), "
-        f"mig=7g.141gb/ci=3c[1]+4c[2] (compute instances) or naive[1,2];mps[3] (one group of jobs "
-        f"after another)"
-    )
+def _for_training(names: Sequence[str]) -> list[str]:
+    """`names` of MIG profiles without those that differ in media engines only."""
+    return [name for name in names if name.endswith("gb")]
 
 
-def _slip(text: str) -> str:
-    """The likely mistake in `text`, as a sentence; empty if none is likely."""
-    words = text.strip().lower()
-    mode, equals, rest = words.partition("=")
-    if mode == "mps" and "%" in rest:
-        return f" Limits have no % sign: {words.replace('%', '')}."
-    parts = rest.split(",") if mode == "mig" and equals and not set("[;") & set(rest) else []
-    if wrong := [each for each in parts if not _PLACED.fullmatch(each)]:
-        return f" {wrong[0]!r} is not an instance, such as 3g.20gb or 3g.20gb@4."
+def _how_to_write(words: str, offered: Sequence[str]) -> str:
+    """What to write instead of `words`, which name no sharing."""
     if (match := _GROUP.fullmatch(words)) is not None:
-        return f" One group alone is all jobs, {match['sharing']}; groups are joined by semicolons."
-    return ""
+        return f"One group is all jobs: write {match['sharing']}, or naive[1,2];mps[3] for two."
+    slices = {name: int(name.partition("g")[0]) for name in _for_training(offered)}
+    most = max(slices.values(), default=0)
+    half = next((name for name in reversed(slices) if 2 * slices[name] <= most), "")
+    with_numbers = bool(set("[];") & set(words))
+    if words.startswith("mig") or re.search(r"\dg\b", words):
+        if not offered:
+            return "The GPU has no MIG: write serial, naive, mps or mps=50,50."
+        if with_numbers:
+            cut = f"{[*slices][-1]}/ci={most - most // 2}c[1]+{most // 2}c[2]"
+            return f"Write jobs by their numbers: mig={half}[1]+{half}[2,3]/mps or mig={cut}."
+        return f"Write an instance for each job: mig={half},{half}; it has {', '.join(offered)}."
+    if with_numbers:
+        return "Write jobs by their numbers: naive[1,2];mps[3], one group after another."
+    mig = f" or mig={half},{half} (an instance for each)" if half else ""
+    return f"Write serial, naive, mps, mps=50,50 (per cent for each job){mig}."

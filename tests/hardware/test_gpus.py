@@ -60,6 +60,8 @@ def test_no_product_belongs_to_two_gpus():
         ("A100-40GB", "a100-40gb"), ("a100_40gb", "a100-40gb"), ("A100 80GB", "a100-80gb"),
         ("h200", "h200-141gb"), ("NVIDIA H200", "h200-141gb"), ("h20", "h20-96gb"),
         ("h100 pcie", "h100-pcie-80gb"), ("rtx 4090", "rtx-4090-24gb"), ("L4", "l4-24gb"),
+        ("3090", "rtx-3090-24gb"), ("RTX3090", "rtx-3090-24gb"), ("h100sxm", "h100-sxm-80gb"),
+        ("H100 SXM5 80GB", "h100-sxm-80gb"), ("a100-80", "a100-80gb"), ("A100 40G", "a100-40gb"),
     ],
 )  # fmt: skip
 def test_a_gpu_is_meant_by_the_names_that_people_use(word, key):
@@ -80,9 +82,31 @@ def test_what_may_be_several_gpus_is_refused_with_all_of_them(word, named):
         gpu_meant(word)
 
 
-@pytest.mark.parametrize("word", ["", "-", "nvidia", "141gb", "h2000", "h200-80gb", "a100-40gb-x"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        "-",
+        "nvidia",
+        "141gb",
+        "pcie",
+        "40",
+        "0",
+        "mi300x",
+        "rtx 3090 ti",
+        "h2000",
+        "h200-80gb",
+        "a100-40gb-x",
+    ],
+)
 def test_what_is_no_gpu_is_refused(word):
     with pytest.raises(UnknownName, match="`advisor gpus` lists all"):
+        gpu_meant(word)
+
+
+@pytest.mark.parametrize("word", ["8xh200", "H200 x8", "h200:8", "h200*8"])
+def test_a_model_with_a_number_of_gpus_is_refused_with_the_option_for_the_number(word):
+    with pytest.raises(UnknownName, match="--gpu h200-141gb --gpus 8"):
         gpu_meant(word)
 
 

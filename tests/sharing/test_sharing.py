@@ -1,5 +1,7 @@
 """Sharings: as words, and what is left of them for some of their jobs."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,7 +118,7 @@ def test_phases_are_groups_of_jobs_in_order():
 @pytest.mark.parametrize(
     "text",
     [
-        "", "mpss", "mps=", "mps=200", "mps=0", "mps=nan", "mps=50,", "mig", "mig=", "mig=3g",
+        "", "mpss", "mps=", "mps=200", "mps=0", "mps=nan", "mps=50,", "mig", "mig=", "mig=9g", "1g",
         "mig=3g.71gb,", "mig=3g.71gb[1", "mig=3g.71gb[]", "mig=3g.71gb[0]", "mig=3g.71gb[1,1]",
         "mig=3g.71gb[1]+3g.71gb[1]", "mig=3g.71gb[1]+", "mig=3g.71gb[1]/serial",
         "mig=3g.71gb[1,2]/mps=50", "mig=3g.71gb[1]/mps=200", "mig=3g.71gb,4g.71gb[1]",
@@ -126,7 +128,7 @@ def test_phases_are_groups_of_jobs_in_order():
         "naive;mps", "naive[1];mps=50[2,3]", "naive[1];fast[2]", "naive[1];mig=3g.71gb",
         "mig=3g.71gb[" + "9" * 5000 + "]",
         "slicing", "time", "timeslice=2", "naive-time-slicing", "times", "naive[1,2]",
-        "mps=50%,50%",
+        "mps=50 50", "mps=%", "9g,9g", "mig=7x1g.18gb",
     ],
 )  # fmt: skip
 def test_what_names_no_sharing_is_refused(text):
@@ -164,6 +166,44 @@ def test_time_slicing_is_naive_sharing_whatever_it_is_called(word):
     assert str(parse_sharing(f"{word}[1,2];MPS[3]")) == "naive[1,2];mps[3]"
     inside = f"mig=4g.71gb[1]+3g.71gb[2,3]/{word}"
     assert str(parse_sharing(inside)) == "mig=4g.71gb[1]+3g.71gb[2,3]/naive"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("mps = 50, 50", "mps=50,50"), ("mps=50%, 50 %", "mps=50,50"), ("mps: 50,50", "mps=50,50"),
+        ("mps 50,50", "mps=50,50"), ("mig=3g,4g", "mig=3g.71gb,4g.71gb"),
+        ("MIG 3g.71gb", "mig=3g.71gb"), ("3g.71gb@4, 4g@0", "mig=3g.71gb@4,4g.71gb@0"),
+        ("7g / ci = 3c[1] + 4c[2]", "mig=7g.141gb/ci=3c[1]+4c[2]"),
+        ("naive [1, 2]; mps [3]", "naive[1,2];mps[3]"),
+    ],
+)  # fmt: skip
+def test_spaces_units_and_an_instance_without_its_memory_do_not_change_a_sharing(text, plain):
+    assert parse_sharing(text) == parse_sharing(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "offered", "named"),
+    [
+        ("mig", ("1g.6gb", "2g.12gb", "4g.24gb"), "mig=2g.12gb,2g.12gb"),
+        ("mig=1g", ("1g.10gb", "1g.20gb"), "1g.10gb or 1g.20gb"),
+        ("mig=3g", (), "serial, naive, mps"),
+        ("mig=4g[1]+", ("1g.6gb", "2g.12gb", "4g.24gb"), "mig=4g.24gb/ci=2c[1]+2c[2]"),
+        ("mps=50 50", (), "mps=50,50"),
+    ],
+)
+def test_a_refused_sharing_is_answered_with_one_that_this_gpu_has(text, offered, named):
+    with pytest.raises(InvalidInput, match=re.escape(named)):
+        parse_sharing(text, offered)
+
+
+@pytest.mark.parametrize(
+    ("text", "jobs", "named"),
+    [("mps=43", 3, "mps=43,43,43"), ("mig=1g.18gb", 2, "mig=1g.18gb,1g.18gb")],
+)
+def test_one_setting_for_several_jobs_is_answered_with_one_for_each(text, jobs, named):
+    with pytest.raises(InvalidInput, match=named):
+        check_count(parse_sharing(text), jobs)
 
 
 @pytest.mark.parametrize(("limit", "meant"), [("0.5", "50"), ("0.57", "57"), ("0.07", "7")])
