@@ -30,6 +30,7 @@ from research.files import measured, rounded
 from research.gpu_left_out import GpuLeftOut, gpus_left_out
 from research.lacking import Lacking, lacking_scores
 from research.memory import MemoryScore, memory_score
+from research.pairs import PairScore, pair_scores
 from research.peers import with_kace
 from research.power import PowerRow, power_score
 from research.programs import PrintedErrors, program_errors
@@ -72,6 +73,7 @@ class Figures:
         whole_jobs: Jobs run from the first step to the last.
         advice: Runs of job sets under several plans.
         scripts: Mixes of training scripts.
+        pairs: Choices between two ways to share, by real runs of both.
         programs: Mixes of public programs and of the zoo, timed by their own prints.
         recommendation: Output of ``advisor recommend`` on 100 columns, line by line.
     """
@@ -94,6 +96,7 @@ class Figures:
     power: tuple[PowerRow, ...]
     advice: Advice
     scripts: tuple[ScriptErrors, ...]
+    pairs: tuple[PairScore, ...]
     programs: tuple[PrintedErrors, ...]
     recommendation: tuple[str, ...]
 
@@ -132,6 +135,7 @@ def figures_of(
         power=power_score(evaluation),
         advice=advice_score(advice),
         scripts=script_scores(),
+        pairs=pair_scores(evaluation),
         programs=program_errors(),
         recommendation=recommendation,
     )

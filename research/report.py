@@ -53,6 +53,7 @@ from research.gpu_left_out import left_out_section, left_out_tables
 from research.headline import headline, host_checked_table, rules_table
 from research.lacking import lacking_section, lacking_table
 from research.memory import memory_section
+from research.pairs import pairs_section
 from research.power import power_section
 from research.programs import programs_headline, programs_table
 from research.scripts import scripts_table
@@ -106,6 +107,7 @@ def report_text(figures: Figures) -> str:
         groups_section(figures.families, figures.busy),
         choices_section(figures.scores),
         recommended_section(figures.recommended),
+        pairs_section(figures.pairs),
         joined("## Job sets run under several plans", advice_sentence(figures.advice)),
         whole_jobs_section(figures.whole_jobs),
         memory_section(figures.memory),

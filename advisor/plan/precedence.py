@@ -17,19 +17,19 @@ COMPARED = 0.037
 ran with the same jobs on an H100."""
 
 LEADS: Mapping[Mode, float] = {
-    "naive": 0.01, "mps": 0.0025, "mps-limits": 0.025, "phases": 0.025, "mig": COMPARED,
+    "naive": 0.01, "mps": 0.0025, "mps-limits": 0.02, "phases": 0.02, "mig": COMPARED,
     "hybrid": COMPARED,
 }  # fmt: skip
 """Share of the cost that a way to share must save over all simpler ones to come before them.
 
 Of 204 pairs of MPS limits and plain MPS with the same jobs on an H200, each predicted without the
 jobs' families, a choice by the lower cost is right for 162, and 22 % of the limits that it chooses
-are slower; with a lead of 2.5 % it is right for 163, and 18 % are. Of 106 pairs of MPS and time
+are slower; with a lead of 2 % it is right for 162 too, and 19 % are. Of 106 pairs of MPS and time
 slicing it is right for 101, with 0.25 % for 102, with 1 % for 101. The others are choices."""
 
-UNLIKE = 0.02
-"""The same for limits that differ over equal ones, and for a power cap over none: of seven pairs of
-limits with a lead of 2 to 4 %, five were faster, of six with less, three."""
+UNLIKE = 0.01
+"""The same for limits that differ over equal ones, and for a power cap over none: of six pairs of
+limits with a lead below 2 %, three were slower."""
 
 STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
