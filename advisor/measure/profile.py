@@ -97,11 +97,14 @@ def _measured_alone(
         watch.meter_s += pace.meter_s
         watch.lap("windows_s")
         say(f"  {_pace_text(pace)}")
+        parts = StepParts()
         if pace.over:
             tenant.let_end()
             steps = sum(window.steps for window in pace.windows)
             say(f"  it ended by itself: measured by {steps:.0f} steps, without a kernel trace")
-        parts = StepParts() if pace.over else step_parts(tenant, pace, session.device, watch)
+        elif session.device.kind == "cuda":
+            measure = _traced_parts if tenant.setup.script.by_steps else _recorded_parts
+            parts = measure(tenant, pace, session.device, watch)
         versions = tenant.versions
     watch.lap("start_s")
     for name, part_s in (("host", parts.host_s), ("GPU", parts.gpu_s)):
@@ -161,14 +164,6 @@ class StepParts:
     trace: KernelTrace | None = None
     main_s: float | None = None
     loader_s: float | None = None
-
-
-def step_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:
-    """Measure what a step consists of, as far as the program can report it."""
-    if device.kind != "cuda":
-        return StepParts()
-    measure = _traced_parts if tenant.setup.script.by_steps else _recorded_parts
-    return measure(tenant, pace, device, watch)
 
 
 def _traced_parts(tenant: Tenant, pace: SoloPace, device: Device, watch: Stopwatch) -> StepParts:

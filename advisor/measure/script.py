@@ -47,20 +47,28 @@ def mirror_folder(original: Path, base: Path) -> Path:
     `advisor.measure.inside.files` puts a copy in its place first; a write inside a linked folder
     does reach it.
     """
+    if not is_folder(original):
+        raise InvalidInput(f"{original}: no such folder, and the script runs there")
     original, base = original.resolve(), base.resolve()
     level = base / "around"
     inside = original.parts[1:] or ("root",)
-    for folder, inner in zip(reversed(original.parents), inside, strict=False):
-        level.mkdir(parents=True, exist_ok=True)
-        with suppress(OSError):  # a script that reads ../data may do without what it cannot see
-            entries = _entries(folder)
-            for entry in entries if len(entries) <= _MOST_IN_ALL else ():
-                if entry.name != inner and not base.is_relative_to(entry.path):
-                    (level / entry.name).symlink_to(entry.path)
-        level /= inner
-    level.parent.mkdir(parents=True, exist_ok=True)
-    mirror = base.joinpath("around", *inside)
-    _fill(mirror, original, base)
+    mirror = level.joinpath(*inside)
+    try:
+        for folder, inner in zip(reversed(original.parents), inside, strict=False):
+            level.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # a script that reads ../data may do without what is not there
+                entries = _entries(folder)
+                for entry in entries if len(entries) <= _MOST_IN_ALL else ():
+                    if entry.name != inner and not base.is_relative_to(entry.path):
+                        (level / entry.name).symlink_to(entry.path)
+            level /= inner
+        mirror.parent.mkdir(parents=True, exist_ok=True)
+        _fill(mirror, original, base)
+    except OSError as error:
+        raise AdvisorError(
+            f"{error.filename or base}: {reason_of(error)}. The script needs a copy of its "
+            f"folder: make room, or set TMPDIR to a folder with more."
+        ) from None
     return mirror
 
 
@@ -134,7 +142,7 @@ class StartedScript:
         If `piped`, its output comes by a pipe, for the caller to log; if `writable`, so does its
         input. `environment` is set on top of its own variables and the caller's without MPS.
         """
-        working = _working_folder(script, folder) if mirrored else folder
+        working = mirror_folder(Path(script.folder), folder) if mirrored else folder
         _refuse_missing(script)
         variables = {**without_mps(os.environ), **script.environment, **environment}
         self.log = folder / "output"
@@ -250,19 +258,6 @@ def _refuse_missing(script: Script) -> None:
     file = words[0] if words and _PYTHON.fullmatch(Path(program).name) else ""
     if file.endswith(".py") and not Path(script.folder, file).is_file():
         raise InvalidInput(f"{file}: no such file in {script.folder}, where it is to run")
-
-
-def _working_folder(script: Script, folder: Path) -> Path:
-    original = Path(script.folder)
-    if not is_folder(original):
-        raise InvalidInput(f"{original}: no such folder, and the script runs there")
-    try:
-        return mirror_folder(original, folder)
-    except OSError as error:
-        raise AdvisorError(
-            f"{error.filename or folder}: {reason_of(error)}. The script needs a copy of its "
-            f"folder: make room, or set TMPDIR to a folder with more."
-        ) from None
 
 
 def create_progress(path: Path) -> None:

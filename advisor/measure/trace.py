@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from statistics import mode, quantiles
 from typing import Any, NamedTuple
@@ -74,13 +74,10 @@ class GpuWork:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of a step, as the profiler recorded it on the host.
+    """A part of a step on the host, which issued work for `host_us` and waited for `waited_us`.
 
-    Attributes:
-        host_us: Time in which the host issued work, without waits for the GPU or its queue.
-        launches: A whole CUDA graph counts as one.
-        waits_us: Starts of the host's waits for the GPU, from the phase's start, without waits.
-        waited_us: Time in which the host waited.
+    A CUDA graph counts as one of `launches`. `waits_us` are the starts of waits for the GPU from
+    the phase's start, without earlier waits.
     """
 
     host_us: float
@@ -104,7 +101,7 @@ class TracedStep:
     @property
     def busy_s(self) -> float:
         """Seconds in which anything ran on the GPU: the length of the union of all intervals."""
-        busy_us, until_us = 0.0, float("-inf")
+        busy_us, until_us = 0.0, -inf
         for each in self.work:
             end_us = each.start_us + each.duration_us
             busy_us += max(0.0, end_us - max(each.start_us, until_us))
@@ -188,46 +185,43 @@ def traced_steps(
 ) -> list[TracedStep]:
     """Return each of `steps`, given by its phases, with the work that these launched."""
     launches: dict[Any, _Launch] = {}
-    waits, work = [], defaultdict(list)  # work by the phase that launched it
-    begins_us = [begin_us for phases in steps for begin_us, _ in phases]
+    waits, work = [], defaultdict(list)  # work by the begin of the phase that launched it
+    begins_us = [-inf, *(begin_us for spans in steps for begin_us, _ in spans)]
     for event in sorted(events, key=lambda each: each.begin_us):  # an outer call comes first
         if event.category in _LAUNCHES:
-            if (correlation := event.arguments.get("correlation")) is not None:
-                launches.setdefault(correlation, event[:2])
+            launches.setdefault(event.arguments.get("correlation"), event[:2])
             if event.name.endswith("Synchronize"):  # for example to read a loss
                 waits.append(event)
     for event in events:
         if event.category in _GPU:
             launch = launches.get(event.arguments.get("correlation"))
-            phase = bisect_right(begins_us, launch[0] if launch else event.begin_us) - 1
-            work[phase].append((event, launch))
-    phases = iter(range(len(begins_us)))
-    return [_step([(span, work[next(phases)]) for span in spans], waits, limits) for spans in steps]
+            at = bisect_right(begins_us, launch[0] if launch else event.begin_us) - 1
+            work[begins_us[at]].append((event, launch or (begins_us[at], 0.0)))
+    traced = []
+    for spans in steps:
+        parts = [_phase(at, span, work[span[0]], waits, limits) for at, span in enumerate(spans)]
+        works = sorted((each for its, _ in parts for each in its), key=lambda it: it.start_us)
+        traced.append(TracedStep(tuple(works), tuple(phase for _, phase in parts)))
+    return traced
 
 
 _Launch = tuple[float, float]  # begin and duration, microseconds
 
 
-def _step(
-    parts: Sequence[tuple[Span, Sequence[tuple[Event, _Launch | None]]]],
-    waits: Sequence[Event],
+def _phase(
+    number: int, span: Span, launched: Sequence[tuple[Event, _Launch]], waits: Sequence[Event],
     limits: SmLimits,
-) -> TracedStep:
-    """Return the step of these phases, each with its work and the launch of that."""
-    work: list[GpuWork] = []
-    phases = []
-    for number, ((begin_us, end_us), events) in enumerate(parts):
-        launched = [(launch or (begin_us, 0.0), event) for event, launch in events]
-        launches = sorted({launch for launch, _ in launched})
-        # A window may cut both ends of a wait.
-        waited = [each for each in waits if each.end_us > begin_us and each.begin_us < end_us]
-        host_us = _host_time(begin_us, launches, waited)
-        work += [_work(event, number, host_us(launch[0]), limits) for launch, event in launched]
-        whole_us = host_us(end_us)
-        waits_us = tuple(host_us(each.begin_us) for each in waited)
-        phases.append(Phase(whole_us, len(launches), waits_us, end_us - begin_us - whole_us))
-    work.sort(key=lambda each: each.start_us)
-    return TracedStep(tuple(work), tuple(phases))
+) -> tuple[list[GpuWork], Phase]:  # fmt: skip
+    """Return the work of the phase with this number in a step, and how its host issued that."""
+    begin_us, end_us = span
+    launches = sorted({launch for _, launch in launched})
+    # A window may cut both ends of a wait.
+    waited = [each for each in waits if each.end_us > begin_us and each.begin_us < end_us]
+    host_us = _host_time(begin_us, launches, waited)
+    work = [_work(event, number, host_us(launch[0]), limits) for event, launch in launched]
+    whole_us = host_us(end_us)
+    waits_us = tuple(host_us(each.begin_us) for each in waited)
+    return work, Phase(whole_us, len(launches), waits_us, end_us - begin_us - whole_us)
 
 
 def _host_time(
