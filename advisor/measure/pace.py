@@ -250,13 +250,13 @@ def measured_pace(
         left_s = max(0.0, plan.stop_at - time()) + patience_s
         taken.append(StepsTaken(plan.start_at, living(tenant.receive(left_s))))
     stretch, over = taken[-1], taken[-1].over
+    if over and sum(each.steps for each in taken) < _FEWEST_WHOLE:
+        raise AdvisorError(
+            f"{tenant.named} ended after its first steps, and {_FEWEST_WHOLE} more are needed. Let "
+            f"it train for longer."
+        )
     rounds = find_rounds(step_times(taken))
     if over:
-        if sum(each.steps for each in taken) < _FEWEST_WHOLE:
-            raise AdvisorError(
-                f"{tenant.named} ended after its first steps, and {_FEWEST_WHOLE} more are needed. "
-                f"Let it train for longer."
-            )
         stretch = max(taken, key=lambda each: each.steps)
         activity, clocks_mhz, meter_s = NOT_METERED, meter.clocks_mhz(), 0.0
     answer = stretch.answer

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from time import monotonic
 from typing import get_args
 
@@ -54,19 +54,16 @@ def above_0(text: str) -> float:
 
 
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The words before the first ``--``, and the command after it."""
+    """Return the words before the first ``--``, and the command after it."""
     words = list(argv)
     if "--" in words:
         at = words.index("--")
         return words[:at], words[at + 1 :]
-    starts = (
-        at for at, word in enumerate(words) if is_launcher(word) or word.endswith((".py", ".sh"))
-    )  # no workload is called so
-    at = next(starts, len(words))
-    if at < len(words):
-        started = ["python"] if words[at].endswith(".py") else []
-        line = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
-        raise InvalidInput(f"put -- before a command of your own: `{line}`")
+    for at, word in enumerate(words):
+        if is_launcher(word) or word.endswith((".py", ".sh")):  # no workload is called so
+            started = ["python"] if word.endswith(".py") else []
+            line = shlex.join(["advisor", "profile", *words[:at], "--", *started, *words[at:]])
+            raise InvalidInput(f"put -- before a command of your own: `{line}`")
     return words, []
 
 
@@ -307,7 +304,6 @@ class _Batch:
     def __init__(self, words: Namespace, gpu: str) -> None:
         self._words = words
         self._failures: list[tuple[str, AdvisorError]] = []
-        self._seconds: list[float] = []
         self.todo: list[tuple[Workload, Path]] = []
         for name in words.workloads:
             try:
@@ -332,12 +328,13 @@ class _Batch:
         words, began = self._words, monotonic()
         idle_w = idle_power_w(bench.session.device)
         for number, (job, path) in enumerate(self.todo):
-            next_s = mean(self._seconds or [_FIRST_WITH_PROBE_S if words.probe else _FIRST_S])
-            if words.deadline is not None and monotonic() - began + next_s > words.deadline:
+            took_s = monotonic() - began
+            first_s = _FIRST_WITH_PROBE_S if words.probe else _FIRST_S
+            next_s = took_s / number if number else first_s
+            if words.deadline is not None and took_s + next_s > words.deadline:
                 say(f"{len(self.todo) - number} left at the deadline; --skip-existing does them")
                 return
             say(f"{number + 1}/{len(self.todo)} {job.name}")
-            job_began = monotonic()
             try:
                 profile = profile_alone(
                     _measured(job, words), bench, idle_w, probe=words.probe,
@@ -350,7 +347,6 @@ class _Batch:
                 self._fail(job.name, error)
                 # A client that died can leave an MPS server that accepts no new clients.
                 bench.session.close()
-            self._seconds.append(monotonic() - job_began)
 
     def verdict(self) -> int:
         """Print what failed; return the exit code, or raise the error of the only workload."""
@@ -358,7 +354,7 @@ class _Batch:
             return 0
         if len(self._words.workloads) == 1:
             raise self._failures[0][1]
-        listed = self._failures if self._seconds else []  # else these lines are the last ones
+        listed = self._failures if self.todo else []  # else these lines are the last ones
         say(f"{len(self._failures)} of {len(self._words.workloads)} failed{':' * bool(listed)}")
         for name, error in listed:
             say(f"  {name}: {error}")
