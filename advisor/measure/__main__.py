@@ -12,7 +12,7 @@ from importlib import import_module
 from time import sleep
 
 from advisor.measure.inside.hook import VARIABLE
-from advisor.measure.inside.server import serve
+from advisor.measure.inside.program import serve
 from advisor.measure.process import run_inner, sweep
 
 # The kernel closes the files of a killed process one after another, a pipe perhaps before a lock.

@@ -23,8 +23,8 @@ import numpy as np
 
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter
-from advisor.measure.inside.routines import VERBS, Verb
-from advisor.measure.inside.server import Served
+from advisor.measure.inside.program import Served
+from advisor.measure.inside.routines import Verb
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.tenant import GRACE_S, Tenant, living
@@ -316,7 +316,7 @@ def sweep(
 
 
 CALIBRATION_VERBS: Mapping[str, Verb] = {
-    "run": VERBS["run"], "load_kernel": load_kernel, "time_operators": time_operators
+    "load_kernel": load_kernel, "time_operators": time_operators
 }  # fmt: skip
 """The requests of a program that calibrates."""
 

@@ -15,8 +15,8 @@ from advisor.hardware.live_gpu import process_memory_mib, reserved_mib, visible_
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin, claimed
+from advisor.measure.inside.program import Served
 from advisor.measure.inside.routines import Verb
-from advisor.measure.inside.server import Served
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_within, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
@@ -300,7 +300,8 @@ def leave_free(served: Served, free_mib: float) -> dict[str, Any]:
     """Hold so much device memory that about `free_mib` remain free; the answer is what remains."""
     import torch
 
-    blocks = served.notes.setdefault("blocks", [])
+    blocks: list[Any] = []
+    served.held = blocks
 
     def left_mib() -> float:
         return float(torch.cuda.mem_get_info()[0]) / _MIB

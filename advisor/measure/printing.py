@@ -82,8 +82,8 @@ class PrintingTenant(Tenant):
                 say(f"  {self._printed_within(monotonic() - began)}")
                 say_at += SAY_S
         if self._pace.figures >= _FIRST_FIGURES:
-            answer = {"pid": self.pid, "sms": None, "warm_step_s": self._pace.step_s}
-            return answer | {"memory": self._memory()}
+            step_s = self._pace.step_s
+            return {"sms": None, "warm_step_s": step_s, "memory": self._memory()}
         if (ended := self._gone()) is not None:
             return ended
         why = self._printed_within(timeout_s)
@@ -122,7 +122,8 @@ class PrintingTenant(Tenant):
     def _answered_inside(self, verb: str, arguments: dict[str, Any], until: float) -> Answer:
         """The first answer of its processes; empty if none has one in time."""
         while wait([self._listener], 0):
-            self._inside.append(self.accept())
+            if (accepted := self.accept()) is not None:
+                self._inside.append(accepted[0])
         request = json.dumps({"verb": verb, "arguments": arguments}).encode()
         for connection in self._inside:
             message = None

@@ -199,9 +199,14 @@ class Tenant(ABC):
         )  # fmt: skip
         self.pid = self._started.pid
 
-    def accept(self) -> Connection:
-        """Take the connection of one of its processes that waits for that."""
-        return Connection(self._listener.accept()[0].detach())
+    def accept(self) -> tuple[Connection, dict[str, Any]] | None:
+        """Accept one of its processes that connects: its process and versions; None if it ends."""
+        connection = Connection(self._listener.accept()[0].detach())
+        try:
+            return connection, json.loads(connection.recv_bytes())
+        except (EOFError, OSError):  # its end will be seen
+            connection.close()
+            return None
 
     def parsed(self, message: Any) -> Answer | None:
         """Return the answer in its message; None if there is none."""

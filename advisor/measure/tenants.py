@@ -139,12 +139,9 @@ class SteppingTenant(Tenant):
                 return self._answer()
 
     def _connect(self) -> None:
-        connection = self.accept()
-        try:
-            hello = json.loads(connection.recv_bytes())
-        except (EOFError, OSError):  # it has just ended, and its end will be seen
-            connection.close()
+        if (accepted := self.accept()) is None:
             return
+        connection, hello = accepted
         if self._connection is not None:
             connection.close()
             remedy = self._explained or "Start a single rank, e.g. --nproc_per_node 1"
@@ -153,7 +150,7 @@ class SteppingTenant(Tenant):
                 f"advisor measures one, on one GPU. {remedy}."
             )
         self._connection, self.pid = connection, hello["pid"]
-        self.versions = hello.get("versions", {})
+        self.versions = hello["versions"]
         if self._unsent is not None:
             connection.send_bytes(self._unsent)
 
@@ -166,14 +163,12 @@ class SteppingTenant(Tenant):
         answer = self.parsed(message)
         if answer is None:
             return self._died()
-        if not isinstance(answer, Ended) and "versions" in answer:
-            self.versions = answer["versions"]
-            if answer["device"] != self.setup.device:
-                raise InvalidInput(
-                    f"{self.named} trains on the {'CPU' if answer['device'] == 'cpu' else 'GPU'}, "
-                    f"and was to be measured on the other. Move its model to the device, or give "
-                    f"another --device."
-                )
+        device = self.setup.device if isinstance(answer, Ended) else answer.get("device")
+        if device not in (None, self.setup.device):
+            raise InvalidInput(
+                f"{self.named} trains on the {'CPU' if device == 'cpu' else 'GPU'}, and was to be "
+                f"measured on the other. Move its model to the device, or give another --device."
+            )
         return answer
 
     def _died(self) -> Ended:

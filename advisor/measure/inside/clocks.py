@@ -5,7 +5,6 @@ import os
 import resource
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from multiprocessing import active_children
 from pathlib import Path
 from statistics import median
@@ -54,9 +53,6 @@ def allocations() -> "int | None":
         return None
 
 
-_SM_COUNT = 0  # cuda.h, CUexecAffinityType
-
-
 def context_sms() -> int | None:
     """Return the SMs that this process's CUDA context may use: under an MPS limit, not all."""
     if not on_gpu():
@@ -65,56 +61,52 @@ def context_sms() -> int | None:
 
     whole: int = torch.cuda.get_device_properties(0).multi_processor_count
     affinity = (ctypes.c_int * 4)()  # CUexecAffinityParam: the type, then the count
+    sm_count = 0  # cuda.h, CUexecAffinityType
     try:
-        refused = ctypes.CDLL("libcuda.so.1").cuCtxGetExecAffinity(affinity, _SM_COUNT)
+        refused = ctypes.CDLL("libcuda.so.1").cuCtxGetExecAffinity(affinity, sm_count)
     except (OSError, AttributeError):
         return whole
     return whole if refused or affinity[1] < 1 else min(whole, affinity[1])
-
-
-class _HostClock:
-    """A clock of steps on a device whose calls return when the work is done."""
-
-    def __init__(self) -> None:
-        self._marks: list[float] = []
-
-    def mark(self) -> None:
-        self._marks.append(time())
-
-    def marked_at(self) -> list[float]:
-        return self._marks
 
 
 # Most events kept unread: more than a GPU queues, so the oldest steps are done.
 _UNREAD_STEPS = 4096
 
 
-class _GpuClock:
-    """A clock of steps on the GPU, in seconds of the wall clock.
+class StepClock:
+    """A clock whose marks are moments at which the device reached them, by the wall clock.
 
     An event that is recorded while the GPU is idle ties the GPU's clock to the wall clock.
     """
 
     def __init__(self) -> None:
+        self._marks: list[float] = []
+        self._unread: deque[Any] = deque()
+        self._on_gpu = on_gpu()
+        if self._on_gpu:
+            synchronise()
+            self._base = self._recorded()
+            self._base.synchronize()
+            self._base_at = time()
+
+    def _recorded(self) -> Any:
         import torch
 
-        self._new: Callable[[], Any] = partial(torch.cuda.Event, enable_timing=True)
-        self._base: Any = self._new()
-        torch.cuda.synchronize()
-        self._base.record()
-        self._base.synchronize()
-        self._base_at = time()
-        self._unread: deque[Any] = deque()
-        self._marks: list[float] = []
+        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
 
     def mark(self) -> None:
-        event = self._new()
-        event.record()
-        self._unread.append(event)
+        """Mark the moment at which the device has done what is queued now."""
+        if not self._on_gpu:
+            self._marks.append(time())
+            return
+        self._unread.append(self._recorded())
         if len(self._unread) >= _UNREAD_STEPS:
             self._read(_UNREAD_STEPS // 2)
 
     def marked_at(self) -> list[float]:
+        """Return all marks so far, once the device has reached the last."""
         self._read(len(self._unread))
         return self._marks
 
@@ -123,11 +115,6 @@ class _GpuClock:
         if events:
             events[-1].synchronize()
         self._marks += [self._base_at + self._base.elapsed_time(each) / 1000 for each in events]
-
-
-def step_clock() -> "_HostClock | _GpuClock":
-    """Return a clock whose marks are moments at which the device reached them."""
-    return _GpuClock() if on_gpu() else _HostClock()
 
 
 # Half interpreter and half dispatch into torch, as a step's host path is; about a millisecond.
@@ -164,15 +151,14 @@ def used() -> dict[str, float | None]:
     ``cpu_s`` of all, and ``loader_cpu_s`` of the workers, with those that have ended, so that
     neither decreases; ``read_mib`` of the living workers, None if the system does not report it.
     """
-    workers = [each.pid for each in active_children() if each.pid is not None]
+    workers = [Path("/proc", str(each.pid)) for each in active_children()]
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     loader_cpu_s = sum(map(_cpu_s, workers)) + ended.ru_utime + ended.ru_stime
-    read_mib = None
     try:  # proc(5): rchar of io, cached files included
-        texts = [Path(f"/proc/{pid}/io").read_text() for pid in workers]
+        texts = [(worker / "io").read_text() for worker in workers]
         read_mib = sum(int(text.split("rchar:", 1)[1].split()[0]) for text in texts) / 2**20
     except (OSError, IndexError, ValueError):
-        pass
+        read_mib = None
     return {
         "cpu_s": process_time() + loader_cpu_s,
         "loader_cpu_s": loader_cpu_s,
@@ -180,10 +166,10 @@ def used() -> dict[str, float | None]:
     }
 
 
-def _cpu_s(pid: int) -> float:
+def _cpu_s(process: Path) -> float:
     """User and system time of a process (proc(5): stat, fields 14 and 15); 0 once it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -17,26 +17,6 @@ class _Loader(NamedTuple):
     workers: int
 
 
-class Between(NamedTuple):
-    """Work outside of steps, summed so far.
-
-    Attributes:
-        passes: New passes of the loader that feeds the training.
-        start_s: Seconds in which these passes started, their workers included.
-        save_s: Seconds in ``torch.save``.
-        validation_s: Seconds from ``eval()`` to ``train()`` of a network, without a backward pass.
-    """
-
-    passes: int = 0
-    start_s: float = 0.0
-    save_s: float = 0.0
-    validation_s: float = 0.0
-
-
-def _none() -> None:
-    """Refer to nothing, as a weak reference to what is gone."""
-
-
 class Feeds:
     """The batches that a program takes from torch loaders.
 
@@ -44,19 +24,21 @@ class Feeds:
         steps: Training steps so far.
         fetched_s: Seconds spent so far on taking batches.
         loader_workers: Processes of the loader that feeds the training; 0 without.
-        between: Work outside of steps, summed so far.
+        between: Work outside of steps, summed so far: new ``passes`` of the loader that feeds the
+            training; ``start_s``, in which these started, workers included; ``save_s`` in
+            ``torch.save``; ``validation_s`` from ``eval()`` to ``train()`` without a backward pass.
     """
 
     def __init__(self) -> None:
         self.steps = 0
         self.fetched_s = 0.0
         self.loader_workers = 0
-        self.between = Between()
+        self.between = dict.fromkeys(("passes", "start_s", "save_s", "validation_s"), 0.0)
         self._evaluating_s: float | None = None
         self._batches: Counter[_Loader] = Counter()
         self._feeding: _Loader | None = None
-        self._live: Callable[[], Any] = _none  # the iterator of the pass that feeds the training
-        self._last: Callable[[], Any] = _none  # and that of the last batch
+        self._live: Callable[[], Any] = lambda: None  # iterator of the pass that feeds the training
+        self._last: Callable[[], Any] = lambda: None  # and that of the last batch
 
     def watch_loaders(self, kind: Any) -> None:
         """Make each loader's iterator, of torch's base class `kind`, note its batches here."""
@@ -80,7 +62,7 @@ class Feeds:
             except StopIteration:  # workers that persist begin the next pass by the same iterator
                 iterator._advisor_started_s = 0.0
                 if self._live() is iterator:
-                    self._live = _none
+                    self._live = lambda: None
                 raise
             took_s = perf_counter() - began
             if not self.trains_elsewhere():
@@ -98,10 +80,8 @@ class Feeds:
     def _follow(self, iterator: Any, took_s: float = 0.0) -> None:
         """Note that the training is fed by `iterator`, whose batch took so long."""
         if self._feeding is not None and self._live() is not iterator:
-            started_s = iterator._advisor_started_s + took_s
-            self.between = self.between._replace(
-                passes=self.between.passes + 1, start_s=self.between.start_s + started_s
-            )
+            self.between["passes"] += 1
+            self.between["start_s"] += iterator._advisor_started_s + took_s
         self._live = ref(iterator)
 
     def note_step(self) -> None:
@@ -120,17 +100,14 @@ class Feeds:
         """Return whether this thread is not the one that is measured."""
         return False
 
-    def saved(self, seconds: float) -> None:
-        """Note that the program took `seconds` to save something."""
-        self.between = self.between._replace(save_s=self.between.save_s + seconds)
-
-    def mode_changed(self, training: bool) -> None:
+    def mode_changed(self, _network: object, mode: bool = True) -> None:
         """Note that a network was set to train or to be evaluated."""
-        if not training:
+        if self.trains_elsewhere():
+            return
+        if not mode:
             self._evaluating_s = self._evaluating_s or perf_counter()
         elif self._evaluating_s is not None:
-            took_s = perf_counter() - self._evaluating_s
-            self.between = self.between._replace(validation_s=self.between.validation_s + took_s)
+            self.between["validation_s"] += perf_counter() - self._evaluating_s
             self._evaluating_s = None
 
     def pass_began(self) -> None:

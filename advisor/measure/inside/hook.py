@@ -5,23 +5,17 @@ settings: a `Program` trains on request, a `StepCounter` counts, and a thread an
 step.
 """
 
-import atexit
 import json
 import os
-import socket
 from collections.abc import Callable
-from functools import partial, wraps
-from multiprocessing.connection import Connection
+from functools import wraps
 from pathlib import Path
 from threading import Thread, get_ident
 from time import perf_counter
 from typing import Any
-from weakref import WeakKeyDictionary
 
-from .feeds import Feeds
 from .files import guard_links, replace_link
-from .program import Program, StepCounter
-from .routines import VERBS, attempt
+from .program import Program, StepCounter, serve
 
 VARIABLE = "ADVISOR_HOOK"
 """Name of the variable with a hook's settings as JSON, of one of three kinds.
@@ -40,17 +34,18 @@ def attach() -> None:
     if _program is not None:
         return
     settings = json.loads(os.environ[VARIABLE])
-    if "count" in settings:
-        _program = counter = StepCounter()
-        report_steps(counter)
-        atexit.register(counter.end)
-    elif "aside" in settings:
-        Thread(target=_answer_aside, args=(settings["address"],), daemon=True).start()
+    if "aside" in settings:
+        # So does each Python process of the program that imports torch.
+        Thread(target=serve, args=(settings["address"], {}), daemon=True).start()
+    elif "count" in settings:
+        _program = StepCounter()
+        report_steps(_program)
     else:
         if folder := settings["folder"]:
             guard_links(Path(folder))
         _program = Program(settings["address"])
-        patch_torch(_program, folder)
+        report_steps(_program)
+        report_loop(_program, folder)
 
 
 def step_ended() -> None:
@@ -59,36 +54,27 @@ def step_ended() -> None:
         _program.stepped_explicitly()
 
 
-def _answer_aside(address: str) -> None:
-    """Answer requests that need no step until the process that started this one hangs up.
-
-    Each Python process of a program in which no hook finds steps does, once it imported torch.
-    """
-    ours = socket.socket(socket.AF_UNIX)
-    try:
-        ours.connect(address)
-        with Connection(ours.detach()) as connection:
-            while True:
-                request = json.loads(connection.recv_bytes())
-                verb = VERBS[request["verb"]]
-                answer = attempt(partial(verb, Feeds(), **request["arguments"]))  # type: ignore[arg-type]
-                connection.send_bytes(json.dumps(answer).encode())
-    except (EOFError, OSError):  # the measurement has ended
-        pass
-
-
-def patch_torch(program: Program, folder: str) -> None:
-    """Make torch, just imported, call `program` when it trains; guard links in `folder`."""
+def report_loop(program: Program, folder: str) -> None:
+    """Make torch call `program` when it loads, saves or validates; guard links in `folder`."""
     import torch
     from torch.utils.data.dataloader import _BaseDataLoaderIter
 
     program.watch_loaders(_BaseDataLoaderIter)
-    report_steps(program)
-    torch.amp.autocast_mode.autocast.__enter__ = _note_precision(  # type: ignore[method-assign]
-        program, torch.amp.autocast_mode.autocast.__enter__
-    )
-    torch.save = torch.serialization.save = _watch_save(program, torch.save, folder)
-    torch.nn.Module.train = _watch_mode(program, torch.nn.Module.train)  # type: ignore[method-assign]
+    _note(torch.amp.autocast_mode.autocast, "__enter__", program.autocast_entered)
+    _note(torch.nn.Module, "train", program.mode_changed)
+    save = torch.save
+
+    @wraps(save)
+    def saved(obj: object, f: Any, *arguments: Any, **named: Any) -> Any:
+        if folder:  # torch does not open the file by Python's `open`
+            replace_link(f, Path(folder), keep=False)
+        began = perf_counter()
+        try:
+            return save(obj, f, *arguments, **named)
+        finally:
+            program.between["save_s"] += perf_counter() - began
+
+    torch.save = torch.serialization.save = saved
 
 
 def report_steps(program: Program) -> None:
@@ -128,29 +114,26 @@ def report_steps(program: Program) -> None:
         return returned
 
     scaler.step = step
-    _report_graphs(program, torch.cuda.CUDAGraph)
+    graphs = torch.cuda.CUDAGraph
+    _note(graphs, "capture_begin", program.capture_began)
+    _note(graphs, "capture_end", program.capture_ended)
+    _note(graphs, "replay", program.replayed, after=True)
 
 
-def _report_graphs(program: Program, graph_class: Any) -> None:
-    """Make each replay of a CUDA graph do what it captured, and its capture nothing."""
-    begin, end, replay = graph_class.capture_begin, graph_class.capture_end, graph_class.replay
-    captured: WeakKeyDictionary[Any, list[Callable[[], bool]]] = WeakKeyDictionary()
+def _note(owner: Any, name: str, note: Callable[..., None], *, after: bool = False) -> None:
+    """Make the function `name` of `owner` call `note` first, or `after`, with its arguments."""
+    function = getattr(owner, name)
 
-    def capture_begin(self: Any, *arguments: Any, **named: Any) -> Any:
-        captured[self] = program.capturing = []
-        return begin(self, *arguments, **named)
-
-    def capture_end(self: Any) -> Any:
-        program.capturing = None
-        return end(self)
-
-    def replayed(self: Any) -> Any:
-        returned = replay(self)
-        program.replayed(captured.get(self, []))
+    @wraps(function)
+    def noted(*arguments: Any, **named: Any) -> Any:
+        if not after:
+            note(*arguments, **named)
+        returned = function(*arguments, **named)
+        if after:
+            note(*arguments, **named)
         return returned
 
-    graph_class.capture_begin, graph_class.capture_end = capture_begin, capture_end
-    graph_class.replay = replayed
+    setattr(owner, name, noted)
 
 
 def _cut_phases(program: Program, backward: Callable[..., Any], *, whole: bool) -> Any:
@@ -172,44 +155,3 @@ def _cut_phases(program: Program, backward: Callable[..., Any], *, whole: bool) 
         return returned
 
     return cut
-
-
-def _note_precision(program: Program, enter: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Enter autocast; note the precision of the first that has one."""
-    words = {"torch.float16": "fp16", "torch.bfloat16": "amp"}
-
-    @wraps(enter)
-    def entered(self: Any) -> Any:
-        if program.precision == "default" and self._enabled:
-            program.precision = words.get(str(self.fast_dtype), "default")
-        return enter(self)
-
-    return entered
-
-
-def _watch_mode(program: Program, train: Callable[..., Any]) -> Callable[..., Any]:
-    """Set a network to train or to be evaluated; note which."""
-
-    @wraps(train)
-    def switched(self: Any, mode: bool = True) -> Any:
-        if not program.trains_elsewhere():
-            program.mode_changed(mode)
-        return train(self, mode)
-
-    return switched
-
-
-def _watch_save(program: Program, save: Callable[..., Any], folder: str) -> Callable[..., Any]:
-    """Time `save`; before it, replace a link: torch does not open the file by Python's `open`."""
-
-    @wraps(save)
-    def saved(obj: object, f: object, *arguments: Any, **named: Any) -> Any:
-        if folder:
-            replace_link(f, Path(folder), keep=False)
-        began = perf_counter()
-        try:
-            return save(obj, f, *arguments, **named)
-        finally:
-            program.saved(perf_counter() - began)
-
-    return saved

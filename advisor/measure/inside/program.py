@@ -12,7 +12,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Lock, _DummyThread, current_thread
 from time import monotonic, time
-from typing import Any, NoReturn
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from .clocks import context_sms, memory_mib, on_gpu
 from .feeds import Feeds
@@ -27,43 +28,39 @@ class Program(Feeds):
     is not touched before that.
 
     Attributes:
-        precision: In the words of a workload, as far as it was seen.
-        graphed: Whether its steps are replays of a CUDA graph.
-        capturing: What a CUDA graph that is being captured will do at each replay, in calls of
-            the finder; None while none is.
         passing: The thread of the backward pass that goes on; None while none does.
         stepping: Optimizers inside whose step it is: passes there, of a closure, are parts of it.
-        stepped: Optimizers that stepped inside the backward pass that goes on.
     """
 
     def __init__(self, address: str) -> None:
         super().__init__()
-        self.precision = "default"
-        self.graphed = False
-        self.capturing: list[Callable[[], bool]] | None = None
         self.passing: int | None = None
         self.stepping: set[int] = set()
-        self.stepped: list[object] = []
+        self.verbs: dict[str, Verb] = {**VERBS, "load": self._load}
+        self._precision, self._graphed = "default", False
+        self._stepped: list[object] = []  # inside the backward pass that goes on
+        # Calls of the finder that a CUDA graph makes at each replay; those of the graph that is
+        # being captured.
+        self._captured: WeakKeyDictionary[Any, list[Callable[[], bool]]] = WeakKeyDictionary()
+        self._capturing: list[Callable[[], bool]] | None = None
         self._address = address
         self._trainer: tuple[int, int | None] | None = None  # process and thread of the first step
         self._claiming = Lock()
         self._finder = StepFinder()
-        self._connection: Connection | None = None
         self._unattended = False
-        self._routine: Routine | None = None
+        self._serving: Generator[Part, bool, None] | None = None
         self._part: Part = "step"
-        self._verbs: Mapping[str, Verb] = {**VERBS, "load": self._load}
 
     def optimizer_stepped(self, optimizer: object) -> None:
         """Note that an optimizer stepped, or that its gradient scaler skipped the step."""
         if self.trains_elsewhere():
             return
         if self.passing == self._here()[1]:  # the profiler cannot begin or end inside a pass
-            self.stepped.append(optimizer)
-        elif self.capturing is not None:
-            self.capturing.append(partial(self._finder.optimizer_stepped, optimizer))
+            self._stepped.append(optimizer)
+        elif self._capturing is not None:
+            self._capturing.append(partial(self._finder.optimizer_stepped, optimizer))
         elif self._finder.optimizer_stepped(optimizer):
-            self._claim_step()
+            self.claim_step()
 
     def pass_ended(self, *, whole: bool) -> None:
         """Note that a backward pass has ended, `whole` if by ``backward()``: a phase, or a step."""
@@ -72,28 +69,42 @@ class Program(Feeds):
         if self._address and self._finder.steps == 0:
             with suppress(OSError):  # the measurement has ended
                 Path(self._address).with_name("passes").touch()
-        if self.capturing is not None:
-            self.capturing.append(partial(self._finder.pass_ended, whole=whole))
+        if self._capturing is not None:
+            self._capturing.append(partial(self._finder.pass_ended, whole=whole))
         elif self._finder.pass_ended(whole=whole):
-            self._claim_step()
+            self.claim_step()
         elif whole:
             self.phase_ended()
-        stepped, self.stepped = self.stepped, []
+        stepped, self._stepped = self._stepped, []
         for optimizer in stepped:
             self.optimizer_stepped(optimizer)
 
-    def replayed(self, calls: "list[Callable[[], bool]]") -> None:
-        """Note that a CUDA graph was replayed that makes these calls."""
-        for call in calls:
+    def capture_began(self, graph: object, *_: object, **__: object) -> None:
+        """Note that a CUDA graph is captured, which takes no step itself."""
+        self._captured[graph] = self._capturing = []
+
+    def capture_ended(self, _graph: object) -> None:
+        """Note that no CUDA graph is captured any more."""
+        self._capturing = None
+
+    def replayed(self, graph: object) -> None:
+        """Note that a CUDA graph was replayed, which does all that it captured."""
+        for call in self._captured.get(graph, []):
             if not self.trains_elsewhere() and call():
-                self.graphed = True
-                self._claim_step()
+                self._graphed = True
+                self.claim_step()
+
+    def autocast_entered(self, autocast: Any) -> None:
+        """Note the precision of the first autocast that has one, in the words of a workload."""
+        words = {"torch.float16": "fp16", "torch.bfloat16": "amp"}
+        if self._precision == "default" and autocast._enabled:
+            self._precision = words.get(str(autocast.fast_dtype), "default")
 
     def stepped_explicitly(self) -> None:
         """Note that the program itself ended a step."""
         if not self.trains_elsewhere():
             self._finder.stepped_explicitly()
-            self._claim_step()
+            self.claim_step()
 
     def trains_elsewhere(self) -> bool:
         """Return whether the process and thread that are measured are not these, or not any more.
@@ -110,11 +121,12 @@ class Program(Feeds):
 
     def phase_ended(self) -> None:
         """Note that a phase of the step has ended, and another begins."""
-        inside = self._routine is not None and self._part == "phase" and not self.stepping
-        if inside and not self.trains_elsewhere():
-            self._resume(False)
+        if self._serving is None or self._part != "phase" or self.stepping:
+            return
+        if not self.trains_elsewhere():
+            self._part = self._serving.send(False)
 
-    def _claim_step(self) -> None:
+    def claim_step(self) -> None:
         """End a step, if no other thread has taken the first."""
         with self._claiming:
             self._trainer = self._trainer or self._here()
@@ -123,97 +135,43 @@ class Program(Feeds):
 
     def _step_ended(self) -> None:
         self.note_step()
-        if self._connection is None:
-            self._connect()
-        if self._routine is None:
-            self._serve()
+        if self._serving is None:
+            atexit.register(self._end)
+            self._serving = self._answers()
+            self._part = next(self._serving)
         else:
-            self._resume(True)
+            self._part = self._serving.send(True)
 
-    def _connect(self) -> None:
-        ours = socket.socket(socket.AF_UNIX)
+    def _answers(self) -> Generator[Part, bool, None]:
+        """Connect, and answer requests; end as if by Ctrl-C when the measurement does."""
         try:
+            ours = socket.socket(socket.AF_UNIX)
             ours.connect(self._address)
-        except OSError:
-            self._stop()
-        self._connection = Connection(ours.detach())
-        atexit.register(self._end)
-        self._send({"pid": os.getpid()})
-
-    def _serve(self) -> None:
-        """Answer requests until one needs training to go on."""
-        while self._routine is None:
-            assert self._connection is not None
-            try:
-                request = json.loads(self._connection.recv_bytes())
-            except (EOFError, OSError):
-                self._stop()
-            verb = self._verbs[request["verb"]]
-            self._answer(partial(self._begin, verb, request["arguments"]))
-
-    def _begin(self, verb: Verb, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer = verb(self, **arguments)
-        if not isinstance(answer, Generator):
-            return answer
-        self._routine = answer
-        return self._advanced(partial(next, answer))
-
-    def _resume(self, ended: bool) -> None:
-        routine = self._routine
-        assert routine is not None
-        self._answer(lambda: self._advanced(partial(routine.send, ended)))
-        if self._routine is None:
-            self._serve()
-
-    def _advanced(self, advance: Callable[[], Part]) -> dict[str, Any]:
-        """The answer of the routine at its end; empty while it goes on."""
-        try:
-            self._part = advance()
-        except StopIteration as end:
-            self._routine = None
-            answer: dict[str, Any] = end.value
-            return answer
-        return {}
-
-    def _answer(self, request: Callable[[], dict[str, Any]]) -> None:
-        answer = attempt(request)
-        if answer[0] != "done":
-            self._routine = None
-        if self._routine is None:
-            self._send(answer)
-
-    def _send(self, message: object) -> None:
-        assert self._connection is not None
-        try:
-            self._connection.send_bytes(json.dumps(message).encode())
-        except OSError:
-            self._stop()
-
-    def _stop(self) -> NoReturn:
-        """End the program as if by Ctrl-C, since the measurement has ended."""
-        self._unattended = True
-        raise KeyboardInterrupt
+            with Connection(ours.detach()) as connection:
+                message: Any = {"pid": os.getpid(), "versions": versions()}
+                while True:
+                    connection.send_bytes(json.dumps(message).encode())
+                    request = json.loads(connection.recv_bytes())
+                    verb = self.verbs[request["verb"]]
+                    message = yield from attempt(partial(verb, self, **request["arguments"]))
+        except (EOFError, OSError):
+            raise KeyboardInterrupt from None
+        finally:
+            self._unattended = True
 
     def _end(self) -> None:
         """Answer with the steps so far at an end without an error; wait until that is read."""
-        if self._routine is None or self.trains_elsewhere() or hasattr(sys, "last_type"):
+        if self._serving is None or self.trains_elsewhere() or hasattr(sys, "last_type"):
             return
-        try:
-            self._routine.throw(Over)
-        except StopIteration as end:
-            self._send(("done", end.value))
-            with suppress(EOFError, OSError):
-                assert self._connection is not None
-                self._connection.recv_bytes()
-        except Over:
-            pass
+        with suppress(KeyboardInterrupt, Over):
+            self._serving.throw(Over)
 
     def _load(self, _program: Feeds, warm_steps: int = 5, partly: bool = False) -> Routine:
         """Train until a step is clear, then the first steps, which are slower than later ones.
 
         Returns:
-            That of `run`; ``pid``, ``sms`` as the CUDA context reports them, ``warm_step_s``, and
-            ``versions``, ``device`` and ``found``: properties of the script as a workload.
+            That of `train`; ``sms`` as the CUDA context reports them, ``warm_step_s``, and
+            ``device`` and ``found``: properties of the script as a workload.
         """
         began, steps = time(), warm_steps + 2
         answer = yield from train(self, began, lambda _: self._finder.clear, partly=partly)
@@ -223,16 +181,31 @@ class Program(Feeds):
         ends = [began, *answer["completed_at"]]
         dynamo = sys.modules.get("torch._dynamo.utils")
         compiled = dynamo is not None and dynamo.counters["stats"]["unique_graphs"] > 0
-        execution = "graph" if self.graphed else "compiled" if compiled else "eager"
-        workload = {"precision": self.precision, "execution": execution}
+        execution = "graph" if self._graphed else "compiled" if compiled else "eager"
+        workload = {"precision": self._precision, "execution": execution}
         return answer | {
-            "pid": os.getpid(),
             "sms": context_sms(),
             "warm_step_s": (ends[-1] - ends[-3]) / 2 if len(ends) > 2 else ends[-1] - began,
-            "versions": versions(),
             "device": "cuda" if on_gpu() else "cpu",
             "found": self.data(max(1, len(ends) - 1)) | workload,
         }
+
+
+class Served(Program):
+    """A program of ours whose verbs set its `step`, and `held`, which stays in memory."""
+
+    step: Callable[[], object]
+    held: object = None
+
+
+def serve(address: str, verbs: Mapping[str, Verb]) -> None:
+    """Answer `verbs` too, for the process that listens at `address`, until it hangs up."""
+    served = Served(address)
+    served.verbs |= verbs
+    with suppress(KeyboardInterrupt):
+        while True:
+            served.claim_step()
+            served.step()
 
 
 _REPORT_S = 0.2
@@ -255,30 +228,26 @@ class StepCounter(Program):
     def __init__(self) -> None:
         super().__init__("")
         self._reported, self._reported_at = 0, 0.0
-        ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK"))
-        self._unattended = any(rank != "0" for rank in ranks)
-        self._versions: dict[str, Any] = {}
+        self._unattended = any(os.environ.get(name, "0") != "0" for name in ("RANK", "LOCAL_RANK"))
         self._descriptor: int | None = None
         if path := os.environ.get(PROGRESS):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        atexit.register(self._end)
 
     def _step_ended(self) -> None:
-        self._versions = self._versions or versions()
         if monotonic() - self._reported_at >= _REPORT_S:
-            self._reported_at = monotonic()
             self._report()
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Report the number of steps, at the end of the process that took them."""
         if self._trainer is not None and self._trainer[0] == os.getpid():
             self._report()
 
     def _report(self) -> None:
-        self._reported = max(self._reported, self._finder.steps)
-        report: dict[str, Any] = {"steps": self._reported, "at": monotonic()}
-        if on_gpu():
-            report["memory"] = memory_mib()
-        report["versions"] = self._versions
-        if self._descriptor is not None:
-            record = json.dumps(report).encode()
-            os.pwrite(self._descriptor, record.ljust(RECORD_BYTES)[:RECORD_BYTES], 0)
+        self._reported, self._reported_at = max(self._reported, self._finder.steps), monotonic()
+        if self._descriptor is None:
+            return
+        report = {"steps": self._reported, "at": self._reported_at}
+        memory = {"memory": memory_mib()} if on_gpu() else {}
+        record = json.dumps({**report, **memory, "versions": versions()}).encode()
+        os.pwrite(self._descriptor, record.ljust(RECORD_BYTES)[:RECORD_BYTES], 0)

@@ -8,6 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from statistics import median, mode
@@ -15,7 +16,7 @@ from time import perf_counter, sleep, time
 from traceback import print_exc
 from typing import Any, Literal
 
-from .clocks import allocations, host_check_s, memory_mib, on_gpu, step_clock, synchronise, used
+from .clocks import StepClock, allocations, host_check_s, memory_mib, on_gpu, synchronise, used
 from .feeds import Feeds
 
 Part = Literal["step", "phase"]
@@ -27,6 +28,7 @@ Verb = Callable[..., "dict[str, Any] | Routine"]
 """Takes a `Feeds` and the arguments of a request; returns plain values, or a routine that does."""
 
 
+@cache
 def versions() -> dict[str, Any]:
     """Return the versions of torch, CUDA and timm."""
     import torch
@@ -43,10 +45,14 @@ def installed_version(package: str) -> "str | None":
         return None
 
 
-def attempt(request: "Callable[[], dict[str, Any]]") -> "tuple[Any, ...]":
-    """Call `request`; return the answer, however that ends."""
+def attempt(
+    request: "Callable[[], dict[str, Any] | Routine]",
+) -> "Generator[Part, bool, tuple[Any, ...]]":
+    """Call `request`, and train as far as its routine needs; return the answer, however it ends."""
     try:
-        return ("done", request())
+        value = request()
+        if isinstance(value, Generator):
+            value = yield from value
     except Exception as error:  # any error ends this program and not the measurement
         if (code := getattr(error, "exit_code", None)) is not None:
             return ("refused", code, str(error))
@@ -59,6 +65,7 @@ def attempt(request: "Callable[[], dict[str, Any]]") -> "tuple[Any, ...]":
             return ("ended", "out-of-memory", detail)
         print_exc()  # the record holds one line only
         return ("ended", "died", detail)
+    return ("done", value)
 
 
 # Messages of CUDA's libraries when the device has no memory left and torch does not raise its own.
@@ -72,73 +79,60 @@ def lacks_memory(printed: str) -> bool:
     return any(sign in printed for sign in _NO_MEMORY)
 
 
-class Over(Exception):
+class Over(BaseException):
     """The program has come to its end by itself; raised in a routine that trains."""
 
 
-def run(
-    program: Feeds, start_at: float, stop_at: float, checks_at: Sequence[float] = (),
-    pieces: int = 0, *, partly: bool = False, counting: bool = False,
-) -> Routine:  # fmt: skip
-    """Train without waiting for the device, between two moments of the wall clock.
+def run(program: Feeds, start_at: float, stop_at: float, **options: Any) -> Routine:
+    """Train between two moments of the wall clock: no step begins after `stop_at`; see `train`."""
+    return train(program, start_at, lambda _: time() >= stop_at, **options)
 
-    No step begins after `stop_at`; at least one is taken, or if `partly` none where the program
-    ends before. After the first step that ends past each of `checks_at`, the core is checked with
-    so many `pieces`.
+
+def run_steps(program: Feeds, start_at: float, steps: int) -> Routine:
+    """Train so many steps; see `train`."""
+    return train(program, start_at, lambda number: number >= steps)
+
+
+def train(
+    program: Feeds, start_at: float, is_last: "Callable[[int], bool]", *,
+    checks_at: Sequence[float] = (), pieces: int = 0, partly: bool = False, counting: bool = False,
+) -> Routine:  # fmt: skip
+    """Wait for `start_at`, then train up to the step whose number `is_last`; never wait for it.
+
+    At least one step is taken, or if `partly` none where the program ends before. After the first
+    step that ends past each of `checks_at`, the core is checked with so many `pieces`.
 
     Returns:
         ``completed_at``: when each step ended on the device, seconds of the wall clock;
         ``checks``: ``[steps before it, seconds of a piece, seconds that it took]`` of each check;
-        ``between``: the step and what `feeds.Between` names, for each step during which the program
+        ``between``: the step and what `Feeds.between` has, for each step during which the program
         did more than train; ``memory``; what `used` counts, and ``fetched_s``;
         ``over``: whether the program ended before; ``work``: allocations of GPU memory until the
         end of each step, if `counting` and if there are any.
     """
-    due = deque(checks_at)
-    work: list[int] = []
-
-    def check(number: int) -> "list[float] | None":
-        if counting and (asks := allocations()) is not None:
-            work.append(asks)
-        if not due or time() < due[0]:
-            return None
-        while due and time() >= due[0]:
-            due.popleft()
-        began = perf_counter()
-        check_s = host_check_s(pieces)
-        return [number, check_s, perf_counter() - began]
-
-    is_last = lambda _: time() >= stop_at  # noqa: E731
-    answer = yield from train(program, start_at, is_last, check, partly=partly)
-    return {**answer, "work": work}
-
-
-def run_steps(program: Feeds, start_at: float, steps: int) -> Routine:
-    """Train so many steps without waiting for the device; the answer is that of `run`."""
-    return (yield from train(program, start_at, lambda number: number >= steps))
-
-
-def train(
-    program: Feeds, start_at: float, is_last: "Callable[[int], bool]",
-    check: "Callable[[int], list[float] | None]" = lambda _: None, *, partly: bool = False,
-) -> Routine:  # fmt: skip
-    """Wait for `start_at`, then train up to the step whose number `is_last`; see `run`."""
-    clock = step_clock()
-    before, fetched_s, seen = used(), program.fetched_s, program.between
+    clock, due = StepClock(), deque(checks_at)
+    before, fetched_s, seen = used(), program.fetched_s, program.between.copy()
     checks: list[list[float]] = []
     between: list[list[float]] = []
+    work: list[int] = []
     over = False
     sleep(max(0.0, start_at - time()))
     try:
         for number in count(1):
             yield "step"
             clock.mark()
-            if program.between is not seen:
-                gained = (now - then for now, then in zip(program.between, seen, strict=True))
+            if program.between != seen:
+                gained = (now - seen[name] for name, now in program.between.items())
                 between.append([number - 1, *gained])
-                seen = program.between
-            if (checked := check(number)) is not None:
-                checks.append(checked)
+                seen = program.between.copy()
+            if counting and (asks := allocations()) is not None:
+                work.append(asks)
+            if due and time() >= due[0]:
+                while due and time() >= due[0]:
+                    due.popleft()
+                began = perf_counter()
+                check_s = host_check_s(pieces)
+                checks.append([number, check_s, perf_counter() - began])
             if is_last(number):
                 break
     except Over:
@@ -146,13 +140,12 @@ def train(
             raise
         over = True
     completed_at = clock.marked_at()
-    after = used()
     gained_use = {
         name: None if use is None or then is None else use - then
-        for (name, use), then in zip(after.items(), before.values(), strict=True)
+        for (name, use), then in zip(used().items(), before.values(), strict=True)
     }
     return {
-        "completed_at": completed_at, "checks": checks, "between": between,
+        "completed_at": completed_at, "checks": checks, "between": between, "work": work,
         "memory": memory_mib(), "fetched_s": program.fetched_s - fetched_s, **gained_use,
         "over": over,
     }  # fmt: skip
@@ -170,7 +163,7 @@ def issue(program: Feeds, seconds: float, round_steps: int = 1) -> Routine:
         ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
         alone, None without a loader.
     """
-    rows: list[list[tuple[float, float]]] = []  # seconds of each phase, and of its batches
+    rows: list[list[tuple[float, float]]] = []  # of each phase: its own seconds, and its waits
     fewest = _FEWEST_TIMED if round_steps == 1 else 1
     yield from _aligned(program, round_steps)
     until, late = perf_counter() + seconds, perf_counter() + 10 * seconds
@@ -178,25 +171,22 @@ def issue(program: Feeds, seconds: float, round_steps: int = 1) -> Routine:
     while perf_counter() < late and (
         len(rows) < fewest or (perf_counter() < until and len(rows) < _MOST_TIMED)
     ):
-        passes, row, steps = program.between.passes, [], 0
+        passes, row, steps = program.between["passes"], [], 0
         while steps < round_steps:
             fetched_s, began = program.fetched_s, perf_counter()
             steps += yield "phase"
-            row.append((perf_counter() - began, program.fetched_s - fetched_s))
+            took_s = perf_counter() - began
+            # A fetch that waits for the loader is not the host's own work.
+            waited_s = program.fetched_s - fetched_s if program.loader_workers else 0.0
+            row.append((took_s - waited_s, waited_s))
             synchronise()
-        if program.between.passes == passes or not rows:
+        if program.between["passes"] == passes or not rows:
             rows.append(row)
     # A script may do more in some rounds: those with the most common number of phases count.
     usual = mode(map(len, rows))
     phases = zip(*(row for row in rows if len(row) == usual), strict=True)
-    if program.loader_workers:  # a fetch that waits for the loader is not the host's own work
-        phases_s = [
-            median(took_s - fetched_s for took_s, fetched_s in phase)
-            + min(fetched_s for _, fetched_s in phase)
-            for phase in phases
-        ]
-    else:
-        phases_s = [median(took_s for took_s, _ in phase) for phase in phases]
+    parts = [zip(*phase, strict=True) for phase in phases]
+    phases_s = [median(own_s) + min(waits_s) for own_s, waits_s in parts]
     return {"phases_s": phases_s, "loader_s": _loader_s(program, seconds)}
 
 
@@ -254,7 +244,7 @@ def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
     counts, passes = [], []
     with _session(activities) as seen:
         for number in range(rounds):
-            phases, steps, before = 0, 0, program.between.passes
+            phases, steps, before = 0, 0, program.between["passes"]
             while steps < round_steps:
                 _mark(number, phases, "begins")
                 steps += yield "phase"
@@ -262,7 +252,7 @@ def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
                 synchronise()
                 phases += 1
             counts.append(phases)
-            passes.append(program.between.passes - before)
+            passes.append(program.between["passes"] - before)
     seen.export_chrome_trace(path)
     return {"phases": counts, "passes": passes}
 

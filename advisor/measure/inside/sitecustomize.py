@@ -14,19 +14,17 @@ from pathlib import Path
 from types import ModuleType
 
 _FOLDER = str(Path(__file__).parent)
-# The oldest Python that can import the hook; this file itself is for any that is in use.
-_OLDEST = (3, 10)
 
 
 class _TorchFinder:
     """Finds torch as others would, and attaches to it when it has been imported."""
 
-    found = False
+    done = False
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> object:
-        if name != "torch" or self.found:
+        if name != "torch" or self.done:
             return None
-        self.found = True
+        self.done = True
         spec = find_spec("torch")
         if spec is None or spec.loader is None:
             return spec
@@ -41,22 +39,16 @@ class _TorchFinder:
 
 
 def _attach() -> None:
-    """Attach the hook, or write to a file why it could not be attached."""
-    if sys.version_info < _OLDEST:
-        here, oldest = (".".join(map(str, each[:2])) for each in (sys.version_info, _OLDEST))
-        why = f"its Python is {here}, and steps are seen from {oldest} on"
-    else:
-        try:
-            from advisor_inside.hook import attach  # type: ignore[import-not-found]
+    """Attach the hook; leave a file that shows it, or one with the reason why it failed."""
+    name, text = "attached", ""
+    try:
+        from advisor_inside.hook import attach  # type: ignore[import-not-found]
 
-            attach()
-            Path(_FOLDER, "attached").touch()
-        except Exception as error:  # the script must run as without the hook
-            why = f"{type(error).__name__}: {error}"
-        else:
-            return
+        attach()
+    except Exception as error:  # the script must run as without the hook
+        name, text = "error", f"{type(error).__name__}: {error}"
     with suppress(OSError):
-        Path(_FOLDER, "error").write_text(why)
+        Path(_FOLDER, name).write_text(text)
 
 
 if "ADVISOR_HOOK" in os.environ:

@@ -13,15 +13,10 @@ _ROUNDS = 3
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """The part that one optimizer, or those of its kind one after another, plays in the training.
+    """The part in the training of one optimizer, or of those of its kind one after another."""
 
-    Attributes:
-        kind: What is the same of an optimizer that is made again.
-        steps: Since the last choice.
-    """
-
-    kind: tuple[type, int]
-    steps: int = 0
+    kind: tuple[type, int]  # stays the same if an optimizer is made again
+    steps: int = 0  # since the last choice
 
 
 class StepFinder:

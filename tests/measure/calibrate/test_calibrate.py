@@ -18,7 +18,7 @@ from advisor.measure.gpu_side import (
     sweep,
     switching_of,
 )
-from advisor.measure.inside.server import Served
+from advisor.measure.inside.program import Served
 from advisor.measure.pace import Schedule
 from advisor.measure.tenant import server_of
 from advisor.measure.tenants import tenants_on
@@ -98,7 +98,7 @@ def test_a_kernel_is_a_product_of_the_side_that_takes_as_long(monkeypatch):
         return count * 1e-3 * (call().shape[-1] / 1024) ** 3, 0.0
 
     monkeypatch.setattr(gpu_side, "_timed_s", timed_s)
-    served = Served()
+    served = Served("")
     load_kernel(served, "cpu", 0.125e-3)
     assert served.step().shape[-1] == 512
 

@@ -181,10 +181,10 @@ def feeds(monkeypatch):
 
 def train_on(feeds, loader):
     """A pass; how many new passes were seen in it."""
-    before = feeds.between.passes
+    before = feeds.between["passes"]
     for _ in loader:
         feeds.note_step()
-    return feeds.between.passes - before
+    return feeds.between["passes"] - before
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -200,7 +200,7 @@ def test_each_pass_of_the_loader_that_feeds_the_training_is_seen(feeds, workers)
     for _ in DataLoader(data, 2):  # a validation
         pass
     assert [train_on(feeds, each) for each in (first, second, second, first)] == [1, 1, 1, 1]
-    assert feeds.between.passes == 7
+    assert feeds.between["passes"] == 7
 
 
 FOLDS = """
@@ -314,7 +314,7 @@ import datetime, enum, sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["tomllib"] = sys.modules["numpy"] = None
 del enum.StrEnum, datetime.UTC
-from advisor_inside import hook, server
+from advisor_inside import hook
 print(*(each.__file__ for name, each in sys.modules.items() if name.startswith("advisor")))
 """
 NEW_IN_TYPING = {"LiteralString", "Never", "NotRequired", "Self", "Unpack", "assert_never"}
@@ -411,10 +411,10 @@ def test_what_is_no_readable_file_is_there_too(original, tmp_path):
 
 def test_what_is_evaluated_inside_a_step_is_no_validation():
     feeds = Feeds()
-    feeds.mode_changed(False)  # layers that are not trained, in every step
+    feeds.mode_changed(None, mode=False)  # layers that are not trained, in every step
     feeds.pass_began()
-    feeds.mode_changed(True)
-    assert feeds.between.validation_s == 0
-    feeds.mode_changed(False)
-    feeds.mode_changed(True)
-    assert feeds.between.validation_s > 0
+    feeds.mode_changed(None)
+    assert feeds.between["validation_s"] == 0
+    feeds.mode_changed(None, mode=False)
+    feeds.mode_changed(None)
+    assert feeds.between["validation_s"] > 0
