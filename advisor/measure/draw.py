@@ -2,8 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, get_args
@@ -12,13 +14,13 @@ from advisor.errors import InvalidInput, UnknownName, counted, is_or_are
 from advisor.hardware.gpus import gpu_meant
 from advisor.measure.pace import Timing
 from advisor.measure.run_list import (
+    REMEDY,
     PlannedRun,
+    check_plans,
     read_plans,
-    refuse_duplicate_ids,
-    refuse_of_cpu,
     with_workloads,
 )
-from advisor.sharing import parse_sharing
+from advisor.sharing import Mps, parse_sharing
 from advisor.workload.catalogue import workload
 from advisor.workload.job import MAX_JOBS
 from advisor.workload.reading import check, check_number, is_folder, located, read_toml
@@ -29,7 +31,6 @@ from advisor.workload.writing import write_whole
 Mode = Literal["naive", "mps", "limits", "equal", "unequal"]
 
 _MOST_RUNS = 100_000
-_REMEDY = "Correct the file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Campaign:
         check(self, ("seed",), 2**63)
         for degree in (*self.degrees, *self.equal_limits):
             check_number("tenants in degrees and equal_limits", degree, MAX_JOBS, 2)
-        for limit in (*self.limits, *(each for of in self.equal_limits.values() for each in of)):
+        for limit in (*self.limits, *chain.from_iterable(self.equal_limits.values())):
             check_number("each of limits and equal_limits", limit, 100, 1e-9)
         names = Counter(each.name for each in self.small + self.large)
         if twice := sorted(name for name, count in names.items() if count > 1):
@@ -98,7 +99,7 @@ class Campaign:
                 raise InvalidInput(f"run {run.id!r}: drawn runs come from the seed")
         if self.solos_of_each and not self.solo_every:
             raise InvalidInput("'solos_of_each' has no effect if 'solo_every' is 0: leave it out")
-        refuse_of_cpu(self.gpu, self.runs)
+        check_plans(self.runs, self.gpu)
 
 
 def read_campaign(path: Path) -> Campaign:
@@ -107,29 +108,23 @@ def read_campaign(path: Path) -> Campaign:
     Raises:
         InvalidInput: It is not a valid plan; the message names the key.
     """
-    document = {"name": path.stem} | read_toml(path)
-    with located(path, _REMEDY):
-        document = {"prefix": f"{document['name']}-"} | document | _included(document, path.parent)
+    document = {"name": path.stem, "prefix": f"{path.stem}-"} | read_toml(path)
+    with located(path, REMEDY):
+        if isinstance(name := document.get("include"), str):
+            if document.get("small") or document.get("large"):
+                raise InvalidInput("workloads are either included or listed, not both")
+            included = path.parent / name
+            listed = with_workloads(read_toml(included))
+            document |= asdict(check_record(_Listed, listed, str(included), REMEDY))
         document = with_workloads(document)
-    campaign = check_record(Campaign, document, str(path), _REMEDY)
-    with located(path, _REMEDY):
+    campaign = check_record(Campaign, document, str(path), REMEDY)
+    with located(path, REMEDY):
         key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
         known = tuple(str(path.parent / each) for each in campaign.profile.known)
         for each in known:
             if not is_folder(Path(each)):
                 raise InvalidInput(f"profile.known: {each!r} is not a folder")
         return replace(campaign, gpu=key, profile=replace(campaign.profile, known=known))
-
-
-def _included(document: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The workloads of the file that the plan in `folder` includes."""
-    name = document.get("include")
-    if not isinstance(name, str):
-        return {}
-    if document.get("small") or document.get("large"):
-        raise InvalidInput("workloads are either included or listed, not both")
-    included = with_workloads(read_toml(folder / name))
-    return asdict(check_record(_Listed, included, str(folder / name), _REMEDY))
 
 
 def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
@@ -162,7 +157,7 @@ def draw_plans(campaign: Campaign) -> tuple[PlannedRun, ...]:
             name = f"{campaign.prefix}solo-{number:03}"
             between.append(PlannedRun(id=name, sharing="naive", purpose="solo", workloads=(job,)))
     plans = (*between, *again)
-    refuse_duplicate_ids(plans)
+    check_plans(plans, campaign.gpu)
     return plans
 
 
@@ -178,12 +173,19 @@ def _solos(campaign: Campaign, workloads: list[Workload]) -> Iterator[Workload]:
 
 def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
     modes: tuple[Mode, ...] = get_args(Mode)
-    runs = [
-        run
-        for degree, numbers in campaign.degrees.items()
-        for mode in modes
-        for run in _of_mode(campaign, degree, mode, numbers.get(mode, Count()), random)
-    ]
+    runs: list[tuple[str, tuple[Workload, ...]]] = []
+    for degree, numbers in campaign.degrees.items():
+        pool = campaign.small + campaign.large * (degree <= campaign.large_up_to)
+        for mode in modes:
+            count = numbers.get(mode, Count())
+            if len(pool) < max(count.same, degree * (count.mixed > 0)):
+                raise InvalidInput(
+                    f"degrees.{degree}.{mode}: {counted(len(pool), 'workload')} "
+                    f"{is_or_are(len(pool))} too few to draw from. List more, or draw fewer"
+                )
+            mixes = [(workload,) * degree for workload in random.sample(pool, count.same)]
+            mixes += [tuple(random.sample(pool, degree)) for _ in range(count.mixed)]
+            runs += [(_sharing(campaign, degree, mode, random), mix) for mix in mixes]
     random.shuffle(runs)
     return [
         PlannedRun(
@@ -194,33 +196,17 @@ def _drawn(campaign: Campaign, random: Random) -> list[PlannedRun]:
     ]  # fmt: skip
 
 
-def _of_mode(
-    campaign: Campaign, degree: int, mode: Mode, count: Count, random: Random
-) -> list[tuple[str, tuple[Workload, ...]]]:
-    """Sharing and workloads of the runs of one mode and degree."""
-    pool = campaign.small + campaign.large * (degree <= campaign.large_up_to)
-    if len(pool) < max(count.same, degree * (count.mixed > 0)):
-        raise InvalidInput(
-            f"degrees.{degree}.{mode}: {counted(len(pool), 'workload')} {is_or_are(len(pool))} "
-            f"too few to draw from. List more, or draw fewer"
-        )
-    jobs = [(workload,) * degree for workload in random.sample(pool, count.same)]
-    jobs += [tuple(random.sample(pool, degree)) for _ in range(count.mixed)]
-    return [(_sharing(campaign, degree, mode, random), each) for each in jobs]
-
-
 def _sharing(campaign: Campaign, degree: int, mode: Mode, random: Random) -> str:
     if mode in ("naive", "mps"):
         return mode
-    if mode == "limits":
-        mode = "equal" if random.random() < 0.5 else "unequal"
+    equal = mode == "equal" or (mode == "limits" and random.random() < 0.5)
     key, pool = "limits", campaign.limits
-    if mode == "equal":
+    if equal:
         key, pool = f"equal_limits.{degree}", campaign.equal_limits.get(degree, ())
     if not pool:
         raise InvalidInput(f"{key!r} is missing, and limits are to be drawn from it")
-    limits = [random.choice(pool)] * degree if mode == "equal" else random.choices(pool, k=degree)
-    return "mps=" + ",".join(f"{limit:g}" for limit in limits)
+    limits = [random.choice(pool)] * degree if equal else random.choices(pool, k=degree)
+    return str(Mps(tuple(limits)))
 
 
 def write_list(path: Path, gpu: str, plans: Sequence[PlannedRun]) -> None:
@@ -251,10 +237,10 @@ def _entry(plan: PlannedRun) -> dict[str, Any]:
 
 
 def _name_or_fields(job: Workload) -> str | dict[str, Any]:
-    try:
-        return job.name if workload(job.name) == job else asdict(job)
-    except UnknownName:
-        return asdict(job)
+    with suppress(UnknownName):
+        if workload(job.name) == job:
+            return job.name
+    return asdict(job)
 
 
 def counts(plans: Iterable[PlannedRun]) -> str:

@@ -28,6 +28,8 @@ from advisor.workload.records import check_record
 from advisor.workload.run import Purpose
 from advisor.workload.spec import Workload
 
+REMEDY = "Correct the file."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
@@ -36,9 +38,7 @@ class PlannedRun:
     Attributes:
         id: Becomes the run's; ``ID.1``, ``ID.2``... where a serial plan has several workloads.
         sharing: In the notation of `advisor.sharing.parse_sharing`.
-        purpose: See `advisor.workload.run.Run`.
-        repeats: Id of the run that this one repeats, with purpose ``"repeat"``.
-        capacity_mib: Size of the card that the GPU is made to look like, with purpose ``"memory"``.
+        purpose: See `advisor.workload.run.Run`, of which `repeats` and `capacity_mib` are, too.
         steps: Steps of each workload, with purpose ``"completion"``: then all of them run to their
             end, also serially and in phases.
         workloads: In the order of the limits in `sharing`.
@@ -116,18 +116,16 @@ def single_runs(plan: PlannedRun) -> tuple[PlannedRun, ...]:
     """
     if plan.steps is not None or together(parse_sharing(plan.sharing)) is not None:
         return (plan,)
+    runs = []
     # Copies that run alone take equally long: one of them is enough.
     workloads = list(dict.fromkeys(plan.workloads))
-    suffixes = [f".{number}" for number, _ in enumerate(workloads, start=1)]
-    if len(workloads) == 1:
-        suffixes = [""]
-    return tuple(
-        replace(
-            plan, id=plan.id + suffix, sharing=str(Naive()), workloads=(each,),
-            repeats=None if plan.repeats is None else plan.repeats + suffix,
-        )
-        for each, suffix in zip(workloads, suffixes, strict=True)
-    )  # fmt: skip
+    for number, each in enumerate(workloads, start=1):
+        suffix = f".{number}" if len(workloads) > 1 else ""
+        repeats = None if plan.repeats is None else plan.repeats + suffix
+        alone = replace(plan, id=plan.id + suffix, sharing=str(Naive()), workloads=(each,),
+                        repeats=repeats)  # fmt: skip
+        runs.append(alone)
+    return tuple(runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +133,6 @@ class _RunList:
     schema: Literal[1]
     gpu: str
     plans: tuple[PlannedRun, ...]
-
-
-_REMEDY = "Correct the file."
 
 
 def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
@@ -148,17 +143,16 @@ def read_plans(path: Path, gpu: str) -> tuple[PlannedRun, ...]:
             entry.
     """
     document = read_json(path)
-    with located(path, _REMEDY):
+    with located(path, REMEDY):
         document = with_workloads(_plans_of_advice(document) if is_advice(document) else document)
-    listed = check_record(_RunList, document, str(path), _REMEDY)
-    with located(path, _REMEDY):
+    listed = check_record(_RunList, document, str(path), REMEDY)
+    with located(path, REMEDY):
         if listed.gpu != gpu:
             raise InvalidInput(
                 f"its plans are for {listed.gpu}, and this device is {gpu}. Run them on the GPU "
                 f"they were made for"
             )
-        refuse_of_cpu(gpu, listed.plans)
-        refuse_duplicate_ids(listed.plans)
+        check_plans(listed.plans, gpu)
     return listed.plans
 
 
@@ -176,15 +170,11 @@ def with_workloads(document: Any) -> Any:
     }
 
 
-def refuse_duplicate_ids(plans: Sequence[PlannedRun]) -> None:
-    """Raise InvalidInput if two runs of `plans` have one id."""
+def check_plans(plans: Sequence[PlannedRun], gpu: str) -> None:
+    """Check that no two runs of `plans` have one id, and that `gpu` can run them if it is a CPU."""
     for name, count in Counter(run.id for plan in plans for run in single_runs(plan)).items():
         if count > 1:
             raise InvalidInput(f"two runs would have the id {name!r}")
-
-
-def refuse_of_cpu(gpu: str, plans: Sequence[PlannedRun]) -> None:
-    """Raise InvalidInput if `gpu` is a CPU that cannot run `plans`."""
     for plan in plans if gpu == "cpu" else ():
         with located(f"run {plan.id!r}"):
             if plan.capacity_mib is not None:
