@@ -344,12 +344,12 @@ class Advisor:
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"
     ) -> "Copies":
         """Count the copies of `job` that fit, and those worthwhile; see `copies_that_pay`."""
-        from advisor.plan.copies import copies_that_pay
+        from advisor.plan.copies import CopiesTable, copies_that_pay
 
         _check_ranking(conditions, level)
         one = self.one_job(job)
-        copies = copies_that_pay(one, self.card, self.predictor, conditions, level)
-        return replace(copies, standing=self.standing([one]))
+        table = CopiesTable(one, self.card, self.predictor, conditions, level)
+        return replace(copies_that_pay(table), standing=self.standing([one]))
 
     def trials(
         self, job: JobLike, *, steps: float | None = None, count: int | None = None,
@@ -361,12 +361,15 @@ class Advisor:
             InvalidInput: A number is wrong, or the length of a trial is not known.
             NothingFits: Not even one trial fits.
         """
-        from advisor.plan.copies import trials_that_pay
+        from advisor.plan.copies import CopiesTable, trials_that_pay
 
         for what, number in (("count", count), ("steps", steps), ("start_s", start_s)):
             check_is_number(what, number)
-        copies = self.recommend_copies(job, conditions, level)
-        return trials_that_pay(copies, self.predictor, steps, count, start_s)
+        _check_ranking(conditions, level)
+        one = self.one_job(job)
+        table = CopiesTable(one, self.card, self.predictor, conditions, level)
+        trials = trials_that_pay(table, steps, count, start_s)
+        return replace(trials, copies=replace(trials.copies, standing=self.standing([one])))
 
     def batches(self, names: str | Sequence[str], *, on: Sequence[str] = ()) -> "SlicesForJob":
         """Return the largest batch of one job on slices of the GPU; see `slices_for_job`.

@@ -1,15 +1,17 @@
 """The copies of a job that fit a GPU, those worthwhile, and the largest batch on each slice."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import ceil, isfinite
+from math import ceil, isfinite, log
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import profiles_named
+from advisor.plan.limits import equal_vectors
 from advisor.plan.objectives import throughput
 from advisor.plan.rules import (
+    EXACT_JOBS,
     UNCONDITIONAL,
     Conditions,
     broken_rule,
@@ -21,7 +23,7 @@ from advisor.plan.values import Standing
 from advisor.prediction.mix_steps import Predicts
 from advisor.prediction.other_batch import FARTHEST, at_batch
 from advisor.prediction.prediction import Interval, Level, MixPrediction
-from advisor.sharing import Instance, Mig, Mps, Naive, PartitionSharing, Serial
+from advisor.sharing import Instance, Mig, Mps, Naive, PartitionSharing, Serial, Sharing
 from advisor.sharing.groups import restricted
 from advisor.workload.job import MAX_JOBS, Job
 from advisor.workload.profile import Profile, batch_name
@@ -34,8 +36,8 @@ fresh processes differ by (the noise floor of the scoreboard is 0.3 to 0.9 %).""
 PATIENCE = 2
 """If neither one more copy nor this many more are worthwhile, the search ends."""
 
-# Sums of the equal limits of all copies that are tried, in per cent.
-_LIMIT_SUMS = (100, 200)
+# How many limits are tried for more copies than one GPU's plan searches all for.
+_CLOSE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +60,11 @@ class Copies:
     """The performance of copies of a job on one GPU.
 
     Attributes:
-        rows: For 1, 2, ... copies: until no more fit, until `PATIENCE` more copies would not be
-            worthwhile, or up to `MAX_JOBS`.
+        rows: For 1, 2, ... copies: until no more fit, until no more are worthwhile, or up to
+            `MAX_JOBS`.
         fit: Most copies that fit: their memory suffices, and they may share the GPU at all. Beyond
             `MAX_JOBS`, extrapolated from the memory that one of `MAX_JOBS` copies holds.
-        pay: Fewest copies of which neither one more nor `PATIENCE` more would raise the throughput
-            by more than `PAYS`.
+        pay: The number of copies that is worthwhile.
         mps_clients: Copies that an MPS server serves at most; more would be time-sliced.
     """
 
@@ -82,59 +83,49 @@ class Copies:
         return self.rows[self.pay - 1]
 
 
-def copies_that_pay(
-    job: Job,
-    gpu: Gpu,
-    predictor: Predicts,
-    conditions: Conditions = UNCONDITIONAL,
-    level: Level = "p50",
-) -> Copies:
-    """Count the copies of `job` that fit on `gpu` at once, and those worthwhile at `level`.
+@dataclass(frozen=True, slots=True)
+class CopiesTable:
+    """Predicts 1, 2, ... copies of `job` on `gpu`, each number under its best way to share."""
 
-    Raises:
-        NothingFits: Not even one copy fits.
-    """
-    refuse_confined(conditions)
-    table = _CopiesTable(job, gpu, predictor, conditions, level)
-    first = table.best(1)
-    if isinstance(first, str):
-        raise NothingFits(f"{job.name} on {gpu.key}: {first}. Use a smaller batch.")
-    rows, pay = [CopiesRow(1, first, throughput(first, level), None)], 1
-    fit, limited_by = table.most()
-    while (copies := len(rows) + 1) <= min(fit, pay + PATIENCE, MAX_JOBS):
-        mix = table.best(copies)
-        if isinstance(mix, str):  # memory is not all that a rule looks at
-            fit, limited_by = len(rows), mix
-            break
-        work = throughput(mix, level)
-        rows.append(CopiesRow(copies, mix, work, work / rows[-1].throughput - 1))
-        while pay < copies and (
-            max(row.throughput for row in rows[pay : pay + PATIENCE])
-            > (1 + PAYS) * rows[pay - 1].throughput
-        ):
-            pay += 1
-    return Copies(
-        gpu=gpu, job=job, rows=tuple(rows), fit=fit, limited_by=limited_by, pay=pay,
-        mps_clients=mps_clients(gpu, conditions.cuda),
-    )  # fmt: skip
+    job: Job
+    gpu: Gpu
+    predictor: Predicts
+    conditions: Conditions = UNCONDITIONAL
+    level: Level = "p50"
 
+    def copies(self, most: Callable[[Sequence[CopiesRow]], int], pay: "RowsThatPay") -> Copies:
+        """Return rows of 1, 2, ... copies up to `most` of the rows before, as far as they fit.
 
-class _CopiesTable:
-    """Predicts numbers of copies of `job` under each way to share."""
+        `pay` chooses the number of copies that is worthwhile.
 
-    def __init__(
-        self, job: Job, gpu: Gpu, predictor: Predicts, conditions: Conditions, level: Level
-    ) -> None:
-        self._job, self._gpu, self._predictor, self._level = job, gpu, predictor, level
-        self._conditions, self._margin = conditions, conditions.memory_margin
+        Raises:
+            NothingFits: Not even one copy fits.
+        """
+        refuse_confined(self.conditions)
+        first = self._best(1, None)
+        if isinstance(first, str):
+            raise NothingFits(f"{self.job.name} on {self.gpu.key}: {first}. Use a smaller batch.")
+        rows = [CopiesRow(1, first, throughput(first, self.level), None)]
+        fit, limited_by = self._most()
+        while (copies := len(rows) + 1) <= min(fit, most(rows), MAX_JOBS):
+            mix = self._best(copies, rows[-1].prediction.sharing)
+            if isinstance(mix, str):  # memory is not all that a rule looks at
+                fit, limited_by = len(rows), mix
+                break
+            work = throughput(mix, self.level)
+            rows.append(CopiesRow(copies, mix, work, work / rows[-1].throughput - 1))
+        return Copies(
+            gpu=self.gpu, job=self.job, rows=tuple(rows), fit=fit, limited_by=limited_by,
+            pay=pay(rows), mps_clients=mps_clients(self.gpu, self.conditions.cuda),
+        )  # fmt: skip
 
-    def most(self) -> tuple[int, str]:
+    def _most(self) -> tuple[int, str]:
         """The most copies that fit, and why no more do."""
         why = self._problem(MAX_JOBS)
         if why is None:  # extrapolate the memory of the most copies that are predicted
-            mix = self._predictor.predict([self._job.profile] * MAX_JOBS, Naive())
+            mix = self.predictor.predict([self.job.profile] * MAX_JOBS, Naive())
             each_mib = mix.jobs[0].memory_interval_mib.p95
-            room_mib = mix.memory_capacity_mib * (1 - self._margin)
+            room_mib = mix.memory_capacity_mib * (1 - self.conditions.memory_margin)
             fits = max(MAX_JOBS, int(room_mib // each_mib))
             return fits, (
                 f"does not fit: {fits + 1} take up to {(fits + 1) * each_mib:,.0f} MiB of "
@@ -143,17 +134,22 @@ class _CopiesTable:
         fits = 1 + bisect_left(range(2, MAX_JOBS), True, key=lambda n: self._problem(n) is not None)
         return fits, self._problem(fits + 1) or why
 
-    def best(self, copies: int) -> MixPrediction | str:
-        """Prediction under the way to share with most throughput; else why none is allowed."""
+    def _best(self, copies: int, fewer: Sharing | None) -> MixPrediction | str:
+        """Prediction under the way to share with most throughput; else why none is allowed.
+
+        `fewer` is the best way of one copy less: more than `EXACT_JOBS` have limits close to its.
+        """
         ways: list[PartitionSharing] = [Serial()]
         if copies > 1:
-            limits = [round(total / copies) for total in _LIMIT_SUMS]
-            equal = [Mps((float(limit),) * copies) for limit in limits if limit <= 100]
-            ways = [Naive(), Mps(), *equal]
+            limits = equal_vectors(copies)
+            if copies > EXACT_JOBS and fewer is not None and fewer.limits:
+                limits.sort(key=lambda each: abs(log(each.limits[0] / fewer.limits[0])))
+                limits = limits[:_CLOSE]
+            ways = [Naive(), Mps(), *limits]
         answers = [self._predicted(copies, sharing) for sharing in ways]
         mixes = [each for each in answers if isinstance(each, MixPrediction)]
         problems = [each for each in answers if isinstance(each, str)]
-        return max(mixes, key=lambda mix: throughput(mix, self._level)) if mixes else problems[0]
+        return max(mixes, key=lambda mix: throughput(mix, self.level)) if mixes else problems[0]
 
     def _problem(self, copies: int) -> str | None:
         """Why `copies` copies cannot run at once, limits aside; None where they can."""
@@ -161,11 +157,33 @@ class _CopiesTable:
         return naive if isinstance(naive, str) and isinstance(mps, str) else None
 
     def _predicted(self, copies: int, sharing: PartitionSharing) -> MixPrediction | str:
-        jobs = [self._job] * copies
-        if problem := broken_rule(jobs, sharing, self._gpu, self._conditions):
+        jobs = [self.job] * copies
+        if problem := broken_rule(jobs, sharing, self.gpu, self.conditions):
             return problem
-        mix = self._predictor.predict([each.profile for each in jobs], sharing)
-        return memory_problem(mix, self._gpu, self._margin) or mix
+        mix = self.predictor.predict([each.profile for each in jobs], sharing)
+        return memory_problem(mix, self.gpu, self.conditions.memory_margin) or mix
+
+
+RowsThatPay = Callable[[Sequence[CopiesRow]], int]
+"""Chooses the number of copies that is worthwhile by the rows of 1, 2, ... copies."""
+
+
+def copies_that_pay(table: CopiesTable) -> Copies:
+    """Count the copies that fit at once, and those worthwhile; errors as of `CopiesTable.copies`.
+
+    Fewest copies are worthwhile of which neither one more nor `PATIENCE` more do more work.
+    """
+
+    def pay(rows: Sequence[CopiesRow]) -> int:
+        copies = 1
+        while copies < len(rows) and (
+            max(row.throughput for row in rows[copies : copies + PATIENCE])
+            > (1 + PAYS) * rows[copies - 1].throughput
+        ):
+            copies += 1
+        return copies
+
+    return table.copies(lambda rows: pay(rows) + PATIENCE, pay)
 
 
 MAX_TRIALS = 100_000
@@ -194,8 +212,8 @@ class Trials:
 
     Attributes:
         copies: The performance of 1, 2, ... trials at once.
-        at_once: Number of processes to run: as many as are worthwhile. For a search of known
-            length, the fewest of these that end it within `PAYS` of the soonest.
+        at_once: Fewest processes within `PAYS` of the most trials an hour; for a search of known
+            length, of its soonest end.
         study: The whole search; None where its number of trials is not known.
     """
 
@@ -228,54 +246,70 @@ class Trials:
 
 
 def trials_that_pay(
-    copies: Copies,
-    predictor: Predicts,
-    steps: float | None = None,
-    count: int | None = None,
-    start_s: float = 0.0,
+    table: CopiesTable, steps: float | None = None, count: int | None = None, start_s: float = 0.0
 ) -> Trials:
-    """Choose how many trials to run at once, given `copies` of one trial, by the same `predictor`.
+    """Choose the fewest trials at once that end within `PAYS` of the most trials an hour.
 
     `steps` are those of a trial, else of the job; `count` is the number of trials, None: unknown. A
     process takes `start_s` to start; 0: it goes on with the next trial.
 
     Raises:
         InvalidInput: The length of a trial is not known, or a number is impossible.
+        NothingFits: Not even one trial fits.
     """
-    steps = copies.job.work_steps if steps is None else steps
+    steps = table.job.work_steps if steps is None else steps
     if steps is None:
         raise InvalidInput(
-            f"the length of a trial of {copies.job.name} is not known, because its profile has no "
+            f"the length of a trial of {table.job.name} is not known, because its profile has no "
             f"number of examples. Pass --steps."
         )
     if not (isfinite(steps) and steps >= 1):
         raise InvalidInput(f"a trial has at least 1 training step, got {steps:g}")
     if not 0 <= start_s <= DAY_S:
         raise InvalidInput(f"a process starts in 0 s to a day, got {start_s:g} s")
-    study, at_once = None, copies.pay
-    if count is not None:
-        if not 1 <= count <= MAX_TRIALS or count % 1:
-            raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
-        walls_s = [
-            _wall_s(copies, row, predictor, steps, count).later(start_s * ceil(count / row.copies))
-            for row in copies.rows[: min(copies.pay, count)]
-        ]
-        enough_s = (1 + PAYS) * min(each.p50 for each in walls_s)
-        at_once = 1 + next(at for at, each in enumerate(walls_s) if each.p50 <= enough_s)
-        study = Study(
-            trials=count, rounds=ceil(count / at_once), wall_s=walls_s[at_once - 1],
-            one_by_one_s=walls_s[0],
-        )  # fmt: skip
+    if count is not None and (not 1 <= count <= MAX_TRIALS or count % 1):
+        raise InvalidInput(f"a search has 1 to {MAX_TRIALS:,} trials, got {count}")
+
+    def seconds(rows: Sequence[CopiesRow], start_s: float) -> list[float]:
+        """Seconds of the GPU for each trial, of as many at once as in each row."""
+        trial_s = [row.prediction.jobs[0].paced_s.at(table.level) * steps for row in rows]
+        return [(start_s + each_s) / at for at, each_s in enumerate(trial_s, start=1)]
+
+    def pay(rows: Sequence[CopiesRow]) -> int:
+        return _fewest(seconds(rows, start_s))
+
+    def most(rows: Sequence[CopiesRow]) -> int:
+        """As many as may do more trials an hour, if they do no more work than those of `rows`."""
+        least_s = start_s / MAX_JOBS + seconds(rows, 0.0)[-1]
+        if least_s * (1 + PAYS / 2) < min(seconds(rows, start_s)):
+            return MAX_JOBS
+        return pay(rows) + max(PATIENCE, pay(rows) // 2)
+
+    copies = table.copies(most, pay)
+    if count is None:
+        return Trials(copies=copies, steps=steps, start_s=start_s, at_once=copies.pay, study=None)
+    walls_s = [
+        _wall_s(row, table, steps, count).later(start_s * ceil(count / row.copies))
+        for row in copies.rows[:count]
+    ]
+    at_once = _fewest([each.at(table.level) for each in walls_s])
+    study = Study(
+        trials=count, rounds=ceil(count / at_once), wall_s=walls_s[at_once - 1],
+        one_by_one_s=walls_s[0],
+    )  # fmt: skip
     return Trials(copies=copies, steps=steps, start_s=start_s, at_once=at_once, study=study)
+
+
+def _fewest(times_s: Sequence[float]) -> int:
+    """The fewest at once whose time is within `PAYS` of the shortest; `times_s` are of 1, 2, ..."""
+    return 1 + next(at for at, each in enumerate(times_s) if each <= (1 + PAYS) * min(times_s))
 
 
 def _rate(work: float, takes_s: Interval) -> Interval:
     return Interval(*(work / each for each in (takes_s.p95, takes_s.p50, takes_s.p05)))
 
 
-def _wall_s(
-    copies: Copies, row: CopiesRow, predictor: Predicts, steps: float, count: int
-) -> Interval:
+def _wall_s(row: CopiesRow, table: CopiesTable, steps: float, count: int) -> Interval:
     """Seconds of training: full rounds of `row.copies` trials, then the trials that are left.
 
     In the last round the limits stay as the processes started with them.
@@ -285,7 +319,8 @@ def _wall_s(
     if left == 0:
         return full
     sharing = restricted(row.prediction.sharing, range(left))
-    rest = predictor.predict([copies.job.profile] * left, sharing).jobs[0].paced_s.scaled(steps)
+    mix = table.predictor.predict([table.job.profile] * left, sharing)
+    rest = mix.jobs[0].paced_s.scaled(steps)
     return Interval(full.p05 + rest.p05, full.p50 + rest.p50, full.p95 + rest.p95)
 
 

@@ -77,6 +77,19 @@ def limit_vectors(profiles: Sequence[Profile]) -> list[Mps]:
     return [Mps(vector) for vector in dict.fromkeys(vectors)]
 
 
+def equal_vectors(copies: int) -> list[Mps]:
+    """Return MPS with each equal limit that is tried for so many copies of one job."""
+    fair, *more = (round(total / copies) for total in PROPORTIONAL_SUMS)
+    grid = {fair, *more, *equal_limits(copies), *LIMIT_GRID}
+    return [Mps((float(each),) * copies) for each in sorted(grid) if fair <= each < _LARGEST]
+
+
+def _fastest_equal(mixes: Mixes, level: Level) -> Mps:
+    """The equal limits under which copies of one job are fastest."""
+    vectors = equal_vectors(len(mixes.jobs))
+    return min(vectors, key=lambda each: mixes.whole(each).jobs[0].step_s.at(level))
+
+
 def protecting_limits(jobs: Sequence[Job]) -> list[Mps]:
     """Return MPS with limits for all but the protected jobs; none if all jobs are equal in that."""
     protected = [job.protect is not None for job in jobs]
@@ -137,11 +150,14 @@ def best_limits(
 ) -> tuple[list[Mps], int]:
     """Return MPS with the limits that are best at `level`, and the number of vectors compared."""
     usual = limit_vectors([job.profile for job in mixes.jobs])
+    # Of copies, all equal limits are predicted, as where advisor counts copies.
+    equal = [_fastest_equal(mixes, level)] if len(mixes.copies()) == 1 else []
     search = _limit_search(mixes, objective, usual)
     if search is None:
-        return usual, len(usual)
+        return list(dict.fromkeys([*usual, *equal])), len(usual)
     if len(mixes.jobs) <= MOST_EXACT:
-        return search.tuned(usual, level)
+        tuned, compared = search.tuned(usual, level)
+        return different([*tuned, *equal], search.gpu), compared
     vectors, costs = search.compared()
     replayed, most = (REPLAYED, _FORECAST) if len(mixes.copies()) > 1 else _OF_COPIES
     best = vectors[np.argsort(costs, kind="stable")[:replayed]]
@@ -151,8 +167,8 @@ def best_limits(
     ordered = [sharings[at] for at in np.argsort(costs, kind="stable")]
     names = [job.name for job in mixes.jobs]
     # The rough answer's as well: a short replay may pass over it, and nothing worse may follow it.
-    chosen = different([*affordable(ordered, names, most), search.estimated], search.gpu)
-    return chosen, len(vectors) + len(usual)
+    best_few = [*affordable(ordered, names, most), search.estimated, *equal]
+    return different(best_few, search.gpu), len(vectors) + len(usual)
 
 
 def estimated_limits(mixes: Mixes, objective: ObjectiveName) -> tuple[list[Mps], int]:

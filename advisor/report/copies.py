@@ -52,7 +52,7 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
         return f"{row.throughput:.2f}{more}", units.seconds(row.prediction.jobs[0].step_s)
 
     headings = ("copies", "best under", "work of one alone", "step of each", "memory")
-    notes = [*_notes_on_numbers(copies, "copies"), *forecast.basis_notes(copies.standing)]
+    notes = [*_notes_on_numbers(copies, "copies", "work"), *forecast.basis_notes(copies.standing)]
     answer = forecast.with_estimates_named(copies.standing, advice), headings, notes
     return _report(copies.rows, copies.pay, cells, answer, details=details)
 
@@ -92,13 +92,13 @@ def _marked(row: CopiesRow) -> str:
     return f"{_notation(row.prediction.sharing)}{mark}"
 
 
-def _notes_on_numbers(copies: Copies, unit: str) -> Iterator[str]:
+def _notes_on_numbers(copies: Copies, unit: str, gained: str) -> Iterator[str]:
     """The numbers of copies or trials, the `unit`, that fit, are worthwhile, and MPS serves."""
     yield f"{copies.fit} at once at most. One more: {copies.limited_by}."
     if more := len(copies.rows) - copies.pay:
         yield (
             f"More than {copies.pay} {unit} are not worthwhile: {'one' if more == 1 else more} "
-            f"more would bring less than {PAYS:.0%} more work, which is within the error."
+            f"more would bring less than {PAYS:.0%} more {gained}, which is within the error."
         )
     elif copies.pay == copies.fit:
         yield f"All {copies.fit} that fit are worthwhile."
@@ -136,18 +136,18 @@ def _row_document(row: CopiesRow) -> dict[str, Any]:
 def trials_report(trials: Trials, *, details: bool = False) -> RenderableType:
     """Return how many trials to run at once, and a line for each number, with `details` for all."""
     advice = forecast.with_estimates_named(trials.standing, trials_advice(trials))
-    start = f"The table is training alone, without {trials.start_s:g} s for a start (--start-up)."
+    start = f"Trials an hour include {trials.start_s:g} s for each to start (--start-up)."
     if not trials.start_s:
         start = "Only training steps are counted, not the start of processes and models."
     notes = [
-        *_notes_on_numbers(trials.copies, "trials"),
+        *_notes_on_numbers(trials.copies, "trials", "trials an hour"),
         start,
         *forecast.basis_notes(trials.standing),
     ]
-    headings = ("at once", "best under", "trained per hour", "one trial", "memory")
+    headings = ("at once", "best under", "trials an hour", "training of one", "memory")
 
     def cells(row: CopiesRow) -> tuple[str, str]:
-        return _rate(trials.trained_per_hour(row)), units.seconds(trials.trial_s(row))
+        return _rate(trials.per_hour(row)), units.seconds(trials.trial_s(row))
 
     answer = advice, headings, notes
     return _report(trials.copies.rows, trials.at_once, cells, answer, details=details)
@@ -181,10 +181,10 @@ def trials_advice(trials: Trials) -> str:
         f" All {study.trials} take {units.seconds(study.wall_s)}; one after another "
         f"{units.seconds(study.one_by_one_s)}."
     )
-    if trials.at_once < (most := min(copies.pay, study.trials)):
+    if trials.at_once < study.trials:
         text += (
-            f" {trials.at_once} at once end as soon as the {most} that are worthwhile, within "
-            f"{PAYS:.0%}: in {counted(study.rounds, 'round')}."
+            f" More at once end at most {PAYS:.0%} sooner than these "
+            f"{counted(study.rounds, 'round')}."
         )
     return text
 
@@ -228,8 +228,8 @@ def additions_advice(additions: Additions) -> str:
     """Return which jobs to add, and whether deadlines are kept then, if there are any."""
     best = additions.sets[0]
     text = (
-        f"Add {_names(best.jobs)} to {_names(additions.running.jobs)}, under "
-        f"{best.prediction.sharing}: no running job slows by more than {_slowing(best)}"
+        f"Add {_names(best.jobs)} to {_names(additions.running.jobs)} on {best.prediction.gpu}, "
+        f"under {best.prediction.sharing}: no running job slows by more than {_slowing(best)}"
     )
     if not _any_due(additions):
         return f"{text}."

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
-from advisor.plan.copies import copies_that_pay
+from advisor.plan.copies import CopiesTable, copies_that_pay
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import FleetTerms
 from advisor.plan.ranking import ranked
@@ -142,7 +142,7 @@ def test_a_comparison_names_both_plans_and_marks_what_the_error_may_explain(colu
 
 
 def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
-    found = copies_that_pay(SMALL, H200, StandIn())
+    found = copies_that_pay(CopiesTable(SMALL, H200, StandIn()))
     rows = tuple(replace(found.rows[0], copies=number) for number in range(1, 31))
     found = replace(found, rows=rows, pay=20)
     few, whole = printed(copies_report(found)), printed(copies_report(found, details=True))
