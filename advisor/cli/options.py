@@ -1,9 +1,9 @@
 """Options that several commands accept, and checks of which exclude or need others."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Context, Option
 
@@ -37,27 +37,35 @@ def choose_gpu(context: Context, word: str) -> str:
         except UnknownName:
             first_gpu()  # adds a GPU that the catalogue lacks
             return gpu_meant(word).key
-    params = context.params
+    if any(str(each).endswith(".json") for each in map(context.params.get, _PLANS)):
+        return DEFAULT_GPU  # a plan names its GPU
     key, why = first_gpu(), "the GPU in this machine"
     if key is None:
-        words = params.get("jobs") or params.get("names") or [params.get("job") or ""]
-        profiled_on = _profiled_on([*filter(None, words)], params.get("profiles"))
+        profiled_on = _profiled_on(context.params)
         if len(profiled_on) != 1 or DEFAULT_GPU in profiled_on:
-            return DEFAULT_GPU
+            return DEFAULT_GPU  # the answer names it
         key, why = profiled_on[0], "on which the jobs were profiled"
-    if not any(str(value).endswith(".json") for value in params.values()):  # a plan names its GPU
-        aside(f"no --gpu given: the answer is for {key}, {why}")
+    aside(f"no --gpu given: the answer is for {key}, {why}")
     return key
 
 
-def _profiled_on(words: Sequence[str], folder: Path | None) -> list[str]:
-    """Keys of the GPUs with profiles of all jobs in `words`; none without jobs."""
+# Parameters that may be a plan's file.
+_PLANS = ("plan", "first", "second")
+
+
+def _profiled_on(params: Mapping[str, Any]) -> list[str]:
+    """Keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
     from advisor.hardware.gpus import known_gpus
+    from advisor.workload.job import names_in_file, profile_in
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
-    names = {word.partition(":")[0] for word in words}
-    files = {name for name in names if name.endswith(".json")}
+    words = [*(params.get("jobs") or params.get("names") or ()), params.get("job") or ""]
+    folder = params.get("profiles")
     try:
+        names = {profile_in(word) for word in words if word}
+        for file in filter(None, (params.get("job_file"), params.get("trace_in"))):
+            names |= names_in_file(file)
+        files = {name for name in names if name.endswith(".json")}
         keys = {read_profile(Path(name)).gpu for name in files}
         keys = keys or (set(profiled_gpus(folder)) if names else set())
         return [

@@ -38,7 +38,7 @@ def core_seconds(profile: Profile) -> float | None:
     return max(profile.host_s, min(used_s, profile.host_s * (1 + workers)))
 
 
-def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: int) -> float:
+def stretch_on(profiles: Sequence[Profile], steps_s: Sequence[float], cores: float) -> float:
     """Return the factor by which host work gets longer if jobs share `cores` cores, at least 1.
 
     Jobs with enough cores do not disturb each other. With fewer cores than busy processes, all host

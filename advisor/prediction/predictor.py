@@ -452,17 +452,17 @@ _FELT = 1.001
 
 @dataclass(frozen=True, slots=True)
 class SharedCores:
-    """Predictor for a host with `cores` cores for all jobs.
+    """Predictor for jobs that have `cores` cores of a host together: below 1, part of one.
 
     Contention for the host's caches and memory bandwidth is not modelled.
     """
 
     predictor: Predicts
-    cores: int
+    cores: float
 
     def __post_init__(self) -> None:
-        if not 1 <= self.cores <= MOST_CORES:
-            raise InvalidInput(f"a host has 1 to {MOST_CORES} cores, got {self.cores}")
+        if not 0 < self.cores <= MOST_CORES:
+            raise InvalidInput(f"jobs have 1 to {MOST_CORES} cores together, got {self.cores:g}")
 
     def predict(self, profiles: Sequence[Profile], sharing: Arrangement) -> MixPrediction:
         """Predict as `predictor`, slowed where jobs at once need more cores than there are.

@@ -91,8 +91,8 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
 
 def fleet_answer(plan: FleetPlan) -> str:
     """Return the answer in a sentence, and the sources of estimated profiles."""
-    jobs, gpus = counted(len(plan.jobs), "job"), counted(plan.terms.gpus, "GPU")
-    text = f"Run the {jobs} on {gpus} in the groups below"
+    jobs, gpus = counted(len(plan.jobs), "job"), plan.terms.gpus
+    text = f"Run the {jobs} on {gpus} {plan.gpu.key} in the groups below"
     faster = _speedup(plan)
     if plan.makespan_s is None or faster is None:
         text += ": the total time is not known, because the length of a job is not."

@@ -205,7 +205,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
     for (job, rows, reason), count in copies.items():
         parts += [Text(), Text(units.collapsed([job] * count)), *map(row, rows)]
         parts.append(Padding(reason, (0, 0, 0, 4), style="dim", expand=False))
-    notes = ["?: within our error. In parentheses: 90 % intervals."]
+    notes = [f"On {comparison.plans[0].prediction.gpu}. ?: within our error; (): 90 % intervals."]
     caps = {plan.prediction.power_cap_w for plan in comparison.plans}
     notes += [forecast.cap_note(cap_w) for cap_w in caps if cap_w is not None]
     notes.append(forecast.host_note(standing))

@@ -90,7 +90,8 @@ def _advice(advised: Recommendation) -> str:
     if jobs == 1:
         makespan = best.makespan_interval_s
         done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
-        return f"Nothing to share: one job{done}{_memory_left(advised)}."
+        where = with_article(advised.gpu.key)
+        return f"Nothing to share: one job on {where}{done}{_memory_left(advised)}."
     cap_w = forecast.chosen_cap_w(advised, best)
     text = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
     text += "" if cap_w is None else f", at most {cap_w:g} W"

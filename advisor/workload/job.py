@@ -242,10 +242,16 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
     return job_set(jobs, gpus)
 
 
+def profile_in(word: str) -> str:
+    """Return the profile's name or path in a word for `parse_jobs`."""
+    return _cut(_cut(word, "@")[0], ":")[0]
+
+
 def _cut(word: str, mark: str) -> tuple[str, str | None]:
     """`word` and what follows the last `mark`, if any; the path of a file has none."""
     name, marked, rest = word.rpartition(mark)
-    return (name, rest) if marked and not word.endswith(".json") else (word, None)
+    in_path = "/" in rest or word.endswith(".json")
+    return (name, rest) if marked and not in_path else (word, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +288,19 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
     """
     where = shown(path)
     return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
+
+
+def names_in_file(path: Path) -> set[str]:
+    """Return the names and paths of the profiles in a TOML file of jobs or a CSV file of arrivals.
+
+    Raises:
+        InvalidInput: The file is malformed.
+    """
+    if path.suffix == ".csv":
+        rows = csv.DictReader(StringIO(_csv_text(path), newline=""), skipinitialspace=True)
+        return {(row.get("job") or "").strip() for row in rows}
+    names = [entry.profile for entry in _entries(read_toml(path), shown(path))]
+    return {str(path.parent / name) if _is_path(name) else name for name in names}
 
 
 def handed_jobs(
@@ -415,11 +434,7 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
     """
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
-    rows = csv.reader(StringIO(text, newline=""), strict=True)
+    rows = csv.reader(StringIO(_csv_text(path), newline=""), strict=True)
     job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
     try:
         columns = [heading.strip() for heading in next(rows, [])]
@@ -431,6 +446,13 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     if not arrivals:
         raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
     return tuple(arrivals)
+
+
+def _csv_text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
 
 
 def _check_columns(columns: Sequence[str]) -> None:

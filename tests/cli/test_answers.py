@@ -216,6 +216,43 @@ def test_without_a_gpu_it_is_the_jobs_or_the_one_in_this_machine(advisor, own, m
     assert "a30-24gb" in advisor("predict", BERT, "--sharing", "serial").err
 
 
+@pytest.fixture
+def on_a100(own):
+    """The file of a job that was profiled on another GPU than the default alone."""
+    (there := own.parent / "a100-40gb").mkdir()
+    file = there / "mine.json"
+    file.write_text(minimal_text(replace(BARE, workload="mine", gpu=there.name)))
+    return file
+
+
+@pytest.mark.parametrize("suffix", ["", ":2", "@3", ":2@3"])
+@pytest.mark.parametrize("by_file", [False, True])
+def test_copies_and_epochs_never_change_which_gpu_is_meant(advisor, on_a100, suffix, by_file):
+    answer = advisor("predict", f"{on_a100 if by_file else 'mine'}{suffix}", "--json")
+    assert json.loads(answer.out)["gpu"] == "a100-40gb"
+    assert "a100-40gb" in answer.err
+
+
+@pytest.mark.usefixtures("on_a100")
+def test_a_file_of_jobs_means_the_gpu_on_which_they_were_profiled(advisor, tmp_path):
+    (jobs := tmp_path / "jobs.toml").write_text('[[job]]\nprofile = "mine"\ncopies = 2\n')
+    (trace := tmp_path / "trace.csv").write_text("arrival_s,job\n0,mine\n5,mine\n")
+    for words in (("recommend", "--jobs", jobs), ("simulate", "--trace-in", trace)):
+        assert document_of(advisor, *words)["gpu"] == "a100-40gb"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("recommend", "JOB:2", "--gpus", "2"), ("recommend", SMALL, "--running", "JOB", "--hurt", "3"),
+     ("recommend", "JOB"), ("recommend", "JOB:auto"), ("predict", "JOB"), ("trials", "JOB"),
+     ("explain", "naive", "mps", "JOB:2"), ("simulate", "JOB"), ("batch", "dlrm-29gb")],
+)  # fmt: skip
+def test_every_answer_names_its_gpu_also_without_the_option(advisor, words):
+    words = [word.replace("JOB", RESNET) for word in words]
+    assert GPU in advisor(*words).out
+    assert document_of(advisor, *words)["gpu"] == GPU
+
+
 def test_help_and_the_version_are_there(advisor):
     assert advisor("--version").out == f"advisor {library.__version__}\n"
     assert advisor("-h").out == advisor("--help").out
