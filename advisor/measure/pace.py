@@ -242,11 +242,13 @@ def measured_pace(
             pieces=_PIECES if max(rounds.steps_s) < _SHORT_STEP_S else _FEW_PIECES,
         )  # fmt: skip
         sleep_until(plan.begin_at)
+        metered_at = monotonic()
         meter.begin()
-        meter_s = time() - plan.begin_at
+        meter_s = monotonic() - metered_at
         sleep_until(plan.end_at)
+        metered_at = monotonic()
         activity, clocks_mhz = meter.end(), meter.clocks_mhz()
-        meter_s += time() - plan.end_at
+        meter_s += monotonic() - metered_at
         left_s = max(0.0, plan.stop_at - time()) + patience_s
         taken.append(StepsTaken(plan.start_at, living(tenant.receive(left_s))))
     stretch, over = taken[-1], taken[-1].over
