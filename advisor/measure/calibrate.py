@@ -145,8 +145,7 @@ def _calibration(
 
 def _gpu_side(session: MpsSession) -> GpuSide:
     session.switch_to(Naive())
-    setups = session.servers(Naive(), VERBS_FROM, 1)
-    with tenants_on(setups, session.folder) as (tenant,):
+    with session.servers(VERBS_FROM) as (tenant,):
         side = sweep(tenant, Meter(session.device), OPERATORS)
     rates = (f"{each} {_shown(side.tflops(each))}" for each in PRECISIONS)
     moved = (side.bandwidth_gb_s, side.l2_bandwidth_gb_s, side.launch_us, side.empty_kernel_us)

@@ -3,8 +3,7 @@
 import ast
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -32,7 +31,7 @@ from advisor.hardware.machine import (
     mps_processes,
 )
 from advisor.measure.inside.routines import installed_version
-from advisor.measure.process import gpu_lock, wait_until
+from advisor.measure.process import wait_until
 from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance
 from advisor.workload.spec import Script
@@ -121,17 +120,6 @@ def host_cpu() -> str:
     """The host CPU's model name."""
     name = re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return name[1].strip() if name else platform.machine()  # absent on Arm
-
-
-@contextmanager
-def claimed(device: Device, command: str) -> Iterator[None]:
-    """Hold `device` while the block runs, unless another run, process or MPS daemon uses it."""
-    if device.uuid is None:
-        yield
-        return
-    with gpu_lock(device.uuid, command):
-        refuse_busy(device.uuid)
-        yield
 
 
 def refuse_busy(uuid: str) -> None:

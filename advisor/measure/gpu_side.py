@@ -28,7 +28,6 @@ from advisor.measure.inside.routines import Verb
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.tenant import GRACE_S, Tenant, living
-from advisor.measure.tenants import tenants_on
 from advisor.sharing import Naive
 from advisor.workload.calibration import (
     GpuSide,
@@ -112,10 +111,9 @@ def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[
     Return also the GPU's clocks meanwhile and the versions of the software.
     """
     session.switch_to(Naive())
-    setups = session.servers(Naive(), VERBS_FROM, 2)
     meter, costs = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)
-    with tenants_on(setups, session.folder) as tenants:
+    with session.servers(VERBS_FROM, 2) as tenants:
         for kernel_s in _KERNELS_S:
             for tenant in tenants:  # one after another, since each times its kernel
                 device = tenant.setup.device

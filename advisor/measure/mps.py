@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,125 +14,51 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.live_gpu import process_memory_mib, reserved_mib, visible_device
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.crew import Crew
-from advisor.measure.device import Device, Origin, claimed
+from advisor.measure.device import Device, Origin, refuse_busy
 from advisor.measure.inside.program import Served
 from advisor.measure.inside.routines import Verb
 from advisor.measure.pdeathsig import tied_to_parent
-from advisor.measure.process import end_within, mps_within, scratch_folder, wait_until
+from advisor.measure.process import end_within, gpu_lock, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
-from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
+from advisor.measure.tenant import Ended, Tenant, TenantSetup, server_of, setup_of
 from advisor.measure.tenants import tenants_on
 from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
 
 
-class MpsDaemon:
-    """A control daemon for one GPU, between `start` and `stop`; it ends with this process.
-
-    Args:
-        folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
-        uuid: The GPU.
-    """
-
-    def __init__(self, folder: Path, uuid: str) -> None:
-        self.pipes = folder / "mps"
-        self._logs = folder / "mps-log"
-        self._uuid = uuid
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Variables to set for the daemon, in addition to the caller's environment."""
-        return {
-            "CUDA_MPS_PIPE_DIRECTORY": str(self.pipes),
-            "CUDA_MPS_LOG_DIRECTORY": str(self._logs),
-            "CUDA_VISIBLE_DEVICES": self._uuid,
-        }
-
-    def start(self) -> None:
-        """Start the daemon, and wait until it answers; an error quotes the end of its logs."""
-        if shutil.which(CONTROL) is None:
-            raise GpuUnavailable(
-                f"{CONTROL} is not installed, so jobs cannot share by MPS here. Install the "
-                f"driver's compute utilities, or choose naive sharing."
-            )
-        shutil.rmtree(self.pipes, ignore_errors=True)  # a daemon that was killed left its pipes
-        self.pipes.mkdir(parents=True)
-        self._logs.mkdir(exist_ok=True)
-        with (self._logs / "output").open("wb") as output:
-            self._process = subprocess.Popen(
-                tied_to_parent([CONTROL, "-f"]), env=without_mps(os.environ) | self.environment,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        wait_until(lambda: not self.running or self._answer("get_server_list") is not None, 15)
-        if not self.running or self._answer("get_server_list") is None:
-            logs = [self._logs / "output", self._logs / "control.log"]
-            texts = [log.read_text(errors="replace") for log in logs if log.is_file()]
-            lines = [line.strip() for text in texts for line in text.splitlines()[-3:]]
-            last = " / ".join(filter(None, lines)) or "its logs are empty"
-            self.stop()
-            raise GpuUnavailable(
-                f"the MPS daemon does not start: {last}. Fix that, or choose naive sharing."
-            )
-
-    def clients(self) -> frozenset[int]:
-        """The pids that the daemon's servers list as their clients."""
-        servers = self._pids("get_server_list")
-        return frozenset(
-            pid for server in servers for pid in self._pids(f"get_client_list {server}")
-        )
-
-    def _pids(self, request: str) -> list[int]:
-        return [int(word) for word in (self._answer(request) or "").split() if word.isdigit()]
-
-    def stop(self) -> None:
-        """End the daemon, whose clients have ended, and its servers: by request, else by force."""
-        if self._process is None:
-            return
-        for request in ("quit", "quit -t 1"):
-            if self.running and self._answer(request) is not None:
-                wait_until(lambda: not self.running, 5)
-        if self.running:
-            self._process.terminate()
-            if not wait_until(lambda: not self.running, 2):
-                self._process.kill()
-        self._process.wait()
-        self._process = None
-        if not wait_until(lambda: not mps_within(self.pipes), 3):
-            end_within(self.pipes)
-
-    def _answer(self, request: str) -> str | None:
-        """The daemon's answer to `request`; None if it does not answer."""
-        try:
-            reported = subprocess.run(
-                [CONTROL], input=request + "\n", env=without_mps(os.environ) | self.environment,
-                capture_output=True, text=True, timeout=10, check=False,
-            )  # fmt: skip
-        except (subprocess.TimeoutExpired, OSError):
-            return None
-        return reported.stdout if reported.returncode == 0 else None
+def daemon_variables(folder: Path, uuid: str) -> dict[str, str]:
+    """Return the variables of the MPS daemon in `folder` for the GPU `uuid`."""
+    return {
+        "CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps"),
+        "CUDA_MPS_LOG_DIRECTORY": str(folder / "mps-log"),
+        "CUDA_VISIBLE_DEVICES": uuid,
+    }
 
 
 class MpsSession:
-    """One device and its MPS daemon, started for MPS runs and stopped for naive ones."""
+    """One device and its MPS daemon, started for MPS runs and stopped for naive ones.
+
+    The daemon ends with this process.
+
+    Args:
+        device: On which tenants run.
+        folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
+    """
 
     def __init__(self, device: Device, folder: Path) -> None:
         self.device = device
         self.folder = folder
-        self._daemon = MpsDaemon(folder, device.uuid or "")
-        _no_pipes(folder).mkdir(exist_ok=True)
+        self._environment = daemon_variables(folder, device.uuid or "")
+        self._daemon: subprocess.Popen[bytes] | None = None
+        _no_pipes(folder).mkdir(parents=True, exist_ok=True)
 
     def switch_to(self, sharing: Concurrent) -> None:
         """Bring MPS into the state that `sharing` needs; no tenant may be alive."""
         if sharing.under_mps:
-            if not self._daemon.running:
-                self._daemon.start()
+            if not self._running:
+                self._start()
             return
-        self._daemon.stop()
+        self.close()
         if (uuid := self.device.uuid) is None:
             return
 
@@ -151,16 +77,18 @@ class MpsSession:
             for workload, environment in zip(workloads, environments, strict=True)
         )
 
-    def servers(self, sharing: Concurrent, verbs: str, count: int) -> tuple[TenantSetup, ...]:
-        """Return the setups of `count` programs of ours that answer `verbs`; see `server_of`."""
-        environments = tenant_environments(sharing, count, self.folder, self.device.uuid)
-        return tuple(server_of(verbs, self.device.kind, each) for each in environments)
+    def servers(self, verbs: str, count: int = 1) -> AbstractContextManager[tuple[Tenant, ...]]:
+        """Run programs of ours that answer `verbs`, see `server_of`, and are not under MPS."""
+        environments = tenant_environments(Naive(), count, self.folder, self.device.uuid)
+        setups = [server_of(verbs, self.device.kind, each) for each in environments]
+        return tenants_on(setups, self.folder)
 
     def proved_clients(self, sharing: Concurrent, pids: Sequence[int]) -> int:
         """Return the number of tenants that MPS serves: all of them, or none if it is off."""
         if not sharing.under_mps:
             return 0
-        listed = self._daemon.clients()
+        servers = self._pids("get_server_list")
+        listed = {pid for server in servers for pid in self._pids(f"get_client_list {server}")}
         if missing := set(pids) - listed:
             raise AdvisorError(
                 f"tenants {sorted(missing)} should share by MPS, and its server lists only "
@@ -169,8 +97,66 @@ class MpsSession:
         return len(pids)
 
     def close(self) -> None:
-        """Stop the daemon, if it runs."""
-        self._daemon.stop()
+        """End the daemon, whose clients have ended, and its servers: by request, else by force."""
+        if self._daemon is None:
+            return
+        for request in ("quit", "quit -t 1"):
+            if self._running and self._answer(request) is not None:
+                wait_until(lambda: not self._running, 5)
+        if self._running:
+            self._daemon.terminate()
+            if not wait_until(lambda: not self._running, 2):
+                self._daemon.kill()
+        self._daemon.wait()
+        self._daemon = None
+        pipes = self.folder / "mps"
+        if not wait_until(lambda: not mps_within(pipes), 3):
+            end_within(pipes)
+
+    @property
+    def _running(self) -> bool:
+        return self._daemon is not None and self._daemon.poll() is None
+
+    def _start(self) -> None:
+        """Start the daemon, and wait until it answers; an error quotes the end of its logs."""
+        if shutil.which(CONTROL) is None:
+            raise GpuUnavailable(
+                f"{CONTROL} is not installed, so jobs cannot share by MPS here. Install the "
+                f"driver's compute utilities, or choose naive sharing."
+            )
+        pipes, logs = self.folder / "mps", self.folder / "mps-log"
+        shutil.rmtree(pipes, ignore_errors=True)  # a daemon that was killed left its pipes
+        pipes.mkdir(parents=True)
+        logs.mkdir(exist_ok=True)
+        with (logs / "output").open("wb") as output:
+            self._daemon = subprocess.Popen(
+                tied_to_parent([CONTROL, "-f"]), env=without_mps(os.environ) | self._environment,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        wait_until(lambda: not self._running or self._answer("get_server_list") is not None, 15)
+        if not self._running or self._answer("get_server_list") is None:
+            files = [logs / "output", logs / "control.log"]
+            texts = [file.read_text(errors="replace") for file in files if file.is_file()]
+            lines = [line.strip() for text in texts for line in text.splitlines()[-3:]]
+            last = " / ".join(filter(None, lines)) or "its logs are empty"
+            self.close()
+            raise GpuUnavailable(
+                f"the MPS daemon does not start: {last}. Fix that, or choose naive sharing."
+            )
+
+    def _pids(self, request: str) -> list[int]:
+        return [int(word) for word in (self._answer(request) or "").split() if word.isdigit()]
+
+    def _answer(self, request: str) -> str | None:
+        """The daemon's answer to `request`; None if it does not answer."""
+        try:
+            reported = subprocess.run(
+                [CONTROL], input=request + "\n", env=without_mps(os.environ) | self._environment,
+                capture_output=True, text=True, timeout=10, check=False,
+            )  # fmt: skip
+        except (subprocess.TimeoutExpired, OSError):
+            return None
+        return reported.stdout if reported.returncode == 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,11 +185,13 @@ def bench_on(device: Device, cores: tuple[int, ...], command: str) -> Iterator[B
     """
     os.sched_setaffinity(0, cores)
     with (
-        claimed(device, command),
+        nullcontext() if device.uuid is None else gpu_lock(device.uuid, command),
         scratch_folder() as folder,
         closing(MpsSession(device, folder)) as session,
         closing(Crew(device.kind, folder)) as crew,
     ):
+        if device.uuid is not None:
+            refuse_busy(device.uuid)
         origin = Origin(device, command, len(cores))
         yield Bench(session=session, crew=crew, origin=origin, cores=cores)
 
@@ -224,8 +212,7 @@ def tenant_environments(
     # The server counts the GPUs that its daemon sees from 0, and this one sees one (NVIDIA's MPS
     # documentation, CUDA_VISIBLE_DEVICES). A MIG device is named by its UUID on both sides.
     seen = uuid if uuid.startswith("MIG-") else "0"
-    pipes = str(MpsDaemon(folder, uuid).pipes)
-    common = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_MPS_PIPE_DIRECTORY": pipes}
+    common = {"CUDA_VISIBLE_DEVICES": seen, "CUDA_MPS_PIPE_DIRECTORY": str(folder / "mps")}
     limits = sharing.limits or (None,) * tenants
     return tuple(common | client_variables(limit, None) for limit in limits)
 
@@ -285,8 +272,7 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     if reserve_mib is None:
         reserve_mib = reserved_mib(uuid) or 0
     leave_mib = capacity_mib - reserve_mib - served_mib
-    setups = session.servers(Naive(), "advisor.measure.mps:FILLER_VERBS", 1)
-    with tenants_on(setups, session.folder) as (filler,):
+    with session.servers("advisor.measure.mps:FILLER_VERBS") as (filler,):
         answer = filler.ask("leave_free", free_mib=leave_mib)
         if isinstance(answer, Ended):
             raise AdvisorError(

@@ -13,7 +13,13 @@ from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import CONTROL, NOT_METERED, Activity, allowed_cores
 from advisor.measure.device import Clocks, Meter, command_line, find_device, memory_record
-from advisor.measure.mps import Bench, MpsDaemon, bench_on, memory_filled, tenant_environments
+from advisor.measure.mps import (
+    Bench,
+    bench_on,
+    daemon_variables,
+    memory_filled,
+    tenant_environments,
+)
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.profile_command import above_0
@@ -264,8 +270,8 @@ def planned_processes(plan: PlannedRun, uuid: str | None) -> Iterator[PlannedPro
         role = f"{run.id}: supervisor, starts, watches and ends all others"
         yield PlannedProcess(role, {}, command)
         if uuid is not None and sharing.under_mps:
-            environment = MpsDaemon(folder, uuid).environment
-            yield PlannedProcess(f"{run.id}: MPS daemon", environment, (CONTROL, "-f"))
+            variables = daemon_variables(folder, uuid)
+            yield PlannedProcess(f"{run.id}: MPS daemon", variables, (CONTROL, "-f"))
         environments = tenant_environments(sharing, len(jobs), folder, uuid)
         for number, (job, variables) in enumerate(zip(jobs, environments, strict=True), start=1):
             role = f"{run.id}: tenant {number}, trains {run.workloads[job].name}"

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,8 +31,9 @@ from typing import Any
 
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import split_cores
+from advisor.measure.device import Device
 from advisor.measure.inside.clocks import host_check_s
-from advisor.measure.mps import MpsDaemon, tenant_environments
+from advisor.measure.mps import MpsSession, tenant_environments
 from advisor.sharing import parse_sharing
 from benchmarks.programs.prepare import environment_of, working_folder
 from benchmarks.programs.printed import run_together
@@ -128,12 +129,10 @@ class Place:
         """Run programs together, or one alone, and time them by their prints."""
         sharing = parse_sharing(sharing_of(mode, len(programs)))
         folder = self.scratch / "mps"
-        (folder / "no-mps").mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
+        device = Device("cuda" if self.uuid else "cpu", self.uuid, "", "", None)
+        with closing(MpsSession(device, folder)) as session:
             if sharing.under_mps and self.uuid:
-                daemon = MpsDaemon(folder, self.uuid)
-                stack.callback(daemon.stop)
-                daemon.start()
+                session.switch_to(sharing)
             added = tenant_environments(sharing, len(programs), folder, self.uuid)
             ran = run_together(
                 programs, self.checkouts, added, self.cores, window_s=window_s,

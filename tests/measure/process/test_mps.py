@@ -11,7 +11,7 @@ import pytest
 from advisor.errors import AdvisorError, GpuUnavailable
 from advisor.hardware.machine import mps_processes
 from advisor.measure.device import Device, refuse_busy
-from advisor.measure.mps import MpsDaemon, MpsSession, tenant_environments
+from advisor.measure.mps import MpsSession, tenant_environments
 from advisor.measure.process import end_within, mps_within
 from advisor.sharing import Mps, Naive
 from tests.measure.process import mps_stand_in
@@ -35,30 +35,28 @@ def programs(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def daemon(folder, programs):
+def session(folder, programs):
     mps_stand_in.install(programs)
-    daemon = MpsDaemon(folder, UUID)
-    yield daemon
-    daemon.stop()
+    with closing(MpsSession(GPU, folder)) as session:
+        yield session
     assert not mps_within(folder)
 
 
-def test_a_daemon_that_was_stopped_leaves_no_process(daemon, folder):
-    daemon.start()
-    mps_stand_in.become_clients(daemon.pipes, [101])
-    daemon.clients()
+def test_a_daemon_that_was_stopped_leaves_no_process(session, folder):
+    session.switch_to(Mps())
+    mps_stand_in.become_clients(folder / "mps", [101])
+    session.proved_clients(Mps(), [101])
     assert {each.role for each in mps_processes() if each.pid in mps_within(folder)} == {
         "control", "server"
     }  # fmt: skip
-    daemon.stop()
-    assert not daemon.running
+    session.close()
     assert not mps_within(folder)
 
 
 def test_a_machine_without_mps_says_what_to_install(monkeypatch, folder):
     monkeypatch.setenv("PATH", str(folder))
     with pytest.raises(GpuUnavailable, match="not installed"):
-        MpsDaemon(folder, UUID).start()
+        MpsSession(GPU, folder).switch_to(Mps())
 
 
 def test_a_daemon_that_does_not_start_is_refused_with_its_last_words(programs, folder):
@@ -66,7 +64,7 @@ def test_a_daemon_that_does_not_start_is_refused_with_its_last_words(programs, f
     program.write_text("#!/bin/sh\necho 'cannot lock the pipes'\nexit 1\n")
     program.chmod(0o755)
     with pytest.raises(GpuUnavailable, match="cannot lock the pipes"):
-        MpsDaemon(folder, UUID).start()
+        MpsSession(GPU, folder).switch_to(Mps())
 
 
 @pytest.mark.parametrize("name", ["nvidia-cuda-mps-control", "nvidia-cuda-mps-server"])
@@ -91,18 +89,16 @@ def test_a_daemon_that_its_owner_left_behind_is_ended(folder):
         assert not mps_within(folder)
 
 
-@pytest.mark.usefixtures("daemon")
-def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(folder):
-    with closing(MpsSession(GPU, folder)) as session:
-        session.switch_to(Mps())
-        pipes = Path(session.servers(Mps(), "a:B", 1)[0].environment["CUDA_MPS_PIPE_DIRECTORY"])
-        mps_stand_in.become_clients(pipes, [101, 102])
-        assert session.proved_clients(Mps(), [101, 102]) == 2
-        with pytest.raises(AdvisorError, match="103"):
-            session.proved_clients(Mps(), [101, 103])
-        session.switch_to(Naive())
-        assert not any(each.serves(UUID) for each in mps_processes())
-        assert session.proved_clients(Naive(), [101, 102]) == 0
+def test_mps_is_proved_on_for_every_tenant_and_off_for_naive_sharing(session, folder):
+    session.switch_to(Mps())
+    (environment,) = tenant_environments(Mps(), 1, folder, UUID)
+    mps_stand_in.become_clients(Path(environment["CUDA_MPS_PIPE_DIRECTORY"]), [101, 102])
+    assert session.proved_clients(Mps(), [101, 102]) == 2
+    with pytest.raises(AdvisorError, match="103"):
+        session.proved_clients(Mps(), [101, 103])
+    session.switch_to(Naive())
+    assert not any(each.serves(UUID) for each in mps_processes())
+    assert session.proved_clients(Naive(), [101, 102]) == 0
 
 
 def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
@@ -116,5 +112,5 @@ def test_each_tenant_has_its_own_limit_and_all_the_same_gpu(folder):
 
 def test_a_naive_tenant_is_pointed_away_from_every_daemon(folder):
     (environment,) = tenant_environments(Naive(), 1, folder, UUID)
-    assert environment["CUDA_MPS_PIPE_DIRECTORY"] != str(MpsDaemon(folder, UUID).pipes)
+    assert environment["CUDA_MPS_PIPE_DIRECTORY"] != str(folder / "mps")
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in environment
