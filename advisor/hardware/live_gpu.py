@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from psutil import virtual_memory
 
-from advisor.errors import AdvisorError, GpuUnavailable
+from advisor.errors import AdvisorError
 from advisor.hardware.counters import dcgm_number, offers_gpm
 from advisor.hardware.gpus import (
     DESCRIBED,
@@ -124,6 +124,14 @@ def live_gpus() -> tuple[LiveGpu | BrokenGpu, ...]:
     return tuple(gpus)
 
 
+def gpus_here() -> list[LiveGpu]:
+    """The GPUs of this machine that answer; empty without a driver."""
+    try:
+        return [each for each in live_gpus() if isinstance(each, LiveGpu)]
+    except AdvisorError:
+        return []
+
+
 def visible_device(uuid: str) -> dict[str, str]:
     """The variables by which a process sees only the GPU `uuid`, by its index if possible.
 
@@ -171,10 +179,7 @@ def instances_of(key: str) -> tuple[int, tuple[str, ...]] | None:
 
     None if there is none of that kind, or one that is not in MIG mode.
     """
-    try:
-        live = [each for each in live_gpus() if isinstance(each, LiveGpu)]
-    except AdvisorError:
-        return None
+    live = gpus_here()
     those = [each for each in live if each.catalogue_key == key]
     if not those or not all(each.mig_enabled for each in those):
         return None
@@ -209,11 +214,7 @@ def _counters(nvml: Any, handle: Any) -> Literal["gpm", "dcgm", "nvml"] | None:
 
 def as_offered_here(gpu: Gpu) -> tuple[Gpu, int | None]:
     """`gpu` with the MIG table of the installed driver, and that driver's branch, if it has any."""
-    try:
-        live = [each for each in live_gpus() if isinstance(each, LiveGpu)]
-    except GpuUnavailable:
-        return gpu, None
-    for present in live:
+    for present in gpus_here():
         if present.catalogue_key == gpu.key:
             with driver() as nvml:
                 rows = mig_rows(nvml, handle_of(nvml, present.index))

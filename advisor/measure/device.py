@@ -12,24 +12,18 @@ from pathlib import Path
 from time import sleep
 from typing import Literal
 
-from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput, with_article
+from advisor.errors import GpuUnavailable, InvalidInput, with_article
 from advisor.hardware.counters import ActivitySampler
 from advisor.hardware.gpus import gpu_meant
 from advisor.hardware.live_gpu import (
     clocks_mhz,
+    gpus_here,
     live_gpu,
-    live_gpus,
     mig_devices,
     power_w_now,
     process_memory_mib,
 )
-from advisor.hardware.machine import (
-    NOT_METERED,
-    Activity,
-    LiveGpu,
-    allowed_cores,
-    mps_processes,
-)
+from advisor.hardware.machine import NOT_METERED, Activity, allowed_cores, mps_processes
 from advisor.measure.inside.routines import installed_version
 from advisor.measure.process import wait_until
 from advisor.workload.calibration import Present
@@ -41,13 +35,9 @@ _DEVICES = re.compile(r"(\d{1,3})-(\d{1,3})")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU or CPU on which tenants run; of a CPU `uuid` and `driver` are None.
+    """A GPU, MIG device or CPU on which tenants run; of a CPU `uuid` and `driver` are None.
 
-    Attributes:
-        kind: As torch names it.
-        uuid: Of the GPU or of the MIG device.
-        key: Catalogue key, or ``"cpu"``.
-        name: From its driver; for a CPU its model name.
+    `kind` is torch's word for it, `key` the catalogue's or ``"cpu"``, and `name` its model.
     """
 
     kind: Literal["cuda", "cpu"]
@@ -210,27 +200,19 @@ def memory_record(
 
 def first_gpu() -> str | None:
     """The key of this machine's first GPU that is supported; None without one."""
-    keys = (each.catalogue_key for each in _gpus_here())
+    keys = (each.catalogue_key for each in gpus_here())
     return next((key for key in keys if key is not None), None)
 
 
 def present_machine(gpu: str) -> Present | None:
     """This machine, if its driver shows a GPU of the model `gpu`; else None."""
-    drivers = [live.driver for live in _gpus_here() if live.catalogue_key == gpu]
+    drivers = [live.driver for live in gpus_here() if live.catalogue_key == gpu]
     if not drivers:
         return None
     return Present(
         driver=drivers[0], torch=installed_version("torch"), host_cpu=host_cpu(),
         host_cores=len(allowed_cores()),
     )  # fmt: skip
-
-
-def _gpus_here() -> list[LiveGpu]:
-    """The GPUs of this machine that answer; empty without a driver."""
-    try:
-        return [each for each in live_gpus() if isinstance(each, LiveGpu)]
-    except AdvisorError:
-        return []
 
 
 # A variable that is set for a script; its value may be a secret.

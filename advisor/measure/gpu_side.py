@@ -1,9 +1,7 @@
 """Measures the GPU's side of a calibration: the cost of taking turns, and the times of operators.
 
-Two processes of endless kernels take turns, alone and together.
-
-Alone, each does a kernel every `alone` seconds; together every `shared` seconds. If turns were
-free, ``alone / shared`` of both would add up to 1: the difference from 1 is the overhead.
+Two processes repeat kernels, alone every `alone` seconds, and together every `shared` seconds. If
+turns were free, ``alone / shared`` of both would add up to 1: the rest is the overhead.
 
 With kernels far shorter than a slice, the moments at which one tenant's kernels end show slices:
 close together while it has the GPU, then a gap while the other has it. A cycle reaches from the
@@ -22,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from advisor.errors import AdvisorError
-from advisor.measure.device import Meter
+from advisor.measure.device import Clocks, Meter
 from advisor.measure.inside.program import Served
 from advisor.measure.inside.routines import Verb
 from advisor.measure.mps import MpsSession
@@ -98,18 +96,12 @@ _GAP = 2.0
 # Fewer gaps show no pattern; with fewer kernels in a slice, kernels and not the driver end it.
 _FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
 
-Clocks = tuple[int | None, int | None]
-
-
 Timed = tuple[Schedule, Sequence[Sequence[float]]]
 """A schedule, and when the kernels of tenants ended in it, shape (tenants, kernels)."""
 
 
 def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[str, str | None]]:
-    """Measure the cost of turns for each length of kernel.
-
-    Return also the GPU's clocks meanwhile and the versions of the software.
-    """
+    """Measure the cost of turns for each length of kernel; return clocks and versions, too."""
     session.switch_to(Naive())
     meter, costs = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)

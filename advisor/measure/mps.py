@@ -20,7 +20,7 @@ from advisor.measure.inside.routines import Verb
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_within, gpu_lock, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
-from advisor.measure.tenant import Ended, Tenant, TenantSetup, server_of, setup_of
+from advisor.measure.tenant import Tenant, TenantSetup, living, server_of, setup_of
 from advisor.measure.tenants import tenants_on
 from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
@@ -38,11 +38,8 @@ def daemon_variables(folder: Path, uuid: str) -> dict[str, str]:
 class MpsSession:
     """One device and its MPS daemon, started for MPS runs and stopped for naive ones.
 
-    The daemon ends with this process.
-
-    Args:
-        device: On which tenants run.
-        folder: Where pipes and logs go; a short path, since pipes are Unix sockets.
+    The daemon ends with this process. Its pipes and logs go to `folder`: a short path, since pipes
+    are Unix sockets.
     """
 
     def __init__(self, device: Device, folder: Path) -> None:
@@ -161,13 +158,10 @@ class MpsSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """The claimed device on which a process measures.
+    """The claimed device of `session`, on which a process measures.
 
-    Attributes:
-        session: Of the device, with or without MPS.
-        origin: The provenance that all figures share.
-        crew: Tenants of the zoo that were started ahead of need.
-        cores: Host cores over which all tenants float, as users run them.
+    Its `crew` are tenants of the zoo that were started ahead of need; all tenants float over
+    `cores`, as users run them. All figures share their `origin`.
     """
 
     session: MpsSession
@@ -239,24 +233,16 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
     """While the block runs, the GPU has as much free as a card of `capacity_mib` would have.
 
     The driver's own memory is assumed to be the same on both. An MPS server that already runs
-    counts as the tenants' memory, like one that starts with them.
-
-    The process that holds the memory is not an MPS client and launches no kernels, so it takes only
-    memory from the tenants.
-
-    Args:
-        session: Without a live tenant.
-        capacity_mib: As the smaller card's driver would report it; None: the GPU stays as it is.
+    counts as the tenants' memory, like one that starts with them. The process that holds the memory
+    is not an MPS client and launches no kernels, so it takes only memory from the tenants.
 
     Yields:
-        The memory then free for tenants and MPS server, MiB; None if nothing was held.
+        The memory then free for tenants and MPS server, MiB; None without `capacity_mib`.
     """
     if capacity_mib is None:
         yield None
         return
-    uuid = session.device.uuid
-    if uuid is None:
-        raise InvalidInput("a CPU's memory cannot be made to look smaller; drop capacity_mib")
+    uuid = session.device.uuid or ""  # `check_plans` refuses such a run of a CPU
 
     def in_use_mib() -> float:
         return sum(process_memory_mib(uuid).values())
@@ -273,12 +259,7 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
         reserve_mib = reserved_mib(uuid) or 0
     leave_mib = capacity_mib - reserve_mib - served_mib
     with session.servers("advisor.measure.mps:FILLER_VERBS") as (filler,):
-        answer = filler.ask("leave_free", free_mib=leave_mib)
-        if isinstance(answer, Ended):
-            raise AdvisorError(
-                f"the process that fills the GPU to look like {capacity_mib} MiB ended: "
-                f"{answer.detail}. Run it again."
-            )
+        answer = living(filler.ask("leave_free", free_mib=leave_mib), ". Run it again.")
         yield answer["free_mib"] + served_mib
 
 
