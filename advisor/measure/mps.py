@@ -13,7 +13,6 @@ from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.live_gpu import process_memory_mib, reserved_mib, visible_device
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
-from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin, refuse_busy
 from advisor.measure.inside.program import Served
 from advisor.measure.inside.routines import Verb
@@ -21,7 +20,7 @@ from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_within, gpu_lock, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Tenant, TenantSetup, living, server_of, setup_of
-from advisor.measure.tenants import tenants_on
+from advisor.measure.tenants import Crew, tenants_on
 from advisor.sharing import Concurrent, Naive
 from advisor.workload.spec import Workload
 

@@ -3,17 +3,15 @@
 import json
 import os
 from contextlib import suppress
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from pathlib import Path
 from threading import Lock, Thread
 from time import monotonic, sleep, time
 from typing import Any
 
-from advisor.measure.explain_end import explain_end
 from advisor.measure.printed_pace import PrintedPace
-from advisor.measure.process import say
 from advisor.measure.script import StartedScript
-from advisor.measure.tenant import ENDING_S, SAY_S, Answer, Ended, Tenant, TenantSetup
+from advisor.measure.tenant import ENDING_S, Answer, Ended, Tenant, TenantSetup
 
 # Figures of its pace before it counts as under way: the first contains its start.
 _FIRST_FIGURES = 3
@@ -32,18 +30,16 @@ class PrintingTenant(Tenant):
 
     def __init__(self, setup: TenantSetup, folder: Path) -> None:
         super().__init__(setup, folder)
-        self._inside: list[Connection] = []
         self._began_cpu_s = 0.0
         self._pace, self._reading = PrintedPace(setup.script, setup.batch), Lock()
-        self._request: tuple[str, dict[str, Any]] = ("", {})
+        self._verb, self._arguments = "", dict[str, Any]()
 
     def send(self, verb: str, **arguments: Any) -> None:
-        self._request = (verb, arguments)
+        self._verb, self._arguments = verb, arguments
         if self.ended is not None:
             return
-        if self._started is None:
-            # Unbuffered, so that a figure is seen when it is printed.
-            self.start({"aside": True}, {"PYTHONUNBUFFERED": "1"}, piped=True)
+        if self.pid == 0:
+            self.start()
             Thread(target=self._read, args=(self.running,), daemon=True).start()
         self._began_cpu_s = self.running.cpu_s()
 
@@ -59,57 +55,49 @@ class PrintingTenant(Tenant):
     def receive(self, timeout_s: float) -> Answer:
         if self.ended is not None:
             return self.ended
-        verb, arguments = self._request
-        match verb:
+        match self._verb:
             case "load":
                 return self._under_way(timeout_s)
             case "check_host":
                 return {"check_s": None}
             case "run":
-                until = monotonic() + timeout_s
-                return self._ran(arguments["start_at"], arguments["stop_at"], until)
+                return self._ran(**self._arguments, until=monotonic() + timeout_s)
             case _:
-                return self._answered_inside(verb, arguments, monotonic() + timeout_s)
+                return self._answered_inside(monotonic() + timeout_s)
 
     def _under_way(self, timeout_s: float) -> Answer:
-        began = monotonic()
-        say_at = began + SAY_S
-        while self._pace.figures < _FIRST_FIGURES and monotonic() < began + timeout_s:
-            if wait([self.running.exited], _WATCH_S):
+        for left_s in self.patience(timeout_s):
+            if exited := wait([self.running.exited], min(_WATCH_S, left_s)):
                 sleep(_WATCH_S)  # for its last lines
-                break
-            if monotonic() >= say_at:
-                say(f"  {self._printed_within(monotonic() - began)}")
-                say_at += SAY_S
-        if self._pace.figures >= _FIRST_FIGURES:
-            step_s = self._pace.step_s
-            return {"sms": None, "warm_step_s": step_s, "memory": self._memory()}
-        if (ended := self._gone()) is not None:
-            return ended
-        why = self._printed_within(timeout_s)
-        self.end_by(monotonic())
-        return self.end("died", why)
+            if self._pace.figures >= _FIRST_FIGURES:
+                step_s = self._pace.step_s
+                return {"sms": None, "warm_step_s": step_s, "memory": self._memory()}
+            if exited:
+                return self.end_with(self.running.how_it_ended())
+        return self._silent(self.waits_for(timeout_s, timeout_s))
 
-    def _printed_within(self, seconds: float) -> str:
-        """A sentence on its printed pace and its last line."""
+    def waits_for(self, waited_s: float, timeout_s: float) -> str:
         script, line = self.setup.script, self.running.error_line()
         return (
-            f"{self.named} printed {self._pace.figures} figures that match "
-            f"{script.throughput or script.seconds_per_step!r} within {seconds:.0f} s, and "
-            f"{_FIRST_FIGURES} are needed; it printed last: {line or 'nothing'}"
+            f"printed {self._pace.figures} figures that match "
+            f"{script.throughput or script.seconds_per_step!r} within {waited_s:.0f} of "
+            f"{timeout_s:.0f} s, and {_FIRST_FIGURES} are needed; it printed last: "
+            f"{line or 'nothing'}"
         )
 
-    def _ran(self, start_at: float, stop_at: float, until: float) -> Answer:
+    def _silent(self, why: str) -> Ended:
+        self.end_by(monotonic())
+        return self.end("died", f"{self.named} {why}")
+
+    def _ran(self, *, start_at: float, stop_at: float, until: float, **_options: object) -> Answer:
         """Its steps between two moments, once it has printed the figure that covers the end."""
         sleep(max(0.0, stop_at - time()))
         while (self._pace.at_s or 0.0) < stop_at:
-            if (ended := self._gone()) is not None:
-                return ended
+            if wait([self.running.exited], 0):
+                return self.end_with(self.running.how_it_ended())
             if monotonic() > until:
                 silent_s = time() - (self._pace.at_s or 0.0)
-                self.end_by(monotonic())
-                silence = f"printed no figure of its pace for {silent_s:.0f} s"
-                return self.end("died", f"{self.named} {silence}")
+                return self._silent(f"printed no figure of its pace for {silent_s:.0f} s")
             sleep(_WATCH_S)
         with self._reading:
             self._pace.check()
@@ -119,13 +107,12 @@ class PrintingTenant(Tenant):
             "cpu_s": self.running.cpu_s() - self._began_cpu_s,
         }  # fmt: skip
 
-    def _answered_inside(self, verb: str, arguments: dict[str, Any], until: float) -> Answer:
+    def _answered_inside(self, until: float) -> Answer:
         """The first answer of its processes; empty if none has one in time."""
-        while wait([self._listener], 0):
-            if (accepted := self.accept()) is not None:
-                self._inside.append(accepted[0])
-        request = json.dumps({"verb": verb, "arguments": arguments}).encode()
-        for connection in self._inside:
+        while wait([self.listener], 0):
+            self.accept()
+        request = json.dumps({"verb": self._verb, "arguments": self._arguments}).encode()
+        for connection in self.connections:
             message = None
             try:
                 connection.send_bytes(request)
@@ -135,23 +122,9 @@ class PrintingTenant(Tenant):
                 wait([self.running.exited], ENDING_S)
             if answer := self.parsed(message):
                 return answer
-        return self._gone() or {}
-
-    def _gone(self) -> Ended | None:
-        """Its end, if it has ended."""
-        if not wait([self.running.exited], 0):
-            return None
-        how = f"{self.named} {self.running.how_it_ended()}"
-        if (why := explain_end(self.setup.script, self.running.last_output())) is not None:
-            how = f"{how}. {why}"
-        return self.end("out-of-memory" if self.running.out_of_memory else "died", how)
+        return self.end_with(self.running.how_it_ended()) if wait([self.running.exited], 0) else {}
 
     def _memory(self) -> dict[str, float | None]:
         """Its resident memory on a CPU; on a GPU only the driver has a figure."""
         held = self.running.resident_mib() if self.setup.device == "cpu" else None
         return {"allocated_mib": held, "reserved_mib": held}
-
-    def end_by(self, deadline: float) -> None:
-        while self._inside:
-            self._inside.pop().close()
-        super().end_by(deadline)

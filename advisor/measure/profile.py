@@ -371,9 +371,9 @@ def _in_turn(
     modes = [Mps() if limit == _UNLIMITED_PCT else Mps((limit,)) for limit in limits_pct]
     setups = [setup for mode in modes for setup in session.setups(mode, [workload])]
     slow = mean_step_s(profile.windows) >= _SLOW_STEP_S
-    loading = {"warm_steps": _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS}
+    warm_steps = _WARM_STEPS_WHEN_SLOW if slow else _WARM_STEPS
     with tenants_on(setups, session.folder) as tenants:
-        answers = ask_all(tenants, "load", [loading] * len(tenants), patience_s)
+        answers = ask_all(tenants, "load", patience_s, warm_steps=warm_steps)
         loads = [living(answer) for answer in answers]
         session.proved_clients(Mps(), [tenant.pid for tenant in tenants])
         for limit_pct, tenant, loaded in zip(limits_pct, tenants, loads, strict=True):

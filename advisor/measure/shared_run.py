@@ -7,7 +7,6 @@ from math import fsum
 from pathlib import Path
 from statistics import mean
 from time import monotonic, time
-from typing import Any
 
 from advisor.errors import AdvisorError, InvalidInput, counted
 from advisor.hardware import DEFAULT_DEVICE
@@ -128,12 +127,11 @@ def _measure_group(
     setups = session.setups(sharing, workloads)
     if plan.capacity_mib is not None:
         timing = _TIMING_OF_MEMORY_RUNS
-    nothing: list[dict[str, Any]] = [{}] * len(jobs)
     with (
         memory_filled(session, plan.capacity_mib) as free_mib,
         tenants_on(setups, session.folder, bench.crew.take) as tenants,
     ):
-        loaded = ask_all(tenants, "load", nothing)
+        loaded = ask_all(tenants, "load")
         alive = [tenant.pid for tenant in tenants if tenant.ended is None]
         clients = session.proved_clients(sharing, alive)
         start_at = time() + _NOTICE_S
@@ -142,7 +140,7 @@ def _measure_group(
         ends = [each["completed_at"] for each in settled if isinstance(each, dict)]
         slowest_step_s = max(((at[-1] - start_at) / len(at) for at in ends), default=0.0)
         meter = Meter(session.device)
-        before = ask_all(tenants, "check_host", nothing)  # at once: busy cores slow each other
+        before = ask_all(tenants, "check_host")  # at once: busy cores slow each other
         if plan.steps is not None:
             steps = [plan.steps[job] for job in jobs]
             answers, schedules, activity, clocks_mhz = _train_steps(tenants, steps, meter)
@@ -154,7 +152,7 @@ def _measure_group(
             waiting = 2 * sum(setup.line is not None for setup in setups)
             if 2 * waiting <= len(bench.cores):  # else they would slow it
                 bench.crew.prepare(waiting)
-        after, held_mib = ask_all(tenants, "check_host", nothing), meter.memory_mib()
+        after, held_mib = ask_all(tenants, "check_host"), meter.memory_mib()
         versions = next((tenant.versions for tenant in tenants if tenant.versions), None)
     if versions is None:
         ended = tenants[0].ended

@@ -8,16 +8,19 @@ import json
 import os
 import socket
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from tempfile import mkdtemp
+from time import monotonic
 from typing import Any, Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
-from advisor.measure.hook_folder import hook_variables
+from advisor.measure.explain_end import explain_end
+from advisor.measure.hook_folder import hook_variables, why_unseen
+from advisor.measure.process import say
 from advisor.measure.script import StartedScript
 from advisor.workload.spec import Script, Workload
 
@@ -27,8 +30,8 @@ LOAD_S = 300.0
 # How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
 
-SAY_S = 20.0
-"""Seconds between two lines on what is waited for."""
+# Between two lines on what is waited for, and between two looks whether the hook could be set.
+_SAY_S, _LOOK_S = 20.0, 1.0
 
 ENDING_S = 5.0
 """More seconds than a process that has hung up, or whose command has ended, takes to end."""
@@ -65,9 +68,7 @@ class TenantSetup:
     """The command of a tenant, and its device.
 
     Attributes:
-        device: The kind of device, as torch names it.
         environment: Set before CUDA is initialised; the caller's MPS variables are dropped.
-        script: Its command.
         batch: Examples of one of its steps, if it prints its pace.
         ours: Whether the command is the advisor's own, and needs no mirror of its folder.
         line: What a command of the zoo reads once it has imported torch.
@@ -94,34 +95,47 @@ def setup_of(
 
 def zoo_setup(device: Literal["cuda", "cpu"]) -> TenantSetup:
     """Return the setup of a command of the zoo that waits for what to train."""
-    script = _own("advisor.zoo", "--device", device, "-")
-    return TenantSetup(device, {}, script, ours=True, line="")
+    return _own(device, {}, "advisor.zoo", "--device", device, "-", line="")
 
 
 def server_of(
     verbs: str, device: Literal["cuda", "cpu"], environment: Mapping[str, str]
 ) -> TenantSetup:
     """Return the setup of a program of ours that answers `verbs`, ``"module:NAME"``."""
-    return TenantSetup(device, environment, _own("advisor.measure", "serve", verbs), ours=True)
+    return _own(device, environment, "advisor.measure", "serve", verbs)
 
 
-# A tenant has one thread of its own for mathematics, as most programs on a GPU need.
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+def _own(
+    device: Literal["cuda", "cpu"], environment: Mapping[str, str], *words: str,
+    line: str | None = None,
+) -> TenantSetup:  # fmt: skip
+    # One thread of its own for mathematics, as most programs on a GPU need.
+    threads = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS")}
+    script = Script(command=(sys.executable, "-m", *words), folder="/", environment=threads)
+    return TenantSetup(device, environment, script, ours=True, line=line)
 
 
-def _own(module: str, *words: str) -> Script:
-    return Script(
-        command=(sys.executable, "-m", module, *words), folder="/", environment=_ONE_THREAD
-    )
+_NOT_BY_STEPS = "give the pattern of the pace that it prints: --throughput REGEX"
+_NO_STEPS = (
+    f"Steps are found where an optimizer of torch steps, or else where a backward pass ends. If it "
+    f"has neither, call advisor.step() once a step, or {_NOT_BY_STEPS}"
+)
+_NO_TORCH = (
+    f"No Python of it imported torch where that can be seen: sudo and containers hide it. If it "
+    f"does not use torch, {_NOT_BY_STEPS}"
+)
+_NOT_SEEN = f"Start it by another Python or torch, or {_NOT_BY_STEPS}"
+_GOES_ON = "Its command goes on: give the command of the training alone"
+_TOO_SHORT = "Let it train for longer: a measurement takes about half a minute of steps"
 
 
-class Tenant(ABC):
-    """One tenant, from the first request until it is stopped or ends by itself.
+class Tenant:
+    """A program whose steps a hook in its process finds; it connects with its first step.
 
     Attributes:
         pid: Its process; 0 before it has been started.
-        versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty if it ended
-            before it sent them, or is not a Python.
+        versions: ``torch``, ``cuda`` and ``timm``, each a version or None; empty before it
+            connected.
         ended: None while it lives.
     """
 
@@ -132,20 +146,59 @@ class Tenant(ABC):
         self.ended: Ended | None = None
         self.folder = Path(mkdtemp(prefix="s", dir=folder))
         self.named = setup.script.file or setup.script.command[0]
-        self._listener = socket.socket(socket.AF_UNIX)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.connections: list[Connection] = []
+        self._hook = self.folder / "hook"
         self._started: StartedScript | None = None
+        self._request: bytes | None = None
 
-    @abstractmethod
     def send(self, verb: str, **arguments: Any) -> None:
-        """Send a request without waiting; `receive` returns the answer."""
+        """Send a request without waiting; `receive` returns the answer. The first one starts it."""
+        if self.ended is not None:
+            return
+        if self._started is None:
+            self.start()
+        if self._request is None and self.setup.line:
+            self.running.write_line(self.setup.line)
+        self._request = json.dumps({"verb": verb, "arguments": arguments}).encode()
+        self._deliver()
 
-    @abstractmethod
+    def _deliver(self) -> None:
+        if self.connections and self._request is not None:
+            with suppress(BrokenPipeError, ConnectionResetError):
+                self.connections[0].send_bytes(self._request)
+
     def receive(self, timeout_s: float) -> Answer:
         """Return its answer, or how it ended; end it if it does not answer in time.
 
         Raises:
             InvalidInput: It refused the user's request.
         """
+        if self.ended is not None:
+            return self.ended
+        for left_s in self.patience(timeout_s):
+            sources: list[Any] = [self.listener, self.running.exited, *self.connections]
+            ready = wait(sources, min(_LOOK_S, left_s))
+            if self.listener in ready:
+                self._connect()
+            elif ready:
+                return self._answer()
+            elif self._unseen:
+                break
+        return self._late(timeout_s)
+
+    def patience(self, timeout_s: float) -> Iterator[float]:
+        """Yield the seconds that are left, 0 at last; now and then, say what is waited for."""
+        began = monotonic()
+        say_at = began + _SAY_S
+        left_s = timeout_s
+        yield left_s
+        while left_s > 0:
+            if monotonic() >= say_at:
+                say(f"  {self.named} {self.waits_for(monotonic() - began, timeout_s)}")
+                say_at += _SAY_S
+            left_s = max(0.0, began + timeout_s - monotonic())
+            yield left_s
 
     def ask(self, verb: str, timeout_s: float = LOAD_S, **arguments: Any) -> Answer:
         """Send a request and wait for the answer."""
@@ -158,21 +211,28 @@ class Tenant(ABC):
         Raises:
             AdvisorError: It ends with an error.
         """
+        self._hang_up()
         wait([self.running.exited], ENDING_S)
         if self.running.exit_code not in (None, 0):
             raise AdvisorError(f"{self.named} {self.running.how_it_ended()}")
 
     def interrupt(self) -> None:
         """Ask it to end, as Ctrl-C would, once."""
+        self._hang_up()  # its hook, while it waits, takes this for Ctrl-C, too
         if self._started is not None:
             self._started.interrupt()
 
     def end_by(self, deadline: float) -> None:
         """Wait until `deadline` (monotonic seconds) for it to end, then end it by force."""
-        self._listener.close()
+        self.interrupt()
+        self.listener.close()
         if self._started is not None:
             self._started.end_by(deadline)
             self._started = None
+
+    def _hang_up(self) -> None:
+        while self.connections:
+            self.connections.pop().close()
 
     @property
     def running(self) -> StartedScript:
@@ -181,32 +241,66 @@ class Tenant(ABC):
             raise AdvisorError(f"{self.named} was not started")
         return self._started
 
-    def start(
-        self, settings: Mapping[str, object], added: Mapping[str, str], *, piped: bool
-    ) -> None:
-        """Start it with a hook that connects to this tenant."""
+    def start(self) -> None:
+        """Start it; with its first step it waits for requests, unless it only prints its pace."""
+        script, ours, printing = self.setup.script, self.setup.ours, not self.setup.script.by_steps
         address = str(self.folder / "socket")
-        self._listener.bind(address)
-        self._listener.listen()
-        environment = {**os.environ, **self.setup.script.environment}
-        hook = hook_variables(self.folder / "hook", {"address": address, **settings}, environment)
+        self.listener.bind(address)
+        self.listener.listen()
+        settings = {"aside": True} if printing else {"folder": "" if ours else str(self.folder)}
+        added = hook_variables(
+            self._hook, {"address": address, **settings}, {**os.environ, **script.environment}
+        )
+        if ours:
+            added["TMPDIR"] = str(self.folder)
+        if printing:  # unbuffered, so that a figure is seen when it is printed
+            added["PYTHONUNBUFFERED"] = "1"
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if self.setup.device == "cpu" else {}
-        temporary = {"TMPDIR": str(self.folder)} if self.setup.ours else {}
         self._started = StartedScript(
-            self.setup.script, self.folder,
-            {**hidden, **self.setup.environment, **temporary, **added, **hook},
-            mirrored=not self.setup.ours, piped=piped, writable=self.setup.line is not None,
+            script, self.folder, {**hidden, **self.setup.environment, **added},
+            mirrored=not ours, piped=printing, writable=self.setup.line is not None,
         )  # fmt: skip
         self.pid = self._started.pid
 
-    def accept(self) -> tuple[Connection, dict[str, Any]] | None:
-        """Accept one of its processes that connects: its process and versions; None if it ends."""
-        connection = Connection(self._listener.accept()[0].detach())
+    def accept(self) -> dict[str, Any] | None:
+        """Connect to a process of it; return its pid and versions, or None if it has just ended."""
+        connection = Connection(self.listener.accept()[0].detach())
         try:
-            return connection, json.loads(connection.recv_bytes())
-        except (EOFError, OSError):  # its end will be seen
+            hello: dict[str, Any] = json.loads(connection.recv_bytes())
+        except (EOFError, OSError):
             connection.close()
             return None
+        self.connections.append(connection)
+        return hello
+
+    def _connect(self) -> None:
+        if (hello := self.accept()) is None:
+            return
+        if len(self.connections) > 1:
+            remedy = self._explained or "Start a single rank, e.g. --nproc_per_node 1"
+            raise InvalidInput(
+                f"{self.named} trains in several processes ({self.pid}, {hello['pid']}), and "
+                f"advisor measures one, on one GPU. {remedy}."
+            )
+        self.pid, self.versions = hello["pid"], hello["versions"]
+        self._deliver()
+
+    def _answer(self) -> Answer:
+        """Its answer, or how it ended."""
+        message = None
+        if self.connections and self.connections[0].poll(ENDING_S):
+            with suppress(EOFError, OSError):
+                message = json.loads(self.connections[0].recv_bytes())
+        answer = self.parsed(message)
+        if answer is None:
+            return self._died()
+        device = self.setup.device if isinstance(answer, Ended) else answer.get("device")
+        if device not in (None, self.setup.device):
+            raise InvalidInput(
+                f"{self.named} trains on the {'CPU' if device == 'cpu' else 'GPU'}, and was to be "
+                f"measured on the other. Move its model to the device, or give another --device."
+            )
+        return answer
 
     def parsed(self, message: Any) -> Answer | None:
         """Return the answer in its message; None if there is none."""
@@ -224,3 +318,74 @@ class Tenant(ABC):
         """Note how it ended."""
         self.ended = Ended(outcome, detail)
         return self.ended
+
+    def end_with(self, how: str, remedy: str | None = None) -> Ended:
+        """Note how it ended by itself; its command and its output may have a better remedy."""
+        if self.running.out_of_memory:
+            return self.end("out-of-memory", self.running.error_line())
+        remedy = self._explained or remedy
+        return self.end("died", f"{self.named} {how}{f'. {remedy}' if remedy else ''}")
+
+    def _died(self) -> Ended:
+        how, code, remedy = self.running.how_it_ended(), self.running.exit_code, None
+        if self.setup.ours and not self.running.out_of_memory:
+            if not self.connections and code in (2, 4):  # `advisor.errors` has these
+                raise error_of(code, self.running.error_line().removeprefix("error: "))
+            return self.end("died", how)
+        if not self.connections:
+            how = f"trained no step and {how}"
+            remedy = self._no_steps if code == 0 or self._unseen else None
+        elif code is None:
+            how, remedy = "ended its training", _GOES_ON
+        elif code == 0:
+            remedy = _TOO_SHORT
+        return self.end_with(how, remedy)
+
+    def _late(self, timeout_s: float) -> Ended:
+        why = self.waits_for(timeout_s, timeout_s)
+        if self._unseen:
+            why = f"cannot be seen to step. {self._unseen}"
+        elif not (self.setup.ours or self.connections):
+            why = f"{why}. {self._explained or self._no_steps}"
+        self.end_by(monotonic())
+        return self.end("died", f"{self.named} {why}")
+
+    def waits_for(self, waited_s: float, timeout_s: float) -> str:
+        """Return the end of a sentence on the missing step, and its reason."""
+        line = self.running.error_line()
+        printed = f"; it printed last: {line}" if line else ""
+        return f"took no step within {waited_s:.0f} of {timeout_s:.0f} s: {self._progress}{printed}"
+
+    @property
+    def _progress(self) -> str:
+        """The part of its start that was seen."""
+        if self.connections:
+            return f"its process {self.pid} trains, and is in a long step or in something else"
+        if (self.folder / "passes").exists():
+            return "it runs backward passes, and its optimizer has not stepped yet"
+        if (self._hook / "attached").exists():
+            unseen = why_unseen(self.running.processes(), self._hook)
+            return f"torch is imported, and nothing trains yet{f'; {unseen}' if unseen else ''}"
+        return "no Python of it has imported torch yet"
+
+    @property
+    def _unseen(self) -> str | None:
+        """Why the hook is in no Python of the program, if that is clear by now."""
+        if self.setup.ours or self.connections:
+            return None
+        if (self._hook / "error").is_file():
+            error = (self._hook / "error").read_text()
+            return f"The hook could not be set: {error}. {_NOT_SEEN}"
+        if (self._hook / "attached").exists():
+            return None
+        return why_unseen(self.running.processes(), self._hook)
+
+    @property
+    def _explained(self) -> str | None:
+        return explain_end(self.setup.script, self.running.last_output())
+
+    @property
+    def _no_steps(self) -> str:
+        """Why no step may have been seen."""
+        attached = (self._hook / "attached").exists()
+        return self._unseen or (_NO_STEPS if attached else _NO_TORCH)

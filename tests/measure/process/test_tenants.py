@@ -11,12 +11,11 @@ from time import time
 import pytest
 
 from advisor.errors import AdvisorError, InvalidInput
-from advisor.measure import printing, tenants
-from advisor.measure.crew import Crew
+from advisor.measure import tenant
 from advisor.measure.process import error_line, scripts_within, session_members, supervise
 from advisor.measure.script import without_mps
 from advisor.measure.tenant import Ended, TenantSetup, server_of, setup_of
-from advisor.measure.tenants import ask_all, tenants_on
+from advisor.measure.tenants import Crew, ask_all, tenants_on
 from advisor.workload.catalogue import workload
 from advisor.workload.spec import Script, Workload
 from tests.measure.process import scripts
@@ -84,7 +83,7 @@ def test_a_tenant_that_keeps_silent_is_ended(sat):
     with sat(SETUP) as (tenant,):
         ended = tenant.ask("sleep", timeout_s=0.2, seconds=600)
     assert ended.outcome == "died"
-    assert "gave no answer" in ended.detail
+    assert "took no step" in ended.detail
 
 
 def test_what_the_user_got_wrong_is_no_outcome_but_a_refusal(sat):
@@ -163,8 +162,7 @@ def started(*workloads):
     """Tenants that were asked to load these workloads, and what they answered."""
     setups = [setup_of(each, "cpu", {}) for each in workloads]
     with TemporaryDirectory() as folder, tenants_on(setups, Path(folder)) as found:
-        loads = [{"warm_steps": 2}] * len(workloads)
-        yield found, ask_all(found, "load", loads, timeout_s=PATIENCE_S)
+        yield found, ask_all(found, "load", PATIENCE_S, warm_steps=2)
 
 
 def counted(home):
@@ -302,18 +300,17 @@ def test_what_is_waited_for_is_said_long_before_patience_ends(
         if line in text and "loading the data" in text:
             raise SaidError
 
-    for module in (tenants, printing):
-        monkeypatch.setattr(module, "SAY_S", 0.05)
-        monkeypatch.setattr(module, "say", say)
-    monkeypatch.setattr(tenants, "_LOOK_S", 0.05)
+    monkeypatch.setattr(tenant, "say", say)
+    monkeypatch.setattr(tenant, "_SAY_S", 0.05)
+    monkeypatch.setattr(tenant, "_LOOK_S", 0.05)
     script = Script(command=("python", "-c", code), folder=str(tmp_path), **options)
     setup = TenantSetup("cpu", {}, script)
     with (
         TemporaryDirectory() as folder,
-        tenants_on([setup], Path(folder)) as (tenant,),
+        tenants_on([setup], Path(folder)) as (waiting,),
         pytest.raises(SaidError),
     ):
-        tenant.ask("load", PATIENCE_S)
+        waiting.ask("load", PATIENCE_S)
 
 
 @pytest.mark.parametrize("name", ["folds.py", "stages.py"])

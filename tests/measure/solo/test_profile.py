@@ -13,12 +13,12 @@ import pytest
 
 from advisor.measure import profile as probing
 from advisor.measure import profile_command
-from advisor.measure.crew import Crew
 from advisor.measure.device import Device, Origin
 from advisor.measure.mps import Bench, MpsSession
 from advisor.measure.pace import StepsTaken, Stopwatch, is_steady
 from advisor.measure.profile import at_check, mps_probe
 from advisor.measure.profile_command import run_profile
+from advisor.measure.tenants import Crew
 from advisor.workload.profile import PROBE_LIMITS_PCT, Window
 from advisor.workload.spec import Script, Workload
 from advisor.workload.store import read_profile
