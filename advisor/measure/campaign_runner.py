@@ -21,7 +21,7 @@ from advisor.hardware.machine import allowed_cores, split_cores
 from advisor.measure.device import devices_in, find_device
 from advisor.measure.draw import Campaign
 from advisor.measure.mps import bench_on
-from advisor.measure.process import INTERRUPTED, start_inner, sweep
+from advisor.measure.process import INTERRUPTED, start_own, sweep
 from advisor.measure.profile import profile_alone
 from advisor.measure.profile_command import idle_power_w
 from advisor.measure.run_list import PlannedRun
@@ -110,8 +110,9 @@ class LocalRunner:
     def start(self) -> None:
         """Start, or start again after `stop`."""
         self._connection, its = Pipe()
-        self._process, self._lifeline = start_inner(
-            "advisor.measure.campaign_runner:serve", [str(its.fileno())], keep=[its.fileno()]
+        entry, connection = "advisor.measure.campaign_runner:serve", its.fileno()
+        self._process, self._lifeline = start_own(
+            "inner", entry, str(connection), keep=[connection]
         )
         its.close()  # or its death would not close the pipe
         self._ask(self.settings, _START_S)

@@ -32,9 +32,6 @@ _SWEEPING_FILE = re.compile(r".*(sweep|grid_?search|hyperopt|random_?search).*\.
 
 # An ampersand that ends a command, not one of && or of a redirection.
 _BACKGROUND = re.compile(r"(?<![&<>|\\])&(?![&>\d])")
-_NEXT = re.compile(r"&&|\|\||;")
-_WAIT = re.compile(r"\bwait\b")
-_COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
 def explain_end(script: Script, output: str) -> str | None:
@@ -42,17 +39,18 @@ def explain_end(script: Script, output: str) -> str | None:
     for pattern, remedy in _PRINTED.items():
         if pattern.search(output):
             return remedy
-    lines = [_COMMENT.sub("", line) for line in _shell_lines(script)]
-    if any(map(_BACKGROUND.search, lines)) and not any(map(_WAIT.search, lines)):
+    lines = [re.sub(r"(?:^|\s)#.*", "", line) for line in _shell_lines(script)]
+    waits = any(re.search(r"\bwait\b", line) for line in lines)
+    if any(map(_BACKGROUND.search, lines)) and not waits:
         return (
             "Its program goes on in the background, and the shell returns. Add wait at the end, or "
             "leave the & out"
         )
-    parts = (part for line in lines for part in _NEXT.split(line))
-    for words in (script.command, *map(_words, parts)):
-        if (reason := _reason(words)) is not None:
-            return reason
-    return None
+    commands: list[Sequence[str]] = [script.command]
+    for part in (part for line in lines for part in re.split(r"&&|\|\||;", line)):
+        with suppress(ValueError):  # a part of a longer text
+            commands.append(shlex.split(part))
+    return next(filter(None, map(_reason, commands)), None)
 
 
 def _shell_lines(script: Script) -> Iterator[str]:
@@ -65,13 +63,6 @@ def _shell_lines(script: Script) -> Iterator[str]:
         elif word.endswith(".sh"):
             with suppress(OSError, UnicodeDecodeError):
                 yield from Path(script.folder, word).read_text().splitlines()
-
-
-def _words(line: str) -> list[str]:
-    try:
-        return shlex.split(line)
-    except ValueError:  # a part of a longer text
-        return []
 
 
 def _reason(words: Sequence[str]) -> str | None:

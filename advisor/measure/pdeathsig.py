@@ -10,19 +10,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
 
 def die_with_parent(how: signal.Signals = signal.SIGKILL) -> None:
     """Ask the kernel to send `how` to this process when its parent dies.
 
     Children do not inherit it. A parent that died before the call is not noticed.
     """
-    if _LIBC.prctl(_PR_SET_PDEATHSIG, int(how), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    set_signal = 1  # PR_SET_PDEATHSIG of linux/prctl.h
+    if ctypes.CDLL(None, use_errno=True).prctl(set_signal, int(how), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "a process could not be tied to its parent")
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:

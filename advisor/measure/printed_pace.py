@@ -2,15 +2,14 @@
 
 import re
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from statistics import fmean, median
+from statistics import fmean
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from advisor.errors import InvalidInput
-from advisor.measure.process import ended_lines, plain
+from advisor.measure.process import plain
 from advisor.workload.spec import Script
 
 _Unit = Literal["rate", "s", "ms"]
@@ -27,21 +26,9 @@ _TIME_BEFORE = re.compile(
     rb"(?<![/\w])(?<!per )(?:\w*time(?:_(m?)s)?|seconds?|secs?|took)\W{0,3}$", re.IGNORECASE
 )
 
-# Steps a second that no program takes.
-_FASTEST = 1e9
-# More than a window of a measurement holds.
-_MOST_MOMENTS = 2**16
-# A pace is compared with how often it is printed over so many of the last figures, at least so few.
-_MOST_JUDGED, _FEWEST_JUDGED = 50, 8
-# Progress bars print twice a step at times; then nine in ten figures come within a step.
-_MOST_PERCENT = 90
-# A step that takes so many times as long as a figure needs to come is not what was printed.
-_TOO_LONG = 1.5
-# Medians this near are of one quantity if both change together: their ratio varies less than their
-# product, which is constant for the rate of a program that prints every so many steps.
-_SAME, _TOGETHER = 0.1, 0.9
-# Farther from it, no other unit fits either.
-_FITS = 0.7
+# Seconds of a step that no program takes.
+_FASTEST_S = 1e-9
+# Characters of a line that a message shows on each side of a number.
 _SHOWN = 15
 
 
@@ -72,14 +59,19 @@ class PrintedPace:
             pattern = re.compile(script.seconds_per_step.encode())
             self._patterns.append(("ms" if "ms" in pattern.groupindex else "s", pattern))
         self._unfinished = b""
-        self._moments = deque[tuple[float, float]](maxlen=_MOST_MOMENTS)
-        self._judged = deque[tuple[float, _Figure]](maxlen=_MOST_JUDGED)
+        # More than a window of a measurement holds; and as many as are compared with their times.
+        self._moments = deque[tuple[float, float]](maxlen=2**16)
+        self._judged = deque[tuple[float, _Figure]](maxlen=50)
         self.figures, self.steps, self.step_s = 0, 0.0, 0.0
         self.at_s: float | None = None
 
     def read(self, printed: bytes, now_s: float) -> None:
-        """Note the figures in what was printed since the last call, in lines that have ended."""
-        lines, self._unfinished = ended_lines(self._unfinished + printed)
+        """Note the figures in what was printed since the last call, in lines that have ended.
+
+        These include the lines that a progress bar writes over.
+        """
+        *lines, rest = re.split(rb"[\r\n]", self._unfinished + printed)
+        self._unfinished = rest[-65_536:]
         figures = [each for line in lines if (each := self._figure(plain(line)))]
         if not figures:
             return
@@ -97,7 +89,7 @@ class PrintedPace:
                 with suppress(ValueError, ZeroDivisionError):
                     value = float(match[1])
                     step_s = self._step_s(unit, value)
-                    if 1 / _FASTEST < step_s < float("inf"):
+                    if _FASTEST_S < step_s < float("inf"):
                         first, end = match.span(1)
                         named = _unit_around(line[:first], line[end:])
                         around = line[max(0, first - _SHOWN) : end + _SHOWN]
@@ -122,43 +114,40 @@ class PrintedPace:
             InvalidInput: The text around them names another, or a figure is printed more often
                 than a step can end; the message names the option that fits.
         """
-        judged = tuple(self._judged)
-        if not judged:
+        if not self._judged:
             return
-        last = judged[-1][1]
+        last = self._judged[-1][1]
         if last.named not in (None, last.unit):
             text = last.around.decode(errors="replace").strip()
             raise InvalidInput(
                 f"{_OPTIONS[last.unit]} finds {last.value:g} in {text!r}, which is "
                 f"{_CALLED[last.named]}. Use {_OPTIONS[last.named]}."
             )
-        if len(judged) < _FEWEST_JUDGED or len(self._patterns) > 1:
-            return
-        self._check_often(judged, last)
+        if len(self._judged) >= 8 and len(self._patterns) == 1:  # fewer show no pattern
+            self._check_often(last)
 
-    def _check_often(self, judged: Sequence[tuple[float, _Figure]], last: _Figure) -> None:
+    def _check_often(self, last: _Figure) -> None:
         """Check the pace against how often it is printed."""
-        line_s = np.array([seconds for seconds, _ in judged])
-        often_s = max(float(np.percentile(line_s, _MOST_PERCENT)), float(line_s.mean()))
-        claimed_s = median(figure.step_s for _, figure in judged)
-        too_long = claimed_s > _TOO_LONG * often_s
-        others = {
-            unit: np.array([self._step_s(unit, figure.value) for _, figure in judged])
-            for unit in _OPTIONS if unit != last.unit
-        }  # fmt: skip
-        line_s = np.maximum(line_s, 1 / _FASTEST)
-        off = {
-            unit: abs(float(np.log(np.median(step_s) / np.median(line_s))))
-            for unit, step_s in others.items()
+        line_s = np.array([seconds for seconds, _ in self._judged])
+        # Progress bars print twice a step at times; then nine in ten figures come within a step.
+        often_s = max(float(np.percentile(line_s, 90)), float(line_s.mean()))
+        line = np.log(np.maximum(line_s, _FASTEST_S))
+        steps = {
+            unit: np.log([self._step_s(unit, figure.value) for _, figure in self._judged])
+            for unit in _OPTIONS
         }
-        near = min(off, key=lambda unit: off[unit])
-        together = (
-            np.log(others[near] / line_s).std() < _TOGETHER * np.log(others[near] * line_s).std()
-        )
-        if not too_long and (last.unit != "rate" or off[near] > _SAME or not together):
+        claimed_s = float(np.exp(np.median(steps[last.unit])))
+        off = {unit: abs(float(np.median(step) - np.median(line))) for unit, step in steps.items()}
+        near = min((unit for unit in off if unit != last.unit), key=lambda unit: off[unit])
+        # Near medians are of one quantity if their ratio varies less than their product, which is
+        # constant for the rate of a program that prints every so many steps.
+        changes_alike = (steps[near] - line).std() < 0.9 * (steps[near] + line).std()
+        another = last.unit == "rate" and off[near] <= 0.1 and changes_alike
+        # A step that takes so many times as long as a figure needs to come is not what was printed.
+        if claimed_s <= 1.5 * often_s and not another:
             return
         remedy = f"It fits {_CALLED[near]}: use {_OPTIONS[near]}."
-        if off[near] > _FITS:
+        if off[near] > 0.7:  # no other unit fits either
             remedy = "Choose a pattern that finds the pace of a step, and check --batch."
         raise InvalidInput(
             f"{_OPTIONS[last.unit]} finds {last.value:g}, so a step would take "

@@ -28,19 +28,14 @@ from advisor.errors import AdvisorError, GpuUnavailable, clean
 from advisor.hardware.machine import mps_processes
 from advisor.workload.reading import present_folder, reason_of
 
-_LONGEST_LINE = 300
-_LONGEST_UNFINISHED = 65_536
 # What the interpreter prints last of an exception that was not caught; a rank may precede it.
 _RAISED = re.compile(r"(?:\[rank\d+\]:\s*)?[\w.]*(?:Error|Exception|Interrupt): \S.*")
 # A launcher prints these of itself, after a program that it started has failed.
 _OF_LAUNCHERS = re.compile(r"subprocess\.CalledProcessError|.*ChildFailedError")
-
-
 # Colours, movements of the cursor, links and character sets (ECMA-48, 5.4 and 8.3; ECMA-35).
 _ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]+[0-~]|[0-OQ-Z=>])"
 )
-_TAIL_BYTES = 4096
 
 
 def plain(printed: bytes) -> bytes:
@@ -51,15 +46,9 @@ def plain(printed: bytes) -> bytes:
 def tail(log: Path) -> str:
     """Return the plain end of a program's log; empty if there is none."""
     with suppress(OSError), log.open("rb") as file:
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-        return plain(file.read(_TAIL_BYTES)).decode(errors="replace")
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+        return plain(file.read()).decode(errors="replace")
     return ""
-
-
-def ended_lines(printed: bytes) -> tuple[list[bytes], bytes]:
-    """Lines that have ended, also those that a progress bar writes over, and what comes after."""
-    *lines, rest = re.split(rb"[\r\n]", printed)
-    return lines, rest[-_LONGEST_UNFINISHED:]
 
 
 def error_line(text: str) -> str:
@@ -73,7 +62,7 @@ def error_line(text: str) -> str:
     own = [line for line in lines if not _OF_LAUNCHERS.match(line)]
     raised = [line for line in own if _RAISED.fullmatch(line)]
     errors = raised or [line for line in own if "rror" in line] or lines
-    return errors[-1][:_LONGEST_LINE] if errors else ""
+    return errors[-1][:300] if errors else ""
 
 
 def wait_until(true: Callable[[], object], seconds: float) -> bool:
@@ -108,10 +97,7 @@ def processes_of(name: str, *values: str) -> list[int]:
 
 
 def scripts_within(folder: Path) -> tuple[int, ...]:
-    """Pids of the living processes of scripts whose folders lie in `folder`, or are it.
-
-    By their environment: a process that a script starts in a session of its own outlives it.
-    """
+    """Pids of the living processes of scripts whose folders lie in `folder`, or are it."""
     pids = processes_of(MARK, str(folder), f"{folder}/*")
     return tuple(pid for pid in pids if pid != os.getpid())
 
@@ -133,17 +119,13 @@ def mps_within(folder: Path) -> tuple[int, ...]:
     return tuple(pid for pid, path in pipes if path and Path(path).is_relative_to(folder))
 
 
-# How long a process has to end before it is killed.
-_POLITE_S = 3.0
-
-
 def end_all(living: Callable[[], Sequence[int]]) -> None:
     """End the processes that `living` returns: politely, then by force."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         for pid in living():
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
-        wait_until(lambda: not living(), _POLITE_S)
+        wait_until(lambda: not living(), 3.0)
 
 
 def end_within(folder: Path) -> None:
@@ -154,17 +136,12 @@ def end_within(folder: Path) -> None:
 
 FOLDER_PREFIX = "advisor-run-"
 
-# A Unix socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
-_LONGEST_BASE = 50
-
-# Far more than passes between making a folder and locking it, and while others look at a lock.
-_NEW_FOLDER_S, _LOOKED_AT_S = 10.0, 2.0
-
 
 def temporary_base() -> Path:
     """The system's folder of temporary files; /tmp if that path is too long for sockets."""
     base = gettempdir()
-    return Path(base if len(os.fsencode(base)) <= _LONGEST_BASE else "/tmp")
+    # A socket's path has at most 107 bytes (sun_path, unix(7)); ours add some 50.
+    return Path(base if len(os.fsencode(base)) <= 50 else "/tmp")
 
 
 @contextmanager
@@ -210,22 +187,22 @@ def unowned(paths: Iterable[Path]) -> Iterator[Path]:
     """The paths of `paths` whose owners were killed, each locked until the next is asked for."""
     for path in paths:
         with suppress(OSError):
-            if (
-                descriptor := locked(path, os.O_DIRECTORY if path.is_dir() else os.O_RDWR)
-            ) is not None:
-                try:
-                    yield path
-                finally:
-                    os.close(descriptor)
+            descriptor = locked(path, os.O_DIRECTORY if path.is_dir() else os.O_RDWR)
+            if descriptor is None:
+                continue
+            try:
+                yield path
+            finally:
+                os.close(descriptor)
 
 
 def left_behind() -> Iterator[Path]:
     """Folders and lock files of killed runs, each locked until the next is asked for."""
     base = temporary_base()
     for path in unowned([*base.glob(FOLDER_PREFIX + "*"), *base.glob("advisor-*.lock")]):
-        # The owner of a new and empty folder may be about to lock it.
+        # The owner of a new and empty folder may be about to lock it, within far less than 10 s.
         age_s = time() - path.stat().st_mtime
-        if path.is_file() or any(path.iterdir()) or age_s >= _NEW_FOLDER_S:
+        if path.is_file() or any(path.iterdir()) or age_s >= 10:
             yield path
 
 
@@ -263,7 +240,7 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
         GpuUnavailable: Another run holds the lock; the message names it.
     """
     path = temporary_base() / f"advisor-{uuid}.lock"
-    descriptor, until = None, monotonic() + _LOOKED_AT_S
+    descriptor, until = None, monotonic() + 2.0  # others may look whether it was left
     with suppress(PermissionError):  # another user's
         while descriptor is None and monotonic() < until:
             descriptor = locked(path, os.O_RDWR | os.O_CREAT)
@@ -276,9 +253,10 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
         raise GpuUnavailable(
             f"{path}: this GPU is in use by {owner}. Wait for it, or use another GPU."
         )
-    since = datetime.now(UTC).isoformat(timespec="seconds")
-    user = psutil.Process().username()
-    about = {"pid": os.getpid(), "user": user, "command": command, "since": since}
+    about = {
+        "pid": os.getpid(), "user": psutil.Process().username(), "command": command,
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, json.dumps(about).encode(), 0)
     return path, descriptor
@@ -288,9 +266,6 @@ _INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 # The exit code that a shell reports for a command ended by Ctrl-C.
 INTERRUPTED = 128 + signal.SIGINT
-
-# Longer than the timeouts for ending tenants, the MPS daemon and its server.
-_TEARDOWN_S = 90.0
 
 
 def supervise(entry: str, argv: Sequence[str]) -> int:
@@ -308,20 +283,15 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
         argv: The words.
     """
     sweep()
-    both_live, held = os.pipe()
-    sweeper = subprocess.Popen(
-        [sys.executable, "-m", "advisor.measure", "sweep"], stdin=both_live,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    os.close(both_live)
-    inner, ours = start_inner(entry, argv, start_new_session=True, keep=[held])
+    sweeper, held = start_own("sweep", start_new_session=True, output=subprocess.DEVNULL)
+    inner, ours = start_own("inner", entry, *argv, start_new_session=True, keep=[held])
     try:
         _interrupt_on_signals()
         code = inner.wait()
     except KeyboardInterrupt:
         os.close(ours)
         try:
-            code = inner.wait(_TEARDOWN_S)
+            code = inner.wait(90)  # longer than it takes to end tenants, MPS and its server
         except subprocess.TimeoutExpired:
             os.killpg(inner.pid, signal.SIGKILL)
             code = inner.wait()
@@ -331,31 +301,38 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
         sweeper.wait()
     if code < 0:
         name = signal.Signals(-code).name
-        print(f"error: the run was killed by {name}. Look for the cause in dmesg.", file=sys.stderr)
+        say(f"error: the run was killed by {name}. Look for the cause in dmesg.")
         return AdvisorError.exit_code
     return code
 
 
-def start_inner(
-    entry: str, argv: Sequence[str], *, start_new_session: bool = False, keep: Sequence[int] = ()
-) -> "tuple[subprocess.Popen[bytes], int]":
-    """Start a process that runs ``entry(argv)``; return it and our descriptor of its lifeline.
+def start_own(
+    *words: str, start_new_session: bool = False, keep: Sequence[int] = (),
+    output: int | None = None,
+) -> "tuple[subprocess.Popen[bytes], int]":  # fmt: skip
+    """Start ``advisor.measure`` with `words`; return it and our descriptor of its lifeline.
 
     In a new session, a terminal's Ctrl-C does not reach it. It inherits the descriptors `keep`.
     """
     lifeline, ours = os.pipe()
-    inner = subprocess.Popen(
-        [sys.executable, "-m", "advisor.measure", "inner", entry, *argv], stdin=lifeline,
-        start_new_session=start_new_session, pass_fds=keep,
+    process = subprocess.Popen(
+        [sys.executable, "-m", "advisor.measure", *words], stdin=lifeline, stdout=output,
+        stderr=output, start_new_session=start_new_session, pass_fds=keep,
     )  # fmt: skip
     os.close(lifeline)
-    return inner, ours
+    return process, ours
 
 
 def run_inner(entry: str, argv: Sequence[str]) -> int:
     """Run ``entry(argv)`` in the inner process, interrupted when the lifeline closes."""
+
+    def watch_lifeline() -> None:
+        while os.read(sys.__stdin__.fileno(), 1):  # type: ignore[union-attr]
+            pass
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
     _interrupt_on_signals()
-    threading.Thread(target=_watch_lifeline, daemon=True).start()
+    threading.Thread(target=watch_lifeline, daemon=True).start()
     module, _, function = entry.partition(":")
     run: Callable[[Sequence[str]], int] = getattr(import_module(module), function)
     try:
@@ -377,9 +354,3 @@ def _interrupt_on_signals() -> None:
 
     for number in _INTERRUPTS:
         signal.signal(number, interrupt)
-
-
-def _watch_lifeline() -> None:
-    while os.read(sys.__stdin__.fileno(), 1):  # type: ignore[union-attr]
-        pass
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
