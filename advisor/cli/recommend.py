@@ -1,8 +1,10 @@
 """Commands that choose plans: ``advisor recommend``, ``trials`` and ``batch``."""
 
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Context, Option
@@ -186,10 +188,26 @@ def recommend(
         else:
             advised = advisor.recommend(members, objective, conditions=conditions, level=level)
             advised = advised if here is None else with_commands(advised, here)
-            answer = _plans_answer(advised, top, "top" in passed, details)
+            answer = _plans_answer(
+                advised, top if "top" in passed else None, details,
+                _start_command(advised, jobs or (), job_file, passed),
+            )  # fmt: skip
     _print(answer, commands, as_json)
     if log is not None:
         log.plans(answer.document())
+
+
+def _start_command(
+    advised: "Recommendation", jobs: Sequence[str], job_file: Path | None, passed: Mapping[str, str]
+) -> str:
+    """A line with the command that starts the best plan, or prints its script to be filled in."""
+    words = ["advisor", "export", *jobs]
+    words += [] if job_file is None else ["--jobs", str(job_file)]
+    words += ["--gpu", advised.gpu.key] if "gpu" in passed else []
+    shared = shlex.join([*words, "--sharing", str(advised.best.sharing)])
+    if all(job.profile.workload.script is not None for job in advised.jobs):
+        return f"Start it: {shared} | bash"
+    return f"Its script: {shared}"
 
 
 def _in_mig_mode(gpu: "Gpu", *, root: bool) -> tuple[str, ...] | None:
@@ -348,8 +366,10 @@ def _fleet_answer(plan: "FleetPlan", device: str | None, details: bool) -> _Answ
     )
 
 
-def _plans_answer(advised: "Recommendation", top: int, limited: bool, details: bool) -> _Answer:
-    """An answer that has `top` plans; its report fits more of them if that is not `limited`."""
+def _plans_answer(
+    advised: "Recommendation", top: int | None, details: bool, command: str
+) -> _Answer:
+    """An answer that has `top` plans; None: each way at its best, and a document with 5 plans."""
     from advisor.report.plan_tables import plan_commands, plans_report
 
     def document() -> dict[str, Any]:
@@ -359,7 +379,7 @@ def _plans_answer(advised: "Recommendation", top: int, limited: bool, details: b
 
     return _Answer(
         standing=advised.standing,
-        report=lambda: plans_report(advised, top if limited else None, details=details),
+        report=lambda: plans_report(advised, top, command=command, details=details),
         document=document,
         commands=lambda rank: plan_commands(advised, rank),
         refused=advised.refused_variants,

@@ -1,8 +1,8 @@
 """Tables of plans: the ranking on a screen or in full, and two plans compared."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -11,7 +11,6 @@ from rich.text import Text
 
 from advisor.errors import InvalidInput, counted, is_or_are
 from advisor.plan.objectives import OBJECTIVES, known_cost
-from advisor.plan.ranking import verdict
 from advisor.plan.reasons import (
     Binding,
     Comparison,
@@ -23,125 +22,81 @@ from advisor.plan.reasons import (
 )
 from advisor.plan.values import Forecast, Plan, Recommendation
 from advisor.prediction.prediction import Interval
-from advisor.prediction.predictor import briefly
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import FittedTable, FixedRow, explained, fits, plain_table, words_of
-from advisor.report.recommendation import paragraphs
+from advisor.report.format import FittedTable, FixedRow, plain_table
+from advisor.report.recommendation import caveats, hints, paragraphs
+from advisor.sharing import Mode
 from advisor.sharing.groups import kind_of
 
-_MOST_OTHERS = 4
 _PLAN_HEADINGS, _PLAN_WIDTHS = ("", "epoch (shared)", "memory", "gain over serial"), (2, 26, 26, 18)
 _COMPARISON_WIDTHS = (12, 25, 25, 8)
+# The ways to share, each with the modes of its plans, the simplest first.
+WAYS: Mapping[str, Sequence[Mode]] = {
+    "one after another": ("serial",), "time slicing": ("naive",), "MPS": ("mps",),
+    "MPS with limits": ("mps-limits",), "groups in turn": ("phases",), "MIG": ("mig", "hybrid"),
+}  # fmt: skip
 
 
 def plans_report(
-    advised: Recommendation, top: int | None = None, *, details: bool = False
+    advised: Recommendation, top: int | None = None, *, command: str = "", details: bool = False
 ) -> RenderableType:
-    """Return the answer, the best plan in full, and the best `top` others and serial in a line.
+    """Return the answer: what to do, each way to share at its best, how to start it, what to know.
 
-    Without `top`, as many as a screen holds, at most 5. With `details`, every plan in full, and
-    how the plans were searched.
+    `command` is the line that says how to start it.
+
+    With `top`, the best so many plans instead of the ways. With `details`, every plan in full, too,
+    and how the plans were searched.
     """
-    letters, write = forecast.letters_of(advised.jobs), _in_full if details else _at_a_glance
-
-    def report(shown: Sequence[Plan], *, hints: bool = True) -> RenderableType:
-        first, *others = paragraphs(advised, hints=hints)
-        text = (Text(first, style="bold"), *map(Text, others), Text())
-        return Group(*text, *write(advised, shown, letters))
-
-    if details or top is not None:
-        shown = list(advised.plans[:top])
-        return report(shown if advised.serial in shown else [*shown, advised.serial])
-    # The best plan of each other kind of sharing first, for readers who choose between kinds. Hints
-    # are left out if serial and the best plan with MIG need the room.
-    choices = [_with_others(advised, most) for most in range(_MOST_OTHERS, -1, -1)]
-    least = _by_rank(advised, advised.best, advised.serial)
-    trials = [(shown, hints) for hints in (True, False) for shown in choices]
-    for plans, hints in (*trials, (least, True), (least, False)):
-        if fits(report(plans, hints=hints)):
-            return report(plans, hints=hints)
-    return report([advised.best], hints=False)
+    first, brings, *_ = paragraphs(advised)
+    known = list(caveats(advised))
+    parts: list[RenderableType] = [Text(first, style="bold"), Text(brings)]
+    if len(advised.jobs) > 1:
+        named = best_of_ways(advised)
+        if top is not None:
+            named = [(forecast.plan_name(advised, plan), plan) for plan in advised.plans[:top]]
+        parts += [Text(), _ways_table(advised, named)]
+    if command:
+        parts.append(Text(command))
+    if details:
+        letters = forecast.letters_of(advised.jobs)
+        parts += [*map(Text, (*known, *hints(advised))), Text()]
+        parts += _in_full(advised, advised.plans[:top], letters)
+    else:
+        parts += map(Text, (f"{known[0]} More: --details.", *hints(advised)))
+    return Group(*parts)
 
 
-def _with_others(advised: Recommendation, most: int) -> list[Plan]:
-    """The best plan, the best with MIG, serial, and `most` others, one of each kind first."""
-    with_mig = [plan for plan in advised.plans if plan.sharing.mode in ("mig", "hybrid")]
-    firsts = {kind_of(plan.sharing): plan.rank for plan in reversed(advised.plans)}
-    certain = _by_rank(advised, advised.best, *with_mig[:1], advised.serial)
-    others = [plan for plan in advised.plans if plan not in certain]
-    others.sort(key=lambda plan: plan.rank not in firsts.values())
-    return _by_rank(advised, *certain, *others[:most])
+def best_of_ways(advised: Recommendation) -> list[tuple[str, Plan]]:
+    """Return the best plan of each way to share that has one, the simplest way first."""
+    best = []
+    for way, modes in WAYS.items():
+        own = (plan for plan in advised.plans if kind_of(plan.sharing) in modes)
+        if (plan := next(own, None)) is not None:
+            best.append((way, plan))
+    return best
 
 
-def _by_rank(advised: Recommendation, *plans: Plan) -> list[Plan]:
-    """`plans` in the order of their ranks, each once."""
-    unranked = [] if advised.serial in advised.plans else [advised.serial]
-    return [plan for plan in (*advised.plans, *unranked) if plan in plans]
-
-
-def _at_a_glance(
-    advised: Recommendation, shown: Sequence[Plan], letters: forecast.Letters
-) -> Iterator[RenderableType]:
-    """The best plan with a line for each job, and a line for each of the others `shown`."""
-    best = advised.best
-    mix, names = best.prediction, [letters[job.name][0] for job in advised.jobs]
-    meaning = explained(best.sharing, names)
-    yield Text(f"1  {forecast.plan_name(advised, best)}: {meaning}", style="bold")
-    table = plain_table("", "job", "epoch (shared)", "step vs alone")
-    table.abreast, table.columns[1].no_wrap = 2, True
-    for same in forecast.equal_jobs(mix.jobs):
-        letter, job = letters[same[0].job]
-        copies, slower = units.collapsed([letter] * len(same)), f"{units.number(same[0].slowdown)}x"
-        table.add_row(copies, job, forecast.epoch(same[0]), slower)
-    yield Padding(table, (0, 0, 0, 3), expand=False)
-    brief = replace(mix, wide_because=mix.wide_because and briefly(mix.wide_because))
-    binds = limit_in_words(brief, verdict(advised).binding)
-    held = forecast.memory_held(best)
-    held += "" if mix.power_w is None else f", {units.number(mix.power_w.p50)} W"
-    yield Padding(f"{held}; {binds}", (0, 0, 1, 3), style="dim", expand=False)
-    # If no plan is confirmed by runs, the first line contains that.
-    marked = any(plan.prediction.confirmed_on_hardware for plan in advised.plans)
-    if others := shown[1:]:
-        yield _others_table(advised, others, marked=marked)
-    yield Text(_notes_on_others(advised, shown, marked=marked))
+def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> FittedTable:
+    """A line for each plan; a mark stands before the best."""
+    measure = OBJECTIVES[advised.ranked_by].measure
+    table = plain_table("", measure, "gain", "memory", "energy", "slowest job")
+    for name, plan in named:
+        mix, energy_j = plan.prediction, plan.energy_j
+        mark = ">" if plan is advised.best else " "
+        estimated = "" if mix.confirmed_on_hardware else ", estimated"
+        table.add_row(
+            f"{mark} {name}{estimated}", _cost(advised, plan),
+            units.times(forecast.gain(advised, plan)), units.gib_of(mix.memory_total_mib),
+            "-" if energy_j is None else units.joules(Interval(*[energy_j.p50] * 3)),
+            f"{units.number(max(job.slowdown for job in mix.jobs))}x",
+        )  # fmt: skip
+    return table
 
 
 def _cost(advised: Recommendation, plan: Plan) -> str:
     by = advised.ranked_by
     return forecast.shown_cost(by)(known_cost(plan, by))
-
-
-def _others_table(advised: Recommendation, plans: Sequence[Plan], *, marked: bool) -> FittedTable:
-    headings = ("or", OBJECTIVES[advised.ranked_by].measure, "gain", "memory")
-    table = plain_table("", *headings, *([""] if marked else []))
-    table.abreast, table.columns[1].overflow = 2, "fold"
-    for plan in plans:
-        mix, gain = plan.prediction, f"{units.number(forecast.gain(advised, plan).p50)}x"
-        mark = "" if mix.confirmed_on_hardware else "estimated"
-        table.add_row(
-            str(plan.rank), forecast.plan_name(advised, plan), _cost(advised, plan),
-            gain, units.gib_of(mix.memory_total_mib), *([mark] if marked else []),
-        )  # fmt: skip
-    return table
-
-
-def _notes_on_others(advised: Recommendation, shown: Sequence[Plan], *, marked: bool) -> str:
-    """Notes on the lines of the other plans, and the options that show more."""
-    others, hidden = shown[1:], len(advised.plans) - len(shown)
-    notes = []
-    notations = dict.fromkeys(words_of(plan.sharing).notation for plan in others)
-    if unexplained := notations.keys() - {"", words_of(advised.best.sharing).notation}:
-        notes.append(f"{'; '.join(each for each in notations if each in unexplained)}.")
-    if advised.serial not in shown:  # a gain needs what it is a gain over
-        serial = advised.serial
-        notes.append(f"{forecast.plan_name(advised, serial)}: {_cost(advised, serial)}.")
-    if hidden:
-        notes.append(f"{counted(hidden, 'more plan')}: --top {len(advised.plans)}.")
-    if marked and not all(plan.prediction.confirmed_on_hardware for plan in others):
-        notes.append("Estimated: not confirmed on hardware.")
-    full = "In full, with what was left out" if advised.left_out else "In full"
-    return " ".join([*notes, f"{full}: --details. Commands of plan 1: --commands 1."])
 
 
 def _in_full(

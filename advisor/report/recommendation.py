@@ -1,5 +1,6 @@
 """The recommendation in sentences and as JSON: plan, gain, certainty, alternatives, notes."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -8,21 +9,21 @@ from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.precedence import rule_in_words, starved
-from advisor.plan.ranking import Verdict, verdict
-from advisor.plan.reasons import HostBound, named, slowed
+from advisor.plan.ranking import verdict
+from advisor.plan.reasons import SEEN, named, slowed
 from advisor.plan.rules import TOO_SLOW
-from advisor.plan.values import Plan, Recommendation
+from advisor.plan.values import Forecast, Plan, Recommendation
 from advisor.prediction.memory import pools_of
 from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import way_advised
-from advisor.sharing import Mps, Naive
-from advisor.sharing.groups import one_by_one
+from advisor.report.format import explained
+from advisor.sharing import Group, Mps, Naive, Sharing
+from advisor.sharing.groups import groups as groups_of
+from advisor.sharing.groups import one_by_one, running_together
 
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
-_NOTICEABLE_SPEEDUP = 1.05  # of a job under a tied plan
 _TOGETHER = (str(Naive()), str(Mps()))
 _MOST_NAMED = 2  # jobs with too little time
 _NEGLIGIBLE_LENGTH = 0.01  # of the longest job's
@@ -34,32 +35,95 @@ def answer(advised: Recommendation) -> str:
     return " ".join(paragraphs(advised))
 
 
-def paragraphs(advised: Recommendation, *, hints: bool = True) -> tuple[str, ...]:
-    """Return a recommendation in paragraphs: advice and gain, certainty, alternatives, notes.
+def paragraphs(advised: Recommendation) -> tuple[str, ...]:
+    """Return a recommendation in paragraphs: what to do, what it brings, what to know, a hint."""
+    names = [job.name for job in advised.jobs]
+    first = f"{instruction(advised.best, names)}."
+    return (first, outcome(advised), *caveats(advised), *hints(advised))
 
-    Without `hints`, slow hosts are left out unless they come first, and so are the job that a tied
-    plan runs faster and the rule by which the best plan comes first.
-    """
-    best, summary = advised.best, verdict(advised)
-    host_first = "fix-host-first" in summary.answers
-    hosts = []
-    if summary.host_bound and (hints or host_first):
-        hosts = [_host_path(summary.host_bound, first=host_first)]
-    plan = [_advice(advised)]
+
+def caveats(advised: Recommendation) -> Iterator[str]:
+    """Yield what to know of the best plan, the most important first."""
+    best, standing = advised.best, advised.standing
+    yield from _deadline_sentences(advised)
     if slow := starved(best, advised.level):
         jobs = slowed([(advised.jobs[at].name, times) for at, times in slow.items()])
-        plan.append(f"While all run, {jobs}.")
-    plan += [*_deadline_sentences(advised), _interval_sentence(advised)]
-    plan += _alternatives(advised, summary, hints=hints)
-    notes = [*filter(None, [forecast.with_estimates_named(advised.standing, "")])]
-    if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
-        notes.append(f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long.")
-    notes += _lengths_apart(advised)
+        yield f"While all run, {jobs}."
     if advised.note:
-        notes.append(f"Ranked by {advised.ranked_by}: {advised.note}.")
+        yield f"Ranked by {advised.ranked_by}: {advised.note}."
+    if unknown := _may_lose(advised):
+        yield (
+            f"Whether sharing is worthwhile depends on the GPU utilization of "
+            f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
+            f"alone, and add it by `advisor profile --from-numbers` with --gpu-utilization."
+        )
+    together = [each for each in advised.left_out if each.sharing in _TOGETHER]
+    if together and all(one_by_one(plan.sharing) for plan in advised.plans):
+        why = together[0].why
+        yield f"All at once{' ' if why.startswith(('does not fit', 'leaves no')) else ': '}{why}."
+    if memory_left_mib(advised) < 0:
+        yield "It fits because each job's memory is capped."
+    yield from _faster(advised)
+    yield from filter(None, [forecast.with_estimates_named(standing, "")])
+    if (stretch := best.prediction.host_stretch) > _NOTICEABLE_STRETCH:
+        yield f"Too few CPU cores: work on the CPU takes {units.number(stretch)}x as long."
+    yield from _lengths_apart(advised)
     if (cap_w := best.prediction.power_cap_w) is not None:
-        notes.append(forecast.cap_note(cap_w))
-    return tuple([*hosts, *plan, *notes] if host_first else [*plan, *hosts, *notes])
+        yield forecast.cap_note(cap_w)
+    if not best.prediction.confirmed_on_hardware:
+        yield f"It is {forecast.NOT_CONFIRMED}."
+    yield forecast.host_note(standing)
+
+
+def instruction(plan: Forecast, names: Sequence[str]) -> str:
+    """Return what to do, as a person says it; `names` are those of the jobs in order."""
+    sharing, jobs = plan.sharing, len(names)
+    if jobs == 1:
+        return "Nothing to share: one job"
+    everyone = "both jobs" if jobs == 2 else f"all {jobs} jobs"
+    cap_w = plan.prediction.power_cap_w
+    cap = "" if cap_w is None else f", at most {cap_w:g} W"
+    if one_by_one(sharing):
+        order = [names[at] for group in running_together(sharing, jobs) for at in group]
+        turns = "" if sharing.mode == "serial" else f": {', then '.join(order)}"
+        return f"Don't share: run {everyone} one after another{turns}{cap}"
+    if sharing.mode == "phases":
+        runs = [
+            f"{_listed([names[number - 1] for number in group.jobs])} {_way(group.sharing)}"
+            if isinstance(group, Group)
+            else f"{_listed([names[number - 1] for number in group.jobs])} on MIG instances"
+            for group in groups_of(sharing, jobs)
+        ]
+        return f"Run {', then '.join(runs)}{cap}"
+    if sharing.instances:
+        return f"Use MIG: {explained(sharing, names)}{cap}"
+    limited = list(zip(names, sharing.limits, strict=False))
+    if len(limits := dict.fromkeys(sharing.limits)) > 1:
+        of_limit = {each: [name for name, own in limited if own == each] for each in limits}
+        capped = [f"{_listed(own)} at {each:g} %" for each, own in of_limit.items() if each < 100]
+        return f"Run {everyone} under MPS, capped: {', '.join(capped)} of the SMs{cap}"
+    return f"Run {everyone} {_way(sharing)}{cap}"
+
+
+def _way(sharing: Sharing) -> str:
+    """How several jobs share the whole GPU, or one has it alone."""
+    match sharing.mode:
+        case "serial":
+            return "alone"
+        case "naive":
+            return "at the same time, without MPS"
+        case "mps":
+            return "under MPS"
+        case _:
+            limits = list(dict.fromkeys(sharing.limits))
+            shown = " and ".join(f"{each:g}" for each in limits)
+            return f"under MPS, each capped at {shown} % of the SMs"
+
+
+def _listed(names: Sequence[str]) -> str:
+    counts = Counter(names)
+    words = [f"{count} x {name}" if count > 1 else name for name, count in counts.items()]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
@@ -72,7 +136,7 @@ def metric_cards(advised: Recommendation) -> list[tuple[str, str, str]]:
     return [
         (measure, shown(_exactly(cost)), f"serial {shown(_exactly(serial))}"),
         ("Gain over serial", _gain_text(advised), forecast.short_basis(mix)),
-        ("Memory", units.held(mix), _memory_left(advised).removeprefix("; ")),
+        ("Memory", units.held(mix), _memory_left(advised)),
         ("Power", units.watts(power_w), f"limit {limit_w:g} W" if limit_w else "limit not known"),
     ]
 
@@ -85,33 +149,6 @@ def _exactly(value: float) -> Interval:
     return Interval(value, value, value)
 
 
-def _advice(advised: Recommendation) -> str:
-    best, jobs = advised.best, len(advised.jobs)
-    if jobs == 1:
-        makespan = best.makespan_interval_s
-        done = "" if makespan is None else f", done in {units.duration(makespan.p50)}"
-        where = with_article(advised.gpu.key)
-        return f"Nothing to share: one job on {where}{done}{_memory_left(advised)}."
-    cap_w = forecast.chosen_cap_w(advised, best)
-    text = f"{way_advised(best.sharing, jobs)} on {with_article(advised.gpu.key)}"
-    text += "" if cap_w is None else f", at most {cap_w:g} W"
-    text += "" if best.prediction.confirmed_on_hardware else ", estimated"
-    text += f": {_outcome(advised)}{_memory_left(advised)}."
-    if unknown := _may_lose(advised):
-        text += (
-            f" Whether sharing is worthwhile depends on the GPU utilization of "
-            f"{', '.join(unknown)}, which is unknown: read it in `nvidia-smi` while the job runs "
-            f"alone, and add it by `advisor profile --from-numbers` with --gpu-utilization."
-        )
-    together = [each for each in advised.left_out if each.sharing in _TOGETHER]
-    if together and all(one_by_one(plan.sharing) for plan in advised.plans):
-        why = together[0].why
-        text += (
-            f" All at once{' ' if why.startswith(('does not fit', 'leaves no')) else ': '}{why}."
-        )
-    return text
-
-
 def _may_lose(advised: Recommendation) -> tuple[str, ...]:
     """Jobs without a known utilisation, if it decides whether the best plan beats serial."""
     if one_by_one(advised.best.sharing) or forecast.gain(advised, advised.best).p05 >= 1:
@@ -119,23 +156,43 @@ def _may_lose(advised: Recommendation) -> tuple[str, ...]:
     return without_utilisation([job.profile for job in advised.jobs])
 
 
-def _outcome(advised: Recommendation) -> str:
-    """Cost and gain of the best plan, in medians or, if it may lose, in ranges."""
+def outcome(advised: Recommendation) -> str:
+    """Return what the best plan costs and gains over one after another, with ranges."""
     plan, by = advised.best, OBJECTIVES[advised.ranked_by]
-    cost, shown = _cost(advised, plan), forecast.shown_cost(advised.ranked_by)
-    makespan = plan.makespan_interval_s
-    done = "as long as it takes" if makespan is None else units.duration(makespan.p50)
-    if one_by_one(plan.sharing):
-        return f"all done in {done}"
-    if _may_lose(advised):
-        return by.headline(cost, shown(cost), _gain_text(advised))
-    headline = by.headline(cost, shown(_exactly(cost.p50)), _gain_text(advised))
-    if by.then is not None:
-        return f"{headline}; all done in {done}"
-    saved = _cost(advised, advised.serial).p50 - cost.p50
-    if by.unit == "ratio" or saved <= 0:
-        return headline
-    return f"{headline}, saves {shown(_exactly(saved))}"
+    shown = forecast.shown_cost(advised.ranked_by)
+    before, now = (_cost(advised, each) for each in (advised.serial, plan))
+    where = f"on {with_article(advised.gpu.key)}"
+    cost = shown(now) if by.name == "makespan" else f"{by.measure.capitalize()} {shown(now)}"
+    if one_by_one(plan.sharing) and plan.prediction is advised.serial.prediction:
+        return f"{cost} {where}{_gained_by_sharing(advised)}."
+    better = forecast.gain(advised, plan)
+    slower = ", may be slower" if better.p05 < 1 else ""
+    if by.name == "throughput":
+        return f"Gain in throughput {units.times(better)} {where}{slower}."
+    return (
+        f"{cost} instead of {shown(_exactly(before.p50))} {where}: gain {units.times(better)}"
+        f"{slower}."
+    )
+
+
+def _gained_by_sharing(advised: Recommendation) -> str:
+    """How much the best way to share would gain, where none is recommended."""
+    others = [plan for plan in advised.plans if not one_by_one(plan.sharing)]
+    if not others:
+        return ""
+    gains = max((forecast.gain(advised, plan) for plan in others), key=lambda each: each.p50)
+    return f"; sharing at its best would gain {units.times(gains)}"
+
+
+def _faster(advised: Recommendation) -> Iterator[str]:
+    """The plan that costs least, where a simpler one is recommended."""
+    cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
+    saves = 1 - _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
+    if cheapest is not advised.best and saves >= SEEN:
+        yield (
+            f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}, less than is sure"
+            f"{_deciding_rule(advised)}."
+        )
 
 
 def _gain_text(advised: Recommendation) -> str:
@@ -146,88 +203,39 @@ def _gain_text(advised: Recommendation) -> str:
     return units.times(_exactly(better.p50))
 
 
-def _memory_left(advised: Recommendation) -> str:
-    """Memory left in the fullest partition when each job holds its upper end."""
+def memory_left_mib(advised: Recommendation) -> float:
+    """Return the memory left in the fullest partition when each job holds its upper end."""
     mix = advised.best.prediction
     held_mib = [each.memory_interval_mib.p95 for each in mix.jobs]
     together = max if mix.sharing.mode in ("serial", "phases") else sum
-    left_mib = min(
+    return min(
         pool.capacity_mib - together([held_mib[job] for job in pool.jobs])
         for pool in pools_of(mix, advised.gpu)
     )
-    if left_mib < 0:
-        return "; fits if each job's memory is capped"
-    return f"; fits with {units.gib_of(left_mib)} to spare"
 
 
-def _interval_sentence(advised: Recommendation) -> str:
-    best, better = advised.best, forecast.gain(advised, advised.best)
-    ranges = forecast.shown_cost(advised.ranked_by)(_cost(advised, best))
-    if advised.ranked_by != "makespan":  # which the first line calls "all done in"
-        ranges = f"{OBJECTIVES[advised.ranked_by].measure} {ranges}"
-    if better.p05 < better.p95:
-        ranges += f", gain {units.times(better)}"
-    basis, host = forecast.basis(best.prediction), forecast.host_note(advised.standing)
-    return f"90 % interval: {ranges}; {basis}. {host}"
-
-
-def _alternatives(advised: Recommendation, summary: Verdict, *, hints: bool) -> list[str]:
-    """The plans that tie with the best; else how far behind the next one is."""
-    ties = [plan for plan in advised.plans[1:] if plan.ties_best]
-    if not ties:
-        if (gap := summary.next_behind) is None:
-            return []
-        runner_up = advised.plans[1]
-        name = "Sharing at its best" if "dont-share" in summary.answers else "The next"
-        behind = f"{abs(gap):.0%} {'ahead' if gap < 0 else 'behind'}"
-        by = _deciding_rule(advised)
-        kind = forecast.plan_kind(advised, runner_up)
-        return [f"{name}, {runner_up.rank} ({kind}), is {behind}, more than our error{by}."]
-    confirmed = next((plan for plan in ties if plan.prediction.confirmed_on_hardware), None)
-    shown = [plan for plan in ties if plan in ties[:3] or plan in (advised.serial, confirmed)]
-    text = ", ".join(f"{plan.rank} ({forecast.plan_kind(advised, plan)})" for plan in shown)
-    text += f" and {len(ties) - len(shown)} more" if len(ties) > len(shown) else ""
-    text += _faster_job(advised.best, shown) if hints else ""
-    if confirmed is not None and not advised.best.prediction.confirmed_on_hardware:
-        text += f"; real runs confirm {confirmed.rank}, but not 1"
-    return [f"Statistically tied: {text}{_deciding_rule(advised) if hints else ''}."]
-
-
-def _faster_job(best: Plan, ties: Sequence[Plan]) -> str:
-    """The job that a tied plan speeds up most, among plans that share throughout."""
-    offers = [
-        (own.step_s.p50 / other.step_s.p50, plan.rank, own.job)
-        for plan in ties
-        if plan.sharing.mode not in ("serial", "phases")
-        for own, other in zip(best.prediction.jobs, plan.prediction.jobs, strict=True)
-    ]
-    times, rank, job = max(offers, default=(0.0, 0, ""))
-    if times < _NOTICEABLE_SPEEDUP or best.sharing.mode in ("serial", "phases"):
-        return ""
-    return f"; {rank} runs {job} {times:.2f}x as fast while all run"
+def _memory_left(advised: Recommendation) -> str:
+    left_mib = memory_left_mib(advised)
+    return "memory is capped" if left_mib < 0 else f"{units.gib_of(left_mib)} to spare"
 
 
 def _deciding_rule(advised: Recommendation) -> str:
-    """The rule by which the best plan precedes the cheapest, if that is another plan."""
+    """The rule by which the best plan comes first, if that is neither cost nor simplicity."""
     rule = advised.best.precedes_by
-    return "" if rule in (None, "cost") else f"; 1 is first {rule_in_words(rule, advised.level)}"
+    plain = rule in (None, "cost", "simplicity")
+    return "" if plain or rule is None else f"; 1 is first {rule_in_words(rule, advised.level)}"
 
 
-def _host_path(jobs: Sequence[HostBound], *, first: bool) -> str:
-    """The CPU-bound jobs, and how much faster a measured variant was."""
-    parts = []
-    for job in jobs:
-        parts.append(f"kernels run in {job.gpu_share:.0%} of a step of {job.job} alone")
+def hints(advised: Recommendation) -> Iterator[str]:
+    """Yield what would gain more than sharing: less CPU time of jobs that their hosts hold back."""
+    summary, parts = verdict(advised), list[str]()
+    if "fix-host-first" not in summary.answers:
+        return
+    for job in summary.host_bound:
+        parts.append(f"{job.job} keeps the GPU busy for {job.gpu_share:.0%} of a step")
         if job.variant is not None and job.variant_step_s is not None:
-            parts[-1] += (
-                f" ({job.variant} was measured at {units.duration(job.variant_step_s)} a step "
-                f"instead of {units.duration(job.step_s)})"
-            )
-    lead = "Reduce CPU time first" if first else "CPU-bound"
-    return (
-        f"{lead}: {'; '.join(parts)}. To test torch.compile, a CUDA graph or more loader workers, "
-        f"profile the job with it and compare the two profiles."
-    )
+            parts[-1] += f" ({job.variant}: {units.duration(job.variant_step_s)} a step)"
+    yield f"Less CPU time would gain more (torch.compile, loader workers): {'; '.join(parts)}."
 
 
 def _deadline_sentences(advised: Recommendation) -> Iterator[str]:

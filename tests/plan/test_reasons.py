@@ -12,6 +12,7 @@ from advisor.plan.objectives import cost, tied
 from advisor.plan.ranking import ranked, verdict
 from advisor.plan.reasons import Difference, binding, compare, limit_in_words
 from advisor.prediction.prediction import LEVELS, Interval
+from advisor.report.forecast import gain
 from advisor.report.plan_tables import comparison_text, job_reason
 from advisor.report.recommendation import answer
 from advisor.sharing import Mps, Serial, parse_sharing
@@ -207,16 +208,15 @@ def test_dont_share_says_by_how_much():
     found = advised([GPU_BOUND] * 3, Hurting(wide=0.01))
     assert verdict(found).answers == ("dont-share",)
     assert verdict(found).next_behind == pytest.approx(0.2, abs=0.01)
-    assert answer(found).startswith("Don't share, one after another on an h200-141gb: ")
-    assert "Sharing at its best, 2 (phases), is 20% behind, more than our error." in answer(found)
+    assert answer(found).startswith("Don't share: ")
+    assert "sharing at its best would gain 0.83" in answer(found)
 
 
 def test_plans_that_the_error_does_not_tell_apart_are_equal():
     found = advised([GPU_BOUND] * 2, StandIn(wide=0.5))
     assert verdict(found).answers == ("share", "equal")
     assert found.plans[1].ties_best
-    assert "Statistically tied: 2 (" in answer(found)
-    assert "(serial)" in answer(found)  # named, however many there are
+    assert "may be slower" in answer(found)
 
 
 @settings(deadline=None)
@@ -226,4 +226,5 @@ def test_the_answer_claims_no_difference_that_the_intervals_do_not_support(wide,
     best, *others = (cost(plan, "makespan") for plan in found.plans)
     equal = any(tied(best, other) for other in others)
     assert ("equal" in verdict(found).answers) == equal
-    assert ("more than our error" in answer(found)) == (not equal)
+    loses = gain(found, found.best).p05 < 1
+    assert ("may be slower" in answer(found)) == loses
