@@ -26,6 +26,7 @@ from advisor.measure.inside.routines import Verb
 from advisor.measure.mps import MpsSession
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.tenant import GRACE_S, Tenant, living
+from advisor.measure.tenants import receive_all, send_all
 from advisor.sharing import Naive
 from advisor.workload.calibration import (
     GpuSide,
@@ -119,11 +120,10 @@ def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[
 
 def _timed_kernels(tenants: Sequence[Tenant], meter: Meter) -> tuple[Timed, Clocks]:
     plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
-    for tenant in tenants:
-        tenant.send("run", start_at=plan.start_at, stop_at=plan.stop_at)
+    send_all(tenants, "run", start_at=plan.start_at, stop_at=plan.stop_at)
     sleep_until((plan.begin_at + plan.end_at) / 2)
     clocks_mhz = meter.clocks_mhz()
-    answers = [living(tenant.receive(GRACE_S), REMEDY) for tenant in tenants]
+    answers = [living(answer, REMEDY) for answer in receive_all(tenants, GRACE_S)]
     return (plan, [each["completed_at"] for each in answers]), clocks_mhz
 
 

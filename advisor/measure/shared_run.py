@@ -24,7 +24,7 @@ from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, read_plans, single_runs
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
-from advisor.measure.tenants import ask_all, tenants_on
+from advisor.measure.tenants import ask_all, receive_all, send_all, tenants_on
 from advisor.sharing import Concurrent, parse_sharing
 from advisor.workload.profile import Provenance
 from advisor.workload.run import Completion, Run
@@ -135,8 +135,10 @@ def _measure_group(
         alive = [tenant.pid for tenant in tenants if tenant.ended is None]
         clients = session.proved_clients(sharing, alive)
         start_at = time() + _NOTICE_S
-        _train(tenants, start_at, start_at + timing.settle_s)
-        settled = _answers(tenants, start_at + timing.settle_s)
+        stop_at = start_at + timing.settle_s
+        settled = ask_all(
+            tenants, "run", timing.settle_s + GRACE_S, start_at=start_at, stop_at=stop_at
+        )
         ends = [each["completed_at"] for each in settled if isinstance(each, dict)]
         slowest_step_s = max(((at[-1] - start_at) / len(at) for at in ends), default=0.0)
         meter = Meter(session.device)
@@ -191,20 +193,11 @@ def _tenant_record(
     )
 
 
-def _train(tenants: Sequence[Tenant], start_at: float, stop_at: float) -> None:
-    for tenant in tenants:
-        tenant.send("run", start_at=start_at, stop_at=stop_at)
-
-
-def _answers(tenants: Sequence[Tenant], stop_at: float, grace_s: float = GRACE_S) -> list[Answer]:
-    return [tenant.receive(max(0.0, stop_at - time()) + grace_s) for tenant in tenants]
-
-
 def _train_windows(
     tenants: Sequence[Tenant], times: Schedule, meter: Meter | None
-) -> tuple[list[Answer], Activity, Clocks]:
+) -> tuple[Sequence[Answer], Activity, Clocks]:
     """Train all over windows; the activity over exactly these, and the clocks at their end."""
-    _train(tenants, times.start_at, times.stop_at)
+    send_all(tenants, "run", start_at=times.start_at, stop_at=times.stop_at)
     activity = NOT_METERED
     clocks_mhz: Clocks = (None, None)
     if meter is not None:
@@ -212,7 +205,8 @@ def _train_windows(
         meter.begin()
         sleep_until(times.end_at)
         activity, clocks_mhz = meter.end(), meter.clocks_mhz()
-    return _answers(tenants, times.stop_at), activity, clocks_mhz
+    left_s = max(0.0, times.stop_at - time())
+    return receive_all(tenants, left_s + GRACE_S), activity, clocks_mhz
 
 
 # A tenant that has not done its steps by then hangs.
@@ -224,7 +218,7 @@ _UNDER_WAY_S = 0.5
 
 def _train_steps(
     tenants: Sequence[Tenant], steps: Sequence[int], meter: Meter
-) -> tuple[list[Answer], list[Schedule], Activity, Clocks]:
+) -> tuple[Sequence[Answer], list[Schedule], Activity, Clocks]:
     """Train each for its number of steps; its windows are cut where one of the others ends."""
     start_at = time() + _NOTICE_S
     for tenant, count in zip(tenants, steps, strict=True):
@@ -233,7 +227,7 @@ def _train_steps(
     meter.begin()
     sleep_until(start_at + _UNDER_WAY_S)
     clocks_mhz = meter.clocks_mhz()
-    answers = _answers(tenants, start_at + _LONGEST_S, 0.0)
+    answers = receive_all(tenants, _LONGEST_S)
     activity = meter.end()
     ends_s = [
         0.0 if isinstance(each, Ended) else float(each["completed_at"][-1] - start_at)

@@ -40,14 +40,24 @@ def tenants_on(
             tenant.end_by(deadline)
 
 
+def send_all(tenants: Sequence[Tenant], verb: str, **arguments: Any) -> None:
+    """Send every tenant the same request."""
+    for tenant in tenants:
+        tenant.send(verb, **arguments)
+
+
+def receive_all(tenants: Sequence[Tenant], timeout_s: float) -> tuple[Answer, ...]:
+    """Wait for all answers, in the tenants' order."""
+    deadline = monotonic() + timeout_s
+    return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
+
+
 def ask_all(
     tenants: Sequence[Tenant], verb: str, timeout_s: float = LOAD_S, **arguments: Any
 ) -> tuple[Answer, ...]:
-    """Send every tenant a request at once, then wait for all answers, in the tenants' order."""
-    for tenant in tenants:
-        tenant.send(verb, **arguments)
-    deadline = monotonic() + timeout_s
-    return tuple(tenant.receive(max(0.0, deadline - monotonic())) for tenant in tenants)
+    """Send every tenant the same request at once, then wait for all answers."""
+    send_all(tenants, verb, **arguments)
+    return receive_all(tenants, timeout_s)
 
 
 class Crew:
