@@ -21,9 +21,10 @@ from advisor.prediction.mig_instances import placed
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Sharing, parse_sharing
 from advisor.sharing.groups import check_count
+from advisor.workload.file_kinds import expecting
 from advisor.workload.job import Job
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.reading import located, present_folder, read_bytes, read_json
+from advisor.workload.reading import located, parse_json, present_folder, read_bytes
 from advisor.workload.records import check_record, parse_record
 from advisor.workload.spec import (
     DocumentedJob,
@@ -109,13 +110,16 @@ def read_plan(path: Path, profiles: Path | None = None) -> SavedPlan:
         InvalidInput: It holds no plan, or a job has no profile, or the profile is of another
             workload.
     """
-    content = read_json(path, _REMEDY)
+    text = read_bytes(path)
+    with expecting("an exported plan", text, path):
+        content = parse_json(text, str(path), _REMEDY)
     if isinstance(content, dict) and content.get("objective") is not None:
         raise InvalidInput(
             f"{path}: it is advice of several plans. Write one of them: `advisor export "
             f"--format json --rank RANK`. Or run one: `advisor run {path} --rank RANK`."
         )
-    document = parse_record(PlanDocument, read_bytes(path), str(path), _REMEDY)
+    with expecting("an exported plan", text, path):
+        document = parse_record(PlanDocument, text, str(path), _REMEDY)
     (plan,) = document.plans
     load = profile_finder(gpu(document.gpu), profiles)
     if lacking := [job.job for job in plan.jobs if job.job not in document.workloads]:
@@ -207,7 +211,9 @@ def saved_plan(path: Path, rank: int, profiles: Path | None = None) -> SavedPlan
     Raises:
         InvalidInput: It holds none, or none of that rank, or a job has no profile.
     """
-    document = read_json(path)
+    content = read_bytes(path)
+    with expecting("an exported plan", content, path):
+        document = parse_json(content, str(path))
     # An exported plan has no objective.
     if not is_advice(document) or document["objective"] is None:
         exported = read_plan(path, profiles)

@@ -5,6 +5,7 @@ Reads jobs from words of a command line, job files (TOML) and lists of arrivals 
 
 import csv
 import re
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -16,23 +17,25 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, shortened
+from advisor.workload.file_kinds import expecting
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import (
     LEAST_EPOCHS,
     LEAST_STEP_S,
     MOST_EPOCH_S,
     MOST_EPOCHS,
+    MOST_TOML_BYTES,
     MOST_WAIT_S,
     check_number,
     located,
     parse_toml,
     read_bytes,
-    read_toml,
     shown,
 )
 from advisor.workload.records import check_record
 from advisor.workload.spec import Script
+from advisor.workload.units import seconds, share
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
@@ -286,8 +289,8 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
 
     A profile's path is relative to the file's folder. `templates/jobs.toml` explains each field.
     """
-    where = shown(path)
-    return _jobs(_entries(read_toml(path), where), where, path.parent, load, gpus)
+    where, content = shown(path), read_bytes(path, MOST_TOML_BYTES)
+    return _jobs(_entries(content, where), where, path.parent, load, gpus)
 
 
 def names_in_file(path: Path) -> set[str]:
@@ -318,7 +321,7 @@ def handed_jobs(
             raise InvalidInput(f"{name}: hand that profile in too, and write its name here")
         return load(name)
 
-    entries = _entries(parse_toml(content, file), file)
+    entries = _entries(content, file)
     jobs = _jobs(entries, file, None, named, 1)
     return jobs, tuple(
         f"{entry.profile}: its command is left out, since it does not say in which folder, /... , "
@@ -327,7 +330,20 @@ def handed_jobs(
     )  # fmt: skip
 
 
-def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
+def _entries(content: bytes, where: str) -> tuple[_Entry, ...]:
+    with expecting("a job file", content, where):
+        document = parse_toml(content, where)
+        return _entries_of(document, where)
+
+
+# How to read the fields of a job that may be written in words.
+_IN_WORDS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("deadline_s", "validation_s", "checkpoint_s"), seconds),
+    "protect": share, "command": shlex.split,
+}  # fmt: skip
+
+
+def _entries_of(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
     if not document.get("job"):
         near = get_close_matches("job", document, n=1)
         meant = f", but one called {near[0]}" if near else ""
@@ -343,7 +359,19 @@ def _entries(document: dict[str, Any], where: str) -> tuple[_Entry, ...]:
             f"{where}: batches is no longer there: a job has one batch size. `advisor batch JOB` "
             f"prints the largest batch of each MIG slice: write that profile's name."
         )
+    for number, table in enumerate(tables, start=1):
+        for field, read in _IN_WORDS.items() if isinstance(table, dict) else ():
+            if isinstance(table.get(field), str):
+                with located(f"{where}: job {number}: {field}", "Correct the file."):
+                    table[field] = _read_words(read, table[field])
     return check_record(_JobFile, document, where, "Correct the file.").job
+
+
+def _read_words(read: Callable[[str], Any], text: str) -> Any:
+    try:
+        return read(text)
+    except ValueError as error:  # of shlex: a quotation mark is not closed
+        raise InvalidInput(f"{error} in {shortened(text)}") from None
 
 
 def _jobs(

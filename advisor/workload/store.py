@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from advisor.errors import AdvisorWarning, InvalidInput, UnknownName, counted, with_article
 from advisor.workload.catalogue import how_to_measure
+from advisor.workload.file_kinds import expecting
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal
 from advisor.workload.profile import Profile
 from advisor.workload.reading import (
@@ -55,17 +56,19 @@ def read_profile(path: Path) -> Profile:
 
 def parse_profile(content: bytes, where: str) -> Profile:
     """Read the profile in `content`, whole or minimal; messages call it `where`."""
-    if holds_minimal(content):
-        return parse_record(MinimalProfile, content, where, _OF_NUMBERS).whole()
-    return parse_record(Profile, content, where)
+    with expecting("a profile", content, where):
+        if holds_minimal(content):
+            return parse_record(MinimalProfile, content, where, _OF_NUMBERS).whole()
+        return parse_record(Profile, content, where)
 
 
 def read_calibration(path: Path) -> "Calibration":
     """Read the calibration in `path`."""
     from advisor.workload.calibration import Calibration
 
-    remedy = "Measure it again: `advisor calibrate`."
-    return parse_record(Calibration, read_bytes(path), str(path), remedy)
+    content, remedy = read_bytes(path), "Measure it again: `advisor calibrate`."
+    with expecting("a calibration", content, path):
+        return parse_record(Calibration, content, str(path), remedy)
 
 
 def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
@@ -74,7 +77,11 @@ def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
     if not chosen:
         return beside_package(kind)
     if not is_folder(Path(chosen)):
-        raise InvalidInput(f"{chosen}: no such folder of {kind}. Check the path.")
+        variable = f"ADVISOR_{kind.upper()}"
+        by_variable = os.environ.get(variable) == str(chosen)
+        remedy = f"Unset {variable}, or set it to a folder" if by_variable else "Check the path"
+        what = "it is a file, not a folder" if is_file(Path(chosen)) else "no such folder"
+        raise InvalidInput(f"{chosen}: {what} of {kind}. {remedy}.")
     return Path(chosen)
 
 
@@ -242,12 +249,13 @@ _PRIORITIES = re.compile(rb'"sharing"\s*:\s*"[^"]*/priority=')
 
 def read_runs(path: Path) -> tuple[Run, ...]:
     """Return the runs in a JSON Lines file, in its order, and skip those with MPS priorities."""
-    where, runs, skipped = shown(path), [], 0
-    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
-        if _PRIORITIES.search(line):
-            skipped += 1
-        elif line:
-            runs.append(parse_record(Run, line, f"{where}:{number}"))
+    content, where, runs, skipped = read_bytes(path), shown(path), [], 0
+    with expecting("runs", content, where):
+        for number, line in enumerate(content.splitlines(), start=1):
+            if _PRIORITIES.search(line):
+                skipped += 1
+            elif line:
+                runs.append(parse_record(Run, line, f"{where}:{number}"))
     if skipped:
         runs_with = f"{counted(skipped, 'run')} with MPS priorities in {where}"
         message = f"skipped {runs_with}: the mode was removed"

@@ -1,0 +1,78 @@
+"""Tells the kinds of files that commands read apart, for one that lies in the place of another."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from advisor.errors import InvalidInput
+
+FileKind = Literal[
+    "a profile", "an exported plan", "an answer of `advisor recommend --json`",
+    "an answer of `--json`", "a calibration", "a fitted model", "runs", "a job file",
+    "a campaign", "a CSV table",
+]  # fmt: skip
+
+# The keys that a JSON document of a kind has, and those that it lacks; the first that fits is it.
+_KEYS: tuple[tuple[FileKind, frozenset[str], frozenset[str]], ...] = (
+    ("runs", frozenset({"tenants", "sharing"}), frozenset()),
+    ("an exported plan", frozenset({"workloads", "plans"}), frozenset({"ranked_by"})),
+    ("an answer of `advisor recommend --json`", frozenset({"plans", "ranked_by"}), frozenset()),
+    ("a calibration", frozenset({"contexts", "switching"}), frozenset()),
+    ("a fitted model", frozenset({"constants", "corrections"}), frozenset()),
+    ("an answer of `--json`", frozenset({"calibrated", "stale"}), frozenset()),
+    ("a profile", frozenset({"workload", "gpu"}), frozenset()),
+)
+
+# Where each kind belongs; {} is the file.
+_USE: dict[FileKind, str] = {
+    "a profile": "Name it as a JOB: `advisor recommend {}`.",
+    "an exported plan": "Use `advisor run {}` or `advisor simulate --plan {}`.",
+    "an answer of `advisor recommend --json`": "Use `advisor run {} --rank 1`.",
+    "an answer of `--json`": "Name its JOBs instead: `advisor profiles` lists them.",
+    "a calibration": "Pass it as --calibration {}.",
+    "a fitted model": "Pass its folder as --models DIR.",
+    "runs": "Use `advisor validate --help`.",
+    "a job file": "Pass it as --jobs {}.",
+    "a campaign": "Use `advisor campaign {}`.",
+    "a CSV table": "Use `advisor simulate --trace-in {}`, with the columns arrival_s,job.",
+}
+
+_JOB_TABLE = re.compile(rb"^\s*\[\[?job\]?\]", re.MULTILINE)
+_CAMPAIGN = re.compile(rb"^\s*\[\[runs\]\]|^\s*\[degrees\.", re.MULTILINE)
+_ROW = re.compile(rb"[^\[\]{}=\n]*\w[,;\t|]\s*\"?\w[^\[\]{}=\n]*\n")
+
+
+def kind_of_file(content: bytes) -> FileKind | None:
+    """Return which kind of file has this `content`; None if it is none that advisor reads."""
+    text = content.strip()
+    if text.startswith(b"{"):
+        lines = text.splitlines()
+        for part in (text, lines[0]):  # of runs, each line is a document
+            try:
+                keys = json.loads(part).keys()
+            except (ValueError, RecursionError):
+                continue
+            return next(
+                (kind for kind, has, lacks in _KEYS if has <= keys and not lacks & keys), None
+            )
+        return None
+    if _JOB_TABLE.search(content):
+        return "a job file"
+    if _CAMPAIGN.search(content):
+        return "a campaign"
+    return "a CSV table" if _ROW.match(content.lstrip() + b"\n") else None
+
+
+@contextmanager
+def expecting(wanted: FileKind, content: bytes, where: object) -> Iterator[None]:
+    """Refuse `content` that fails in the block by the name of its kind, if that is not `wanted`."""
+    try:
+        yield
+    except InvalidInput:
+        kind = kind_of_file(content)
+        if kind is None or kind == wanted:
+            raise
+        use = _USE[kind].replace("{}", str(where))
+        raise InvalidInput(f"{where}: it is {kind}, not {wanted}. {use}") from None
