@@ -60,7 +60,7 @@ _AtOnce = Annotated[int | None, Option(
     metavar="N", min=1, help="Run at most N jobs on a GPU at once; default: all, of a trace 4.",
 )]
 _Price = Annotated[float | None, Option(
-    metavar="EUR_PER_GPU_HOUR", help="Print costs at this price.",
+    metavar="EUR_PER_GPU_HOUR", parser=options.euros, help="Print costs at this price.",
 )]
 _Trace = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write a trace for ui.perfetto.dev to this file.",

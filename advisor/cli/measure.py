@@ -55,13 +55,16 @@ _ReplaceInstances = Annotated[bool, Option(
     "--replace-instances", help="Remove idle MIG instances that are in the way until the end.",
 )]
 _Deadline = Annotated[float | None, Option(
-    min=0, metavar="SECONDS", help="End the run after this time; default: never.",
+    metavar="SECONDS", parser=options.seconds,
+    help="End the run after this time; default: never.",
 )]
 _Grace = Annotated[float, Option(
-    min=0, metavar="SECONDS", help="Kill a job this long after asking it to end.",
+    metavar="SECONDS", parser=options.seconds,
+    help="Kill a job this long after asking it to end.",
 )]
 _Patience = Annotated[float | None, Option(
-    min=0, metavar="SECONDS", help="End a job without a step for this long; default: never.",
+    metavar="SECONDS", parser=options.seconds,
+    help="End a job without a step for this long; default: never.",
 )]
 _Run = Annotated[str | None, Argument(
     metavar="[RUN]", help="Name of the run; default: the only one.",

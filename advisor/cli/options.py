@@ -1,16 +1,18 @@
 """Options that several commands accept, and checks of which exclude or need others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Context, Option
+from typer import Argument, BadParameter, Context, Option
 
 from advisor.cli.output import aside
 from advisor.errors import AdvisorError, InvalidInput, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
+from advisor.workload import units
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
@@ -29,14 +31,16 @@ def choose_gpu(context: Context, word: str) -> str:
     """
     from advisor.hardware.gpus import gpu_meant
     from advisor.measure.device import first_gpu
+    from advisor.workload.reading import located
 
     source = context.get_parameter_source("gpu")
     if source is not None and source.name != "DEFAULT":
-        try:
-            return gpu_meant(word).key
-        except UnknownName:
-            first_gpu()  # adds a GPU that the catalogue lacks
-            return gpu_meant(word).key
+        with located("ADVISOR_GPU") if source.name == "ENVIRONMENT" else nullcontext():
+            try:
+                return gpu_meant(word).key
+            except UnknownName:
+                first_gpu()  # adds a GPU that the catalogue lacks
+                return gpu_meant(word).key
     if any(str(each).endswith(".json") for each in map(context.params.get, _PLANS)):
         return DEFAULT_GPU  # a plan names its GPU
     key, why = first_gpu(), "the GPU in this machine"
@@ -56,13 +60,13 @@ _PLANS = ("plan", "first", "second")
 def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     """Keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
     from advisor.hardware.gpus import known_gpus
-    from advisor.workload.job import names_in_file, profile_in
+    from advisor.workload.job import names_in_file, profile_in, single_words
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
     words = [*(params.get("jobs") or params.get("names") or ()), params.get("job") or ""]
     folder = params.get("profiles")
     try:
-        names = {profile_in(word) for word in words if word}
+        names = {profile_in(word) for word in single_words(filter(None, words))}
         for file in filter(None, (params.get("job_file"), params.get("trace_in"))):
             names |= names_in_file(file)
         files = {name for name in names if name.endswith(".json")}
@@ -86,10 +90,26 @@ def to_write(word: str) -> Path:
 def watts(word: str) -> float:
     """Return the power cap in `word`."""
     try:
-        return float(word)
-    except ValueError:
-        alone = ", which is for `advisor recommend` alone" if word == AUTO else ""
-        raise InvalidInput(f"--power-cap: expected watts, e.g. 400, got {word!r}{alone}") from None
+        return units.watts(word)
+    except InvalidInput as error:
+        alone = f"; {AUTO} is for `advisor recommend` alone" if word == AUTO else ""
+        raise InvalidInput(f"--power-cap: {error}{alone}") from None
+
+
+def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
+    """Return `read` for an option: of words or defaults, with the option's name in its errors."""
+
+    def quantity(word: Any) -> float:
+        try:
+            return read(str(word))
+        except InvalidInput as error:
+            raise BadParameter(str(error)) from None
+
+    return quantity
+
+
+seconds, share, euros = map(_in_units, (units.seconds, units.share, units.euros))
+"""Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
 
 
 # An option whose placeholder is the name of its parameter in capitals has an explicit name: typer

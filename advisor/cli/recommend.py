@@ -51,7 +51,7 @@ _Root = Annotated[bool, Option(
     "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances.",
 )]
 _MemoryMargin = Annotated[float, Option(
-    metavar="SHARE", help="Leave this share of memory free, e.g. 0.1.",
+    metavar="SHARE", parser=options.share, help="Leave this share of memory free, e.g. 0.1.",
 )]
 _Protect = Annotated[list[str] | None, Option(
     metavar="NAME", help="Do not let sharing slow this job by more than --hurt; repeatable.",
@@ -64,7 +64,8 @@ _Commands = Annotated[int | None, Option(
 )]
 _Gpus = Annotated[int, Option(metavar="N", min=1, max=MOST_GPUS, help="Plan for N equal GPUs.")]
 _TimeLimit = Annotated[float, Option(
-    metavar="SECONDS", help="End the search for many jobs or GPUs after this time.",
+    metavar="SECONDS", parser=options.seconds,
+    help="End the search for many jobs or GPUs after this time.",
 )]
 _Running = Annotated[str | None, Option(
     metavar="JOB[:COPIES],...", help="Add the JOBs to these jobs, which run on the GPU already.",
@@ -76,7 +77,7 @@ _Now = Annotated[bool, Option(
     "--now", help="Ask the driver how the running jobs share the GPU now.",
 )]
 _Hurt = Annotated[float | None, Option(
-    metavar="SHARE",
+    metavar="SHARE", parser=options.share,
     help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
     "10 %; default: 0.05.",
 )]
@@ -407,7 +408,8 @@ _Count = Annotated[int | None, Option(
     metavar="N", help="Trials of the whole search; default: no end.",
 )]
 _StartUp = Annotated[float, Option(
-    metavar="SECONDS", help="Start-up time of a trial's process; 0: one process runs all trials.",
+    metavar="SECONDS", parser=options.seconds,
+    help="Start-up time of a trial's process; 0: one process runs all trials.",
 )]
 _TrialDetails = Annotated[bool, Option(
     "--details", help="Print all numbers of trials at once that were compared.",

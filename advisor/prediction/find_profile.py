@@ -3,7 +3,8 @@
 An estimate is made from the profile on another GPU, else from other batch sizes of the workload.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable
 from functools import cache, lru_cache
 from math import inf
 from pathlib import Path
@@ -15,6 +16,7 @@ from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
+from advisor.workload.launchers import is_launcher
 from advisor.workload.profile import FindsProfiles, Profile, batch_name
 from advisor.workload.reading import is_file, is_folder
 from advisor.workload.store import (
@@ -26,6 +28,18 @@ from advisor.workload.store import (
     profiled_gpus,
     read_profile,
     unknown_profile,
+)
+
+_OF_JOBS = (".toml", ".yaml", ".yml")
+# Files that hold something else than a profile, which their content shows.
+_NO_PROFILES = (".csv", ".tsv", ".jsonl")
+_STARTED_BY = {".py": "python", ".sh": "bash"}
+
+# Copies as people write them: x2, 2, 2x, NAMEx2, NAME*2, NAME=2, 2xNAME.
+_COPIES_ALONE = re.compile(r"[x*]?\s*\d*\s*[x*]?")
+_WITH_COPIES = (
+    re.compile(r"(?P<job>.+?)\s*[x*=#( ]\s*(?P<copies>\d+)\)?"),
+    re.compile(r"(?P<copies>\d+)\s*[x*: ]\s*(?P<job>.+)"),
 )
 
 # GPUs whose rates are no further apart than an H100's and an H200's are about as like a third.
@@ -58,21 +72,23 @@ def find_profile(
         UnknownName: It was measured on no GPU, and at less than two batch sizes.
         InvalidInput: The file is malformed, or nothing can be estimated from it.
     """
-    if name.endswith(".toml"):
-        raise InvalidInput(f"{name}: a file of jobs is not a JOB. Pass --jobs {name}, alone.")
-    if name.endswith(".py"):
+    if name.endswith(_OF_JOBS):
+        how = "" if name.endswith(".toml") else "Write it in TOML, as `advisor init jobs` does. "
+        file = Path(name).with_suffix(".toml")
+        raise InvalidInput(f"{name}: a file of jobs is not a JOB. {how}Pass --jobs {file}, alone.")
+    if name.endswith(tuple(_STARTED_BY)):
         script = Path(name)
         try:
             return find_profile(script.stem, gpu, folder, calibration)
         except UnknownName:
+            starts = f"{_STARTED_BY[script.suffix]} {script}"
             here = "" if is_file(script) else ", and there is no such file here"
             raise InvalidInput(
                 f"{script}: it was not measured yet{here}. Measure it alone on "
-                f"{with_article(gpu.key)}, as it is: `advisor profile -- python {script}`. If you "
-                f"have only its log and nvidia-smi's figures: `advisor profile --from-numbers "
-                f"--help`."
+                f"{with_article(gpu.key)}, as it is: `advisor profile -- {starts}`. If you have "
+                f"only its log and nvidia-smi's figures: `advisor profile --from-numbers --help`."
             ) from None
-    if is_path := "/" in name or name.endswith(".json"):
+    if is_path := "/" in name or name.endswith((".json", *_NO_PROFILES)):
         profile = check_key(read_profile(Path(name)), name)
         if profile.gpu not in (gpu.key, "cpu"):
             return _estimated(profile, gpu, _calibrations(gpu, profile, calibration))
@@ -102,8 +118,25 @@ def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
     if name in on_cpu:
         return load_profile(str(on_cpu[name]), gpu.key)  # which raises an error
     if names:
+        if remedy := _remedy_of_slip(name, names):
+            raise UnknownName("profile", name, names, remedy)
         raise unknown_profile(name, gpu.key, names)
     return load_profile(name, gpu.key, folder)
+
+
+def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
+    """What to write for copies that are not behind a colon, and for a program in place of a JOB."""
+    if _COPIES_ALONE.fullmatch(name):
+        return "Write a number of copies behind a JOB, after a colon: JOB:2."
+    for match in filter(None, (pattern.fullmatch(name) for pattern in _WITH_COPIES)):
+        if match["job"] in names:
+            return f"Write {match['job']}:{match['copies']}."
+    if is_launcher(name):
+        return (
+            f"Measure the script that {name} starts: `advisor profile -- {name} train.py`; then "
+            f"train.py is a JOB."
+        )
+    return None
 
 
 @lru_cache(1024)

@@ -6,7 +6,7 @@ Reads jobs from words of a command line, job files (TOML) and lists of arrivals 
 import csv
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -28,6 +28,7 @@ from advisor.workload.reading import (
     MOST_TOML_BYTES,
     MOST_WAIT_S,
     check_number,
+    is_file,
     located,
     parse_toml,
     read_bytes,
@@ -35,7 +36,7 @@ from advisor.workload.reading import (
 )
 from advisor.workload.records import check_record
 from advisor.workload.spec import Script
-from advisor.workload.units import seconds, share
+from advisor.workload.units import amount, seconds, share
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
@@ -218,7 +219,7 @@ def _too_many(gpus: int) -> str:
 
 
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
+_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?")
 
 
 def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]:
@@ -231,18 +232,29 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
     """
     load = cache(load)
     jobs: list[Job] = []
-    for word in words:
+    for word in single_words(words):
         rest, epochs = _cut(word, "@")
-        if epochs is not None and not _NUMBER.fullmatch(epochs):
-            raise InvalidInput(f"{word!r}: EPOCHS is a number above 0, e.g. NAME@3 or NAME:2@3.")
         name, copies = _cut(rest, ":")
         if word.startswith("@") or not name:
             raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
+        if epochs is not None and not _NUMBER.fullmatch(epochs):
+            raise InvalidInput(
+                f"{word!r}: EPOCHS is a number above 0. Write {name}@3, or {name}:2@3 for 2 copies."
+            )
         if copies is not None and not _COUNT.fullmatch(copies):
-            raise InvalidInput(f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}.")
+            raise InvalidInput(
+                f"{word!r}: COPIES is a whole number from 1 to {most_jobs(gpus)}. Write {name}:2."
+            )
         job = Job(load(name), epochs=float(epochs or 1))
         jobs += [job] * checked_copies(int(copies or 1), word, gpus)
     return job_set(jobs, gpus)
+
+
+def single_words(words: Iterable[str]) -> Iterator[str]:
+    """Yield each job of `words`, in which commas may separate jobs unless it is a file's path."""
+    for word in words:
+        separated = "," in word and not is_file(Path(word))
+        yield from filter(None, word.split(",")) if separated else [word]
 
 
 def profile_in(word: str) -> str:
@@ -299,10 +311,13 @@ def names_in_file(path: Path) -> set[str]:
     Raises:
         InvalidInput: The file is malformed.
     """
+    content = read_bytes(path)
     if path.suffix == ".csv":
-        rows = csv.DictReader(StringIO(_csv_text(path), newline=""), skipinitialspace=True)
-        return {(row.get("job") or "").strip() for row in rows}
-    names = [entry.profile for entry in _entries(read_toml(path), shown(path))]
+        text, sign = _csv_text(content, path)
+        rows = csv.reader(text, delimiter=sign)
+        columns = _columns(next(rows, []))
+        return {dict(zip(columns, row, strict=False)).get("job", "").strip() for row in rows}
+    names = [entry.profile for entry in _entries(content, shown(path))]
     return {str(path.parent / name) if _is_path(name) else name for name in names}
 
 
@@ -462,47 +477,57 @@ def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
     """
-    rows = csv.reader(StringIO(_csv_text(path), newline=""), strict=True)
+    content = read_bytes(path)
+    text, sign = _csv_text(content, path)
+    rows = csv.reader(text, strict=True, delimiter=sign)
     job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
-    try:
-        columns = [heading.strip() for heading in next(rows, [])]
-        _check_columns(columns)
-        arrivals = [_arrival(columns, row, job_of) for row in rows if row]
-    except (csv.Error, InvalidInput) as error:
-        reason = str(error).removesuffix(".")
-        raise InvalidInput(f"{path}:{max(1, rows.line_num)}: {reason}. Correct the file.") from None
+    with expecting("a CSV table", content, path):
+        try:
+            columns = _columns(next(rows, []))
+            _check_columns(columns)
+            arrivals = [_arrival(columns, row, job_of) for row in rows if row]
+        except (csv.Error, InvalidInput) as error:
+            where, reason = f"{path}:{max(1, rows.line_num)}", str(error).removesuffix(".")
+            raise InvalidInput(f"{where}: {reason}. Correct the file.") from None
     if not arrivals:
         raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
     return tuple(arrivals)
 
 
-def _csv_text(path: Path) -> str:
+def _csv_text(content: bytes, path: Path) -> tuple[StringIO, str]:
+    """The text of a CSV table, and the sign that separates fields: that most in its first line."""
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{path}: {error}. Correct the file.") from None
+    sign = max(",;\t|", key=text.partition("\n")[0].count)
+    return StringIO(text, newline=""), sign
+
+
+def _columns(row: Sequence[str]) -> list[str]:
+    return [heading.strip().lower() for heading in row]
 
 
 def _check_columns(columns: Sequence[str]) -> None:
     allowed = (*_NEEDED, *_NUMBERS)
-    complete = {*_NEEDED} <= {*columns} <= {*allowed}
-    if not complete or len(set(columns)) < len(columns):
+    got = f"got {','.join(columns)[:200] or 'nothing'}"
+    if lacking := [column for column in _NEEDED if column not in columns]:
         raise InvalidInput(
-            f"its first line names the columns {', '.join(_NEEDED)} and optionally "
-            f"{', '.join(_NUMBERS)}, each once; got {','.join(columns)[:200] or 'nothing'}"
+            f"it has no column {' and no '.join(lacking)}: begin with the line {','.join(_NEEDED)} "
+            f"(seconds from the first job on, a profile's name); {got}"
         )
+    if not {*columns} <= {*allowed} or len(set(columns)) < len(columns):
+        raise InvalidInput(f"its columns are {', '.join(allowed)}, each once; {got}")
 
 
 def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
     if len(row) != len(columns):
         raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
-    cells = _NUMBERS | dict(zip(columns, row, strict=True))
+    cells = _NUMBERS | {column: cell for column, cell in zip(columns, row, strict=True) if cell}
     job = job_of(cells["job"].strip(), *(_number(column, cells[column]) for column in _NUMBERS))
     return Arrival(job, _number("arrival_s", cells["arrival_s"]))
 
 
 def _number(column: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidInput(f"{column} is a number, got {text[:40]!r}") from None
+    with located(column):
+        return seconds(text) if column.endswith("_s") else amount(text, {}, "a number")

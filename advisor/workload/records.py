@@ -124,9 +124,17 @@ def _not_finite(node: Any, place: tuple[str | int, ...] = ()) -> Iterator[tuple[
 _Wrong = Mapping[str, Any]
 
 _UNKNOWN, _MISSING = "unexpected_keyword_argument", "missing"
-_NO_LIST = ("tuple_type", "list_type")
+# What to write for a value of another type, by pydantic's names of its errors.
+_WRITE = {
+    **dict.fromkeys(("tuple_type", "list_type"), "a list, as [...]"),
+    **dict.fromkeys(("int_type", "int_from_float"), "a whole number, without quotes"),
+    "float_type": "a number, without quotes", "bool_type": "true or false, without quotes",
+    "string_type": 'text in quotes, as "..."', "dict_type": 'a table, as {NAME = "VALUE"}',
+}  # fmt: skip
 # Missing fields beyond these are counted.
 _NAMED = 3
+# Fields of a record are listed up to so many.
+_LISTED = 20
 _WORD_STARTS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -146,10 +154,13 @@ def _reason(kind: type, wrong: Sequence[_Wrong]) -> str:
     field = _place(first["loc"])
     if first["type"] == _UNKNOWN:
         *places, key = first["loc"]
-        near = get_close_matches(str(key), sorted(_fields_at(kind, places)), n=1)
+        fields_there = sorted(_fields_at(kind, places))
+        near = get_close_matches(str(key), fields_there, n=1)
+        if not near and len(fields_there) <= _LISTED:
+            return f"{field} is not a known field: there are {', '.join(fields_there)}"
         return f"{field} is not a known field" + "".join(f"; did you mean {it}?" for it in near)
-    if first["type"] in _NO_LIST:
-        return f"{field}: write a list, as [...]"
+    if first["type"] in _WRITE:
+        return f"{field}: write {_WRITE[first['type']]}"
     return f"{field} is missing" if first["type"] == _MISSING else f"{field}: {first['msg']}"
 
 

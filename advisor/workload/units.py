@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 from advisor.errors import InvalidInput, shortened
 
-_NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+# A comma before three digits may separate thousands.
+_NUMBER = r"(?:\d+(?:\.\d*|,(?:\d\d?|\d{4,})(?!\d))?|\.\d+)(?:[eE][+-]?\d+)?"
 _AMOUNT = re.compile(rf"(?P<sign>[€$]?)\s*(?P<number>{_NUMBER})\s*(?P<unit>[^\d\s.].*)?")
 _OF_A_TIME = re.compile(rf"({_NUMBER})\s*([a-z]+)\s*")
 # Slurm's and most logs': days, hours, minutes and seconds.
@@ -29,7 +30,11 @@ def amount(text: str, units: Mapping[str, float], expected: str) -> float:
     unit = "" if match is None else (match["sign"] or match["unit"] or "").strip().lower()
     if match is None or (match["sign"] and match["unit"]) or unit not in {"", *units}:
         raise InvalidInput(f"expected {expected}, got {shortened(text)}")
-    return float(match["number"]) * units.get(unit, 1.0)
+    return _number(match["number"]) * units.get(unit, 1.0)
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
 
 
 def seconds(text: str) -> float:
@@ -40,7 +45,7 @@ def seconds(text: str) -> float:
         return 86_400 * days + 3600 * hours + 60 * minutes + rest
     parts = _OF_A_TIME.findall(words)
     if len(parts) > 1 and not _OF_A_TIME.sub("", words) and {u for _, u in parts} <= {*_SECONDS}:
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        return sum(_number(number) * _SECONDS[unit] for number, unit in parts)
     return amount(text, _SECONDS, "seconds, or a time with a unit such as 90s, 15min, 2h")
 
 

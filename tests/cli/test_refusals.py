@@ -21,7 +21,7 @@ WRONG = [
     ("recommend train.py --lr 0.1", 2, "advisor profile -- python train.py"),
     ("recommend --top 0", 2, "--top"), ("recommend --top few", 2, "--top"),
     ("recommend --objective beauty", 2, "beauty"), ("explain", 2, "PLAN"),
-    ("recommend --memory-margin 10%", 2, "--memory-margin"),
+    ("recommend --memory-margin 10GiB", 2, "--memory-margin"),
     ("recommend --memory-margin=-0.1", 2, "--memory-margin"), ("init banana", 2, "campaign"),
     # Jobs.
     (f"recommend {TYPO}", 2, BERT), (f"recommend {TYPO} --gpu a100-80gb", 2, BERT),

@@ -71,8 +71,9 @@ def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
 @pytest.mark.parametrize(
     ("word", "remedy"),
     [
-        (f"{RESNET}@", "e.g. NAME@3"), (f"{RESNET}@ten", "e.g. NAME@3"),
-        (f"{RESNET}@nan", "e.g. NAME@3"), (f"{RESNET}@3:2", "NAME:2@3"),
+        (f"{RESNET}@", f"{RESNET}@3"), (f"{RESNET}@ten", f"{RESNET}@3"),
+        (f"{RESNET}@nan", f"{RESNET}@3"), (f"{RESNET}@3:2", f"{RESNET}:2@3"),
+        ("@1e9", "NAME:COPIES"), (f"{RESNET}@50%", f"{RESNET}@3"), (f"{RESNET}:1e3", f"{RESNET}:2"),
         (f"{RESNET}@0", "above 0"), (f"{RESNET}@-1", "above 0"), ("@3", "names no job"),
         ("bert-base-finetune-bs61", BERT),
         *((f"{RESNET}:{count}", f"1 to {MAX_JOBS}")
@@ -82,6 +83,14 @@ def test_a_folder_with_an_at_in_its_name_says_nothing_of_epochs(folder):
 def test_a_word_that_makes_no_sense_is_refused_with_the_remedy(folder, word, remedy):
     with pytest.raises(InvalidInput, match=remedy):
         parse_jobs([word], measured(folder))
+
+
+def test_commas_may_separate_jobs(folder):
+    by_commas = parse_jobs([f"{RESNET}:2,{BERT}@3,", f"{BERT}"], measured(folder))
+    assert by_commas == parse_jobs([f"{RESNET}:2", f"{BERT}@3", BERT], measured(folder))
+    comma = folder / "a,b.json"
+    comma.write_text((folder / GPU / f"{BERT}.json").read_text())
+    assert len(parse_jobs([str(comma)], measured(folder))) == 1
 
 
 def test_many_small_counts_cannot_exceed_the_limit_together(folder):
@@ -115,6 +124,29 @@ def test_a_file_of_jobs_sets_what_is_to_run(read):
     assert third == Job(synthetic.profile(BERT), data_parallel=True, deadline_s=90)
 
 
+@pytest.mark.parametrize(
+    ("line", "field", "read_as"),
+    [
+        ('deadline_s = "2h"', "deadline_s", 7200), ('deadline_s = "1h 30 min"', "deadline_s", 5400),
+        ('deadline_s = "1-00:00:30"', "deadline_s", 86_430),
+        ('deadline_s = "90"', "deadline_s", 90),
+        ('validation_s = "1.5 min"', "validation_s", 90), ('protect = "10 %"', "protect", 0.1),
+    ],
+)  # fmt: skip
+def test_a_file_of_jobs_holds_times_and_shares_as_people_write_them(read, line, field, read_as):
+    (job,) = read(f"[[job]]\nprofile = '{BERT}'\n{line}\n")
+    assert getattr(job, field) == read_as
+
+
+def test_a_command_is_one_line_or_its_words(read):
+    lines = ("'python train.py --name \"a b\"'", '["python", "train.py", "--name", "a b"]')
+    as_line, as_words = (
+        read(f"[[job]]\nprofile = '{BERT}'\ncommand = {line}\n")[0].profile.workload.script
+        for line in lines
+    )
+    assert as_line == as_words
+
+
 def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
     first, second, third, fourth = read(
         '[[job]]\nprofile = "net"\n'
@@ -146,7 +178,7 @@ def test_a_file_of_jobs_gives_any_profile_a_command(read, folder):
         ("validation_s = -1", "validation_s"), ("examples_per_epoch = 0", "examples_per_epoch"),
         ("user = 7", "user"), ("user = ' '", "user"), ("data_parallel = 'yes'", "data_parallel"),
         ("isolated = 2", "isolated"), ("deadline_s = 0", "deadline_s"),
-        ("deadline_s = nan", "deadline_s"), ("command = 'python t.py'", "command"),
+        ("deadline_s = nan", "deadline_s"), ("command = 'python \"t.py'", "command"),
         ("command = []", "command"), ('command = ["python", "\\u0000"]', "program"),
         ('command = ["a"]\nenvironment = {CUDA_MPS_PIPE_DIRECTORY = "/x"}', "PIPE_DIRECTORY"),
         ('command = ["a"]\nenvironment = {CUDA_VISIBLE_DEVICES = "1"}', "VISIBLE_DEVICES"),
@@ -201,6 +233,14 @@ def test_each_line_of_arrivals_is_a_job_and_when_it_comes(read):
     assert first.job is second.job, "so that a long trace stays small"
 
 
+@pytest.mark.parametrize("sign", [";", "\t", "|"])
+def test_arrivals_may_be_separated_by_other_signs_and_have_times_with_units(read, sign):
+    text = f"Arrival_s,Job,Epochs\n00:01:30,{BERT},1.5\n2 min,{BERT},\n".replace(",", sign)
+    first, second = read(text.replace("1.5", "1,5"), "arrivals.csv")
+    assert (first.arrival_s, second.arrival_s) == (90, 120)
+    assert (first.job.epochs, second.job.epochs) == (1.5, 1)
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -208,7 +248,7 @@ def test_each_line_of_arrivals_is_a_job_and_when_it_comes(read):
         f"arrival_s,job,job\n0,{BERT},{BERT}\n", f"arrival_s,job\n0,{BERT},3\n",
         "arrival_s,job\n0\n", f"arrival_s,job\nsoon,{BERT}\n", f"arrival_s,job\nnan,{BERT}\n",
         f"arrival_s,job\n-1,{BERT}\n", f"arrival_s,job\n1700000000,{BERT}\n",
-        f"arrival_s,job,epochs\n0,{BERT},0\n", f"arrival_s,job,epochs\n0,{BERT},\n",
+        f"arrival_s,job,epochs\n0,{BERT},0\n", f"arrival_s,job,epochs\n0,{BERT},3x\n",
         f"arrival_s,job,epochs\n0,{BERT},1e300\n", f"arrival_s,job,validation_s\n0,{BERT},-3\n",
         f'arrival_s,job\n0,"{BERT}\n', b"arrival_s,job\n0,\xff\n", f"arrival_s,job\n0,{BERT}\x00\n",
         "arrival_s,job\n0,bert-base-finetune-bs61\n",
