@@ -45,8 +45,9 @@ _PLAINER = {
         "expected a number without % or a unit; write 0.1 for 10 %"
     ),
     "Input should be a valid integer, unable to parse string as an integer": (
-        "expected a whole number without a unit"
+        "expected a whole number without a unit, such as 4"
     ),
+    "Input should be a valid boolean, unable to interpret input": "write 1 or 0",
 }
 
 _ASK_PREDICT = "Use --objective energy; `advisor predict` prints the joules of a step."

@@ -298,7 +298,8 @@ def _protected(jobs: "Sequence[Job]", names: Sequence[str], share: float) -> "tu
     """`jobs`, of which those called `names` may become longer by this share at most."""
     for name in names:
         if name not in {job.name for job in jobs}:
-            raise InvalidInput(f"--protect {name}: no JOB has that name. Name one of the JOBs.")
+            names_of_jobs = ", ".join(dict.fromkeys(job.name for job in jobs))
+            raise InvalidInput(f"--protect {name}: no JOB has that name. Write {names_of_jobs}.")
     return tuple(replace(job, protect=share) if job.name in names else job for job in jobs)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from advisor.errors import InvalidInput, NothingFits, UnknownName
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.sharing import Instance
+from advisor.sharing.modes import full_profile
 
 _FIRST_WITH_MIG = 450  # MIG User Guide, driver versions
 _FIRST_WITH_4G_AND_3G = 510  # MIG User Guide, Concepts, Partitioning
@@ -65,7 +66,7 @@ def forbidden(profiles: Sequence[MigProfile], branch: int | None) -> str | None:
 def profiles_named(
     gpu: Gpu, names: Sequence[str], driver_branch: int | None = None
 ) -> tuple[MigProfile, ...]:
-    """The MIG profiles of `gpu` called `names`, each once.
+    """The MIG profiles of `gpu` called `names`, with or without their memory, each once.
 
     Raises:
         NothingFits: `gpu` has no MIG, or the driver is too old for one of them.
@@ -73,6 +74,7 @@ def profiles_named(
     """
     refuse_without_mig(gpu)
     profiles = {profile.name: profile for profile in gpu.mig}
+    names = [full_profile(name.strip().lower(), [*profiles]) for name in names]
     for name in names:
         if name not in profiles:
             remedy = f"It has {', '.join(profiles)}."
@@ -106,7 +108,7 @@ def instance_named(gpu: Gpu, text: str) -> Instance:
         raise InvalidInput(
             f"{text!r}: after @ comes the first memory slice, e.g. {name}@{profile.starts[-1]}"
         )
-    return Instance(name, int(start) if at else None)
+    return Instance(profile.name, int(start) if at else None)
 
 
 def packed(pieces: Sequence[tuple[Sequence[int], int]]) -> tuple[int, ...] | None:

@@ -4,7 +4,7 @@ import argparse
 import os
 import shlex
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -27,6 +27,7 @@ from advisor.measure.mps import Bench, bench_on
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
 from advisor.measure.tenant import LOAD_S
+from advisor.workload import units
 from advisor.workload.catalogue import timm_workload, workload
 from advisor.workload.launchers import is_launcher
 from advisor.workload.minimal_profile import MinimalProfile, holds_minimal, minimal_text
@@ -45,9 +46,21 @@ from advisor.workload.writing import new_path, profile_text, writable, writable_
 _OUT_HELP = "folder of profiles [your own, read by advisor]"
 
 
+def in_units(read: Callable[[str], float]) -> Callable[[str], float]:
+    """Return `read` for an option of argparse, which adds the option's name to its errors."""
+
+    def quantity(text: str) -> float:
+        try:
+            return read(text)
+        except InvalidInput as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return quantity
+
+
 def above_0(text: str) -> float:
-    """Return the finite number above 0 in the `text` of an option."""
-    value = _number(text)
+    """Return the seconds above 0 in the `text` of an option."""
+    value = in_units(units.seconds)(text)
     if not 0 < value < inf:
         raise ArgumentTypeError(f"{text} is not above 0")
     return value
@@ -228,15 +241,6 @@ def _places(out: Path | None, gpu: str, name: str) -> tuple[Path, list[Path]]:
     return path, [each for each in others if not holds_minimal(read_bytes(each))]
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentTypeError(
-            f"{text[:40]!r} is not a number: write it alone, in the unit that the option names"
-        ) from None
-
-
 def _numbers_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="advisor profile --from-numbers",
@@ -256,17 +260,14 @@ def _numbers_parser() -> argparse.ArgumentParser:
         help="a GPU that `advisor gpus` lists [env var: ADVISOR_GPU]",
     )  # fmt: skip
     add("--batch-size", required=True, type=int, metavar="N", help="examples a step")
-    add("--step-s", required=True, type=_number, metavar="S", help="seconds of a training step")
-    add(
-        "--memory-mib",
-        required=True,
-        type=_number,
-        metavar="MIB",
-        help="what its process holds",
+    seconds, memory, watts, share = map(
+        in_units, (units.seconds, units.mebibytes, units.watts, units.share)
     )
-    add("--power-w", type=_number, metavar="W", help="mean power of the whole GPU")
-    add("--gpu-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
-    add("--memory-utilization", type=_number, metavar="SHARE", help="nvidia-smi's, 0 to 1")
+    add("--step-s", required=True, type=seconds, metavar="S", help="seconds of a training step")
+    add("--memory-mib", required=True, type=memory, metavar="MIB", help="what its process holds")
+    add("--power-w", type=watts, metavar="W", help="mean power of the whole GPU")
+    add("--gpu-utilization", type=share, metavar="SHARE", help="nvidia-smi's, 0 to 1, or per cent")
+    add("--memory-utilization", type=share, metavar="SHARE", help="nvidia-smi's, as above")
     add("--examples-per-epoch", type=int, metavar="N", help="for epoch times")
     add("--out", type=new_path, metavar="DIR", help=_OUT_HELP)
     return parser

@@ -119,7 +119,7 @@ def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
         return load_profile(str(on_cpu[name]), gpu.key)  # which raises an error
     if names:
         if remedy := _remedy_of_slip(name, names):
-            raise UnknownName("profile", name, names, remedy)
+            raise UnknownName("profile", name, (), remedy)
         raise unknown_profile(name, gpu.key, names)
     return load_profile(name, gpu.key, folder)
 
@@ -131,6 +131,9 @@ def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
     for match in filter(None, (pattern.fullmatch(name) for pattern in _WITH_COPIES)):
         if match["job"] in names:
             return f"Write {match['job']}:{match['copies']}."
+    parts = re.split(r"\s*[;+&|]\s*|\s+", name)
+    if len(parts) > 1 and all(part in names for part in parts):
+        return f"Write {' '.join(parts)}, with spaces between."
     if is_launcher(name):
         return (
             f"Measure the script that {name} starts: `advisor profile -- {name} train.py`; then "

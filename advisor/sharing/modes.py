@@ -381,18 +381,24 @@ def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
             f"{text!r}: MPS client priorities were removed; use MPS limits, such as mps=100,43"
         )
 
-    def complete(match: re.Match[str]) -> str:
-        names = [name for name in _for_training(offered) if name.startswith(f"{match[0]}.")]
-        if len(names) > 1:
-            raise InvalidInput(f"{text!r}: {match[0]} may be {' or '.join(names)}. Write one.")
-        return names[0] if names else match[0]
-
     try:
-        return _parse(_SHORT.sub(complete, words))
+        return _parse(_SHORT.sub(lambda match: full_profile(match[0], offered), words))
     except _NoSharingError:
         raise InvalidInput(
             f"{shortened(text)} is not a sharing. {_how_to_write(words, offered)}"
         ) from None
+
+
+def full_profile(word: str, offered: Sequence[str]) -> str:
+    """Return the MIG profile among `offered` whose name without memory is `word`; else `word`.
+
+    Raises:
+        InvalidInput: There are several.
+    """
+    names = [name for name in _for_training(offered) if name.startswith(f"{word}.")]
+    if len(names) > 1:
+        raise InvalidInput(f"{word} may be {' or '.join(names)}. Write one of these.")
+    return names[0] if names else word
 
 
 def _sign(match: re.Match[str]) -> str:
@@ -470,7 +476,7 @@ def _how_to_write(words: str, offered: Sequence[str]) -> str:
     slices = {name: int(name.partition("g")[0]) for name in _for_training(offered)}
     most = max(slices.values(), default=0)
     half = next((name for name in reversed(slices) if 2 * slices[name] <= most), "")
-    with_numbers = bool(set("[];") & set(words))
+    with_numbers = re.search(r"\w\[|;", words)
     if words.startswith("mig") or re.search(r"\dg\b", words):
         if not offered:
             return "The GPU has no MIG: write serial, naive, mps or mps=50,50."

@@ -35,7 +35,7 @@ from advisor.workload.reading import (
     shown,
 )
 from advisor.workload.records import check_record
-from advisor.workload.spec import Script
+from advisor.workload.spec import Script, is_name
 from advisor.workload.units import amount, seconds, share
 
 # Owners: they become part of sentences, which the page shows as Markdown.
@@ -301,6 +301,8 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
 
     A profile's path is relative to the file's folder. `templates/jobs.toml` explains each field.
     """
+    if not is_file(path) and is_name(str(path)) and not path.suffix:
+        raise InvalidInput(f"{path}: --jobs names a TOML file. Write a JOB without --jobs.")
     where, content = shown(path), read_bytes(path, MOST_TOML_BYTES)
     return _jobs(_entries(content, where), where, path.parent, load, gpus)
 

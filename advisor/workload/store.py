@@ -80,7 +80,9 @@ def shipped_folder(kind: Kind, folder: Path | None = None) -> Path:
         variable = f"ADVISOR_{kind.upper()}"
         by_variable = os.environ.get(variable) == str(chosen)
         remedy = f"Unset {variable}, or set it to a folder" if by_variable else "Check the path"
-        what = "it is a file, not a folder" if is_file(Path(chosen)) else "no such folder"
+        what = "no such folder"
+        if is_file(Path(chosen)):
+            what, remedy = "it is a file, not a folder", f"Name its folder, {Path(chosen).parent}"
         raise InvalidInput(f"{chosen}: {what} of {kind}. {remedy}.")
     return Path(chosen)
 

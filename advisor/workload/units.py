@@ -59,6 +59,11 @@ def watts(text: str) -> float:
     return amount(text, {"w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3}, "watts, such as 400")
 
 
+def mebibytes(text: str) -> float:
+    """Return the MiB that `text` names: ``5300``, ``5300 MiB`` or ``5.2 GiB``."""
+    return amount(text, {"mib": 1.0, "gib": 1024.0}, "memory in MiB or GiB, such as 5300 or 5.2GiB")
+
+
 _EUROS = ("€", "eur", "euro", "euros", "€/h", "eur/h", "eur/gpu-hour", "eur/gpu hour")
 
 

@@ -70,7 +70,8 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
     ("changes", "remedy"),
     [
         (["--gpu-utilization", "83"], "83 % is 0.83"), (["--step-s", "120"], "120 ms are 0.12 s"),
-        (["--step-s", "nan"], "step_s"), (["--memory-mib", "-5300"], "memory_mib"),
+        (["--step-s", "nan"], "--step-s"), (["--memory-mib", "-5300"], "--memory-mib"),
+        (["--memory-mib", "5.3 GB"], "GiB"), (["--power-w", "high"], "watts"),
         (["--memory-mib", "53000"], "40,960"), (["--gpu", "a1000"], "a1000"),
         (["--name", "my/job"], "my/job"), (["--batch-size", "many"], "--batch-size"),
         (["--seconds", "3"], "--seconds"), (["--power-w", "900"], "400 W"),
@@ -81,6 +82,14 @@ def test_numbers_may_be_corrected_but_a_fuller_profile_is_not_overwritten(home, 
 def test_numbers_that_cannot_be_are_refused_and_nothing_is_written(changes, remedy, home, capsys):
     code, said = refused(run_from_numbers, [*WORDS, *changes], capsys)
     assert (code, remedy in said, home.exists()) == (2, True, False), said
+
+
+def test_numbers_may_have_the_units_that_logs_print(home):
+    words = ("--step-s", "120ms", "--memory-mib", "5 GiB", "--power-w", "190 W")
+    assert run_from_numbers([*WORDS, *words, "--gpu-utilization", "83%"]) == 0
+    written = read_profile(home / "my-job.json")
+    assert (written.step_s, written.memory.device_mib, written.power_w) == (0.12, 5120, 190)
+    assert written.busy_share == pytest.approx(0.83)
 
 
 def test_a_number_that_every_answer_needs_is_required(capsys):
