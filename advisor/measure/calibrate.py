@@ -1,15 +1,31 @@
-"""``advisor calibrate``: measures a machine in about a minute and writes its calibration file."""
+"""``advisor calibrate``: measures a machine in about a minute and writes its calibration file.
+
+The cost of turns: two processes repeat kernels, alone every `alone` seconds, and together every
+`shared` seconds. If turns were free, ``alone / shared`` of both would add up to 1: the rest is the
+overhead. With kernels far shorter than a slice, the moments at which one tenant's kernels end show
+slices: close together while it has the GPU, then a gap while the other has it. A cycle reaches from
+the end of one gap to the end of the next. Without its own kernel a gap is the time away, and the
+rest of the cycle is the slice. There are two changes of owner a cycle, so one costs
+``overhead * cycle / 2``; that contains what refilling caches costs.
+"""
 
 import argparse
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from random import Random
+from statistics import mean, median
+from time import perf_counter, sleep, time
+from typing import Any
+
+import numpy as np
 
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.live_gpu import live_gpu
 from advisor.hardware.machine import allowed_cores
 from advisor.measure.device import (
-    Device,
+    Clocks,
     Meter,
     command_line,
     find_device,
@@ -17,28 +33,288 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.gpu_side import (
-    OPERATORS,
-    PRECISIONS,
-    REMEDY,
-    VERBS_FROM,
-    sweep,
-    switching,
-)
-from advisor.measure.mps import MpsSession, bench_on
+from advisor.measure.inside.program import Served
+from advisor.measure.inside.routines import Verb
+from advisor.measure.mps import Bench, MpsSession, bench_on
+from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.process import say
-from advisor.measure.tenant import living
-from advisor.measure.tenants import tenants_on
+from advisor.measure.tenant import GRACE_S, Tenant, living
+from advisor.measure.tenants import receive_all, send_all, tenants_on
 from advisor.sharing import Concurrent, Mps, Naive
-from advisor.workload.calibration import Calibration, Contexts, GpuSide, LimitedContext
+from advisor.workload.calibration import (
+    Calibration,
+    Contexts,
+    GpuSide,
+    LimitedContext,
+    Operator,
+    OperatorPrecision,
+    OperatorTime,
+    Switching,
+)
 from advisor.workload.catalogue import workload
+from advisor.workload.profile import median_step_s
 from advisor.workload.reading import user_folder
 from advisor.workload.writing import calibration_text, new_path, writable, write_whole
 
-# Small, and loads the matrix library as all training does.
-_WORKLOAD = "mlp-toy-bs128"
+_REMEDY = ". Calibrate again."
 
-_LIMITS_PCT = (50.0, 10.0)
+# Square matrices of this side to begin with, and in multiples of it: whole tiles of any library.
+_TILE, _FIRST_SIDE = 128, 1024
+
+# Time per operation depends on the size, so the size is adjusted several times.
+_TRIES, _TIMED = 3, 20
+
+
+def load_kernel(served: Served, device: str, kernel_s: float) -> dict[str, Any]:
+    """Make a step one product of square matrices that takes about `kernel_s`."""
+    side, call = _FIRST_SIDE, operator_call(_square(_FIRST_SIDE, "fp32"), device)
+    for _ in range(_TRIES):
+        _timed_s(call, 1, device)
+        took_s = _timed_s(call, _TIMED, device)[0] / _TIMED
+        if took_s <= 0:
+            raise AdvisorError(f"a matrix product took no time here{_REMEDY}")
+        # Its work grows with the cube of its side.
+        side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / _TILE)) * _TILE
+        call = operator_call(_square(side, "fp32"), device)
+    # Work of 0.1 s is queued ahead: beyond any slice, within the most launches that a GPU takes.
+    ahead = max(2, min(900, round(0.1 / kernel_s)))
+    served.step = _queue(call, ahead) if device == "cuda" else call
+    return {}
+
+
+def _square(side: int, precision: OperatorPrecision) -> Operator:
+    return Operator("linear", f"1x{side}x{side}x{side}", precision)
+
+
+def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
+    """The same on a GPU, waiting if more than `ahead` are queued."""
+    import torch
+
+    ends: deque[Any] = deque()
+
+    def queued() -> None:
+        call()
+        end: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        end.record()
+        ends.append(end)
+        if len(ends) > ahead:
+            ends.popleft().synchronize()
+
+    return queued
+
+
+# Far below a slice of some milliseconds, and about as long as one.
+_KERNELS_S = (0.1e-3, 2e-3)
+_TIMING = Timing(settle_s=0.0, window_s=0.4, windows=3, lead_s=0.4)
+_NOTICE_S = 0.05
+
+# Fewer gaps show no pattern; with fewer kernels in a slice, kernels and not the driver end it.
+_FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
+
+Timed = tuple[Schedule, Sequence[Sequence[float]]]
+"""A schedule, and when the kernels of tenants ended in it, shape (tenants, kernels)."""
+
+
+def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[str, str | None]]:
+    """Measure the cost of turns for each length of kernel; return clocks and versions, too."""
+    session.switch_to(Naive())
+    meter, costs = Meter(session.device), []
+    clocks_mhz: Clocks = (None, None)
+    with session.servers(VERBS_FROM, 2) as tenants:
+        for kernel_s in _KERNELS_S:
+            for tenant in tenants:  # one after another, since each times its kernel
+                device = tenant.setup.device
+                living(tenant.ask("load_kernel", device=device, kernel_s=kernel_s), _REMEDY)
+            alone = [_timed_kernels([tenant], meter)[0] for tenant in tenants]
+            together, clocks_mhz = _timed_kernels(tenants, meter)
+            costs.append(switching_of(alone, together))
+        versions = tenants[0].versions
+    return tuple(costs), clocks_mhz, versions
+
+
+def _timed_kernels(tenants: Sequence[Tenant], meter: Meter) -> tuple[Timed, Clocks]:
+    plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
+    send_all(tenants, "run", start_at=plan.start_at, stop_at=plan.stop_at)
+    sleep_until((plan.begin_at + plan.end_at) / 2)
+    clocks_mhz = meter.clocks_mhz()
+    answers = [living(answer, _REMEDY) for answer in receive_all(tenants, GRACE_S)]
+    return (plan, [each["completed_at"] for each in answers]), clocks_mhz
+
+
+def switching_of(alone: Sequence[Timed], together: Timed) -> Switching:
+    """Compute the cost of turns from two tenants' times, alone and together, in one order."""
+    alone_s = [median_step_s(windows_of(plan, ends)) for plan, (ends,) in alone]
+    plan, ends_of_each = together
+    both = list(zip(ends_of_each, alone_s, strict=True))
+    overhead = 1 - sum(lone_s / median_step_s(windows_of(plan, ends)) for ends, lone_s in both)
+    turns = [_turns(plan, ends, lone_s) for ends, lone_s in both]
+    regular = [each for each in turns if each is not None]
+    return Switching(
+        kernel_s=mean(alone_s), overhead=overhead,
+        slice_s=mean(slice_s for slice_s, _ in regular) if regular else None,
+        switch_s=overhead * mean(cycle_s for _, cycle_s in regular) / 2 if regular else None,
+    )  # fmt: skip
+
+
+def _turns(
+    plan: Schedule, completed_at: Sequence[float], alone_s: float
+) -> tuple[float, float] | None:
+    """Median slice and median cycle of one tenant, seconds; None if there is no pattern."""
+    ends = np.array([each for each in completed_at if plan.begin_at <= each <= plan.end_at])
+    pauses = np.diff(ends)
+    gaps = np.flatnonzero(pauses > 2 * alone_s)  # turns of the other's
+    if len(gaps) < _FEWEST_GAPS:
+        return None
+    cycle_s = float(np.median(np.diff(ends[gaps + 1])))
+    away_s = float(np.median(pauses[gaps])) - alone_s
+    slice_s = cycle_s - away_s
+    return (slice_s, cycle_s) if slice_s >= _FEWEST_KERNELS * alone_s else None
+
+
+_WARM_UPS, _TIMES = 3, 5
+
+# A queue of calls that lasts so long hides their launch; longer calls are timed singly.
+_QUEUE_S, _MOST_QUEUED = 2e-3, 20
+
+# A GPU that does nothing for so many cycles, at most clocks of today's, waits as long as the host
+# needs to launch what is behind it; a longer wait does no harm.
+_CYCLES_PER_S, _HOLD = 2e9, 2.0
+
+_TYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16"}
+_EMPTY = Operator("empty", "1", "fp32")
+
+
+def time_operators(
+    served: Served,  # noqa: ARG001
+    device: str,
+    chosen: Sequence[tuple[str, str, OperatorPrecision]],
+) -> dict[str, Any]:
+    """Time the `chosen` operators on normal numbers.
+
+    Returns:
+        ``kernel_ms``, (operators,): of a call among others that are queued, without the launch, but
+        with what passes between kernels, about a microsecond; None if it fails. ``launch_ms``: an
+        empty kernel on an idle device, from before its launch. ``l2_mib``: of the device.
+    """
+    import torch
+
+    l2_mib = None
+    if device == "cuda":
+        l2_mib = torch.cuda.get_device_properties(0).L2_cache_size / 2**20
+    kernel_ms = [_queued_ms(Operator(*each), device) for each in chosen]
+    empty = operator_call(_EMPTY, device)
+    launch_ms = median(_timed_s(empty, 1, device)[0] for _ in range(_TIMES)) * 1e3
+    return {"kernel_ms": kernel_ms, "launch_ms": launch_ms, "l2_mib": l2_mib}
+
+
+def _queued_ms(operator: Operator, device: str) -> float | None:
+    import torch
+
+    precision = "tf32" if operator.precision == "tf32" else "ieee"
+    torch.backends.cuda.matmul.fp32_precision = precision
+    try:
+        call = operator_call(operator, device)
+        _timed_s(call, _WARM_UPS, device)
+        lone_s, launch_s = _timed_s(call, 1, device)
+        count = max(1, min(_MOST_QUEUED, round(_QUEUE_S / max(lone_s, 1e-9))))
+        hold_s = _HOLD * count * launch_s
+        queues_s = [_timed_s(call, count, device, hold_s)[0] for _ in range(_TIMES)]
+    except RuntimeError:  # without memory for it, or a kernel in this precision
+        return None
+    return median(queues_s) / count * 1e3
+
+
+def _timed_s(
+    call: Callable[[], object], count: int, device: str, hold_s: float = 0.0
+) -> tuple[float, float]:
+    """Seconds of `count` calls, by a GPU's own clock if it has one, and seconds to launch them.
+
+    A GPU begins after `hold_s`, so that they are queued.
+    """
+    import torch
+
+    cuda: Any = torch.cuda
+    marks = [cuda.Event(enable_timing=True) for _ in range(2 * (device == "cuda"))]
+    if marks and hold_s:
+        cuda._sleep(int(hold_s * _CYCLES_PER_S))
+    began_s = perf_counter()
+    for mark in marks[:1]:
+        mark.record()
+    for _ in range(count):
+        call()
+    for mark in marks[1:]:
+        mark.record()
+    launched_s = perf_counter() - began_s
+    if not marks:
+        return launched_s, launched_s
+    marks[1].synchronize()
+    return marks[0].elapsed_time(marks[1]) / 1e3, launched_s
+
+
+def operator_call(operator: Operator, device: str) -> Callable[[], Any]:
+    """Return a call that enqueues `operator` once; torch raises RuntimeError without memory."""
+    import torch
+    import torch.nn.functional as F
+
+    cuda: Any = torch.cuda
+    # Each function, and the shapes of its tensors.
+    calls: dict[str, tuple[Callable[..., object], Callable[..., Sequence[tuple[int, ...]]]]] = {
+        "linear": (F.linear, lambda n, rows, into, out: ((n, rows, into), (out, into))),
+        "add": (torch.add, lambda *shape: (shape, shape)),
+        "copy": (torch.Tensor.copy_, lambda *shape: (shape, shape)),
+        "empty": (lambda: cuda._sleep(1) if device == "cuda" else None, lambda _: ()),
+    }
+    function, shapes = calls[operator.op]
+    dtype = getattr(torch, _TYPES[operator.precision])
+    tensors = [
+        torch.randn(*shape, device=device, dtype=dtype) for shape in shapes(*operator.dimensions)
+    ]
+    return lambda: function(*tensors)
+
+
+_PRECISIONS: tuple[OperatorPrecision, ...] = ("fp32", "tf32", "fp16")
+# Rows of 1024 columns: from 64 KiB, which L2 holds, to 512 MiB in FP32.
+OPERATORS = (
+    *(_square(side, precision) for side in (2048, 4096, 8192) for precision in _PRECISIONS),
+    *(Operator(op, f"{2**power}x1024", "fp32") for op in ("add", "copy") for power in range(4, 18)),
+    _EMPTY,
+)
+"""The operators of a sweep: those whose rates are of use, at sizes that attain the most."""
+
+
+def sweep(tenant: Tenant, meter: Meter, chosen: Sequence[Operator], rounds: int = 5) -> GpuSide:
+    """Time `chosen` in so many `rounds`, each in another order; the median of each operator.
+
+    It takes some seconds on a current GPU, where `tenant` is alone. It sets no clocks.
+    """
+    answers: list[dict[str, Any]] = []
+    clocks_mhz: list[int | None] = []
+    kernels_ms: dict[Operator, list[float]] = {each: [] for each in chosen}
+    random = Random(1)
+    for _ in range(rounds):
+        order = random.sample(chosen, len(chosen))
+        words = [(each.op, each.shape, each.precision) for each in order]
+        tenant.send("time_operators", device=tenant.setup.device, chosen=words)
+        sleep(1.0)  # then the GPU has reached the clocks of the sweep
+        clocks_mhz.append(meter.clocks_mhz()[0])
+        answers.append(living(tenant.receive(600.0)))
+        for operator, ms in zip(order, answers[-1]["kernel_ms"], strict=True):
+            kernels_ms[operator] += [] if ms is None else [ms]
+    clock_mhz = median([each for each in clocks_mhz if each is not None] or [0])
+    return GpuSide(
+        l2_mib=answers[-1]["l2_mib"],
+        sm_clock_mhz=round(clock_mhz) or None,
+        launch_us=median(each["launch_ms"] for each in answers) * 1e3,
+        times=tuple(OperatorTime(each, median(ms)) for each, ms in kernels_ms.items() if ms),
+    )
+
+
+CALIBRATION_VERBS: Mapping[str, Verb] = {
+    "load_kernel": load_kernel, "time_operators": time_operators
+}  # fmt: skip
+"""The requests of a program that calibrates."""
+
+VERBS_FROM = "advisor.measure.calibrate:CALIBRATION_VERBS"
 
 
 def contexts(session: MpsSession) -> Contexts:
@@ -53,7 +329,7 @@ def contexts(session: MpsSession) -> Contexts:
     try:
         session.switch_to(Mps())
         mps_mib, sms, server_mib = _context_mib(session, Mps())
-        limited = [(limit, *_context_mib(session, Mps((limit,)))) for limit in _LIMITS_PCT]
+        limited = [(limit, *_context_mib(session, Mps((limit,)))) for limit in (50.0, 10.0)]
     except AdvisorError as error:
         say(f"  no contexts under MPS: {error}")
         return sizes
@@ -68,9 +344,10 @@ def _context_mib(
     session: MpsSession, sharing: Concurrent
 ) -> tuple[float | None, int | None, float]:
     """Size of one tenant's context, its SMs, and the size of all other processes."""
-    setups = session.setups(sharing, [workload(_WORKLOAD)])
+    # Small, and loads the matrix library as all training does.
+    setups = session.setups(sharing, [workload("mlp-toy-bs128")])
     with tenants_on(setups, session.folder) as (tenant,):
-        answer = living(tenant.ask("load"), REMEDY)
+        answer = living(tenant.ask("load"), _REMEDY)
         session.proved_clients(sharing, [tenant.pid])
         held_mib = Meter(session.device).memory_mib()
     # In a container the driver may list it under another pid; but the server holds less.
@@ -78,10 +355,6 @@ def _context_mib(
     memory = memory_record(answer["memory"], own_mib)
     others_mib = sum(held_mib.values()) - (own_mib or 0.0)
     return (None if memory is None else memory.context_mib), answer["sms"], others_mib
-
-
-# Reads of the power meter, over some seconds: power falls slowly after earlier work.
-_POWER_READS, _POWER_PAUSE_S = 16, 0.25
 
 
 def run_calibrate(argv: Sequence[str]) -> int:
@@ -109,36 +382,33 @@ def run_calibrate(argv: Sequence[str]) -> int:
         raise InvalidInput("two processes take turns: allow 2 --cores")
     path = words.out or user_folder("calibrations") / f"{device.key}.json"
     writable(path)
-    command = command_line("calibrate", argv)
-    calibration = _calibration(device, cores, command, gpu_side=words.gpu_side)
+    with bench_on(device, cores, command_line("calibrate", argv)) as bench:
+        calibration = _calibrate(bench, gpu_side=words.gpu_side)
     write_whole(path, calibration_text(calibration))
     say(f"  {path}")
     return 0
 
 
-def _calibration(
-    device: Device, cores: tuple[int, ...], command: str, *, gpu_side: bool
-) -> Calibration:
-    with bench_on(device, cores, command) as bench:
-        session = bench.session
-        readings_w = power_readings_w(device, _POWER_READS, _POWER_PAUSE_S)
-        sizes = contexts(session)
-        held_mib = (sizes.driver_mib, sizes.plain_mib, sizes.mps_mib, sizes.per_sm_mib)
+def _calibrate(bench: Bench, *, gpu_side: bool) -> Calibration:
+    session = bench.session
+    readings_w = power_readings_w(session.device, 16, 0.25)  # power falls slowly after earlier work
+    sizes = contexts(session)
+    held_mib = (sizes.driver_mib, sizes.plain_mib, sizes.mps_mib, sizes.per_sm_mib)
+    say(
+        "  MiB of the driver {}, a context {}, an MPS client's {}, of it each SM {}, the MPS "
+        "server {}".format(*map(_shown, (*held_mib, sizes.mps_server_mib)))
+    )
+    turns, clocks_mhz, versions = switching(session)
+    for cost in turns:
+        slice_ms, switch_ms = (each and 1e3 * each for each in (cost.slice_s, cost.switch_s))
         say(
-            "  MiB of the driver {}, a context {}, an MPS client's {}, of it each SM {}, the MPS "
-            "server {}".format(*map(_shown, (*held_mib, sizes.mps_server_mib)))
+            f"  turns with kernels of {1e3 * cost.kernel_s:.2f} ms: {cost.overhead:.1%} lost; "
+            f"ms a slice {_shown(slice_ms)}, a change {_shown(switch_ms)}"
         )
-        turns, clocks_mhz, versions = switching(session)
-        for cost in turns:
-            slice_ms, switch_ms = (each and 1e3 * each for each in (cost.slice_s, cost.switch_s))
-            say(
-                f"  turns with kernels of {1e3 * cost.kernel_s:.2f} ms: {cost.overhead:.1%} lost; "
-                f"ms a slice {_shown(slice_ms)}, a change {_shown(switch_ms)}"
-            )
-        side = _gpu_side(session) if gpu_side else None
     return Calibration(
-        gpu=device.key, contexts=sizes, switching=turns,
-        idle_power_w=min(readings_w, default=None), gpu_side=side,
+        gpu=session.device.key, contexts=sizes, switching=turns,
+        idle_power_w=min(readings_w, default=None),
+        gpu_side=_gpu_side(session) if gpu_side else None,
         provenance=bench.origin.provenance(versions, clocks_mhz),
     )  # fmt: skip
 
@@ -147,7 +417,7 @@ def _gpu_side(session: MpsSession) -> GpuSide:
     session.switch_to(Naive())
     with session.servers(VERBS_FROM) as (tenant,):
         side = sweep(tenant, Meter(session.device), OPERATORS)
-    rates = (f"{each} {_shown(side.tflops(each))}" for each in PRECISIONS)
+    rates = (f"{each} {_shown(side.tflops(each))}" for each in _PRECISIONS)
     moved = (side.bandwidth_gb_s, side.l2_bandwidth_gb_s, side.launch_us, side.empty_kernel_us)
     say(
         f"  attained: TFLOP/s {', '.join(rates)}; "

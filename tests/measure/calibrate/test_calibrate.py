@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.measure import gpu_side
-from advisor.measure.calibrate import run_calibrate
-from advisor.measure.device import Device, Meter
-from advisor.measure.gpu_side import (
+from advisor.measure import calibrate
+from advisor.measure.calibrate import (
     OPERATORS,
     VERBS_FROM,
     load_kernel,
     operator_call,
+    run_calibrate,
     sweep,
     switching_of,
 )
+from advisor.measure.device import Device, Meter
 from advisor.measure.inside.program import Served
 from advisor.measure.pace import Schedule
 from advisor.measure.tenant import server_of
@@ -97,7 +97,7 @@ def test_a_kernel_is_a_product_of_the_side_that_takes_as_long(monkeypatch):
     def timed_s(call, count, _device):
         return count * 1e-3 * (call().shape[-1] / 1024) ** 3, 0.0
 
-    monkeypatch.setattr(gpu_side, "_timed_s", timed_s)
+    monkeypatch.setattr(calibrate, "_timed_s", timed_s)
     served = Served("")
     load_kernel(served, "cpu", 0.125e-3)
     assert served.step().shape[-1] == 512
