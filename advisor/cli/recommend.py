@@ -19,6 +19,7 @@ from advisor.cli.options import (
     on_checked_host,
     passed_options,
     require,
+    to_write,
 )
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import InvalidInput, NothingFits
@@ -58,6 +59,9 @@ _Protect = Annotated[list[str] | None, Option(
 )]
 _Details = Annotated[bool, Option(
     "--details", help="Print all numbers, and how they were found.",
+)]
+_Csv = Annotated[Path | None, Option(
+    "--csv", metavar="FILE", parser=to_write, help="Write all plans to this file, too.",
 )]
 _Commands = Annotated[int | None, Option(
     metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank.",
@@ -116,6 +120,7 @@ class _Answer:
     report: "Callable[[], RenderableType]"
     document: Callable[[], dict[str, Any]]
     commands: Callable[[int], str] | None = None
+    table: Callable[[], str] | None = None
     refused: tuple[str, ...] = ()
     jobs: "Sequence[Job]" = ()
 
@@ -131,7 +136,7 @@ def recommend(
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
     host_cores: options.HostCores = None, as_json: options.AsJson = False,
-    mlflow: options.Mlflow = None,
+    csv_file: _Csv = None, mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Rank the ways to share GPUs among the JOBs.
 
@@ -193,7 +198,7 @@ def recommend(
                 advised, top if "top" in passed else None, details,
                 _start_command(advised, jobs or (), job_file, passed),
             )  # fmt: skip
-    _print(answer, commands, as_json)
+    _print(answer, commands, as_json, csv_file)
     if log is not None:
         log.plans(answer.document())
 
@@ -320,14 +325,22 @@ def _running_jobs(
     return jobs
 
 
-def _print(answer: _Answer, commands: int | None, as_json: bool) -> None:
+def _print(answer: _Answer, commands: int | None, as_json: bool, csv_file: Path | None) -> None:
     from advisor.workload.spec import secrets_held
+    from advisor.workload.writing import write_whole
 
     warn(answer.standing.doubts)
     leave_out(*answer.refused)
     if as_json or commands is not None:  # commands leave variables to the user
         workloads = [job.profile.workload for job in answer.jobs]
         warn(secrets_held(workloads, variables=commands is None))
+    if csv_file is not None:
+        if answer.table is None:
+            raise InvalidInput(
+                "--csv writes the plans for jobs that start together on one GPU, 8 at most. For "
+                "this answer, use --json."
+            )
+        write_whole(csv_file, answer.table())
     if commands is not None and answer.commands is not None:
         show_text(answer.commands(commands))
     elif as_json:
@@ -372,7 +385,7 @@ def _plans_answer(
     advised: "Recommendation", top: int | None, details: bool, command: str
 ) -> _Answer:
     """An answer that has `top` plans; None: each way at its best, and a document with 5 plans."""
-    from advisor.report.plan_tables import plan_commands, plans_report
+    from advisor.report.plan_tables import plan_commands, plans_csv, plans_report
 
     def document() -> dict[str, Any]:
         from advisor.report.recommendation import recommendation_document
@@ -384,6 +397,7 @@ def _plans_answer(
         report=lambda: plans_report(advised, top, command=command, details=details),
         document=document,
         commands=lambda rank: plan_commands(advised, rank),
+        table=lambda: plans_csv(advised),
         refused=advised.refused_variants,
         jobs=advised.jobs,
     )

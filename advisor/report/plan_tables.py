@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from csv import writer
 from dataclasses import asdict
+from io import StringIO
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -21,7 +23,7 @@ from advisor.plan.reasons import (
     limit_in_words,
 )
 from advisor.plan.values import Forecast, Plan, Recommendation
-from advisor.prediction.prediction import Interval
+from advisor.prediction.prediction import LEVELS, Interval
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.format import FittedTable, FixedRow, plain_table
@@ -92,6 +94,30 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
             f"{units.number(max(job.slowdown for job in mix.jobs))}x",
         )  # fmt: skip
     return table
+
+
+def plans_csv(advised: Recommendation) -> str:
+    """Return a table of all plans as CSV, best first; times are seconds, shares 0..1."""
+    levels = [f"{name}_{level}" for name in ("total_time_s", "gain") for level in LEVELS]
+    rows: list[Sequence[object]] = [(
+        "rank", "way", "sharing", *levels, "memory_mib", "energy_j", "worst_slowdown",
+        "oom_probability", "estimated",
+    )]  # fmt: skip
+    ways = {mode: way for way, modes in WAYS.items() for mode in modes}
+    for plan in advised.plans:
+        mix, end_s = plan.prediction, plan.makespan_interval_s
+        gain = forecast.gain(advised, plan)
+        rows.append((
+            plan.rank, ways[kind_of(plan.sharing)], plan.sharing,
+            *(None if end_s is None else end_s.at(level) for level in LEVELS),
+            *(gain.at(level) for level in LEVELS), mix.memory_total_mib,
+            None if plan.energy_j is None else plan.energy_j.p50,
+            max(job.slowdown for job in mix.jobs), mix.oom_probability,
+            not mix.confirmed_on_hardware,
+        ))  # fmt: skip
+    file = StringIO()
+    writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 def _cost(advised: Recommendation, plan: Plan) -> str:

@@ -1,5 +1,6 @@
 """Every command answers: exit code, the keys of its JSON document, and numbers that agree."""
 
+import csv
 import json
 import sys
 from dataclasses import replace
@@ -106,6 +107,19 @@ def test_predict_simulate_explain_and_the_library_agree(advisor, sharing):
         found = library.predict([RESNET, BERT], sharing, gpu="H200").prediction
         steps_s = [job["step_s"]["p50"] for job in predicted["jobs"]]
         assert [job.step_s.p50 for job in found.jobs] == pytest.approx(steps_s)
+
+
+def test_a_csv_file_has_every_plan_and_each_way_to_share(advisor, tmp_path):
+    file = tmp_path / "plans.csv"
+    assert advisor("recommend", RESNET, BERT, "--csv", file).code == 0
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    document = document_of(advisor, "recommend", RESNET, BERT, "--top", "99")
+    assert [row["sharing"] for row in rows] == [plan["sharing"] for plan in document["plans"]]
+    assert {row["way"] for row in rows} >= {"one after another", "time slicing", "MPS", "MIG"}
+    for row, plan in zip(rows, document["plans"], strict=True):
+        assert float(row["total_time_s_p50"]) == pytest.approx(plan["makespan_s"])
+        assert (row["estimated"] == "True") is not plan["confirmed_on_hardware"]
+    assert advisor("recommend", f"{RESNET}:9", "--csv", file).code == 2
 
 
 def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):

@@ -35,6 +35,7 @@ def test_no_command_reads_a_device_or_waits_for_a_pipe(advisor, tmp_path, words,
     [
         ("export", BERT, "--sharing", "naive", "--out"), ("fit", "--out"), ("evaluate", "--export"),
         ("init", "jobs", "--out"), ("simulate", BERT, "--trace"), ("validate", BERT, "--out"),
+        ("recommend", RESNET, BERT, "--csv"),
     ],
 )  # fmt: skip
 def test_a_path_that_cannot_be_written_is_refused_and_no_folder_is_made(advisor, tmp_path, words):
