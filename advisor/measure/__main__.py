@@ -15,9 +15,6 @@ from advisor.measure.inside.hook import VARIABLE
 from advisor.measure.inside.program import serve
 from advisor.measure.process import run_inner, sweep
 
-# The kernel closes the files of a killed process one after another, a pipe perhaps before a lock.
-_UNLOCKED_S = 0.5
-
 
 def main(argv: Sequence[str]) -> int:
     """Be the process that `argv` describes; return the exit code."""
@@ -26,7 +23,7 @@ def main(argv: Sequence[str]) -> int:
         return run_inner(words[0], words[1:])
     if what == "sweep":
         sys.stdin.read()  # until both processes have ended
-        sleep(_UNLOCKED_S)
+        sleep(0.5)  # the kernel closes the files of a killed process in turn, locks perhaps last
         sweep()
         return 0
     module, _, name = words[0].partition(":")

@@ -58,23 +58,18 @@ from advisor.workload.writing import calibration_text, new_path, writable, write
 
 _REMEDY = ". Calibrate again."
 
-# Square matrices of this side to begin with, and in multiples of it: whole tiles of any library.
-_TILE, _FIRST_SIDE = 128, 1024
-
-# Time per operation depends on the size, so the size is adjusted several times.
-_TRIES, _TIMED = 3, 20
-
 
 def load_kernel(served: Served, device: str, kernel_s: float) -> dict[str, Any]:
     """Make a step one product of square matrices that takes about `kernel_s`."""
-    side, call = _FIRST_SIDE, operator_call(_square(_FIRST_SIDE, "fp32"), device)
-    for _ in range(_TRIES):
+    side = 1024
+    call = operator_call(_square(side, "fp32"), device)
+    for _ in range(3):  # time per operation depends on the size
         _timed_s(call, 1, device)
-        took_s = _timed_s(call, _TIMED, device)[0] / _TIMED
+        took_s = _timed_s(call, 20, device)[0] / 20
         if took_s <= 0:
             raise AdvisorError(f"a matrix product took no time here{_REMEDY}")
-        # Its work grows with the cube of its side.
-        side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / _TILE)) * _TILE
+        # Its work grows with the cube of its side; multiples of 128 are whole tiles of any library.
+        side = max(1, round(side * (kernel_s / took_s) ** (1 / 3) / 128)) * 128
         call = operator_call(_square(side, "fp32"), device)
     # Work of 0.1 s is queued ahead: beyond any slice, within the most launches that a GPU takes.
     ahead = max(2, min(900, round(0.1 / kernel_s)))
@@ -103,13 +98,7 @@ def _queue(call: Callable[[], object], ahead: int) -> Callable[[], None]:
     return queued
 
 
-# Far below a slice of some milliseconds, and about as long as one.
-_KERNELS_S = (0.1e-3, 2e-3)
 _TIMING = Timing(settle_s=0.0, window_s=0.4, windows=3, lead_s=0.4)
-_NOTICE_S = 0.05
-
-# Fewer gaps show no pattern; with fewer kernels in a slice, kernels and not the driver end it.
-_FEWEST_GAPS, _FEWEST_KERNELS = 20, 4
 
 Timed = tuple[Schedule, Sequence[Sequence[float]]]
 """A schedule, and when the kernels of tenants ended in it, shape (tenants, kernels)."""
@@ -121,7 +110,8 @@ def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[
     meter, costs = Meter(session.device), []
     clocks_mhz: Clocks = (None, None)
     with session.servers(VERBS_FROM, 2) as tenants:
-        for kernel_s in _KERNELS_S:
+        # Far below a slice of some milliseconds, and about as long as one.
+        for kernel_s in (0.1e-3, 2e-3):
             for tenant in tenants:  # one after another, since each times its kernel
                 device = tenant.setup.device
                 living(tenant.ask("load_kernel", device=device, kernel_s=kernel_s), _REMEDY)
@@ -133,7 +123,7 @@ def switching(session: MpsSession) -> tuple[tuple[Switching, ...], Clocks, dict[
 
 
 def _timed_kernels(tenants: Sequence[Tenant], meter: Meter) -> tuple[Timed, Clocks]:
-    plan = schedule(time() + _NOTICE_S, _TIMING, 0.0)
+    plan = schedule(time() + 0.05, _TIMING, 0.0)
     send_all(tenants, "run", start_at=plan.start_at, stop_at=plan.stop_at)
     sleep_until((plan.begin_at + plan.end_at) / 2)
     clocks_mhz = meter.clocks_mhz()
@@ -163,22 +153,14 @@ def _turns(
     ends = np.array([each for each in completed_at if plan.begin_at <= each <= plan.end_at])
     pauses = np.diff(ends)
     gaps = np.flatnonzero(pauses > 2 * alone_s)  # turns of the other's
-    if len(gaps) < _FEWEST_GAPS:
+    if len(gaps) < 20:  # fewer show no pattern
         return None
     cycle_s = float(np.median(np.diff(ends[gaps + 1])))
     away_s = float(np.median(pauses[gaps])) - alone_s
     slice_s = cycle_s - away_s
-    return (slice_s, cycle_s) if slice_s >= _FEWEST_KERNELS * alone_s else None
+    # With fewer than 4 kernels in a slice, kernels and not the driver end it.
+    return (slice_s, cycle_s) if slice_s >= 4 * alone_s else None
 
-
-_WARM_UPS, _TIMES = 3, 5
-
-# A queue of calls that lasts so long hides their launch; longer calls are timed singly.
-_QUEUE_S, _MOST_QUEUED = 2e-3, 20
-
-# A GPU that does nothing for so many cycles, at most clocks of today's, waits as long as the host
-# needs to launch what is behind it; a longer wait does no harm.
-_CYCLES_PER_S, _HOLD = 2e9, 2.0
 
 _TYPES = {"fp32": "float32", "tf32": "float32", "fp16": "float16"}
 _EMPTY = Operator("empty", "1", "fp32")
@@ -203,7 +185,7 @@ def time_operators(
         l2_mib = torch.cuda.get_device_properties(0).L2_cache_size / 2**20
     kernel_ms = [_queued_ms(Operator(*each), device) for each in chosen]
     empty = operator_call(_EMPTY, device)
-    launch_ms = median(_timed_s(empty, 1, device)[0] for _ in range(_TIMES)) * 1e3
+    launch_ms = median(_timed_s(empty, 1, device)[0] for _ in range(5)) * 1e3
     return {"kernel_ms": kernel_ms, "launch_ms": launch_ms, "l2_mib": l2_mib}
 
 
@@ -214,11 +196,12 @@ def _queued_ms(operator: Operator, device: str) -> float | None:
     torch.backends.cuda.matmul.fp32_precision = precision
     try:
         call = operator_call(operator, device)
-        _timed_s(call, _WARM_UPS, device)
+        _timed_s(call, 3, device)
         lone_s, launch_s = _timed_s(call, 1, device)
-        count = max(1, min(_MOST_QUEUED, round(_QUEUE_S / max(lone_s, 1e-9))))
-        hold_s = _HOLD * count * launch_s
-        queues_s = [_timed_s(call, count, device, hold_s)[0] for _ in range(_TIMES)]
+        # A queue of 2 ms hides the launch of its calls; longer calls are timed singly.
+        count = max(1, min(20, round(2e-3 / max(lone_s, 1e-9))))
+        hold_s = 2 * count * launch_s  # a longer wait than the launches need does no harm
+        queues_s = [_timed_s(call, count, device, hold_s)[0] for _ in range(5)]
     except RuntimeError:  # without memory for it, or a kernel in this precision
         return None
     return median(queues_s) / count * 1e3
@@ -236,7 +219,7 @@ def _timed_s(
     cuda: Any = torch.cuda
     marks = [cuda.Event(enable_timing=True) for _ in range(2 * (device == "cuda"))]
     if marks and hold_s:
-        cuda._sleep(int(hold_s * _CYCLES_PER_S))
+        cuda._sleep(int(2e9 * hold_s))  # cycles, at most clocks of today's
     began_s = perf_counter()
     for mark in marks[:1]:
         mark.record()

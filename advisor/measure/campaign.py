@@ -46,13 +46,8 @@ from advisor.workload.writing import (
 class Ledger:
     """The records in a campaign's folders, and how far they repeat each other.
 
-    Of two profiles with one name, that in `profiles` counts, then that in the first of `known`.
-
-    Args:
-        out: Folder of runs: every ``*.jsonl`` in it holds some.
-        name: Of the campaign; the prefix of the files that it writes.
-        profiles: Folder of new profiles.
-        known: Folders of further profiles.
+    Runs lie in every ``*.jsonl`` in `out`; `name` is the prefix of new files there. Of two profiles
+    with one name, that in `profiles` counts, then that in the first of the `known` folders.
     """
 
     def __init__(self, out: Path, name: str, profiles: Path, known: Sequence[Path] = ()) -> None:
@@ -157,17 +152,10 @@ def _needs_mps(task: Task) -> bool:
 
 
 class Dispatcher:
-    """Hands tasks to runners, waits for each in a thread, and keeps their records.
+    """Hands tasks to runners in order, waits for each in a thread, and keeps their records.
 
-    Args:
-        tasks: In the order in which they should be done.
-        ledger: Receives the records.
-        deadline_s: No task is begun that would end later than this after the start, if not None.
-
-    Attributes:
-        waiting: The tasks that no runner has.
-        done: Number of tasks that have a record.
-        failed: Number of tasks that were given up.
+    No task is begun that would end later than `deadline_s` after the start. No runner has the tasks
+    that are `waiting`; `done` ones have a record, and `failed` ones were given up.
     """
 
     def __init__(self, tasks: Sequence[Task], ledger: Ledger, deadline_s: float | None) -> None:
@@ -276,17 +264,8 @@ class Dispatcher:
         )
 
 
-# Seconds of a profile, of a run, and of each tenant of it, on an H200 with sixteen cores.
-_PROFILE_S, _RUN_S, _TENANT_S = 25.0, 4.0, 1.0
-
-
 def run_campaign(argv: Sequence[str]) -> int:
-    """Measure the campaign that `argv` names, under a supervisor; return the exit code.
-
-    Raises:
-        InvalidInput: Plan, words or files are invalid.
-        GpuUnavailable: A device cannot be used.
-    """
+    """Measure the campaign that `argv` names, under a supervisor; return the exit code."""
     words = _parsed(argv)
     campaign = read_campaign(words.plan)
     home = user_folder("profiles") / campaign.gpu
@@ -306,11 +285,11 @@ def run_campaign(argv: Sequence[str]) -> int:
         used = [workload for run in planned for workload in run.workloads]
         listed = dict.fromkeys((*campaign.small, *campaign.large, *used))
         unprofiled = [workload for workload in listed if workload.name not in ledger.profiles]
-    run_s = sum(_RUN_S + _TENANT_S * len(run.workloads) for run in runs)
-    minutes = (len(unprofiled) * _PROFILE_S + run_s) / 60
+    # Seconds of a profile, of a run and of each of its tenants, on an H200 with sixteen cores.
+    seconds = 25 * len(unprofiled) + sum(4 + len(run.workloads) for run in runs)
     devices = 1 if words.ray else len(devices_in(words.devices or DEFAULT_DEVICE))
     todo = f"{counted(len(unprofiled), 'profile')} and {counted(len(runs), 'run')} to do"
-    say(f"{todo}: about {minutes / devices:.0f} min on {counted(devices, 'device')}")
+    say(f"{todo}: about {seconds / 60 / devices:.0f} min on {counted(devices, 'device')}")
     if words.dry_run:
         return 0
     dispatcher = Dispatcher((*unprofiled, *runs), ledger, words.deadline)

@@ -85,15 +85,6 @@ def serve(argv: Sequence[str]) -> int:
     return 0
 
 
-# Claiming a GPU that a run has just released takes seconds.
-_START_S = 120.0
-
-# Longer than the timeouts that a measurement has for all its tenants.
-_LONGEST_TASK_S = 1800.0
-
-_TEARDOWN_S = 60.0
-
-
 class LocalRunner:
     """A runner in a process on this host; it and all that it started die when this process does.
 
@@ -115,11 +106,12 @@ class LocalRunner:
             "inner", entry, str(connection), keep=[connection]
         )
         its.close()  # or its death would not close the pipe
-        self._ask(self.settings, _START_S)
+        self._ask(self.settings, 120.0)  # claiming a GPU that was just released takes seconds
 
     def measured(self, task: Task) -> Record:
         """Measure `task`; raises InvalidInput if no runner can."""
-        record: Record = self._ask(task, _LONGEST_TASK_S)
+        # Longer than the timeouts that a measurement has for all its tenants.
+        record: Record = self._ask(task, 1800.0)
         return record
 
     def _ask(self, message: Task | RunnerSettings, timeout_s: float) -> Any:
@@ -148,7 +140,7 @@ class LocalRunner:
             return
         os.close(self._lifeline)
         try:
-            process.wait(_TEARDOWN_S)
+            process.wait(60.0)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

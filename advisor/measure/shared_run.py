@@ -209,13 +209,6 @@ def _train_windows(
     return receive_all(tenants, left_s + GRACE_S), activity, clocks_mhz
 
 
-# A tenant that has not done its steps by then hangs.
-_LONGEST_S = 900.0
-
-# When clocks are read: the GPU is busy, and no job has ended.
-_UNDER_WAY_S = 0.5
-
-
 def _train_steps(
     tenants: Sequence[Tenant], steps: Sequence[int], meter: Meter
 ) -> tuple[Sequence[Answer], list[Schedule], Activity, Clocks]:
@@ -225,9 +218,9 @@ def _train_steps(
         tenant.send("run_steps", start_at=start_at, steps=count)
     sleep_until(start_at)
     meter.begin()
-    sleep_until(start_at + _UNDER_WAY_S)
+    sleep_until(start_at + 0.5)  # when the GPU is busy, and no job has ended
     clocks_mhz = meter.clocks_mhz()
-    answers = receive_all(tenants, _LONGEST_S)
+    answers = receive_all(tenants, 900.0)  # one that has not done its steps by then hangs
     activity = meter.end()
     ends_s = [
         0.0 if isinstance(each, Ended) else float(each["completed_at"][-1] - start_at)
@@ -243,9 +236,7 @@ def _train_steps(
 class PlannedProcess:
     """One process that a plan would start.
 
-    Attributes:
-        environment: Variables set for it, in addition to the caller's without ``CUDA_MPS_...``.
-        command: Words of its command.
+    Its `environment` is set in addition to the caller's without ``CUDA_MPS_...``.
     """
 
     role: str
