@@ -20,7 +20,7 @@ import numpy as np
 
 from advisor.errors import AdvisorError
 from advisor.measure.device import Meter, Origin, memory_record
-from advisor.measure.inside.routines import lacks_memory
+from advisor.measure.inside import lacks_memory
 from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from time import sleep
 
-from advisor.measure.inside.hook import VARIABLE
-from advisor.measure.inside.program import serve
+from advisor.measure.inside import VARIABLE
 from advisor.measure.process import run_inner, sweep
 
 
@@ -26,6 +25,8 @@ def main(argv: Sequence[str]) -> int:
         sleep(0.5)  # the kernel closes the files of a killed process in turn, locks perhaps last
         sweep()
         return 0
+    from advisor.measure.inside.program import serve
+
     module, _, name = words[0].partition(":")
     address = json.loads(os.environ[VARIABLE])["address"]
     serve(address, getattr(import_module(module), name))

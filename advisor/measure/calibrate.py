@@ -11,7 +11,7 @@ rest of the cycle is the slice. There are two changes of owner a cycle, so one c
 
 import argparse
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from statistics import mean, median
@@ -33,8 +33,6 @@ from advisor.measure.device import (
     power_readings_w,
     refuse_other,
 )
-from advisor.measure.inside.program import Served
-from advisor.measure.inside.routines import Verb
 from advisor.measure.mps import Bench, MpsSession, bench_on
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
 from advisor.measure.process import say
@@ -59,7 +57,7 @@ from advisor.workload.writing import calibration_text, new_path, writable, write
 _REMEDY = ". Calibrate again."
 
 
-def load_kernel(served: Served, device: str, kernel_s: float) -> dict[str, Any]:
+def load_kernel(served: Any, device: str, kernel_s: float) -> dict[str, Any]:
     """Make a step one product of square matrices that takes about `kernel_s`."""
     side = 1024
     call = operator_call(_square(side, "fp32"), device)
@@ -167,7 +165,7 @@ _EMPTY = Operator("empty", "1", "fp32")
 
 
 def time_operators(
-    served: Served,  # noqa: ARG001
+    served: Any,  # noqa: ARG001
     device: str,
     chosen: Sequence[tuple[str, str, OperatorPrecision]],
 ) -> dict[str, Any]:
@@ -292,9 +290,7 @@ def sweep(tenant: Tenant, meter: Meter, chosen: Sequence[Operator], rounds: int 
     )
 
 
-CALIBRATION_VERBS: Mapping[str, Verb] = {
-    "load_kernel": load_kernel, "time_operators": time_operators
-}  # fmt: skip
+CALIBRATION_VERBS = {"load_kernel": load_kernel, "time_operators": time_operators}
 """The requests of a program that calibrates."""
 
 VERBS_FROM = "advisor.measure.calibrate:CALIBRATION_VERBS"

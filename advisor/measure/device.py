@@ -24,7 +24,7 @@ from advisor.hardware.live_gpu import (
     process_memory_mib,
 )
 from advisor.hardware.machine import NOT_METERED, Activity, allowed_cores, mps_processes
-from advisor.measure.inside.routines import installed_version
+from advisor.measure.inside import installed_version
 from advisor.measure.process import wait_until
 from advisor.workload.calibration import Present
 from advisor.workload.profile import Memory, Provenance

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from advisor.measure.inside.hook import VARIABLE
+from advisor.measure.inside import VARIABLE
 
 _INSIDE = Path(__file__).resolve().parent / "inside"
 
@@ -46,7 +46,7 @@ def hook_variables(
 ) -> dict[str, str]:
     """Make the `folder` of a program's hook; return the variables by which it attaches to torch.
 
-    `settings` are as for `advisor.measure.inside.hook.VARIABLE`; `environment` is the program's.
+    `settings` are as for `advisor.measure.inside.VARIABLE`; `environment` is the program's.
     """
     wrappers = folder / "bin"
     wrappers.mkdir(parents=True, exist_ok=True)

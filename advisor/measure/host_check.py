@@ -18,7 +18,6 @@ from statistics import fmean
 from time import perf_counter, time
 
 from advisor.errors import AdvisorError
-from advisor.measure.inside.clocks import piece_of_work
 from advisor.measure.pdeathsig import die_with_parent
 from advisor.workload.calibration import HostCheck
 from advisor.workload.reading import host_check_file
@@ -63,6 +62,8 @@ _WARM_S = 0.1
 
 def _mean_piece_s(start_at: float) -> float:
     """Repeat the piece for `_LASTS_S` from a moment of the wall clock; return its mean seconds."""
+    from advisor.measure.inside.clocks import piece_of_work
+
     die_with_parent()
     work, pieces_s = piece_of_work(), []
     while time() < start_at:

@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,6 @@ from advisor.hardware.gpus import gpu
 from advisor.hardware.live_gpu import process_memory_mib, reserved_mib, visible_device
 from advisor.hardware.machine import CONTROL, client_variables, mps_processes
 from advisor.measure.device import Device, Origin, refuse_busy
-from advisor.measure.inside.program import Served
-from advisor.measure.inside.routines import Verb
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import end_within, gpu_lock, mps_within, scratch_folder, wait_until
 from advisor.measure.script import without_mps
@@ -262,7 +260,7 @@ def memory_filled(session: MpsSession, capacity_mib: int | None) -> Iterator[flo
         yield answer["free_mib"] + served_mib
 
 
-def leave_free(served: Served, free_mib: float) -> dict[str, Any]:
+def leave_free(served: Any, free_mib: float) -> dict[str, Any]:
     """Hold so much device memory that about `free_mib` remain free; the answer is what remains."""
     import torch
 
@@ -283,5 +281,5 @@ def leave_free(served: Served, free_mib: float) -> dict[str, Any]:
     return {"free_mib": left_mib()}
 
 
-FILLER_VERBS: Mapping[str, Verb] = {"leave_free": leave_free}
+FILLER_VERBS = {"leave_free": leave_free}
 """The request that the process answers that holds memory."""

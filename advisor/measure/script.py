@@ -16,8 +16,7 @@ from time import monotonic
 import psutil
 
 from advisor.errors import AdvisorError, InvalidInput, clean
-from advisor.measure.inside.program import RECORD_BYTES
-from advisor.measure.inside.routines import lacks_memory
+from advisor.measure.inside import RECORD_BYTES, lacks_memory
 from advisor.measure.pdeathsig import tied_to_parent
 from advisor.measure.process import (
     MARK,

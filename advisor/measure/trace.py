@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from advisor.errors import AdvisorError
 from advisor.hardware.partition import SmLimits, resident_blocks
-from advisor.measure.inside.routines import MARK
+from advisor.measure.inside import MARK
 from advisor.workload.profile import HOST_COPY, QUEUED_COPY, KernelTrace
 
 _LAUNCHES = ("cuda_runtime", "cuda_driver")

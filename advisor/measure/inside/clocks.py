@@ -11,19 +11,17 @@ from statistics import median
 from time import perf_counter, process_time, time
 from typing import Any
 
+import torch
+
 
 def on_gpu() -> bool:
     """Return whether this process has begun to use CUDA; does not begin to."""
-    import torch
-
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def synchronise() -> None:
     """Wait until the GPU has done what this process queued."""
     if on_gpu():
-        import torch
-
         torch.cuda.synchronize()
 
 
@@ -32,8 +30,6 @@ def memory_mib() -> dict[str, float]:
     if not on_gpu():
         resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         return {"allocated_mib": resident_mib, "reserved_mib": resident_mib}
-    import torch
-
     allocated, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     return {"allocated_mib": allocated / 2**20, "reserved_mib": reserved / 2**20}
 
@@ -45,8 +41,6 @@ def allocations() -> "int | None":
     """
     if not on_gpu():
         return None
-    import torch
-
     try:
         return int(torch.cuda.memory_stats_as_nested_dict()["allocation"]["all"]["allocated"])
     except (KeyError, RuntimeError):  # of an allocator that does not count
@@ -57,8 +51,6 @@ def context_sms() -> int | None:
     """Return the SMs that this process's CUDA context may use: under an MPS limit, not all."""
     if not on_gpu():
         return None
-    import torch
-
     whole: int = torch.cuda.get_device_properties(0).multi_processor_count
     affinity = (ctypes.c_int * 4)()  # CUexecAffinityParam: the type, then the count
     sm_count = 0  # cuda.h, CUexecAffinityType
@@ -90,8 +82,6 @@ class StepClock:
             self._base_at = time()
 
     def _recorded(self) -> Any:
-        import torch
-
         event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
@@ -123,8 +113,6 @@ _SUMS, _DISPATCHES = 8000, 300
 
 def piece_of_work() -> Callable[[], float]:
     """Return a function that does the fixed piece of host work once and returns its seconds."""
-    import torch
-
     tensor = torch.ones(4, device="cpu")  # a script may have another default
 
     def work() -> float:

@@ -14,16 +14,13 @@ from threading import Thread, get_ident
 from time import perf_counter
 from typing import Any
 
+import torch
+from torch.optim import optimizer as optimizers
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from . import VARIABLE
 from .files import guard_links, replace_link
 from .program import Program, StepCounter, serve
-
-VARIABLE = "ADVISOR_HOOK"
-"""Name of the variable with a hook's settings as JSON, of one of three kinds.
-
-* ``address`` and ``folder``: steps are found, and requests answered between them;
-* ``address`` and ``aside``: a thread answers requests, and steps are not looked for;
-* ``count``: steps are counted, and no requests answered.
-"""
 
 _program: "Program | None" = None
 
@@ -56,9 +53,6 @@ def step_ended() -> None:
 
 def report_loop(program: Program, folder: str) -> None:
     """Make torch call `program` when it loads, saves or validates; guard links in `folder`."""
-    import torch
-    from torch.utils.data.dataloader import _BaseDataLoaderIter
-
     program.watch_loaders(_BaseDataLoaderIter)
     _note(torch.amp.autocast_mode.autocast, "__enter__", program.autocast_entered)
     _note(torch.nn.Module, "train", program.mode_changed)
@@ -83,9 +77,6 @@ def report_steps(program: Program) -> None:
     Torch's global hook (https://github.com/pytorch/pytorch/issues/88446) is not called if a
     gradient scaler skips a step, or if a CUDA graph replays one. So both of these are wrapped.
     """
-    import torch
-    from torch.optim import optimizer as optimizers
-
     torch.autograd.backward = _cut_phases(program, torch.autograd.backward, whole=True)
     torch.autograd.grad = _cut_phases(program, torch.autograd.grad, whole=False)
     fires = 0

@@ -15,6 +15,7 @@ from time import monotonic, time
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from . import PROGRESS, RECORD_BYTES
 from .clocks import context_sms, memory_mib, on_gpu
 from .feeds import Feeds
 from .routines import VERBS, Over, Part, Routine, Verb, attempt, train, versions
@@ -209,12 +210,6 @@ def serve(address: str, verbs: Mapping[str, Verb]) -> None:
 
 
 _REPORT_S = 0.2
-
-# A record is written in place into a file of this size, which needs no room on a full disk.
-RECORD_BYTES = 512
-
-PROGRESS = "ADVISOR_PROGRESS"
-"""The variable with the file in which a job's process counts steps."""
 
 
 class StepCounter(Program):

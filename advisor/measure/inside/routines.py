@@ -9,13 +9,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from statistics import median, mode
 from time import perf_counter, sleep, time
 from traceback import print_exc
 from typing import Any, Literal
 
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from . import MARK, installed_version, lacks_memory
 from .clocks import StepClock, allocations, host_check_s, memory_mib, on_gpu, synchronise, used
 from .feeds import Feeds
 
@@ -31,18 +34,8 @@ Verb = Callable[..., "dict[str, Any] | Routine"]
 @cache
 def versions() -> dict[str, Any]:
     """Return the versions of torch, CUDA and timm."""
-    import torch
-
     timm = installed_version("timm")
     return {"torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": timm}
-
-
-def installed_version(package: str) -> "str | None":
-    """Return the version of `package` without importing it; None if it is not installed here."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def attempt(
@@ -56,8 +49,6 @@ def attempt(
     except Exception as error:  # any error ends this program and not the measurement
         if (code := getattr(error, "exit_code", None)) is not None:
             return ("refused", code, str(error))
-        import torch
-
         line = (str(error).strip().splitlines() or [""])[0]
         detail = f"{type(error).__name__}: {line}"[:300]
         lacking = isinstance(error, RuntimeError) and lacks_memory(str(error))
@@ -66,17 +57,6 @@ def attempt(
         print_exc()  # the record holds one line only
         return ("ended", "died", detail)
     return ("done", value)
-
-
-# Messages of CUDA's libraries when the device has no memory left and torch does not raise its own.
-_NO_MEMORY = (
-    "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"
-)  # fmt: skip
-
-
-def lacks_memory(printed: str) -> bool:
-    """Return whether an error message means that the device has no memory left."""
-    return any(sign in printed for sign in _NO_MEMORY)
 
 
 class Over(BaseException):
@@ -216,10 +196,6 @@ def _loader_s(program: Feeds, seconds: float) -> "float | None":
     return (perf_counter() - began) / batches
 
 
-MARK = "advisor:"
-"""Prefix of the name of a phase's marks in a trace."""
-
-
 def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
     """Write to `path` torch's trace of so many rounds, with an empty queue before each phase.
 
@@ -227,9 +203,6 @@ def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
         ``phases``: how many phases each round had, marked in the trace; ``passes``: how many new
         passes of the loader began in each. Both have shape (rounds,).
     """
-    import torch
-    from torch.profiler import ProfilerActivity
-
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)
@@ -262,8 +235,6 @@ def _mark(number: int, phase: int, bound: str) -> None:
 
     A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
     """
-    from torch.profiler import record_function
-
     with record_function(f"{MARK}{number}/{phase}/{bound}"):
         pass
 
@@ -271,8 +242,6 @@ def _mark(number: int, phase: int, bound: str) -> None:
 @contextmanager
 def _session(activities: "Sequence[Any]") -> "Generator[Any, None, None]":
     """A session of torch's profiler, without its warning that it keeps no earlier session."""
-    from torch.profiler import profile
-
     warnings.filterwarnings("ignore", message=".*Profiler clears events")
     with profile(activities=activities) as session:
         yield session
@@ -289,8 +258,6 @@ def record(program: Feeds, path: str, seconds: float) -> "dict[str, Any]":  # no
     """
     if not on_gpu():
         return {}
-    from torch.profiler import ProfilerActivity
-
     activities = [ProfilerActivity.CUDA]  # the only one that sees other threads
     with _session(activities):  # the first session is slow, and may miss kernels
         sleep(_FIRST_S)

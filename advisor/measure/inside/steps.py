@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import ReferenceType, ref
 
+from torch.optim import Optimizer
+
 # An optimizer counts if it steps at least once in so many steps of the busiest.
 _SELDOM = 64
 # Rounds of all optimizers, before it is clear which ends a step.
@@ -82,7 +84,8 @@ class StepFinder:
             self._whole, self._passes = True, 0
         self._passes += 1
         if self._passes == _ROUNDS:
-            self._enough_passes = _SELDOM if _has_optimizer() else _ROUNDS
+            has_optimizer = any(issubclass(type(each), Optimizer) for each in gc.get_objects())
+            self._enough_passes = _SELDOM if has_optimizer else _ROUNDS
         return self._passes >= self._enough_passes
 
     def stepped_explicitly(self) -> None:
@@ -114,9 +117,3 @@ class StepFinder:
         often = max(part.steps for part in parts)
         counted = (part for part in parts if part.steps * _SELDOM >= often)
         return min(counted, key=lambda part: (part.steps, part is not last))
-
-
-def _has_optimizer() -> bool:
-    from torch.optim import Optimizer
-
-    return any(issubclass(type(each), Optimizer) for each in gc.get_objects())

@@ -16,9 +16,10 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from advisor.measure.hook_folder import hook_variables
+from advisor.measure.inside import PROGRESS
 from advisor.measure.inside.feeds import Feeds
 from advisor.measure.inside.files import replace_link
-from advisor.measure.inside.program import PROGRESS, Program
+from advisor.measure.inside.program import Program
 from advisor.measure.script import create_progress, mirror_folder, read_progress
 
 
