@@ -309,9 +309,9 @@ def test_the_hook_is_found_whatever_a_launcher_does_to_the_python_path(words, sh
     assert done.stdout.strip() == shown.format(hook=hook, home=home)
 
 
-# What came with Python 3.11, taken away before the hook is imported as in a script.
+# What came with Python 3.11, taken away before the hook is imported as in a script: after torch.
 WITHOUT = """\
-import datetime, enum, sys
+import datetime, enum, sys, torch
 sys.path.insert(0, sys.argv[1])
 sys.modules["tomllib"] = sys.modules["numpy"] = None
 del enum.StrEnum, datetime.UTC
