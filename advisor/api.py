@@ -1,8 +1,8 @@
 """Advice from names and files: what the command line, the page and notebooks call."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib.resources import as_file, files
 from numbers import Real
 from pathlib import Path
@@ -133,20 +133,32 @@ class Advisor:
         """Predictor for this machine under the power cap, which predicts each mix once."""
         return self.predictor_under(self.power_cap_w)
 
-    def predictor_under(self, cap_w: float | None) -> Predicts:
-        """Return `predictor` under another power cap; None: the GPU's own limit."""
-        if cap_w is None:
-            return self._uncapped
-        return MixCache(CappedPredictor(self._uncapped, self.card, cap_w))
+    def predictor_under(self, cap_w: float | None, busy_gpus: int = 1) -> Predicts:
+        """Return `predictor` under another power cap; None: the GPU's own limit.
+
+        While `busy_gpus` run jobs, each of them has an equal part of the host's cores.
+        """
+        uncapped = self._uncapped(1 if self.cores is None else busy_gpus)
+        return uncapped if cap_w is None else MixCache(CappedPredictor(uncapped, self.card, cap_w))
 
     @cached_property
-    def _uncapped(self) -> Predicts:
-        """`predictor` under the GPU's own limit; predictions under caps are derived from it."""
-        predictor = self.machine.predictor(self.uncalibrated)
-        present_cores = None if self.present is None else self.present.host_cores
-        if (cores := self.host_cores or present_cores) is not None:
-            predictor = SharedCores(predictor, cores)
-        return MixCache(PacedPredictor(predictor, self.own_paces) if self.own_paces else predictor)
+    def _uncapped(self) -> Callable[[int], Predicts]:
+        """Predictors under the GPU's own limit; predictions under caps are derived from these."""
+
+        @cache
+        def while_busy(gpus: int) -> Predicts:
+            predictor = self.machine.predictor(self.uncalibrated)
+            if self.cores is not None:
+                predictor = SharedCores(predictor, self.cores / gpus)
+            paces = self.own_paces
+            return MixCache(PacedPredictor(predictor, paces) if paces else predictor)
+
+        return while_busy
+
+    @property
+    def cores(self) -> int | None:
+        """Host cores for all jobs on all GPUs together; None: as many as the jobs need."""
+        return self.host_cores or (None if self.present is None else self.present.host_cores)
 
     @property
     def own_paces(self) -> Mapping[str, OwnPace]:
@@ -337,7 +349,9 @@ class Advisor:
 
         of_kind("terms", terms, FleetTerms, "advisor.plan.objectives.FleetTerms(gpus=2)")
         members = self.jobs(jobs, terms.gpus)
-        plan = plan_fleet(members, self.card, self.predictor, terms)
+        busy_gpus = min(terms.gpus, len(members))
+        predictor = self.predictor_under(self.power_cap_w, busy_gpus)
+        plan = plan_fleet(members, self.card, predictor, terms)
         return replace(plan, standing=self.standing(members))
 
     def recommend_copies(
@@ -443,7 +457,7 @@ class Advisor:
 
     def simulate(
         self, arrivals: Sequence[Arrival], sharing: str | Sharing, fleet: Fleet, *,
-        at_once: int | None = None,
+        at_once: int | None = None, conditions: Conditions = UNCONDITIONAL,
     ) -> OverTime:  # fmt: skip
         """Simulate `arrivals` on the GPUs of `fleet`, each shared by `sharing`.
 
@@ -454,6 +468,7 @@ class Advisor:
             fleet: The GPUs, and the policy of the queue.
             at_once: Most jobs at once on a GPU, if `sharing` fixes no number; None: as many as fit
                 in memory.
+            conditions: Limits of machine and user in addition to those of the jobs.
 
         Raises:
             InvalidInput: A number or the sharing is wrong, or the length of a job is not known.
@@ -464,8 +479,12 @@ class Advisor:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
         check_is_number("at_once", at_once)
         arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
-        answer = over_time(arrivals, self.read_sharing(sharing), self.predictor, fleet, at_once)
-        distinct = list({id(each.job): each.job for each in arrivals}.values())
+        fleet = replace(fleet, shared_host=self.cores is not None and fleet.gpus > 1)
+        predictors = cache(partial(self.predictor_under, self.power_cap_w))
+        answer = over_time(
+            arrivals, self.read_sharing(sharing), predictors, fleet, at_once, conditions
+        )
+        distinct = list({id(each.job.profile): each.job for each in arrivals}.values())
         return replace(answer, standing=self.standing(distinct))
 
     def first_kernels(self, simulation: Simulation) -> tuple[ReplayedKernel, ...]:

@@ -13,6 +13,7 @@ from advisor.cli.options import (
     exclude,
     on_checked_host,
     passed_options,
+    protected_jobs,
     require,
     to_write,
 )
@@ -25,7 +26,7 @@ from advisor.simulation import Policy
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan import ObjectiveName
+    from advisor.plan.objectives import FleetTerms
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
     from advisor.workload.job import Job
@@ -156,15 +157,19 @@ def simulate(
     trace_in: _TraceIn = None, plan: _PlanFile = None, sharing: _QueuedSharing = "mps",
     gpu: options.GpuKey = DEFAULT_GPU, gpus: _Gpus = 1, policy: _Policy = "first-come",
     at_once: _AtOnce = None, price: _Price = None, trace: _Trace = None, kernels: _Kernels = False,
+    root: options.Root = True, memory_margin: options.MemoryMargin = 0.0,
+    protect: options.Protect = None, hurt: options.Hurt = None,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False,
+    check_host: options.CheckHost = None, host_cores: options.HostCores = None,
+    as_json: options.AsJson = False,
 ) -> None:  # fmt: skip
     """Simulate the JOBs until the last one ends.
 
     The answer has times, GPU activity, memory, energy and costs.
     """
     from advisor.launch.plan_file import check_gpu_of_plan, read_plan
+    from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
     from advisor.simulation.simulate import Fleet
     from advisor.workload.job import Arrival, read_arrivals
@@ -176,6 +181,7 @@ def simulate(
     exclude(passed, "trace_in", ("jobs", "job_file"), why)
     exclude(passed, "plan", ("jobs", "job_file", "trace_in"), why)
     exclude(passed, "plan", ("sharing",), "the plan has its own sharing.")
+    require(passed, "hurt", {"protect": "--protect"})
     if trace:
         writable(trace)  # before seconds of simulating
     planned = read_plan(plan, profiles) if plan else None
@@ -184,16 +190,21 @@ def simulate(
         gpu, sharing = planned.gpu, str(planned.sharing)
         power_cap = power_cap or planned.power_cap_w
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    if trace_in:
-        arrivals = read_arrivals(trace_in, advisor.find_profile)
-    else:
-        members = planned.jobs if planned else chosen_jobs(advisor, jobs, job_file)
-        arrivals = tuple(map(Arrival, members))
+    arrivals = (
+        read_arrivals(trace_in, advisor.find_profile) if trace_in
+        else tuple(map(Arrival, planned.jobs if planned
+                       else chosen_jobs(advisor, jobs, job_file, gpus)))
+    )  # fmt: skip
+    members = protected_jobs([each.job for each in arrivals], protect, hurt)
+    arrivals = tuple(map(Arrival, members, [each.arrival_s for each in arrivals]))
+    advisor = on_checked_host(advisor, len(arrivals), check_host)
     mode = advisor.read_sharing(sharing)
     _check_queue(passed, mode, at_once, policy)
-    at_once = at_once or (_AT_ONCE_IN_TRACES if trace_in else None)
     fleet = Fleet(advisor.card.key, gpus, policy, price)
-    simulated = advisor.simulate(arrivals, mode, fleet, at_once=at_once)
+    simulated = advisor.simulate(
+        arrivals, mode, fleet, at_once=at_once or (_AT_ONCE_IN_TRACES if trace_in else None),
+        conditions=Conditions(root=root, memory_margin=memory_margin),
+    )  # fmt: skip
     warn(simulated.standing.doubts)
     if trace:
         replayed = advisor.first_kernels(simulated.simulation) if kernels else ()
@@ -224,9 +235,10 @@ def export(
     context: Context, sharing: _ExportedSharing = None, rank: _Rank = None,
     form: _Format = "commands", out: _Out = None, gpus: _PlannedGpus = 1, jobs: options.Jobs = None,
     job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
-    objective: options.Objective = "makespan", power_cap: options.PowerCap = None,
-    profiles: options.Profiles = None, models: options.Models = None,
-    calibration: options.Calibration = None, host_cores: options.HostCores = None,
+    objective: options.Objective = "makespan", root: options.Root = True,
+    power_cap: options.PowerCap = None, profiles: options.Profiles = None,
+    models: options.Models = None, calibration: options.Calibration = None,
+    host_cores: options.HostCores = None,
 ) -> None:  # fmt: skip
     """Write a plan for the JOBs as a file that applies it.
 
@@ -234,12 +246,14 @@ def export(
     up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported
+    from advisor.plan.objectives import FleetTerms
+    from advisor.plan.rules import Conditions
     from advisor.report.forecast import with_estimates_named
     from advisor.workload.spec import secrets_held
 
     passed = passed_options(context)
-    why = "--sharing names the plan, and --objective and --rank choose one."
-    exclude(passed, "sharing", ("objective", "rank"), why)
+    why = "--sharing names the plan, and --objective, --rank and --no-root choose one."
+    exclude(passed, "sharing", ("objective", "rank", "root"), why)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, gpus)
     standing = advisor.standing(members)
@@ -247,11 +261,13 @@ def export(
         aside(with_estimates_named(standing, ""))
     if gpus > 1:
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        _export_of_all(advisor, members, objective, gpus, form, out)
+        terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
+        _export_of_all(advisor, members, terms, form, out)
         return
     other = None
     if sharing is None:
-        members, prediction, other = _plan_to_export(advisor, members, objective, rank)
+        terms = FleetTerms(objective=objective, conditions=Conditions(root=root))
+        members, prediction, other = _plan_to_export(advisor, members, terms, rank)
     else:
         prediction = advisor.predict(members, sharing).prediction
     text, notes = exported(members, advisor.card, prediction, form, other)
@@ -287,15 +303,14 @@ def _refused_by_run(jobs: "Iterable[Job]") -> tuple[str, ...]:
 
 
 def _export_of_all(
-    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", gpus: int,
-    form: ExportFormat, out: Path | None,
+    advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", form: ExportFormat,
+    out: Path | None,
 ) -> None:  # fmt: skip
     """Write the plan that `recommend --gpus` finds."""
     from advisor.launch.commands import fleet_launch_plans
     from advisor.launch.exports import WHOLE
     from advisor.launch.launch_plan import NOT_RUN
     from advisor.launch.plan_file import plan_text
-    from advisor.plan.objectives import FleetTerms
     from advisor.workload.spec import secrets_held
 
     if form not in (*WHOLE, "json"):
@@ -307,7 +322,6 @@ def _export_of_all(
         raise InvalidInput(
             "--format json writes a file for each GPU. Name them by --out FILE.json."
         )
-    terms = FleetTerms(objective=objective, gpus=gpus)
     plans = fleet_launch_plans(advisor.recommend_fleet(jobs, terms))
     texts = [plan_text(plan) for plan in plans] if as_json else [WHOLE[form](plans)]
     warn([NOT_RUN] if any(plan.on_mig for plan in plans) else [])
@@ -324,19 +338,18 @@ def _export_of_all(
 
 
 def _plan_to_export(
-    advisor: "Advisor", jobs: "Sequence[Job]", objective: "ObjectiveName", rank: int | None
+    advisor: "Advisor", jobs: "Sequence[Job]", terms: "FleetTerms", rank: int | None
 ) -> "tuple[Sequence[Job], MixPrediction, OtherPlan | None]":
     """Return jobs and prediction of the plan with that `rank`, or the best; and the best other."""
     from advisor.launch.plan_file import first_other
-    from advisor.plan.objectives import FleetTerms
     from advisor.plan.rules import EXACT_JOBS
     from advisor.workload.spec import OtherPlan
 
     if len(jobs) <= EXACT_JOBS:
-        advised = advisor.recommend(jobs, objective)
+        advised = advisor.recommend(jobs, terms.objective, conditions=terms.conditions)
         plans = advised.plans
     elif rank is None:
-        (on,) = advisor.recommend_fleet(jobs, FleetTerms(objective=objective)).on
+        (on,) = advisor.recommend_fleet(jobs, terms).on
         return on.chosen(jobs), on.forecast.prediction, None
     else:
         raise InvalidInput(

@@ -1,6 +1,6 @@
 """Options that several commands accept, and checks of which exclude or need others."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +153,22 @@ PowerCap = Annotated[float | None, Option(
     "--power-cap", metavar="WATTS", parser=watts,
     help="Cap the GPU's power; default: its own limit.",
 )]
+Root = Annotated[bool, Option(
+    "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances.",
+)]
+MemoryMargin = Annotated[float, Option(
+    "--memory-margin", metavar="SHARE", parser=share,
+    help="Leave this share of memory free, e.g. 0.1.",
+)]
+Protect = Annotated[list[str] | None, Option(
+    "--protect", metavar="NAME",
+    help="Do not let sharing slow this job by more than --hurt; repeatable.",
+)]
+Hurt = Annotated[float | None, Option(
+    "--hurt", metavar="SHARE", parser=share,
+    help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
+    "10 %; default: 0.05.",
+)]
 Objective = Annotated[ObjectiveName, Option("--objective", help="Rank plans by this.")]
 Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
 Device = Annotated[str, Option(
@@ -213,6 +229,26 @@ def chosen_jobs(
             "lists them."
         )
     return advisor.chosen_jobs(names, file, gpus)
+
+
+def protected_jobs(
+    jobs: "Sequence[Job]", names: Sequence[str] | None, hurt: float | None
+) -> "tuple[Job, ...]":
+    """Return `jobs`, of which those called `names` may become longer by the share `hurt` at most.
+
+    Raises:
+        InvalidInput: A name is of none of them, or the share is impossible.
+    """
+    from advisor.plan.rules import MOST_SLOWING
+    from advisor.workload.job import check_protection
+
+    most = MOST_SLOWING if hurt is None else hurt
+    check_protection("--hurt", most)
+    for name in names or ():
+        if name not in {job.name for job in jobs}:
+            names_of_jobs = ", ".join(dict.fromkeys(job.name for job in jobs))
+            raise InvalidInput(f"--protect {name}: no JOB has that name. Write {names_of_jobs}.")
+    return tuple(replace(job, protect=most) if job.name in (names or ()) else job for job in jobs)
 
 
 def advisor_for(

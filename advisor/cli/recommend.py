@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from advisor.cli.options import (
     mlflow_log,
     on_checked_host,
     passed_options,
+    protected_jobs,
     require,
     to_write,
 )
@@ -48,15 +49,6 @@ _CapOrAuto = Annotated[str | None, Option(
     help="Cap the GPU's power; auto: each plan may choose 90, 80, 70 or 60 % of its limit; "
     "default: its own limit.",
 )]
-_Root = Annotated[bool, Option(
-    "--root/--no-root", help="Allow plans that need root: to switch MIG on and make instances.",
-)]
-_MemoryMargin = Annotated[float, Option(
-    metavar="SHARE", parser=options.share, help="Leave this share of memory free, e.g. 0.1.",
-)]
-_Protect = Annotated[list[str] | None, Option(
-    metavar="NAME", help="Do not let sharing slow this job by more than --hurt; repeatable.",
-)]
 _Details = Annotated[bool, Option(
     "--details", help="Print all numbers, and how they were found.",
 )]
@@ -79,11 +71,6 @@ _RunningSharing = Annotated[str | None, Option(
 )]
 _Now = Annotated[bool, Option(
     "--now", help="Ask the driver how the running jobs share the GPU now.",
-)]
-_Hurt = Annotated[float | None, Option(
-    metavar="SHARE", parser=options.share,
-    help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
-    "10 %; default: 0.05.",
 )]
 # fmt: on
 
@@ -128,11 +115,11 @@ class _Answer:
 def recommend(
     context: Context, jobs: options.Jobs = None, job_file: options.JobFile = None,
     gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
-    pessimistic: _Pessimistic = False, power_cap: _CapOrAuto = None, root: _Root = True,
-    memory_margin: _MemoryMargin = 0.0, protect: _Protect = None, top: options.Top = 5,
-    details: _Details = False, commands: _Commands = None, gpus: _Gpus = 1,
+    pessimistic: _Pessimistic = False, power_cap: _CapOrAuto = None, root: options.Root = True,
+    memory_margin: options.MemoryMargin = 0.0, protect: options.Protect = None,
+    top: options.Top = 5, details: _Details = False, commands: _Commands = None, gpus: _Gpus = 1,
     time_limit: _TimeLimit = 8.0, running: _Running = None, running_sharing: _RunningSharing = None,
-    now: _Now = False, device: options.Device = DEFAULT_DEVICE, hurt: _Hurt = None,
+    now: _Now = False, device: options.Device = DEFAULT_DEVICE, hurt: options.Hurt = None,
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
     host_cores: options.HostCores = None, as_json: options.AsJson = False,
@@ -151,7 +138,7 @@ def recommend(
     log = mlflow_log(mlflow)
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
     advisor = advisor_for(gpu, watts, profiles, models, calibration, host_cores)
-    passed = _checked_options(context, jobs or (), gpus, commands, top, hurt)
+    passed = _checked_options(context, jobs or (), gpus, commands, top)
     conditions = Conditions(
         root=root, instances=_in_mig_mode(advisor.card, root=root), memory_margin=memory_margin,
         power_caps=power_cap == AUTO,
@@ -167,7 +154,7 @@ def recommend(
         answer = _copies_answer(copies, details)
     else:
         share = MOST_SLOWING if hurt is None else hurt
-        members = _protected(chosen_jobs(advisor, jobs, job_file, gpus), protect or [], share)
+        members = protected_jobs(chosen_jobs(advisor, jobs, job_file, gpus), protect, hurt)
         advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
         at_work = (
             _running_jobs(advisor, running, running_sharing, device if now else None)
@@ -246,12 +233,9 @@ def _in_mig_mode(gpu: "Gpu", *, root: bool) -> tuple[str, ...] | None:
 
 
 def _checked_options(
-    context: Context, jobs: Sequence[str], gpus: int, commands: int | None, top: int,
-    hurt: float | None,
-) -> dict[str, str]:  # fmt: skip
+    context: Context, jobs: Sequence[str], gpus: int, commands: int | None, top: int
+) -> dict[str, str]:
     """Refuse options that would be ignored; return those passed, with ``auto`` for ``JOB:auto``."""
-    from advisor.workload.job import check_protection
-
     passed = passed_options(context)
     if gpus == 1:  # equals no --gpus
         passed.pop("gpus", None)
@@ -268,8 +252,6 @@ def _checked_options(
         exclude(passed, "running", ("device",), "--device is for --now.")
     for one, some in _NEEDS.items():
         require(passed, one, some)
-    if hurt is not None:
-        check_protection("--hurt", hurt)
     return passed
 
 
@@ -297,15 +279,6 @@ def _check_additions(
     exclude(passed, runs, ("commands",), "commands are for plans whose jobs start together.")
     why = "jobs join by how much they slow the running jobs. Allow less with --hurt."
     exclude(passed, runs, ("pessimistic",), why)
-
-
-def _protected(jobs: "Sequence[Job]", names: Sequence[str], share: float) -> "tuple[Job, ...]":
-    """`jobs`, of which those called `names` may become longer by this share at most."""
-    for name in names:
-        if name not in {job.name for job in jobs}:
-            names_of_jobs = ", ".join(dict.fromkeys(job.name for job in jobs))
-            raise InvalidInput(f"--protect {name}: no JOB has that name. Write {names_of_jobs}.")
-    return tuple(replace(job, protect=share) if job.name in names else job for job in jobs)
 
 
 def _running_jobs(
@@ -452,7 +425,7 @@ def batch(
 
 def trials(
     context: Context, job: _Job, epochs: _Epochs = 1, steps: _Steps = None, count: _Count = None,
-    start_up: _StartUp = START_S, memory_margin: _MemoryMargin = 0.0,
+    start_up: _StartUp = START_S, memory_margin: options.MemoryMargin = 0.0,
     pessimistic: _Pessimistic = False, gpu: options.GpuKey = DEFAULT_GPU,
     power_cap: options.PowerCap = None, details: _TrialDetails = False,
     profiles: options.Profiles = None, models: options.Models = None,

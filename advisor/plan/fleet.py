@@ -460,8 +460,9 @@ def plan_fleet(
         conditions=terms.conditions, level=terms.level,
     )  # fmt: skip
     result = FleetSolver(distinct, problem, question, ends_s - clock(), clock).best()
-    serial_s = None
-    if (alone_s := all_known(job.alone_s for job in jobs)) is not None:
+    serial_s, paced = None, zip(jobs, serial.prediction.jobs, strict=True)
+    alone_s = all_known(job.work_steps and job.work_steps * one.paced_s.p50 for job, one in paced)
+    if alone_s is not None:
         free_s = [0.0] * terms.gpus
         for each_s in sorted(alone_s, reverse=True):
             heapreplace(free_s, free_s[0] + each_s)

@@ -1,6 +1,6 @@
 """Predictions of some jobs, forecasts until the last ends, and the machine that corrects them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from platform import node
@@ -8,7 +8,14 @@ from statistics import median
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu_meant
-from advisor.plan.rules import MAX_OOM_PROBABILITY
+from advisor.plan.rules import (
+    TOO_SLOW,
+    UNCONDITIONAL,
+    Conditions,
+    broken_rule,
+    memory_problem,
+    slows_protected,
+)
 from advisor.plan.values import Forecast, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import Host
@@ -138,7 +145,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     return replace(
         result,
         makespan_interval_s=makespan_s,
-        energy_j=energy_j(histories, lambda placed: mix(placed).power_w, idle_w),
+        energy_j=energy_j(histories, lambda each: mix(each.seats).power_w, idle_w),
         speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
     )
@@ -229,10 +236,13 @@ class OverTime:
 
 
 def over_time(
-    arrivals: Sequence[Arrival], sharing: Sharing, predictor: Predicts, fleet: Fleet,
-    at_once: int | None,
+    arrivals: Sequence[Arrival], sharing: Sharing, predictors: Callable[[int], Predicts],
+    fleet: Fleet, at_once: int | None, conditions: Conditions = UNCONDITIONAL,
 ) -> OverTime:  # fmt: skip
-    """Simulate `arrivals`; for arguments and errors see `advisor.api.Advisor.simulate`."""
+    """Simulate `arrivals`; for arguments and errors see `advisor.api.Advisor.simulate`.
+
+    `predictors` returns the predictor while so many GPUs run jobs.
+    """
     if not all(isinstance(each, Arrival) for each in arrivals):
         raise InvalidInput("arrivals are a list of Arrival(Job(...), arrival_s)")
     if not arrivals:
@@ -245,6 +255,15 @@ def over_time(
     shared = together(sharing)
     if shared is not None and shared.under_mps:
         most = min(most, gpu.max_mps_clients)
-    profiles = [each.job.profile for each in arrivals]
-    paces = Paces(predictor.predict, profiles, sharing, most, MAX_OOM_PROBABILITY)
+
+    def problem(jobs: Sequence[Job], part: Arrangement, mix: MixPrediction) -> str | None:
+        if why := broken_rule(jobs, part, gpu, conditions):
+            return why
+        too_slow = TOO_SLOW if slows_protected(jobs, mix, "p50") else None
+        return memory_problem(mix, gpu, conditions.memory_margin) or too_slow
+
+    paces = Paces(
+        lambda busy: predictors(busy).predict, [each.job for each in arrivals], sharing, most,
+        problem,
+    )  # fmt: skip
     return OverTime(simulated(arrivals, paces, fleet))

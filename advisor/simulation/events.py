@@ -71,6 +71,7 @@ class Stretch:
 
     Attributes:
         speeds: Steps a second of each, shape (seats,).
+        busy_gpus: GPUs that run jobs and share the host's cores with this one; 1: it has them all.
     """
 
     gpu: int
@@ -78,6 +79,7 @@ class Stretch:
     end_s: float
     seats: PlacedJobs
     speeds: tuple[float, ...]
+    busy_gpus: int = 1
 
     @property
     def seconds(self) -> float:
@@ -121,6 +123,7 @@ class _LoopState:
     tasks: Sequence[Task]
     pace: Pace
     gpus: list[_Gpu]
+    busy_gpus: int = 1
     now_s: float = 0.0
     left: dict[int, float] = field(default_factory=dict)
     ends: list[tuple[float, int, int]] = field(default_factory=list)
@@ -147,7 +150,7 @@ class _LoopState:
         """Advance a GPU's jobs by `seconds`; jobs without work left have ended."""
         gpu = self.gpus[at]
         if gpu.seats:  # of no length where a job is shorter than the clock can tell
-            stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds)
+            stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds, self.busy_gpus)
             self.stretches.append(stretch)
         gpu.since_s = self.now_s
         for seat, speed in zip(gpu.seats, gpu.speeds, strict=True):
@@ -175,6 +178,20 @@ class _LoopState:
             joined.add(at)
         return joined
 
+    def share_host(self, paces: Callable[[int], Pace]) -> set[int]:
+        """Change the paces if another number of GPUs runs jobs; return the GPUs that change."""
+        busy = max(1, sum(bool(gpu.seats) for gpu in self.gpus))
+        if busy == self.busy_gpus:
+            return set()
+        pace, changed = paces(busy), set()
+        for at, gpu in enumerate(self.gpus):
+            if gpu.seats and tuple(pace(gpu.seats)) != gpu.speeds:
+                if gpu.since_s < self.now_s:
+                    self.advance(at, self.now_s - gpu.since_s)
+                changed.add(at)
+        self.busy_gpus, self.pace = busy, pace
+        return changed
+
     def go_on(self, at: int) -> None:
         """Compute the next end on a GPU whose jobs have changed."""
         gpu = self.gpus[at]
@@ -188,10 +205,14 @@ class _LoopState:
             heappush(self.ends, (self.now_s + gpu.pause_s, at, gpu.changes))
 
 
-def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> History:
+def run(
+    tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1,
+    on_shared_host: Callable[[int], Pace] | None = None,
+) -> History:  # fmt: skip
     """Simulate `tasks` on equal `gpus`, from second 0 until the last has ended.
 
     `queue` is empty at first. `pace` is called when the jobs on a GPU change, and is above 0.
+    `on_shared_host` returns the pace while so many GPUs run jobs; None: always `pace`.
 
     Raises:
         NothingFits: A job waits while every GPU is empty.
@@ -206,7 +227,10 @@ def run(tasks: Sequence[Task], pace: Pace, queue: JobQueue, gpus: int = 1) -> Hi
         changed = world.end_due()
         while coming and tasks[coming[0]].arrival_s <= world.now_s:
             queue.add(coming.popleft())
-        for at in sorted(changed | world.begin(queue)):
+        changed |= world.begin(queue)
+        while on_shared_host and (slowed := world.share_host(on_shared_host)):
+            changed |= slowed | world.begin(queue)
+        for at in sorted(changed):
             world.go_on(at)
     if len(world.ends_s) < len(tasks):
         left = counted(len(tasks) - len(world.ends_s), "job")
@@ -224,7 +248,7 @@ _DUST = 1e-9
 
 def energy_j(
     histories: Sequence[History],
-    power_w: Callable[[PlacedJobs], Interval | None],
+    power_w: Callable[[Stretch], Interval | None],
     idle_w: float | None,
     gpus: int = 1,
 ) -> Interval | None:
@@ -234,7 +258,7 @@ def energy_j(
     """
     totals = []
     for level, history in zip(LEVELS, histories, strict=True):
-        powers = all_known(power_w(each.seats) for each in history.stretches)
+        powers = all_known(map(power_w, history.stretches))
         held_s = gpus * history.makespan_s
         free_s = held_s - fsum(each.seconds for each in history.stretches)
         idle_j = 0.0 if free_s < _DUST * held_s else None if idle_w is None else free_s * idle_w

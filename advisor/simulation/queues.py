@@ -3,12 +3,13 @@
 * ``first-come``: jobs in the order of arrival. No job overtakes, so one that does not fit delays
   all behind it. It goes to the GPU with the fewest jobs, to the first place that holds it.
 * ``shortest-first``: as first-come, but in the order of the time alone.
-* ``best-fit``: the job and GPU with the largest predicted gain in work done a second; a job that
-  would reduce it does not start. A job may wait for long while others fit better.
+* ``best-fit``: the job and GPU with the largest predicted gain in work done a second, of equal
+  gains the job that came first; a job that would reduce it does not start. A job may wait for long
+  while others fit better.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import NamedTuple, assert_never
@@ -19,10 +20,13 @@ from advisor.sharing import Arrangement, Sharing
 from advisor.sharing.groups import named_jobs, restricted, without_starts
 from advisor.simulation import Policy
 from advisor.simulation.events import JobQueue, JobStart, Pace, PlacedJob, PlacedJobs
+from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
 # Least gain in work done a second, relative to the job alone, with which a job joins others.
 _LEAST_GAIN = 1e-6
+# Gains that are equal to so many digits are a tie: the rest is rounding.
+_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +96,18 @@ class InOrder:
         return None
 
 
-class _Offer(NamedTuple):
-    """A start that a GPU offers. The largest is best: most work, then the lowest numbers."""
+class _Gain(NamedTuple):
+    """The best start next to some jobs. The largest is best: most work, then who came first."""
 
     added_work: float
-    minus_jobs_there: int
-    minus_gpu: int
-    minus_kind: int
-    minus_place_kind: int
+    minus_came: int
+    kind: int
+    place_kind: int
 
 
 @dataclass(slots=True)
 class BestFit:
-    """The policy ``best-fit``: the job that adds most work where it starts.
-
-    The best start on a GPU is cached until its jobs change: only new kinds are compared.
+    """The policy ``best-fit``: the job that adds most work where it starts; ties by arrival.
 
     Attributes:
         kinds: Jobs of one kind are equal and start by arrival; shape (jobs,).
@@ -114,58 +115,57 @@ class BestFit:
 
     room: GpuCapacity
     kinds: Sequence[int]
-    _waiting: dict[int, deque[int]] = field(default_factory=dict)
-    _new: list[int] = field(default_factory=list)  # kinds that were not waiting before
+    _came: int = 0
+    # By kind: when its jobs came, and the jobs.
+    _waiting: dict[int, deque[tuple[int, int]]] = field(default_factory=dict)
     # By mix and kind of job: the work that the job adds, and its kind of place; None: it adds none.
     _gains: dict[tuple[Hashable, int], tuple[float, int] | None] = field(default_factory=dict)
-    # By GPU: the jobs that run there, and the best start; None: no waiting job adds work.
-    _seats: dict[int, PlacedJobs] = field(default_factory=dict)
-    _best: dict[int, _Offer | None] = field(default_factory=dict)
+    # By GPU: the jobs that run there, and their mix. By mix: the best start of those that wait.
+    _mixes: dict[int, tuple[PlacedJobs, Hashable]] = field(default_factory=dict)
+    _best: dict[Hashable, _Gain | None] = field(default_factory=dict)
 
     def add(self, job: int) -> None:
         kind = self.kinds[job]
         if kind not in self._waiting:
             self._waiting[kind] = deque()
-            self._new.append(kind)
-        self._waiting[kind].append(job)
+            self._best.clear()
+        self._came += 1
+        self._waiting[kind].append((self._came, job))
 
     def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting:
             return None
-        for at, seats in enumerate(gpus):
-            if self._seats.get(at) is not seats:
-                self._seats[at], self._best[at] = seats, None
-                self._compare(at, self._waiting)
-            elif self._new:
-                self._compare(at, self._new)
-        self._new.clear()
-        best = max(filter(None, self._best.values()), default=None)
+        offers = ((gain[:2], -len(seats), -at, gain) for at, seats in enumerate(gpus)
+                  if (gain := self._best_next_to(at, seats)))  # fmt: skip
+        best = max(offers, default=None)
         if best is None:
             return None
-        at, kind, place_kind = -best.minus_gpu, -best.minus_kind, -best.minus_place_kind
-        job = self._waiting[kind].popleft()
-        if not self._waiting[kind]:
-            del self._waiting[kind]
-            for other, offer in self._best.items():
-                if offer and offer.minus_kind == -kind:
-                    self._best[other] = None
-                    self._compare(other, self._waiting)
-        taken = {seat.place for seat in gpus[at]}
-        places = enumerate(self.room.places)
-        free = (place for place, each in places if each == place_kind and place not in taken)
-        return JobStart(job, at, next(free))
+        *_, minus_at, gain = best
+        _, job = self._waiting[gain.kind].popleft()
+        if not self._waiting[gain.kind]:
+            del self._waiting[gain.kind]
+        self._best = {mix: each for mix, each in self._best.items()
+                      if each is None or each.kind != gain.kind}  # fmt: skip
+        taken = {seat.place for seat in gpus[-minus_at]}
+        free = (place for place, each in enumerate(self.room.places)
+                if each == gain.place_kind and place not in taken)  # fmt: skip
+        return JobStart(job, -minus_at, next(free))
 
-    def _compare(self, at: int, kinds: Iterable[int]) -> None:
-        seats, best = self._seats[at], self._best[at]
-        mix = self.room.mix(seats)
-        for kind in kinds:
-            if (mix, kind) not in self._gains:
-                self._gains[mix, kind] = self._gain(seats, self._waiting[kind][0])
-            if gain := self._gains[mix, kind]:
-                added_work, place_kind = gain
-                offer = _Offer(added_work, -len(seats), -at, -kind, -place_kind)
-                best = offer if best is None else max(offer, best)
-        self._best[at] = best
+    def _best_next_to(self, at: int, seats: PlacedJobs) -> _Gain | None:
+        before = self._mixes.get(at)
+        if before is None or before[0] is not seats:
+            self._mixes[at] = before = seats, self.room.mix(seats)
+        mix = before[1]
+        if mix not in self._best:
+            gains = []
+            for kind, waiting in self._waiting.items():
+                came, job = waiting[0]
+                if (mix, kind) not in self._gains:
+                    self._gains[mix, kind] = self._gain(seats, job)
+                if gain := self._gains[mix, kind]:
+                    gains.append(_Gain(gain[0], -came, kind, gain[1]))
+            self._best[mix] = max(gains, default=None)
+        return self._best[mix]
 
     def _gain(self, seats: PlacedJobs, job: int) -> tuple[float, int] | None:
         before = self.room.worth(seats) if seats else 0.0
@@ -174,7 +174,7 @@ class BestFit:
             for place, together in self.room.options(job, seats)
         ]
         gain, place_kind = max(gains, default=(0.0, 0))
-        return (gain, -place_kind) if gain > _LEAST_GAIN else None
+        return (round(gain, _DIGITS), -place_kind) if gain > _LEAST_GAIN else None
 
 
 def queue_of(
@@ -201,28 +201,33 @@ class Paces:
     """Predicts each mix once and caches it, independent of the order of its jobs.
 
     Args:
-        predict: Predicts a mix.
-        profiles: Profile of each job, shape (jobs,); equal profiles are one kind.
+        predict: Predicts a mix while so many GPUs run jobs and share the host's cores.
+        jobs: All jobs; those of equal profile and constraints are one kind.
         sharing: How each GPU is shared; job n of it is whichever job is in place n.
         most: Most jobs at once on a GPU, if `sharing` does not fix it; at least 1.
-        most_risk: Highest chance of running out of memory that is allowed, 0..1.
+        problem: Returns why these jobs may not share a GPU like this; None where they may.
     """
 
     def __init__(
-        self, predict: Predict, profiles: Sequence[Profile], sharing: Sharing, most: int,
-        most_risk: float,
+        self, predict: Callable[[int], Predict], jobs: Sequence[Job], sharing: Sharing, most: int,
+        problem: Callable[[Sequence[Job], Arrangement, MixPrediction], str | None],
     ) -> None:  # fmt: skip
         if most < 1:
             raise InvalidInput(f"a GPU has at least 1 job at once, got {most}")
-        self._predict, self._most_risk = predict, most_risk
+        self._predict, self._problem = predict, problem
         self.sharing = sharing
         self._anywhere = without_starts(sharing)  # where an instance begins changes no pace
-        first: dict[int, int] = {}
-        self.kinds = tuple(first.setdefault(id(each), len(first)) for each in profiles)
-        self._profiles = list({id(each): each for each in profiles}.values())
+        constraints: list[tuple[object, ...]] = [
+            (id(each.profile), each.user, each.isolated, each.data_parallel, each.protect)
+            for each in jobs
+        ]
+        first: dict[tuple[object, ...], int] = {}
+        self.kinds = tuple(first.setdefault(each, len(first)) for each in constraints)
+        self._jobs = [jobs[constraints.index(each)] for each in first]
         marks = _place_keys(sharing, most)
         self._places = tuple(marks.index(mark) for mark in marks)
-        self._predicted: dict[_Mix, MixPrediction] = {}
+        self._predicted: dict[tuple[_Mix, int], MixPrediction] = {}
+        self._problems: dict[_Mix, str | None] = {}
 
     @property
     def room(self) -> GpuCapacity:
@@ -240,18 +245,30 @@ class Paces:
         keys = (each.estimated_from for each in self._predicted.values())
         return next((key for key in keys if key), None)
 
-    def of(self, seats: PlacedJobs) -> MixPrediction:
+    def of(self, seats: PlacedJobs, busy_gpus: int = 1) -> MixPrediction:
         """Predict the jobs in `seats`, at least one; copies may swap their places in it."""
         mix = self._mix(seats)
-        if mix not in self._predicted:
-            profiles = [self._profiles[kind] for kind, _ in mix]
-            sharing = restricted(self._anywhere, [place for _, place in mix])
-            self._predicted[mix] = self._predict(profiles, sharing)
-        return self._predicted[mix]
+        if (mix, busy_gpus) not in self._predicted:
+            jobs, sharing = self._arranged(mix)
+            profiles = [job.profile for job in jobs]
+            self._predicted[mix, busy_gpus] = self._predict(busy_gpus)(profiles, sharing)
+        return self._predicted[mix, busy_gpus]
+
+    def problem(self, seats: PlacedJobs) -> str | None:
+        """Return why the jobs in `seats` may not run at once; None where they may."""
+        mix = self._mix(seats)
+        if mix not in self._problems:
+            self._problems[mix] = self._problem(*self._arranged(mix), self.of(seats))
+        return self._problems[mix]
 
     def fits(self, seats: PlacedJobs) -> bool:
-        """Return whether memory holds them."""
-        return self.of(seats).oom_probability <= self._most_risk
+        """Return whether they may run at once."""
+        return self.problem(seats) is None
+
+    def _arranged(self, mix: _Mix) -> tuple[list[Job], Arrangement]:
+        """The jobs of a mix, and how they share."""
+        sharing = restricted(self._anywhere, [place for _, place in mix])
+        return [self._jobs[kind] for kind, _ in mix], sharing
 
     def _worth(self, seats: PlacedJobs) -> float:
         """Sum of the speeds of the jobs, each 1 when alone."""
@@ -260,20 +277,20 @@ class Paces:
     def _mix(self, seats: PlacedJobs) -> _Mix:
         return tuple(sorted([(self.kinds[job], self._places[place]) for job, place in seats]))
 
-    def paced_s(self, seats: PlacedJobs) -> list[Interval]:
+    def paced_s(self, seats: PlacedJobs, busy_gpus: int = 1) -> list[Interval]:
         """Return the step of each of `seats`, with its share of epoch ends.
 
         Copies of a job in equal places may swap steps.
         """
-        steps_s = [job.paced_s for job in self.of(seats).jobs]
+        steps_s = [job.paced_s for job in self.of(seats, busy_gpus).jobs]
         places = [(self.kinds[job], self._places[place]) for job, place in seats]
         order = sorted(range(len(seats)), key=places.__getitem__)
         by_seat = dict(zip(order, steps_s, strict=True))
         return [by_seat[at] for at in range(len(seats))]
 
-    def pace(self, level: Level) -> Pace:
+    def pace(self, level: Level, busy_gpus: int = 1) -> Pace:
         """Return the pace for the event loop, if all steps take the time at `level`."""
-        return lambda seats: [1 / each.at(level) for each in self.paced_s(seats)]
+        return lambda seats: [1 / each.at(level) for each in self.paced_s(seats, busy_gpus)]
 
 
 def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:

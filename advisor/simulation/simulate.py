@@ -225,12 +225,14 @@ class Fleet:
         gpu: Catalogue key.
         policy: The order in which jobs start, and where.
         price_eur_per_gpu_hour: None: costs are not computed.
+        shared_host: Whether the GPUs that run jobs share the cores of one host equally.
     """
 
     gpu: str
     gpus: int
     policy: Policy
     price_eur_per_gpu_hour: float | None = None
+    shared_host: bool = False
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
@@ -266,7 +268,8 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         if paces.sharing.mode == "phases":
             return from_the_start(paces.sharing, [each.work_steps for each in tasks], pace)
         queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
-        return run(tasks, pace, queue, fleet.gpus)
+        shared = (lambda busy: paces.pace(level, busy)) if fleet.shared_host else None
+        return run(tasks, pace, queue, fleet.gpus, shared)
 
     histories = [history(level) for level in LEVELS]
     middle = histories[LEVELS.index("p50")]
@@ -283,7 +286,9 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         gpu=fleet.gpu, gpus=fleet.gpus, policy=fleet.policy, sharing=paces.sharing, jobs=jobs,
         usage=tuple(_usage(each, paces) for each in middle.stretches),
         makespan_s=around([each.makespan_s for each in histories]),
-        energy_j=energy_j(histories, lambda seats: paces.of(seats).power_w, idle_w, fleet.gpus),
+        energy_j=energy_j(
+            histories, lambda each: paces.of(each.seats, each.busy_gpus).power_w, idle_w, fleet.gpus
+        ),
         idle_power_w=idle_w,
         price_eur_per_gpu_hour=fleet.price_eur_per_gpu_hour,
         confirmed_on_hardware=paces.confirmed, estimated_from=paces.estimated_from,
@@ -308,25 +313,26 @@ def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet
 
 
 def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
-    """Refuse jobs, or groups of phases, that do not fit in memory."""
+    """Refuse jobs, or groups of phases, that do not fit in memory or break a rule."""
     jobs = len(arrivals)
     if paces.sharing.mode == "phases":
         for group in running_together(paces.sharing, jobs):
-            if not paces.fits(tuple(PlacedJob(job, job) for job in sorted(group))):
+            if why := paces.problem(tuple(PlacedJob(job, job) for job in sorted(group))):
                 names = ", ".join(arrivals[job].job.name for job in group)
-                raise NothingFits(f"memory does not hold {names} at once. Make smaller groups.")
+                raise NothingFits(f"{names} cannot run at once: {why}. Make other groups.")
         return
     first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}
     for job in first.values():
         if next(paces.room.options(job, ()), None) is None:
+            why = paces.problem((PlacedJob(job, 0),))
             raise NothingFits(
-                f"{arrivals[job].job.name} needs more memory than any place has under "
-                f"{paces.sharing}. Leave it out, or share in another way."
+                f"{arrivals[job].job.name} cannot run in any place of {paces.sharing}: {why}. "
+                f"Leave it out, or share in another way."
             )
 
 
 def _usage(stretch: Stretch, paces: Paces) -> Usage:
-    answer = paces.of(stretch.seats)
+    answer = paces.of(stretch.seats, stretch.busy_gpus)
     return Usage(
         gpu=stretch.gpu, start_s=stretch.start_s, end_s=stretch.end_s,
         jobs=tuple(seat.job for seat in stretch.seats), speeds=stretch.speeds,

@@ -468,13 +468,14 @@ def name_at_batch(name: str, profile: Profile, batch: int) -> str:
 
 _NEEDED = ("arrival_s", "job")
 _NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
+_DURATION = "duration_s"  # instead of epochs
 
 
 def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
     """Return the arrivals in the CSV file `path`, in its order; equal jobs are one object.
 
     `templates/trace.csv` is an example. Rows may be in any order of time; `arrival_s` and `job`, a
-    profile's name, are required.
+    profile's name, are required. `duration_s`, the seconds that the job takes alone, sets `epochs`.
 
     Raises:
         InvalidInput: The file is malformed, has impossible values, or lists no job.
@@ -511,7 +512,7 @@ def _columns(row: Sequence[str]) -> list[str]:
 
 
 def _check_columns(columns: Sequence[str]) -> None:
-    allowed = (*_NEEDED, *_NUMBERS)
+    allowed = (*_NEEDED, *_NUMBERS, _DURATION)
     got = f"got {','.join(columns)[:200] or 'nothing'}"
     if lacking := [column for column in _NEEDED if column not in columns]:
         raise InvalidInput(
@@ -520,6 +521,8 @@ def _check_columns(columns: Sequence[str]) -> None:
         )
     if not {*columns} <= {*allowed} or len(set(columns)) < len(columns):
         raise InvalidInput(f"its columns are {', '.join(allowed)}, each once; {got}")
+    if {"epochs", _DURATION} <= {*columns}:
+        raise InvalidInput(f"epochs and {_DURATION} both set how long a job is: leave one out")
 
 
 def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
@@ -527,6 +530,10 @@ def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., J
         raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
     cells = _NUMBERS | {column: cell for column, cell in zip(columns, row, strict=True) if cell}
     job = job_of(cells["job"].strip(), *(_number(column, cells[column]) for column in _NUMBERS))
+    if _DURATION in cells:
+        if job.alone_s is None:
+            raise InvalidInput(f"the length of an epoch of {job.name} is not known")
+        job = replace(job, epochs=_number(_DURATION, cells[_DURATION]) / job.alone_s)
     return Arrival(job, _number("arrival_s", cells["arrival_s"]))
 
 

@@ -168,6 +168,48 @@ def test_a_trace_of_arrivals_keeps_its_order_its_gpus_and_how_many_share_one(adv
     assert all(each.get("dur", 0) >= 0 for each in events)
 
 
+def test_a_trace_may_have_the_seconds_of_each_job_alone(advisor, tmp_path):
+    (trace := tmp_path / "public.csv").write_text(
+        f"arrival_s,job,duration_s\n0,{RESNET},600\n5000,{BERT},70\n"
+    )
+    jobs = document_of(advisor, "simulate", "--trace-in", trace)["jobs"]
+    ran_s = [job["end_s"] - job["start_s"] for job in jobs]
+    assert ran_s == pytest.approx([600, 70], rel=0.01)
+
+
+def test_a_trace_has_durations_or_epochs(advisor, tmp_path):
+    (trace := tmp_path / "both.csv").write_text(
+        f"arrival_s,job,epochs,duration_s\n0,{RESNET},1,600\n"
+    )
+    answer = advisor("simulate", "--trace-in", trace)
+    assert (answer.code, "duration_s" in answer.err) == (2, True)
+
+
+def test_a_simulation_allows_what_a_recommendation_does(advisor, tmp_path):
+    assert len(document_of(advisor, "simulate", f"{SMALL}:60", "--gpus", 4)["jobs"]) == 60
+    alone = "".join(
+        f'[[job]]\nprofile = "{SMALL}"\n{rule}\n' for rule in ("isolated = true", 'user = "b"')
+    )
+    (jobs := tmp_path / "apart.toml").write_text(alone)
+    pairs = (
+        ("--jobs", jobs),
+        (f"{SMALL}:2", "--memory-margin", 0.96),
+        (f"{RESNET}:2", "--protect", RESNET, "--hurt", 0.01),
+    )
+    for words in pairs:
+        over_time = document_of(advisor, "simulate", *words)["over_time"]
+        assert max(len(each["jobs"]) for each in over_time) == 1, words
+    mig = ("simulate", f"{SMALL}:2", "--sharing", "mig=3g.71gb,4g.71gb")
+    assert (advisor(*mig).code, advisor(*mig, "--no-root").code) == (0, 3)
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
+    words = ("export", RESNET, BERT, "--gpus", gpus, "--format", "slurm", "--no-root")
+    answer = advisor(*words)
+    assert (answer.code, "-mig 1" in answer.out) == (0, False)
+
+
 @pytest.mark.parametrize(
     "words",
     [("recommend", "JOB"), ("recommend", "JOB:2", "--gpus", 2, "--time-limit", 1),

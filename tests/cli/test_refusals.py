@@ -33,7 +33,7 @@ WRONG = [
     ("recommend jobs.toml", 2, "--jobs jobs.toml"), ("recommend ./none.json", 2, "none.json"),
     ("recommend --jobs none.toml", 2, "none.toml"), (f"explain naive {BERT}", 2, "naive mps"),
     ("recommend gpt2-medium-pretrain-bs16", 3, "MiB"), (f"trials {RESNET}:2", 2, RESNET),
-    ("simulate gpt2-medium-pretrain-bs16", 3, "memory"), (f"trials {RESNET}@2", 2, "--epochs"),
+    ("simulate gpt2-medium-pretrain-bs16", 3, "MiB"), (f"trials {RESNET}@2", 2, "--epochs"),
     # GPUs and folders.
     (f"recommend {BERT} --gpu h2000", 2, "h200-141gb"), ("recommend --gpu a100", 2, "a100-80gb"),
     ("recommend --profiles nowhere", 2, "nowhere"), ("recommend --models nowhere", 2, "nowhere"),

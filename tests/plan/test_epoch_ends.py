@@ -77,7 +77,7 @@ def test_a_plan_and_a_simulation_take_as_long_as_epochs_with_their_ends():
     serial = forecast(Mixes(jobs, StandIn()), Serial())
     assert serial.makespan_s == pytest.approx(8.0 + 2.0)
     assert (jobs[0].alone_s, serial.speedup_vs_serial) == (pytest.approx(8.0), 1)
-    paces = Paces(StandIn().predict, [each.profile for each in jobs], Naive(), 2, 0.05)
+    paces = Paces(lambda _: StandIn().predict, jobs, Naive(), 2, lambda *_: None)
     fleet = Fleet(gpu=H200.key, gpus=1, policy="first-come")
     simulation = simulated([Arrival(each) for each in jobs], paces, fleet)
     together = forecast(Mixes(jobs, StandIn()), Naive())

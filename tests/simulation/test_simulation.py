@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.api import Advisor
 from advisor.errors import InvalidInput, NothingFits
 from advisor.plan.forecast import Mixes, forecast
+from advisor.plan.rules import memory_problem
 from advisor.sharing import parse_sharing
 from advisor.simulation.events import JobStart, PlacedJob, Task, run
 from advisor.simulation.queues import GpuCapacity, Paces, queue_of
 from advisor.simulation.simulate import Fleet, parts, simulated
 from advisor.workload.job import Arrival, Job
 from tests import synthetic
-from tests.plan.stand_in import StandIn
+from tests.plan.stand_in import H200, StandIn
 
 PLACES = (0, 0)
 
@@ -46,24 +48,15 @@ def test_best_fit_lets_a_job_wait_rather_than_slow_the_others_for_nothing():
 class LooksAtAll:
     """The slow, obvious twin of best fit: every waiting job, every GPU, every place, each time."""
 
-    def __init__(self, room, kinds):
-        self.room, self.kinds, self.waiting, self.came = room, kinds, [], count()
+    def __init__(self, room):
+        self.room, self.waiting, self.came = room, [], count()
 
     def add(self, job):
         self.waiting.append((next(self.came), job))
 
     def take(self, gpus):
         offers = [
-            (
-                worth,
-                -len(seats),
-                -at,
-                -self.kinds[job],
-                -self.room.places[place],
-                -place,
-                -came,
-                job,
-            )
+            (round(worth, 9), -came, -len(seats), -at, -self.room.places[place], -place, job)
             for came, job in self.waiting
             for at, seats in enumerate(gpus)
             for place in range(len(self.room.places))
@@ -75,7 +68,7 @@ class LooksAtAll:
         ]
         if not offers:
             return None
-        _, _, at, _, _, place, came, job = max(offers)
+        _, came, _, at, _, place, job = max(offers)
         self.waiting.remove((-came, job))
         return JobStart(job, -at, -place)
 
@@ -107,7 +100,7 @@ def test_best_fit_finds_what_looking_at_all_finds(jobs, table, gpus):
         list(map(Task, work, arrivals)),
     )
     quick = run(tasks, pace, queue_of("best-fit", room, work, kinds), gpus)
-    slow = run(tasks, pace, LooksAtAll(room, kinds), gpus)
+    slow = run(tasks, pace, LooksAtAll(room), gpus)
     assert quick == slow
 
 
@@ -133,11 +126,11 @@ LAST = Job(synthetic.profile("cnn-cifar10-bs500", host_s=0.04, gpu_s=0.04, memor
 
 def over_time(arrivals, sharing="naive", gpus=1, policy="first-come", price=None):
     paces = Paces(
-        StandIn().predict,
-        [each.job.profile for each in arrivals],
+        lambda _: StandIn().predict,
+        [each.job for each in arrivals],
         parse_sharing(sharing),
         4,
-        0.05,
+        lambda _jobs, _sharing, mix: memory_problem(mix, H200),
     )
     return simulated(arrivals, paces, Fleet("h200-141gb", gpus, policy, price))
 
@@ -204,14 +197,46 @@ def test_what_was_not_measured_is_not_made_up():
 def test_each_mix_is_predicted_once():
     stand_in = StandIn()
     arrivals = [Arrival(job, at) for at, job in enumerate([SHORT, LONG, LONG, SHORT] * 20)]
-    profiles = [each.job.profile for each in arrivals]
-    paces = Paces(stand_in.predict, profiles, parse_sharing("naive"), 2, 0.05)
+    jobs = [each.job for each in arrivals]
+    paces = Paces(lambda _: stand_in.predict, jobs, parse_sharing("naive"), 2, lambda *_: None)
     simulated(arrivals, paces, Fleet("h200-141gb", 3, "first-come"))
     assert stand_in.asked <= 5  # one or two of two kinds
 
 
+def test_of_jobs_that_add_equally_much_the_first_to_arrive_starts_first():
+    busy = Arrival(replace(SHORT, epochs=100))
+    later, sooner = Arrival(LONG, 7.0), Arrival(LAST, 5.0)
+    of_later, _, of_sooner = over_time([later, busy, sooner], "serial", policy="best-fit").jobs
+    assert of_sooner.start_s < of_later.start_s
+
+
+def ends_s(jobs, gpus, **conditions):
+    advisor = Advisor("h200-141gb", **conditions)
+    fleet = Fleet("h200-141gb", gpus, "first-come")
+    return [job.end_s.p50 for job in advisor.simulate(jobs, "mps", fleet).simulation.jobs]
+
+
+def test_the_host_s_cores_are_for_the_jobs_of_all_gpus_together():
+    name = "mobilenetv3_large_100-imagenet64-bs128-loader2"
+    on_one_core = Advisor("h200-141gb", host_cores=1).predict([name], "serial").makespan_s
+    four = at_start(*Advisor("h200-141gb").jobs([f"{name}:4"]))
+    assert ends_s(four, 4, host_cores=4) == pytest.approx([on_one_core] * 4)
+    assert max(ends_s(four, 4)) < 0.9 * on_one_core
+
+
+def test_a_job_whose_neighbours_have_ended_has_the_cores_of_the_host_again():
+    name = "mobilenetv3_large_100-imagenet64-bs128-loader2"
+    long, brief = Advisor("h200-141gb").jobs([f"{name}@2", f"{name}@1"])
+    one, two = (
+        Advisor("h200-141gb", host_cores=cores).predict([name], "serial").makespan_s
+        for cores in (1, 2)
+    )
+    ended_s = ends_s(at_start(long, brief), 2, host_cores=2)
+    assert ended_s == pytest.approx([one + two, one], rel=1e-3)
+
+
 def test_a_job_whose_memory_no_place_holds_is_refused():
-    with pytest.raises(NothingFits, match="more memory than any place"):
+    with pytest.raises(NothingFits, match="does not fit"):
         over_time(at_start(LAST), "mig=3g.71gb,4g.71gb")
 
 
