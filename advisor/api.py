@@ -313,7 +313,11 @@ class Advisor:
         members = self.jobs(jobs)
         advised = with_commands(self._ranked(members, objective, conditions, level, rough=False))
         variants, refused = variants_of(members, self.card.key, self.profiles)
-        return replace(advised, variants=variants, refused_variants=refused)
+        another = None
+        if conditions.root and conditions.instances is not None:
+            free = replace(conditions, instances=None)
+            another = self._ranked(members, objective, free, level, rough=False).best
+        return replace(advised, variants=variants, refused_variants=refused, another_layout=another)
 
     def recommend_roughly(
         self, jobs: JobsLike, objective: ObjectiveName = "makespan", *,

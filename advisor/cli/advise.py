@@ -1,6 +1,7 @@
 """Commands on given plans: ``advisor predict``, ``explain``, ``simulate`` and ``export``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ from advisor.cli import options
 from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
+    confined,
     exclude,
     on_checked_host,
     passed_options,
@@ -203,7 +205,9 @@ def simulate(
     fleet = Fleet(advisor.card.key, gpus, policy, price)
     simulated = advisor.simulate(
         arrivals, mode, fleet, at_once=at_once or (_AT_ONCE_IN_TRACES if trace_in else None),
-        conditions=Conditions(root=root, memory_margin=memory_margin),
+        conditions=confined(
+            advisor.card, Conditions(root=root, memory_margin=memory_margin), whole=root
+        ),
     )  # fmt: skip
     warn(simulated.standing.doubts)
     if trace:
@@ -259,14 +263,15 @@ def export(
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
+    terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
     if gpus > 1:
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
-        terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
         _export_of_all(advisor, members, terms, form, out)
         return
     other = None
     if sharing is None:
-        terms = FleetTerms(objective=objective, conditions=Conditions(root=root))
+        conditions = confined(advisor.card, terms.conditions, whole=root)
+        terms = replace(terms, conditions=conditions)
         members, prediction, other = _plan_to_export(advisor, members, terms, rank)
     else:
         prediction = advisor.predict(members, sharing).prediction

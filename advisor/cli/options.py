@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, BadParameter, Context, Option
 
 from advisor.cli.output import aside
-from advisor.errors import AdvisorError, InvalidInput, UnknownName
+from advisor.errors import AdvisorError, InvalidInput, NothingFits, UnknownName
 from advisor.hardware import DEFAULT_GPU
 from advisor.plan import ObjectiveName
 from advisor.workload import units
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
+    from advisor.hardware.gpus import Gpu
+    from advisor.plan.rules import Conditions
     from advisor.report.mlflow_log import MlflowLog
     from advisor.workload.job import Job
 
@@ -249,6 +251,36 @@ def protected_jobs(
             names_of_jobs = ", ".join(dict.fromkeys(job.name for job in jobs))
             raise InvalidInput(f"--protect {name}: no JOB has that name. Write {names_of_jobs}.")
     return tuple(replace(job, protect=most) if job.name in (names or ()) else job for job in jobs)
+
+
+def confined(gpu: "Gpu", conditions: "Conditions", *, whole: bool) -> "Conditions":
+    """Return `conditions` for what there is of this machine's `gpu` in MIG mode, else unchanged.
+
+    A line prints the MIG devices. Plans for the `whole` GPU are not confined to them.
+
+    Raises:
+        NothingFits: There is no root and no MIG device, or only parts of divided instances.
+    """
+    from advisor.hardware.live_gpu import instances_of
+
+    if (there := instances_of(gpu.key)) is None:
+        return conditions
+    index, profiles = there
+    state = f"GPU {index} of this machine is in MIG mode, with {', '.join(profiles) or 'no device'}"
+    profiles = tuple(name for name in profiles if name in {each.name for each in gpu.mig})
+    if not profiles and not conditions.root:
+        raise NothingFits(f"{state}. Have root make undivided ones, or switch MIG mode off.")
+    if whole or not profiles:
+        aside(
+            f"{state}. Plans for the whole GPU need MIG mode off: sudo nvidia-smi -i {index} -mig "
+            f"0. For plans on what is there: --no-root, or --gpu {gpu.key}-PROFILE within one."
+        )
+        return conditions
+    aside(
+        f"{state}. Plans use these as they are; their scripts take the UUIDs of `nvidia-smi -L` "
+        f"as MIG_1, MIG_2, ... Not yet run on MIG hardware."
+    )
+    return replace(conditions, instances=profiles)
 
 
 def advisor_for(

@@ -14,6 +14,7 @@ from advisor.cli.options import (
     AUTO,
     advisor_for,
     chosen_jobs,
+    confined,
     exclude,
     mlflow_log,
     on_checked_host,
@@ -23,7 +24,7 @@ from advisor.cli.options import (
     to_write,
 )
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
-from advisor.errors import InvalidInput, NothingFits
+from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
 from advisor.plan import MOST_GPUS, START_S
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from advisor.api import Advisor
-    from advisor.hardware.gpus import Gpu
     from advisor.plan import ObjectiveName
     from advisor.plan.admission import Additions, Running
     from advisor.plan.copies import Copies
@@ -139,21 +139,15 @@ def recommend(
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
     advisor = advisor_for(gpu, watts, profiles, models, calibration, host_cores)
     passed = _checked_options(context, jobs or (), gpus, commands, top)
-    conditions = Conditions(
-        root=root, instances=_in_mig_mode(advisor.card, root=root), memory_margin=memory_margin,
-        power_caps=power_cap == AUTO,
-    )  # fmt: skip
+    conditions = Conditions(root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO)
     level: Level = "p95" if pessimistic else "p50"
-    here = device if "device" in passed else None
     if copied := passed.get("auto"):
-        if len(jobs or ()) > 1:
-            raise InvalidInput(f"{copied}: expected one JOB. Leave the others out.")
         _check_by_throughput(passed, objective, power_cap, copied)
         advisor = on_checked_host(advisor, EXACT_JOBS, check_host)
+        conditions = confined(advisor.card, conditions, whole=root)
         copies = advisor.recommend_copies(copied.removesuffix(_COPIES), conditions, level)
         answer = _copies_answer(copies, details)
     else:
-        share = MOST_SLOWING if hurt is None else hurt
         members = protected_jobs(chosen_jobs(advisor, jobs, job_file, gpus), protect, hurt)
         advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
         at_work = (
@@ -161,18 +155,27 @@ def recommend(
             if now or running is not None
             else None
         )
+        several = gpus > 1 or len(members) > EXACT_JOBS
+        whole = root and ("root" in passed or several or at_work is not None)
+        conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
             _check_additions(passed, objective, power_cap, "now" if now else "running")
             from advisor.plan.admission import AdmissionLimits
 
-            limits = AdmissionLimits(most_slowing=share, conditions=conditions)
+            limits = AdmissionLimits(
+                most_slowing=MOST_SLOWING if hurt is None else hurt, conditions=conditions
+            )
             answer = _additions_answer(advisor.admit(at_work, members, limits), top)
-        elif gpus > 1 or len(members) > EXACT_JOBS:
+        elif several:
             terms = FleetTerms(
                 objective=objective, gpus=gpus, limit_s=time_limit, conditions=conditions,
                 level=level,
             )  # fmt: skip
-            answer = _fleet_answer(advisor.recommend_fleet(members, terms), here, details)
+            answer = _fleet_answer(
+                advisor.recommend_fleet(members, terms),
+                device if "device" in passed else None,
+                details,
+            )
         elif "time_limit" in passed:
             raise InvalidInput(
                 f"--time-limit is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
@@ -180,7 +183,7 @@ def recommend(
             )
         else:
             advised = advisor.recommend(members, objective, conditions=conditions, level=level)
-            advised = advised if here is None else with_commands(advised, here)
+            advised = with_commands(advised, device) if "device" in passed else advised
             answer = _plans_answer(
                 advised, top if "top" in passed else None, details,
                 _start_command(advised, jobs or (), job_file, passed),
@@ -203,35 +206,6 @@ def _start_command(
     return f"Its script: {shared}"
 
 
-def _in_mig_mode(gpu: "Gpu", *, root: bool) -> tuple[str, ...] | None:
-    """The MIG devices to which plans are confined; a line says so if this machine's GPU has MIG on.
-
-    Raises:
-        NothingFits: There is no root and no MIG device, or only parts of divided instances.
-    """
-    from advisor.hardware.live_gpu import instances_of
-
-    if (there := instances_of(gpu.key)) is None:
-        return None
-    index, profiles = there
-    held = ", ".join(profiles) or "no MIG device"
-    profiles = tuple(name for name in profiles if name in {each.name for each in gpu.mig})
-    state = f"GPU {index} of this machine is in MIG mode, with {held}"
-    if not profiles and not root:
-        raise NothingFits(f"{state}. Have root make undivided ones, or switch MIG mode off.")
-    if root:
-        aside(
-            f"{state}. Plans for the whole GPU need MIG mode off: sudo nvidia-smi -i {index} -mig "
-            f"0. For plans on what is there: --no-root, or --gpu {gpu.key}-PROFILE within one."
-        )
-        return None
-    aside(
-        f"{state}. Plans use these as they are; their scripts take the UUIDs of `nvidia-smi -L` "
-        f"as MIG_1, MIG_2, ... Not yet run on MIG hardware."
-    )
-    return profiles
-
-
 def _checked_options(
     context: Context, jobs: Sequence[str], gpus: int, commands: int | None, top: int
 ) -> dict[str, str]:
@@ -241,6 +215,8 @@ def _checked_options(
         passed.pop("gpus", None)
     if copied := next((word for word in jobs if word.endswith(_COPIES)), None):
         passed["auto"] = copied
+        if len(jobs) > 1:
+            raise InvalidInput(f"{copied}: expected one JOB. Leave the others out.")
     if commands is not None and "top" in passed and commands > top:
         raise InvalidInput(
             f"--commands {commands} and --top {top} exclude each other: the rank exceeds the "
@@ -359,6 +335,10 @@ def _plans_answer(
 ) -> _Answer:
     """An answer that has `top` plans; None: each way at its best, and a document with 5 plans."""
     from advisor.report.plan_tables import plan_commands, plans_csv, plans_report
+    from advisor.report.recommendation import another_layout_text
+
+    if advised.another_layout is not None:
+        aside(another_layout_text(advised, advised.another_layout))
 
     def document() -> dict[str, Any]:
         from advisor.report.recommendation import recommendation_document

@@ -1,12 +1,13 @@
 """Predictions of some jobs, forecasts until the last ends, and the machine that corrects them."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from platform import node
 from statistics import median
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu_meant
 from advisor.plan.rules import (
     TOO_SLOW,
@@ -251,6 +252,11 @@ def over_time(
     if at_once is not None and at_once < 1:
         raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
     check_sharing(sharing, gpu, arrivals, fleet)
+    if conditions.instances is not None and (
+        lacking := Counter(each.profile for each in sharing.instances)
+        - Counter(conditions.instances)
+    ):
+        raise NothingFits(f"{sharing}: there is no {', '.join(lacking)}. Make it, or pass --root.")
     most = min(at_once or len(arrivals), len(arrivals))
     shared = together(sharing)
     if shared is not None and shared.under_mps:

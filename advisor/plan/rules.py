@@ -142,7 +142,7 @@ class Conditions:
     Attributes:
         root: Whether plans may make MIG instances and set power caps.
         instances: Profiles of the MIG instances to which plans are confined, e.g. ``("3g.71gb",
-            "4g.71gb")``, on a GPU in MIG mode without root; None: MIG mode is off.
+            "4g.71gb")``, on a GPU in MIG mode; None: MIG mode is off, or root may change it.
         cuda: Version of the driver, e.g. ``"13.0"``.
     """
 

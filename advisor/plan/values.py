@@ -151,6 +151,8 @@ class Recommendation:
         searched: How many were predicted and how many estimated, in words; None: no search.
         variants: Profiles of the same work with another loader or execution.
         refused_variants: Why files with the names of such profiles could not be read.
+        another_layout: The best plan if root changes the layout of a GPU in MIG mode; None: plans
+            are not confined to its MIG devices, or there is no root.
     """
 
     gpu: Gpu
@@ -167,6 +169,7 @@ class Recommendation:
     standing: Standing = Standing()
     variants: tuple[Profile, ...] = ()
     refused_variants: tuple[str, ...] = ()
+    another_layout: Plan | None = None
 
     @property
     def best(self) -> Plan:

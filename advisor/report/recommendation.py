@@ -297,6 +297,15 @@ def _lengths_apart(advised: Recommendation) -> Iterator[str]:
     )
 
 
+def another_layout_text(advised: Recommendation, other: Plan) -> str:
+    """Return what a GPU would gain in another MIG layout, or with MIG mode off, as in `other`."""
+    ratio = _cost(advised, other).p50 / _cost(advised, advised.best).p50
+    return (
+        f"With root, the best plan is {other.sharing}: {ratio:.2f}x the "
+        f"{OBJECTIVES[advised.ranked_by].measure} of plan 1 here. --root ranks all plans."
+    )
+
+
 def recommendation_document(advised: Recommendation, top: int | None = None) -> dict[str, Any]:
     """Return what ``advisor recommend --json`` prints.
 
@@ -323,6 +332,9 @@ def recommendation_document(advised: Recommendation, top: int | None = None) -> 
         "serial": _plan_document(advised, advised.serial),
         "plans": [_plan_document(advised, plan) for plan in advised.plans[:top]],
         "left_out": [asdict(each) for each in advised.left_out], "searched": advised.searched,
+        "another_layout": advised.another_layout and _plan_document(
+            advised, advised.another_layout
+        ),
     }  # fmt: skip
 
 

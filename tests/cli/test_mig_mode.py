@@ -39,9 +39,27 @@ def test_without_root_plans_use_the_instances_that_are_there(advisor, in_mig_mod
     assert all("mig=" in plan["sharing"] for plan in json.loads(answer.out)["plans"])
 
 
+def test_plans_use_what_there_is_and_another_layout_is_compared(advisor, in_mig_mode):
+    in_mig_mode(*PARTS[:1])
+    answer = advisor("recommend", RESNET, BERT, "--json")
+    document = json.loads(answer.out)
+    assert (answer.code, "MIG mode" in answer.err) == (0, True)
+    assert used(answer.out) == {"3g.71gb"}
+    elsewhere = json.loads(advisor("recommend", RESNET, BERT, "--root", "--json").out)["plans"][0]
+    other = document["another_layout"]
+    assert (other["sharing"], other["makespan_s"]) == (
+        elsewhere["sharing"], pytest.approx(elsewhere["makespan_s"])
+    )  # fmt: skip
+    assert other["makespan_s"] < document["plans"][0]["makespan_s"]
+    assert f"{other['makespan_s'] / document['plans'][0]['makespan_s']:.2f}x" in answer.err
+    assert json.loads(advisor("recommend", RESNET, "--no-root", "--json").out)[
+        "another_layout"
+    ] is None  # fmt: skip
+
+
 def test_with_root_all_plans_are_ranked_and_what_they_need_is_said(advisor, in_mig_mode):
     in_mig_mode(*PARTS)
-    answer = advisor("recommend", RESNET, BERT, "--json")
+    answer = advisor("recommend", RESNET, BERT, "--root", "--json")
     assert answer.code == 0
     assert "-mig 0" in answer.err
     assert "serial" in {plan["sharing"] for plan in json.loads(answer.out)["plans"]}
@@ -52,6 +70,15 @@ def test_other_questions_name_the_instance_to_plan_within(advisor, in_mig_mode, 
     in_mig_mode(*PARTS)
     answer = advisor("recommend", *words, "--no-root")
     assert (answer.code, "--gpu KEY" in answer.err) == (2, True)
+
+
+def test_a_simulation_and_an_export_without_root_use_what_there_is(advisor, in_mig_mode):
+    in_mig_mode(*PARTS)
+    words = ("simulate", RESNET, BERT, "--no-root", "--sharing")
+    assert advisor(*words, "mig=3g.71gb,4g.71gb").code == 0
+    assert (advisor(*words, "mig=1g.18gb,4g.71gb").code, advisor(*words, "mps").code) == (3, 3)
+    plan = json.loads(advisor("export", RESNET, BERT, "--no-root", "--format", "json").out)
+    assert "mig=" in plan["plans"][0]["sharing"]
 
 
 def test_without_root_and_without_an_instance_no_plan_is_possible(advisor, in_mig_mode):
