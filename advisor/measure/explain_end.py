@@ -4,6 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path, PurePath
 
 from advisor.workload.launchers import is_shell, program_of
@@ -20,13 +21,12 @@ _PRINTED = {
 }
 _ONE = "Give the command of a single one, e.g. -- python train.py --lr 0.1"
 _SWEEP = f"{{}} starts trainings of several settings. {_ONE}"
-_QUEUE = "{} hands the training to a queue and returns. Give the command that it runs there"
-_DETACHED = "{} starts the training in a session of its own. Give the command that it runs there"
+_ELSEWHERE = "{} starts the training elsewhere and returns. Give the command that it runs there"
 # By program, and by its first word if it does other things, too.
 _STARTERS = {
     "wandb sweep": _SWEEP, "wandb agent": _SWEEP, "optuna": _SWEEP, "nnictl": _SWEEP,
-    "sbatch": _QUEUE, "qsub": _QUEUE, "bsub": _QUEUE, "ray job": _QUEUE, "kubectl": _QUEUE,
-    "screen": _DETACHED, "tmux": _DETACHED,
+    "sbatch": _ELSEWHERE, "qsub": _ELSEWHERE, "bsub": _ELSEWHERE, "ray job": _ELSEWHERE,
+    "kubectl": _ELSEWHERE, "screen": _ELSEWHERE, "tmux": _ELSEWHERE,
 }  # fmt: skip
 _SWEEPING_FILE = re.compile(r".*(sweep|grid_?search|hyperopt|random_?search).*\.(py|sh)", re.DOTALL)
 
@@ -55,10 +55,9 @@ def explain_end(script: Script, output: str) -> str | None:
 
 def _shell_lines(script: Script) -> Iterator[str]:
     """Lines of the shell in its command: a file's, or those after ``-c``."""
-    shell = False
-    for before, word in zip(("", *script.command), script.command, strict=False):
-        shell |= is_shell(word)
-        if shell and before == "-c":
+    has_shell = any(map(is_shell, script.command))
+    for before, word in pairwise(("", *script.command)):
+        if has_shell and before == "-c":
             yield from word.splitlines()
         elif word.endswith(".sh"):
             with suppress(OSError, UnicodeDecodeError):
@@ -70,7 +69,7 @@ def _reason(words: Sequence[str]) -> str | None:
     program = program_of(words) if words else None
     until = words.index(program) + 1 if program in words else len(words)
     names = [PurePath(word).name for word in words]
-    for name, following in zip(names[:until], (*names[1:], ""), strict=False):
+    for name, following in pairwise((*names, "")[: until + 1]):
         for key in (name, f"{name} {following}"):
             if key in _STARTERS:
                 return _STARTERS[key].format(key)

@@ -7,7 +7,6 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -49,15 +48,13 @@ def hook_variables(
     `settings` are as for `advisor.measure.inside.VARIABLE`; `environment` is the program's.
     """
     wrappers = folder / "bin"
-    wrappers.mkdir(parents=True, exist_ok=True)
+    wrappers.mkdir(parents=True)
     targets = {
         "sitecustomize.py": _INSIDE / "sitecustomize.py", "advisor_inside": _INSIDE,
         "advisor": _INSIDE.parents[1],  # for `advisor.step()`, and for our own commands
     }  # fmt: skip
     for name, target in targets.items():
-        link = folder / name
-        link.unlink(missing_ok=True)
-        link.symlink_to(target)
+        (folder / name).symlink_to(target)
     (folder / "settings").write_text(json.dumps(settings) + "\n")
     path = environment.get("PATH", os.defpath)
     for name in _STARTERS:
@@ -65,13 +62,12 @@ def hook_variables(
             (wrappers / name).write_text(_WRAPPER)
             (wrappers / name).chmod(0o755)
     paths = ":".join(filter(None, [str(folder), environment.get("PYTHONPATH")]))
-    return {
-        VARIABLE: json.dumps(settings), "PYTHONPATH": paths, "PATH": f"{wrappers}:{path}"
-    }  # fmt: skip
+    return {VARIABLE: json.dumps(settings), "PYTHONPATH": paths, "PATH": f"{wrappers}:{path}"}
 
 
-# Options of Python that make it ignore PYTHONPATH, or sitecustomize.
-_ISOLATED = re.compile(r"-[bBdhiOqRsuvVx]*[IES]")
+# Among Python's own options, in words that 0 separates, one that makes it ignore PYTHONPATH, or
+# sitecustomize.
+_ISOLATED = re.compile(r"[^\0]+(?:\0-[WX]\0[^\0]*|\0-[^\0]*)*?\0(-[bBdhiOqRsuvVx]*[IES])")
 
 
 def why_unseen(processes: Iterable[psutil.Process], folder: Path) -> str | None:
@@ -80,23 +76,12 @@ def why_unseen(processes: Iterable[psutil.Process], folder: Path) -> str | None:
         with suppress(psutil.Error, OSError):
             words, own = process.cmdline(), process.environ().get("PYTHONPATH", "")
             lost = str(folder) not in own.split(":")
-            options = [word for word in _options(words) if _ISOLATED.match(word)]
-            if (lost or options) and "libtorch" in Path(f"/proc/{process.pid}/maps").read_text():
-                started = f"`{shlex.join(words)[:200]}` uses torch, but"
-                if options:
-                    return f"{started} {options[0]} keeps it from being measured. Leave that out"
-                return (
-                    f"{started} its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
+            isolated = _ISOLATED.match("\0".join(words))
+            if (lost or isolated) and "libtorch" in Path(f"/proc/{process.pid}/maps").read_text():
+                reason = (
+                    f"{isolated[1]} keeps it from being measured. Leave that out" if isolated else
+                    f"its PYTHONPATH was replaced by {own!r}. Keep what it contains: "
                     f"PYTHONPATH=DIR:$PYTHONPATH"
-                )
+                )  # fmt: skip
+                return f"`{shlex.join(words)[:200]}` uses torch, but {reason}"
     return None
-
-
-def _options(words: list[str]) -> Iterable[str]:
-    """Options of Python itself in a command."""
-    for before, word in pairwise(words):
-        if not word.startswith("-") and before not in ("-W", "-X"):
-            return
-        yield word
-        if word in ("-c", "-m"):
-            return

@@ -27,8 +27,8 @@ from advisor.workload.spec import Script, Workload
 LOAD_S = 300.0
 """Seconds that a program may take no step: a big model on a busy GPU, imports from a slow disk."""
 
-# How long a tenant's queued work may take after the moment at which it stops training.
 GRACE_S = 120.0
+"""Seconds that a tenant's queued work may take after the moment at which it stops training."""
 
 # Between two lines on what is waited for, and between two looks whether the hook could be set.
 _SAY_S, _LOOK_S = 20.0, 1.0

@@ -61,12 +61,7 @@ def ask_all(
 
 
 class Crew:
-    """Tenants that were started ahead of need, since importing torch takes some seconds.
-
-    Args:
-        device: Of all its tenants.
-        folder: For their temporary files; a short path.
-    """
+    """Tenants of the zoo that were started ahead of need: importing torch takes some seconds."""
 
     def __init__(self, device: Literal["cuda", "cpu"], folder: Path) -> None:
         self._setup, self._folder = zoo_setup(device), folder

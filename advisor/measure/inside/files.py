@@ -13,10 +13,9 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def guard_links(folder: Path) -> None:
-    """Replace `open` for the rest of this process: before it writes to a link, it copies the file.
+    """Replace `open` for the rest of this process: it copies a link in `folder` before it writes.
 
-    Only links in `folder` are guarded. An audit hook would catch more writes, and cost a step of
-    ResNet-50 nearly 1 %: torch asks for thousands of identities, each an event.
+    An audit hook would catch more writes, and cost a step of ResNet-50 nearly 1 %.
     """
     # Partial objects, as the originals, become no methods where a class keeps them.
     builtins.open = io.open = partial(_open, io.open, folder)

@@ -32,7 +32,7 @@ Verb = Callable[..., "dict[str, Any] | Routine"]
 
 
 @cache
-def versions() -> dict[str, Any]:
+def versions() -> "dict[str, str | None]":
     """Return the versions of torch, CUDA and timm."""
     timm = installed_version("timm")
     return {"torch": str(torch.__version__), "cuda": torch.version.cuda, "timm": timm}
@@ -51,8 +51,7 @@ def attempt(
             return ("refused", code, str(error))
         line = (str(error).strip().splitlines() or [""])[0]
         detail = f"{type(error).__name__}: {line}"[:300]
-        lacking = isinstance(error, RuntimeError) and lacks_memory(str(error))
-        if lacking or isinstance(error, torch.cuda.OutOfMemoryError):
+        if isinstance(error, RuntimeError) and lacks_memory(str(error)):
             return ("ended", "out-of-memory", detail)
         print_exc()  # the record holds one line only
         return ("ended", "died", detail)
@@ -219,9 +218,9 @@ def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
         for number in range(rounds):
             phases, steps, before = 0, 0, program.between["passes"]
             while steps < round_steps:
-                _mark(number, phases, "begins")
+                _mark(f"{number}/{phases}/begins")
                 steps += yield "phase"
-                _mark(number, phases, "ends")
+                _mark(f"{number}/{phases}/ends")
                 synchronise()
                 phases += 1
             counts.append(phases)
@@ -230,12 +229,9 @@ def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
     return {"phases": counts, "passes": passes}
 
 
-def _mark(number: int, phase: int, bound: str) -> None:
-    """Mark in a running profile where a phase ``"begins"`` or ``"ends"``.
-
-    A moment and not a stretch: a script's phases end inside its own stretches, the optimizer's.
-    """
-    with record_function(f"{MARK}{number}/{phase}/{bound}"):
+def _mark(moment: str) -> None:
+    """Mark a moment in a trace, not a stretch: phases end inside stretches of the optimizer's."""
+    with record_function(MARK + moment):
         pass
 
 
