@@ -322,7 +322,7 @@ def leftover_findings() -> Iterator[Finding]:
     for path in left_states():
         left = left_in(path)
         pids = jobs_left(left)
-        changes = [line for line in left if not line.startswith(("jobs ", "folder "))]
+        changes = [line for line in left if not line.startswith("jobs ")]
         yield Finding(
             "spoils" if pids or changes else "note", "host",
             f"a script that ran a plan was killed: {path}{_living(pids)}",

@@ -1,6 +1,6 @@
 """Runs a plan: starts the script that `export` writes, watches it, ends it, undoes what is left.
 
-The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell_state`).
+The script owns jobs, MPS daemons, MIG instances and the power cap (`advisor.launch.shell`).
 It runs in a session of its own, so a watcher that ends harms nothing. A run lies in a folder of its
 own in the user's state folder: the plan, the script, their logs, and what happened
 (`advisor.watched_run`).
@@ -18,20 +18,27 @@ from math import ceil
 from pathlib import Path
 from signal import SIGTERM
 from time import monotonic, sleep
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from advisor.errors import AdvisorError, GpuUnavailable, InvalidInput
 from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
-from advisor.launch.shell import undo_script
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
 from advisor.measure.hook_folder import hook_variables
 from advisor.measure.process import lock_gpu, sweep, tail
 from advisor.measure.script import create_progress
 from advisor.measured_pace import PacedPlan
-from advisor.run_state import jobs_left, left_in, left_states, state_home, state_lines
+from advisor.run_state import (
+    jobs_left,
+    left_in,
+    left_states,
+    lock_file,
+    state_file,
+    state_home,
+    variable,
+)
 from advisor.watched_run import WatchedRun, events_in, script_lives
 from advisor.workload.reading import read_bytes, reason_of, user_folder
 from advisor.workload.records import parse_record
@@ -305,15 +312,16 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
         AdvisorError: Something does not end.
     """
     about, events = _about(folder), events_in(folder)
+    state = state_file(about.device)
     if job is not None:
         if not (folder / f"job-{job}.progress").exists():
             count = len(list(folder.glob("job-*.progress")))
             raise InvalidInput(f"{folder.name} has jobs 1 to {count}, not {job}.")
-        if job not in events.running or not _is_of(events.state, folder):
+        if job not in events.running or not _is_of(state, folder):
             say(f"job {job} does not run")
             return
         _note(folder, f"asked {job}")
-        _run_undo(events.state, "stop", str(job), grace_s=about.grace_s)
+        _run_in(state, f'end_jobs "$mark-{job}-" {ceil(about.grace_s)}')
         say(f"job {job} has ended")
         return
     if events.over is not None:
@@ -326,16 +334,16 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
     if script_lives(folder):
         raise AdvisorError(f"{folder.name}: its script does not end. See {folder / 'script.log'}")
     if events_in(folder).over is None:
-        if _is_of(events.state, folder):
-            _run_undo(events.state, "undo", grace_s=about.grace_s)
+        if _is_of(state, folder):
+            _undo(state, about.grace_s)
         _note(folder, "over 1 0")
     sweep()
     say(f"{folder.name} has ended")
 
 
-def _is_of(state: Path | None, folder: Path) -> TypeGuard[Path]:
+def _is_of(state: Path, folder: Path) -> bool:
     """Check that the state file is still about the run in `folder`, not about a later one."""
-    return state is not None and left_in(state) != [] and f"run {folder}" in state_lines(state)
+    return left_in(state) != [] and variable(state, "run") == str(folder)
 
 
 def _ask_to_end(folder: Path) -> None:
@@ -347,14 +355,14 @@ def _ask_to_end(folder: Path) -> None:
 
 def _undo_before(device: str) -> None:
     """Undo what a killed script left on the device, unless its jobs go on."""
-    for path in left_states():
-        if path.name.endswith(f"-{device}"):
-            if jobs_left(left_in(path)):
-                raise GpuUnavailable(
-                    f"{path}: jobs of a script that was killed go on. Wait for them, or end them: "
-                    f"`advisor doctor --undo`."
-                )
-            _run_undo(path, "undo")
+    state = state_file(device)
+    if state in left_states():
+        if jobs_left(left_in(state)):
+            raise GpuUnavailable(
+                f"{state}: jobs of a killed script go on. Wait for them, or end them: `advisor "
+                f"doctor --undo`."
+            )
+        _undo(state)
 
 
 def undo_left() -> Iterator[str]:
@@ -364,17 +372,28 @@ def undo_left() -> Iterator[str]:
         AdvisorError: Something cannot be undone.
     """
     for path in left_states():
-        _run_undo(path, "undo")
+        _undo(path)
         yield f"{path}: undone"
     for path in sweep():
         yield f"{path}: removed, and ended what a killed measurement left"
 
 
-def _run_undo(state: Path, *words: str, grace_s: float = 30.0) -> None:
+def _undo(state: Path, grace_s: float = 30.0) -> None:
+    """End the jobs of a killed script and undo its changes, unless another script has begun."""
+    words = (
+        f'exec 9>> "{lock_file(state)}"; flock -n 9 || fail "a script runs jobs there"; '
+        f"trap '' INT HUP TERM; ADVISOR_GRACE_S={ceil(grace_s)}; [ -d \"$run\" ] || run=; "
+        f'undo 0 && rm -f "$state" && event "over 1"'
+    )
+    _run_in(state, words)
+
+
+def _run_in(state: Path, words: str) -> None:
+    """Run shell words with the functions and variables of a state file."""
+    program = f'set -uo pipefail; undos=(); source "$1"; {words}'
     done = subprocess.run(
-        ["bash", "-c", undo_script(), "advisor", str(state), *words], check=False,
-        capture_output=True, text=True, env=os.environ | {"ADVISOR_GRACE_S": str(ceil(grace_s))},
-    )  # fmt: skip
+        ["bash", "-c", program, "advisor", str(state)], check=False, capture_output=True, text=True
+    )
     if done.returncode:
         raise AdvisorError(f"{state}: {done.stderr.strip()}")
 

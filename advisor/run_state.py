@@ -1,6 +1,12 @@
-"""Changes to this machine that the script of a run has not undone yet, by its state file."""
+"""Changes to this machine that the script of a run has not undone yet, by its state file.
+
+The file is bash that `advisor.launch.shell` describes: variables and functions, then a line
+``undos[N]=COMMAND`` for each change, and ``undos[N]=:`` once that is undone.
+"""
 
 import os
+import re
+import shlex
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,51 +14,65 @@ from pathlib import Path
 
 from advisor.measure.process import processes_of, unowned
 
-# Lines of a state file that inform, and name no change; see `advisor.launch.shell_state`.
-_INFORMS = ("boot", "gpu", "script", "run", "job")
-
 
 def state_home() -> Path:
-    """The user's folder for states, by the XDG base directory specification."""
+    """Return the user's folder for states, by the XDG base directory specification."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "advisor"
 
 
+def state_file(device: str) -> Path:
+    """Return the state file of a device of this machine, a UUID or ``"cpu"``."""
+    return state_home() / "gpus" / f"{socket.gethostname()}-{device}.sh"
+
+
+def lock_file(state: Path) -> Path:
+    """Return the file that the script which wrote `state` locks while it lives."""
+    return state.with_name(f"{state.name}.lock")
+
+
 def left_states() -> tuple[Path, ...]:
-    """The state files of this machine whose scripts were killed before they undid all."""
-    paths = sorted((state_home() / "gpus").glob(f"{socket.gethostname()}-*"))
-    return tuple(path for path in unowned(paths) if left_in(path))
+    """Return the state files of this machine whose scripts were killed before they undid all."""
+    paths = sorted(state_file("*").parent.glob(state_file("*").name))
+    locks = {lock_file(path): path for path in paths if left_in(path)}
+    return tuple(locks[lock] for lock in unowned(locks))
 
 
 def left_in(path: Path) -> list[str]:
-    """The changes in a state file that are not undone; none if the machine has restarted since."""
-    left: dict[str, None] = {}
-    for line in state_lines(path):
-        kind, _, rest = line.partition(" ")
-        if kind == "boot" and rest != boot_id():
-            return []
-        if kind == "undone":
-            left.pop(rest, None)
-        elif kind not in _INFORMS:
-            left[line] = None
-    return list(left)
+    """Return the changes in a state file that are not undone, the jobs' mark first.
+
+    There are none if the file is gone, or the machine has restarted since.
+    """
+    text = _text(path)
+    if f"# boot {boot_id()}" not in text.splitlines()[:1]:
+        return []
+    undos = {}
+    for line in re.findall(r"^undos\[\d+\]=.*$", text, re.MULTILINE):
+        number, _, command = " ".join(shlex.split(line)).partition("=")
+        undos[number] = command
+    return [f"jobs {variable(path, 'mark')}", *(each for each in undos.values() if each != ":")]
+
+
+def variable(path: Path, name: str) -> str:
+    """Return the value of a variable in a state file; empty without it."""
+    match = re.search(rf'^declare -- {name}="(.*)"$', _text(path), re.MULTILINE)
+    return re.sub(r"\\(.)", r"\1", match[1]) if match else ""
 
 
 def jobs_left(left: Sequence[str]) -> list[int]:
-    """The living processes of the jobs in `left`, from `left_in`."""
+    """Return the living processes of the jobs in `left`, from `left_in`."""
     marks = [line.partition(" ")[2] for line in left if line.startswith("jobs ")]
     return [pid for mark in marks for pid in processes_of("ADVISOR_MARK", f"{mark}-*")]
 
 
-def state_lines(path: Path) -> list[str]:
-    """All lines of a state file; none if it is gone."""
+def _text(path: Path) -> str:
     try:
-        return path.read_text(errors="replace").splitlines()
+        return path.read_text(errors="replace")
     except OSError:
-        return []
+        return ""
 
 
 def boot_id() -> str:
-    """The kernel's name for this start of the machine; empty if the kernel has none."""
+    """Return the kernel's name for this start of the machine; empty if the kernel has none."""
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""

@@ -1,8 +1,8 @@
 """A run of a plan as its folder shows it: state, pace and end of each job, and a record for `fit`.
 
-The script of the run writes ``events``, a line each: ``state FILE``, ``started N``, ``ended N
-STATUS`` and ``over STATUS``, and after each the seconds since the machine started. `advisor.run`
-adds ``script PID``, and ``asked N`` when it asks job N to end; 0 stands for all jobs.
+The script of the run writes ``events``, a line each: ``started N``, ``ended N STATUS`` and ``over
+STATUS``, and after each the seconds since the machine started. `advisor.run` adds ``script PID``,
+and ``asked N`` when it asks job N to end; 0 stands for all jobs.
 """
 
 import time
@@ -66,7 +66,6 @@ class Events:
     """
 
     script: int | None = None
-    state: Path | None = None
     started_s: dict[int, float] = field(default_factory=dict)
     ended: dict[int, tuple[int, float]] = field(default_factory=dict)
     stopped: set[int] = field(default_factory=set)
@@ -95,8 +94,6 @@ def events_in(folder: Path) -> Events:
             match words[0]:
                 case "script":
                     events.script = int(words[1])
-                case "state":
-                    events.state = Path(" ".join(words[1:-1]))
                 case "started":
                     events.started_s[int(words[1])] = float(words[2]) - suspended_s
                 case "ended":

@@ -81,7 +81,7 @@ def kill_script(folder):
 def put_on_path(monkeypatch, folder):
     """A GPU of its own UUID, which `advisor.run` and the scripts see; its machine and server."""
     uuid = f"GPU-{uuid4()}"
-    machine = SmiMachine(index=uuid)
+    machine = SmiMachine(uuid=uuid)
     texts = {
         "sudo": '#!/bin/bash\nexec "$@"\n',
     }

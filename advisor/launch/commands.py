@@ -30,79 +30,43 @@ def commands(plan: LaunchPlan, device: str | None = None) -> tuple[str, ...]:
             f"--device {device}: commands are for a whole GPU. Name its index or its UUID, as "
             f"`nvidia-smi -L` lists them."
         )
-    return (*_head(plan), "(", *(f"  {line}" for line in _body(plan, device)), ")")
+    return ("(", *(f"  {line}" for line in _script(plan, device)), ")")
 
 
-def commands_text(plan: LaunchPlan) -> str:
-    """Return a script of the shell lines that apply `plan` by hand."""
-    return "\n".join(["#!/usr/bin/env bash", *_head(plan), *_body(plan), ""])
-
-
-def _head(plan: LaunchPlan) -> Iterator[str]:
-    """Comments on what to know before applying `plan`."""
-    if plan.on_mig:
-        yield f"# {NOT_RUN} Nothing else may run on the GPU."
-    yield from shell.own_commands_wanted(plan)
-
-
-def _body(plan: LaunchPlan, device: int | str | None = None) -> Iterator[str]:
-    cap_w, on_mig = plan.power_cap_w, plan.on_mig
-    which = shell.which_gpu(device, plan.partitions)
-    yield from shell.guard(plan.partitions, which, cap=cap_w is not None, mig=on_mig)
-    if not on_mig:
-        yield from shell.WHOLE_WANTED
-    elif plan.switches_mode:
-        query = "--query-gpu=mig.mode.current --format=csv,noheader"
-        yield f'mode=$(nvidia-smi -i "$GPU" {query}) || exit'
-        yield 'note "mode $mode"'
-    if cap_w is not None:
-        query = 'nvidia-smi -i "$GPU" --query-gpu=power.limit --format=csv,noheader,nounits'
-        yield f"cap_was_w=$({query}) || exit"
-        yield 'note "cap $cap_was_w"'
-        yield f'as_root nvidia-smi -i "$GPU" --power-limit={cap_w:g} || exit'
-    if any(part.instance is None and not part.under_mps for part in plan.partitions):
-        yield from shell.VISIBLE
-    for number, stage in enumerate(plan.stages, start=1):
-        if len(plan.stages) > 1:
-            jobs = ", ".join(str(start.number) for start in stage.starts)
-            yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
-        if on_mig:
-            verb = "mig_switch" if plan.switches_mode else "mig_is"
-            yield f"{verb} {'Enabled 1' if stage.on_mig else 'Disabled 0'} || exit"
-        if stage.on_mig:
-            yield from shell.make_instances(stage, plan.gpu)
-        yield from run(stage.partitions)
-        if stage.on_mig:
-            yield "undo made took || exit"
-    yield shell.STATUS
-
-
-def run(partitions: Sequence[LaunchPartition], *, by_scheduler: bool = False) -> Iterator[str]:
-    """Yield lines that start daemons and jobs, wait for the jobs, and end the daemons.
-
-    They come after those of `shell.guard`.
+def commands_text(plan: LaunchPlan, gpu: str | None = None) -> str:
+    """Return a script that applies `plan` by hand.
 
     Args:
-        partitions: The partitions of one stage.
-        by_scheduler: Leave out devices, which a scheduler assigns.
+        plan: The plan.
+        gpu: Shell words for the index or UUID of the GPU; None: the caller's variable ``GPU``.
     """
-    served = [part for part in partitions if part.under_mps]
-    for part in served:
-        name = shell.folder(part)  # pipes are Unix sockets, whose paths are short
-        yield f'{name}=$(mktemp -d /tmp/advisor-mps.XXXXXX) && note "mps ${name}" || exit'
-        where = [] if by_scheduler else [shell.device(part)]
-        yield " ".join([*where, shell.daemon(part, "start"), "|| exit"])
-    one_by_one = partitions[0].sharing.mode == "serial"
-    for part in partitions:
-        for start in part.starts:
-            settings = shell.settings(part, start, by_scheduler=by_scheduler)
-            yield " ".join([*settings, "job", shell.command(start)])
-            if one_by_one:
-                yield "ended"
-    if not one_by_one:
-        yield "ended"
-    if served:
-        yield "undo mps || exit"
+    return "\n".join(["#!/usr/bin/env bash", *_script(plan, gpu), ""])
+
+
+def _script(plan: LaunchPlan, gpu: str | None) -> Iterator[str]:
+    yield from _head([plan])
+    if gpu is not None:
+        yield f"GPU={gpu}"
+    yield from _plan_function(plan, "plan")
+    yield from shell.functions([plan])
+    yield f'begin {_mode(plan)}; plan; exit "$failed"'
+
+
+def _head(plans: Sequence[LaunchPlan]) -> Iterator[str]:
+    """Comments on what to know before applying `plans`."""
+    yield f"# {', '.join(str(plan.sharing) for plan in plans)} on {plans[0].gpu.key}."
+    if any(plan.on_mig for plan in plans):
+        yield f"# {NOT_RUN} Nothing else may run on the GPU."
+    yield from dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan))
+
+
+def _plan_function(plan: LaunchPlan, name: str) -> Iterator[str]:
+    yield from (f"{name}() {{", *(f"  {line}" for line in shell.plan_lines(plan)), "}")
+
+
+def _mode(plan: LaunchPlan) -> str:
+    """The word for `begin` by which the GPU may be in MIG mode, or not."""
+    return "mig" if plan.on_mig else "whole"
 
 
 def side_by_side(
@@ -136,25 +100,23 @@ def _moved(plan: LaunchPlan, device: int, jobs: Sequence[int], partitions: int) 
 
 # Each GPU has a shell of its own, which undoes what it did when it is asked to end.
 _AT_ONCE = (
-    "set -euo pipefail",
-    "jobs='' failed=0",
-    'ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }',
-    "trap 'trap \"\" INT HUP TERM; kill $jobs 2> /dev/null || :; wait' EXIT",
-    "trap 'exit 130' INT",
-    "trap 'exit 143' HUP TERM",
+    "at_once=''",
+    "trap 'trap \"\" INT HUP TERM; kill $at_once 2> /dev/null || :; wait' EXIT",
+    "trap 'exit 130' INT; trap 'exit 143' HUP TERM",
 )
 
 
 def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Return lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
-    heads = dict.fromkeys(line for plan in plans for line in _head(plan))
-    shells: list[str] = []
+    lines = [*_head(plans)]
     for plan in plans:
-        numbers = ", ".join(str(start.number) for start in plan.starts)
-        lines = (f"  {line}" for line in _body(plan, plan.device))
-        shells += [f"(  # GPU {plan.device}: job {numbers}", *lines, ') & jobs="$jobs $!"']
-    inside = (*_AT_ONCE, *shells, "ended", shell.STATUS)
-    return (*heads, "(", *(f"  {line}" for line in inside), ")")
+        lines += _plan_function(plan, f"plan_{plan.device}")
+    lines += [*shell.functions(plans), *_AT_ONCE]
+    for plan in plans:
+        run = f'begin {_mode(plan)}; plan_{plan.device}; exit "$failed"'
+        lines.append(f'(GPU={plan.device}; {run}) & at_once+=" $!"')
+    lines += ["jobs=$at_once", "wait_for_jobs", 'exit "$failed"']
+    return ("(", *(f"  {line}" for line in lines), ")")
 
 
 def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from io import StringIO
@@ -10,19 +10,21 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
+from advisor.hardware.mig import profile_of
 from advisor.launch import ExportFormat, shell
 from advisor.launch.commands import commands_at_once, commands_text
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
     LaunchPlan,
+    Stage,
     check_memory,
     launch_plan,
 )
 from advisor.launch.plan_file import plan_text
-from advisor.launch.shell_state import MPS_WORDS
 from advisor.launch.slurm import slurm_text, slurm_text_of_all
 from advisor.prediction.prediction import MixPrediction
+from advisor.sharing import Instance
 from advisor.workload.job import Job
 from advisor.workload.spec import OtherPlan
 
@@ -104,7 +106,6 @@ def _file_and_params(job: Job) -> tuple[str, str] | None:
     return (str(file), params) if expressible else None
 
 
-_MPS_IS_OFF = '{ echo "MPS is off: bash $0 start" >&2; exit 1; }'
 _MPS_HEAD = """\
 #!/usr/bin/env bash
 # MPS for {sharing} on one {gpu}.
@@ -139,35 +140,31 @@ def _mps_lines(partitions: Sequence[LaunchPartition]) -> Iterator[str]:
     on_mig = [part for part in partitions if part.instance]
     if on_mig:
         yield f"# {NOT_RUN}"
-    yield "set -euo pipefail"
-    yield shell.NOBODYS_MPS
-    yield from shell.which_gpu(None, partitions)
     for part in on_mig:
         yield f': "${{MIG_{part.number}:?set it to the UUID of {part}: nvidia-smi -L}}"'
-    # A short path, since pipes are Unix sockets.
-    yield "folder=${XDG_RUNTIME_DIR:-/tmp/advisor-$UID}/advisor-mps"
-    yield from (f"{shell.folder(part)}=$folder/{part.number}" for part in partitions)
-    yield from MPS_WORDS
-    yield from ("stop() {", *(f"  {shell.daemon(part, 'stop')}" for part in partitions), "}")
+    yield from (*shell.bash("core"), *shell.bash("mps"))
+    yield "undo_by() { :; }  # these daemons go on when the script ends"
+    yield "folder() { find_gpu mig; pipes=/tmp/advisor-mps-$UID-$uuid-by-hand-$1; }"
+    stops = (f'  folder {part.number}; mps_stop "$pipes"' for part in partitions)
+    yield from ("stop() {", *stops, "}")
     yield 'usage() { echo "usage: $0 start | run JOB COMMAND... | stop" >&2; exit 2; }'
-    yield from ("case ${1:-} in", "start)")
-    if not on_mig:
-        yield from (f"  {line}" for line in shell.WHOLE_WANTED)
+    yield from ("case ${1:-} in", "start)", f"  find_gpu {'mig' if on_mig else 'whole'}")
     for part in partitions:  # start all daemons or none, and leave running ones alone
-        message = f'echo "MPS runs already, in ${shell.folder(part)}: bash $0 stop" >&2'
-        yield f"  ! {shell.daemon(part, 'answers')} || {{ {message}; exit 1; }}"
-    for part in partitions:
-        start_it = f"{shell.device(part)} {shell.daemon(part, 'start')}"
-        yield f'  mkdir -p "${shell.folder(part)}"'
-        yield f"  {start_it} || {{ stop; exit 1; }}"
-    yield from ("  ;;", "stop)", "  stop", "  ;;")
+        message = 'fail "MPS runs already, in $pipes: bash $0 stop"'
+        yield f'  folder {part.number}; ! mps get_server_list "$pipes" || {message}'
+    yield "  trap stop EXIT"
+    yield from (f"  use_mps {shell.device(part)} by-hand-{part.number}" for part in partitions)
+    yield from ("  trap - EXIT", "  ;;", "stop) stop ;;")
     yield from ("run)", "  [ $# -gt 2 ] || usage", "  job=$2", "  shift 2", "  case $job in")
     for part in partitions:
         for start in part.starts:
-            words = " ".join(shell.settings(part, start))
+            whole = "$client" if part.instance is None else f"$MIG_{part.number}"
+            words = [f"ADVISOR_JOB={start.number}", f'CUDA_VISIBLE_DEVICES="{whole}"']
+            words += ['CUDA_MPS_PIPE_DIRECTORY="$pipes"', *shell.client_settings(part, start)]
             yield f"  {start.number})  # {start.job.name}"
-            yield f"    {shell.daemon(part, 'answers')} || {_MPS_IS_OFF}"
-            yield f'    exec env {words} "$@" ;;'
+            yield f"    folder {part.number}"
+            yield '    mps get_server_list "$pipes" || fail "MPS is off: bash $0 start"'
+            yield f'    exec env {" ".join(words)} "$@" ;;'
     yield '  *) echo "no job of this plan under MPS: $job" >&2; exit 2 ;;'
     yield from ("  esac", "  ;;", "*) usage ;;", "esac")
 
@@ -177,7 +174,12 @@ def mig_parted_text(plan: LaunchPlan) -> str:
 
     mig-parted's format is v1, as its documentation and examples have it: by configuration, the
     devices, whether MIG is on, and how many of each profile; ``3c.7g.141gb`` is a compute instance.
+
+    Raises:
+        InvalidInput: mig-parted would put compute instances into other GPU instances.
     """
+    for stage in plan.stages:
+        _check_mig_parted(plan, stage)
     several = len(plan.stages) > 1
     lines = [f"# {plan.sharing} on one {plan.gpu.key}."]
     if plan.on_mig:
@@ -196,6 +198,33 @@ def mig_parted_text(plan: LaunchPlan) -> str:
             lines.append("      mig-devices:")
             lines += [f'        "{profile}": {count}' for profile, count in counts.items()]
     return "\n".join([*lines, ""])
+
+
+def _check_mig_parted(plan: LaunchPlan, stage: Stage) -> None:
+    """Check that mig-parted puts the compute instances of `stage` together as planned.
+
+    It makes them by profile, the largest first, and opens a GPU instance when the last one of that
+    profile is full (`SetMigConfig` in its pkg/mig/config/config.go).
+    """
+    planned: dict[Instance, list[int]] = defaultdict(list)
+    for part in stage.partitions:
+        if part.instance:
+            whole = profile_of(plan.gpu, part.instance.profile).compute_slices
+            planned[part.instance].append(part.slices or whole)
+    for profile in {instance.profile for instance in planned}:
+        wanted = sorted(sorted(own) for one, own in planned.items() if one.profile == profile)
+        room, made = 0, list[list[int]]()
+        for slices in sorted((size for own in wanted for size in own), reverse=True):
+            if slices > room:
+                room = profile_of(plan.gpu, profile).compute_slices
+                made.append([])
+            made[-1].append(slices)
+            room -= slices
+        if sorted(map(sorted, made)) != wanted:
+            raise InvalidInput(
+                f"{plan.sharing}: mig-parted would divide the {profile} instances differently. "
+                f"Export the plan as commands instead."
+            )
 
 
 EXPORTS: dict[ExportFormat, Callable[[LaunchPlan], str]] = {

@@ -1,150 +1,101 @@
-"""Words of shell lines that start jobs: their environment and MPS daemons.
+"""The bash of exported scripts: what starts jobs on a GPU, and puts back what it changed.
+
+`plan_lines` is what a reader looks at: the jobs of a plan, as the body of a function. The files in
+``bash/`` define the functions that it calls:
+
+    core.sh   finds the GPU, ends jobs
+    jobs.sh   locks the GPU, starts jobs, notes and undoes changes
+    mps.sh    MPS daemons
+    root.sh, power.sh, mig.sh   the power limit and MIG
+
+Before each change, `undo_by` adds the command that undoes it to a state file, which starts with all
+functions: so the script's own end, the next script on that GPU after a kill, and `undo_left` in
+`advisor.run` undo it the same way. A process belongs to a job if ``ADVISOR_MARK`` in its
+environment is MARK-NUMBER-; to an MPS daemon if it is mps-FOLDER. Each job is the child of a shell
+with its mark, in whose process group it is also found if it overwrites its environment.
 
 Environment variables as in NVIDIA's MPS documentation, Environment Variables, and its MIG User
 Guide, MIG with CUDA MPS: one daemon for each MIG device, with a folder of its own. If no daemon
-answers, CUDA silently runs without MPS: so the script checks each daemon before a job starts.
+answers, CUDA silently runs without MPS: so the script asks each daemon before a job starts.
 """
 
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
 
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.machine import client_variables
 from advisor.hardware.mig import profile_of
 from advisor.launch.launch_plan import LaunchPartition, LaunchPlan, Stage, Start
-from advisor.launch.shell_state import START_WORDS, lock_words, state_words
 from advisor.sharing import Instance
 from advisor.workload.spec import is_secret
 
-WHOLE_WANTED = r"""
-mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :
-[ "$mode" != Enabled ] || {
-  echo "GPU $GPU is in MIG mode: jobs planned for all of it would share its first instance. While" \
-    "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
-  exit 1
-}
-""".strip().splitlines()
-"""Lines that stop a script for a whole GPU if that is in MIG mode."""
 
-VISIBLE = r"""
-# Programs call int() on CUDA_VISIBLE_DEVICES: the index, unless a GPU here is in MIG mode. CUDA
-# leaves such GPUs out where it counts, so then the UUID.
-DEVICE=$({ nvidia-smi --query-gpu=index,uuid,mig.mode.current --format=csv,noheader || :; } \
-  2> /dev/null | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
-    $1 == gpu || index($2, gpu) == 1 { index_of = $1; uuid = $2 }
-    END { print uuid == "" ? gpu : mig ? uuid : index_of }')
-""".strip().splitlines()
-"""Lines that set ``DEVICE`` to what a job is given as the whole GPU."""
-
-MIG_WORDS = r"""
-mig() { as_root nvidia-smi mig -i "$GPU" "$@"; }
-mig_is() {  # whether MIG mode is $1, now and after a reset
-  local mode
-  mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current,mig.mode.pending \
-    --format=csv,noheader) || return
-  [ "$mode" != "$1, $1" ] || return 0
-  echo "GPU $GPU: MIG mode, now and after a reset: $mode. It must be $1. While nothing runs" \
-    "there: sudo nvidia-smi -i $GPU -mig $2; if it stays pending, --gpu-reset" >&2
-  return 1
-}
-mig_list() {  # to have none is an error to nvidia-smi, and none here
-  local said
-  said=$(mig "$@" 2>&1) || case $said in
-  *"Not Found"* | *"No "*"instances found"*) said= ;;
-  *) echo "$said" >&2; return 1 ;;
-  esac
-  echo "$said"
-}
-mig_gi() {  # the ID of the GPU instance PROFILE:START; nothing where there is none
-  local list
-  list=$(mig_list -lgi) || return
-  awk -v profile="${1%:*}" -v start="${1#*:}:" \
-    '$3 == "MIG" && $5 == profile && index($7, start) == 1 { print $6 }' <<< "$list"
-}
-mig_clear() {  # if ADVISOR_REPLACE is set, removes what is in memory slices START:SIZE
-  local each list gi place parts
-  [ -n "${ADVISOR_REPLACE-}" ] || return 0
-  for each in "$@"; do
-    list=$(mig_list -lgi) || return
-    while read -r gi place <&7; do
-      parts=$(mig_list -lci -gi "$gi") || return
-      parts=$(awk '$4 == "MIG" { print $8, $5 }' <<< "$parts" | sort -n | awk '{ print $2 }')
-      note "took $place ${parts//$'\n'/,}" || return
-      mig_remove "$place" || return
-    done 7< <(awk -v from="${each%:*}" -v size="${each#*:}" '$3 == "MIG" { split($7, at, ":")
-      if (at[1] < from + size && from < at[1] + at[2]) print $6, $5 ":" at[1] }' <<< "$list")
-  done
-}
-mig_make() {  # makes GPU instances PROFILE:START; with compute instances where $1 is -C
-  local how=$1 each there
-  shift
-  for each in "$@"; do
-    there=$(mig_gi "$each") || return
-    [ -z "$there" ] || { echo "GPU $GPU: $each is there already, somebody else's" >&2; return 1; }
-  done
-  for each in "$@"; do note "made $each" || return; done
-  (IFS=,; mig -cgi "$*" ${how:+"$how"})
-}
-mig_split() {  # makes compute instances of these names in the GPU instance PROFILE:START
-  local gi
-  gi=$(mig_gi "$1") || return
-  mig -cci "$2" -gi "$gi"
-}
-mig_uuid() {  # of the compute instance number $3 called $2, or of the only one, in PROFILE:START
-  local gi list ci found
-  gi=$(mig_gi "$1") && list=$(mig_list -lci -gi "$gi") || return
-  ci=$(awk -v name="${2:-}" -v nth="${3:-1}" \
-    '$4 == "MIG" && (name == "" || $5 == name) && ++n == nth { print $7 }' <<< "$list")
-  list=$(nvidia-smi -i "$GPU" -q) || return
-  found=$(awk -F ' *: *' -v gi="$gi" -v ci="$ci" '/^ +Index / { index_of = $2 }
-    /GPU Instance ID/ { in_gi = $2 == gi }
-    /Compute Instance ID/ && in_gi && $2 == ci { print index_of; exit }' <<< "$list")
-  list=$(nvidia-smi -L) || return
-  awk -v gpu="$GPU" -v device="$found:" '/^GPU / { on = $2 == gpu ":" || index($0, ": " gpu ")") }
-    on && $1 == "MIG" && $4 == device { sub(/\)$/, "", $6); print $6; found = 1; exit }
-    END { exit !found }' <<< "$list" || { echo "GPU $GPU: no MIG device in $1" >&2; return 1; }
-}
-mig_remove() {  # the GPU instance PROFILE:START; again and again, since that fails for a moment
-  local gi
-  for _ in $(seq 50); do
-    if gi=$(mig_gi "$1"); then
-      [ -n "$gi" ] || return 0
-      mig -dci -gi "$gi" > /dev/null 2>&1 || :
-      mig -dgi -gi "$gi" > /dev/null 2>&1 || :
-    fi
-    sleep 0.2
-  done
-  echo "GPU $GPU: $1 is not removed: something runs on it. See sudo nvidia-smi mig -i $GPU -lgi" >&2
-  return 1
-}
-mig_again() {  # makes the GPU instance PROFILE:START again, with compute instances of these names
-  local gi parts
-  gi=$(mig_gi "$1") || return
-  [ -n "$gi" ] || { mig -cgi "$1" > /dev/null && gi=$(mig_gi "$1"); } || return
-  parts=$(mig_list -lci -gi "$gi") || return
-  case $parts in *MIG*) return 0 ;; esac
-  [ -z "${2-}" ] || mig -cci "$2" -gi "$gi" > /dev/null
-}
-mig_switch() { mig_is "$@" 2> /dev/null || as_root nvidia-smi -i "$GPU" -mig "$2" && mig_is "$@"; }
-mig_back() { case $1 in Enabled) mig_switch Enabled 1 ;; *) mig_switch Disabled 0 ;; esac; }
-""".strip().splitlines()
-"""Lines that define the functions for MIG instances, and for `undo`."""
+@cache
+def bash(name: str) -> tuple[str, ...]:
+    """Return the lines of a file in ``bash/``."""
+    return tuple((Path(__file__).parent / "bash" / f"{name}.sh").read_text().splitlines())
 
 
-def which_gpu(device: int | str | None, partitions: Sequence[LaunchPartition]) -> Iterator[str]:
-    """Yield lines that set ``GPU``, and have CUDA count GPUs as nvidia-smi does, by their buses.
+def functions(plans: Iterable[LaunchPlan]) -> Iterator[str]:
+    """Yield lines that define what the functions of `plans` call."""
+    every = list(plans)
+    yield from (*bash("core"), *bash("jobs"))
+    if not all(part.under_mps for plan in every for part in plan.partitions):
+        yield "use() { device=${1:-$index} pipes=/dev/null; }  # for the next jobs, without MPS"
+    yield from bash("mps") if any(plan.under_mps for plan in every) else ()
+    capped, on_mig = any(plan.power_cap_w for plan in every), any(plan.on_mig for plan in every)
+    yield from bash("root") if capped or on_mig else ()
+    yield from bash("power") if capped else ()
+    yield from bash("mig") if on_mig else ()
 
-    Args:
-        device: Index or UUID; None: the caller's variable ``GPU``, else the first.
-        partitions: Those of the plan.
-    """
-    own = "${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them"
-    yield f"GPU={own if device is None else device}"
-    yield "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
-    if any(part.under_mps and part.instance is None for part in partitions):
-        yield "CLIENT=0  # a client of MPS counts the GPUs of its daemon, which sees one"
-        yield "case $GPU in MIG-*) CLIENT=$GPU ;; esac"
+
+def plan_lines(plan: LaunchPlan) -> Iterator[str]:
+    """Yield the lines that run the jobs of `plan`, between `begin` and the end."""
+    yield from secrets(plan.starts)
+    if plan.power_cap_w is not None:
+        yield f"cap_power {plan.power_cap_w:.2f}"
+    if plan.switches_mode:
+        yield "keep_mig_mode"
+    for number, stage in enumerate(plan.stages, start=1):
+        if number > 1:
+            yield 'undo "${kept-0}"'
+        if len(plan.stages) > 1:
+            jobs = ", ".join(str(start.number) for start in stage.starts)
+            yield f"# Group {number} of {len(plan.stages)}: job {jobs}."
+        if plan.on_mig:
+            verb = "switch_mig" if plan.switches_mode else "mig_mode"
+            yield f"{verb} {'Enabled 1' if stage.on_mig else 'Disabled 0'}"
+        if stage.on_mig:
+            yield from make_instances(stage, plan.gpu)
+        yield from job_lines(stage)
+
+
+def job_lines(stage: Stage) -> Iterator[str]:
+    """Yield lines that start the jobs of `stage`, whose instances are there, and wait for them."""
+    for part in stage.partitions:
+        yield f"use_mps {device(part)} {part.number}" if part.under_mps else f"use {device(part)}"
+        for start in part.starts:
+            yield " ".join([*client_settings(part, start), f"job {start.number}", command(start)])
+            if stage.one_by_one:
+                yield "wait_for_jobs"
+    if not stage.one_by_one:
+        yield "wait_for_jobs"
+
+
+def device(part: LaunchPartition) -> str:
+    """Return the word for the device of `part`, for `use` and `use_mps`; empty: the whole GPU."""
+    return "''" if part.instance is None else f'"$MIG_{part.number}"'
+
+
+def client_settings(part: LaunchPartition, start: Start) -> list[str]:
+    """Return the limits of a job as a client of MPS."""
+    if not part.under_mps:
+        return []
+    variables = client_variables(start.limit, start.memory_cap_mib)
+    return [f"{name}={value}" for name, value in variables.items()]
 
 
 def make_instances(stage: Stage, gpu: Gpu) -> Iterator[str]:
@@ -170,18 +121,18 @@ def _made(stage: Stage, gpu: Gpu) -> Iterator[str]:
     whole, divided = cut_instances(stage, gpu)
     instances = dict.fromkeys(part.instance for part in stage.partitions if part.instance)
     taken = (f"{one.start}:{profile_of(gpu, one.profile).memory_slices}" for one in instances)
-    yield f"mig_clear {' '.join(taken)} || exit"
+    yield f"mig_clear {' '.join(taken)}"
     if whole:
-        yield f"mig_make -C {' '.join(whole)} || exit"
+        yield f"mig_make -C {' '.join(whole)}"
     for place, names in divided.items():
-        yield f"mig_make '' {place} || exit"
-        yield f"mig_split {place} {','.join(names)} || exit"
+        yield f"mig_make '' {place}"
+        yield f"mig_split {place} {','.join(names)}"
     counts = Counter[tuple[str, str]]()
     for part, instance in [(part, part.instance) for part in stage.partitions if part.instance]:
         place, name = _place(instance, gpu), "" if part.slices is None else str(part.profile)
         counts[place, name] += 1
         words = [place, *([name, str(counts[place, name])] if name else [])]
-        yield f"MIG_{part.number}=$(mig_uuid {' '.join(words)}) || exit"
+        yield f"MIG_{part.number}=$(mig_uuid {' '.join(words)})"
 
 
 def cut_instances(stage: Stage, gpu: Gpu) -> tuple[list[str], dict[str, list[str]]]:
@@ -213,93 +164,6 @@ def _place(instance: Instance, gpu: Gpu) -> str:
 
 _HOOK_PATH = {"PYTHONPATH": '"${ADVISOR_HOOK_PATH:+$ADVISOR_HOOK_PATH:}"'}
 
-NOBODYS_MPS = 'unset "${!CUDA_MPS_@}"'
-"""Keeps the daemon and the limits that the caller's environment names from all jobs."""
-
-# Where jobs without MPS look for a daemon, so that they do not find the machine's own.
-_NO_MPS = (
-    'NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && note "folder $NO_MPS" || exit',
-    'export CUDA_MPS_PIPE_DIRECTORY="$NO_MPS"  # jobs without MPS find no daemon there',
-)
-
-
-def guard(
-    partitions: Sequence[LaunchPartition], first: Iterable[str] = (), *,
-    cap: bool = False, mig: bool = False, by_scheduler: bool = False,
-) -> Iterator[str]:  # fmt: skip
-    """Yield lines before those that start anything: the traps that end and undo all of it.
-
-    Args:
-        partitions: Partitions whose daemons and jobs are started.
-        first: Lines that say which GPU it is.
-        cap: Whether a power cap is set.
-        mig: Whether MIG instances are made.
-        by_scheduler: Whether a scheduler assigns GPUs.
-    """
-    yield "set -euo pipefail"
-    yield NOBODYS_MPS
-    yield from secrets(start for part in partitions for start in part.starts)
-    yield from first
-    yield from state_words(mps=any(part.under_mps for part in partitions), cap=cap, mig=mig)
-    yield from MIG_WORDS if mig else ()
-    yield from START_WORDS
-    yield from lock_words(by_scheduler=by_scheduler)
-    yield from () if all(part.under_mps for part in partitions) else _NO_MPS
-
-
-STATUS = 'exit "$failed"'
-"""The last line after those of `guard`: its status is that of a job that failed."""
-
-
-def folder(part: LaunchPartition) -> str:
-    """Return the variable with the folder of the partition's MPS daemon."""
-    return f"MPS_{part.number}"
-
-
-def daemon(part: LaunchPartition, verb: str) -> str:
-    """Return a line that does something with the partition's MPS daemon.
-
-    Args:
-        part: The partition.
-        verb: ``"start"``, which fails if the daemon does not answer, ``"answers"`` or ``"stop"``.
-    """
-    log = f' CUDA_MPS_LOG_DIRECTORY="${folder(part)}"' if verb == "start" else ""
-    return f"{_pipes(part)}{log} mps_{verb}"
-
-
-def _pipes(part: LaunchPartition) -> str:
-    return f'CUDA_MPS_PIPE_DIRECTORY="${folder(part)}"'
-
-
-def device(part: LaunchPartition, whole: str = "GPU") -> str:
-    """Return the setting by which a process sees only this partition; `whole` names the whole GPU.
-
-    MIG devices get their UUIDs when they are made, so variables stand for them.
-    """
-    name = whole if part.instance is None else f"MIG_{part.number}"
-    return f'CUDA_VISIBLE_DEVICES="${name}"'
-
-
-def settings(part: LaunchPartition, start: Start, *, by_scheduler: bool = False) -> list[str]:
-    """Return the environment of a job: its number, its device, its limits as an MPS client.
-
-    Devices are left out if a scheduler assigns them; only a client of an MPS daemon counts from 0.
-    """
-    words = [_numbered(start)]
-    if part.under_mps and part.instance is None:
-        words.append(f"CUDA_VISIBLE_DEVICES={0 if by_scheduler else '$CLIENT'}")
-    elif not by_scheduler:
-        words.append(device(part, "DEVICE"))
-    if part.under_mps:
-        variables = client_variables(start.limit, start.memory_cap_mib)
-        words += [_pipes(part), *(f"{name}={value}" for name, value in variables.items())]
-    return words
-
-
-def _numbered(start: Start) -> str:
-    """The setting with a job's number, by which equal jobs differ."""
-    return f"ADVISOR_JOB={start.number}"
-
 
 def command(start: Start) -> str:
     """Return the command of the job's script in its folder, or a placeholder for the user's own.
@@ -318,11 +182,7 @@ def command(start: Start) -> str:
 
 def without_mps(start: Start) -> str:
     """Return a line of plain sh that runs a job without any MPS daemon, even the machine's own."""
-    settings = f'CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" {_numbered(start)}'
-    return (
-        f"NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && {settings} {command(start)}; failed=$?; "
-        f'rm -rf "$NO_MPS"; exit "$failed"'
-    )
+    return f"CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB={start.number} {command(start)}"
 
 
 def secrets(starts: Iterable[Start]) -> Iterator[str]:
@@ -340,29 +200,3 @@ def own_commands_wanted(plan: LaunchPlan) -> Iterator[str]:
 
 def _required(name: str) -> str:
     return f'"${{{name}:?set {name}}}"'
-
-
-_VERBS = r"""
-state=$1
-case $2 in
-stop)
-  end_jobs "$(sed -n 's/^jobs //p' "$state" | tail -n 1)-$3-" "${ADVISOR_GRACE_S:-30}"
-  ;;
-undo)
-  exec 9>> "$state"
-  flock -n 9 || { echo "$state: its script goes on" >&2; exit 1; }
-  grep -qsx "boot $(< /proc/sys/kernel/random/boot_id)" "$state" || { : > "$state"; exit; }
-  GPU=$(sed -n 's/^gpu //p' "$state" | tail -n 1)
-  ADVISOR_RUN=$(sed -n 's/^run //p' "$state" | tail -n 1)
-  [ -d "$ADVISOR_RUN" ] || ADVISOR_RUN=
-  trap '' INT HUP TERM
-  undo && : > "$state" && event "over 1"
-  ;;
-esac
-"""
-
-
-def undo_script() -> str:
-    """Return a bash script with the words STATE stop JOB, or STATE undo; STATE is a state file."""
-    words = state_words(mps=True, cap=True, mig=True)
-    return "\n".join(["set -uo pipefail", *words, *MIG_WORDS, *_VERBS.strip().splitlines()])

@@ -9,7 +9,7 @@ nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import ceil, inf, isfinite
@@ -18,18 +18,21 @@ from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import profile_of
 from advisor.launch import shell
-from advisor.launch.commands import run
+from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Stage
 
 _MIB_IN_GIB = 1024
 _QUARTER_S = 900
+_TIME_FACTOR = 2  # the predicted time is of steps alone, on a host without other load
+# Keeps the limits and the daemon that the environment of `sbatch` names from its jobs.
+_NO_MPS = 'unset "${!CUDA_MPS_@}"'
 _UNTESTED = "# Untested: this script has not run on a cluster yet."
 _TYPES = (
     "# `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between",
     "# drivers and releases, and any other type drains the node.",
 )
 _ASKED = """\
-# --time is the upper end of the predicted time, rounded up; Slurm ends a job then. Add --mem=...:
+# --time is twice the upper end of the predicted time; Slurm ends a job then. Add --mem=...:
 # advisor does not predict host memory."""
 
 
@@ -84,7 +87,7 @@ def slurm_text(plan: LaunchPlan) -> str:
                 f"Export the plan as commands instead."
             )
     profiles = list(dict.fromkeys(instance.profile for instance in instances))
-    first = ("set -euo pipefail", shell.NOBODYS_MPS)
+    first = ("set -euo pipefail", _NO_MPS)
     unknown = _unknown_types(plan.gpu, profiles)
     wanted = chain(unknown, shell.secrets(plan.starts), _unknown_cores(plan))
     return "\n".join([*_node(plan, profiles), *first, *wanted, *_jobs(plan), ""])
@@ -166,14 +169,15 @@ def _jobs(plan: LaunchPlan) -> Iterator[str]:
             # Jobs that share an MPS daemon or an instance have one allocation.
             together = part.under_mps or (part.instance is not None and len(part.starts) > 1)
             for starts in [part.starts] if together else [(start,) for start in part.starts]:
-                own = replace(part, starts=starts)
+                own = replace(part, starts=starts, instance=None, slices=None, profile=None)
                 submitted.append("job_" + "_".join(str(start.number) for start in starts))
                 after = f" --dependency=afterany:{':'.join(before)}" if before else ""
                 title = shlex.quote("+".join(start.job.name for start in starts))
                 words = _words(title, _gres(plan.gpu, part), [Stage((own,))])
                 what = f"--wrap {shlex.quote(shell.without_mps(starts[0]))}"
                 if together:
-                    what = "\n".join([*_here([[own]]), ""])
+                    alone = LaunchPlan(plan.gpu, part.sharing, (Stage((own,)),), None)
+                    what = "\n".join([*_here(alone), ""])
                 yield f"{submitted[-1]}=$(sbatch --parsable{after} {words} {what})"
                 if stage.one_by_one:
                     before, submitted = [f"${submitted[-1]}"], []
@@ -190,7 +194,7 @@ def _words(name: str, gres: str, stages: Sequence[Stage]) -> str:
     """Options of a Slurm job that runs these stages in turn.
 
     It asks for the most cores that are used at once, with variables for unknown numbers, and for
-    the time of all stages, rounded up to a quarter of an hour for start-up, if each job has a time.
+    twice the time of all stages, rounded up to a quarter of an hour, if each job has a time.
     """
     cores, most_s = 0, 0.0
     for stage in stages:
@@ -201,16 +205,18 @@ def _words(name: str, gres: str, stages: Sequence[Stage]) -> str:
     starts = [start for stage in stages for start in stage.starts]
     unknown = [f"CORES_{start.number}" for start in starts if start.cores is None]
     count = f"$(({' + '.join([str(cores), *unknown])}))" if unknown else str(cores)
-    time = f" --time={ceil(most_s / _QUARTER_S) * _QUARTER_S // 60}" if isfinite(most_s) else ""
+    quarters = ceil(_TIME_FACTOR * most_s / _QUARTER_S) if isfinite(most_s) else 0
+    time = f" --time={quarters * _QUARTER_S // 60}" if quarters else ""
     return f"--job-name {name} --output=%x-%j.log --gres={gres} --cpus-per-task={count}{time}"
 
 
-def _here(stages: Iterable[Sequence[LaunchPartition]]) -> list[str]:
-    """A script on stdin that runs the partitions of each stage in its own allocation."""
-    groups = list(stages)
-    guard = shell.guard([part for parts in groups for part in parts], by_scheduler=True)
-    lines = (line for parts in groups for line in run(parts, by_scheduler=True))
-    return ["<<'EOF'", "#!/bin/bash", *guard, *lines, shell.STATUS, "EOF"]
+def _here(plan: LaunchPlan) -> list[str]:
+    """A script on stdin that runs `plan` on the GPU or MIG instance of its own allocation."""
+    text = commands_text(replace(plan, power_cap_w=None), gpu="${CUDA_VISIBLE_DEVICES:-0}")
+    end = "END"
+    while end in text:
+        end += "_"
+    return [f"<<'{end}'", text + end]
 
 
 def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
@@ -250,7 +256,7 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     ]
     for plan in plans:
         words = _words(f"gpu_{plan.device}", "gpu:1", plan.stages)
-        script = _here(stage.partitions for stage in plan.stages)
+        script = _here(plan)
         lines.append(f"# Job {', '.join(str(start.number) for start in plan.starts)}.")
         lines.append("\n".join([f"sbatch {words} {script[0]}", *script[1:]]))
     return "\n".join([*lines, ""])

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 from uuid import uuid4
@@ -15,7 +14,7 @@ from advisor.measure import process as scratch_folders
 from advisor.measure.process import FOLDER_PREFIX
 from advisor.measure.process import MARK as SCRIPT_MARK
 from advisor.run import undo_left
-from advisor.run_state import boot_id
+from advisor.run_state import boot_id, lock_file, state_file
 from tests.waiting import PATIENCE_S
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -86,18 +85,19 @@ def test_the_lock_and_the_folder_of_a_killed_measurement_are_named_and_those_of_
     assert said() == []
 
 
-def test_what_a_killed_script_changed_is_named_and_not_that_of_a_live_one(tmp_path):
-    state = tmp_path / "advisor" / "gpus" / f"{socket.gethostname()}-GPU-0"
+def test_what_a_killed_script_changed_is_named_and_not_that_of_a_live_one():
+    state = state_file("GPU-0")
     state.parent.mkdir(parents=True)
-    lines = [f"boot {boot_id()}", "script 5", "jobs no-such-mark", "cap 500.00", "made 5:0"]
-    state.write_text("\n".join([*lines, "undone made 5:0", ""]))
+    lock_file(state).touch()
+    lines = [f"# boot {boot_id()}", 'declare -- mark="no-such-mark"', "undos[0]=cap\\ 500.00"]
+    state.write_text("\n".join([*lines, "undos[1]=remove\\ 5:0", "undos[1]=:", ""]))
     ((severity, what, remedy),) = said()
     assert (severity, str(state) in what) == ("spoils", True)
     assert "advisor doctor --undo" in remedy
     (finding,) = leftover_findings()
-    assert ("cap 500.00" in finding.why, "made" in finding.why) == (True, False)
-    with state.open() as held:
+    assert ("cap 500.00" in finding.why, "remove" in finding.why) == (True, False)
+    with lock_file(state).open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert said() == []
-    state.write_text("boot another\ncap 500.00\n")
+    state.write_text("# boot another\nundos[0]=cap\\ 500.00\n")
     assert said() == []

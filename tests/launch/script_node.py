@@ -17,6 +17,15 @@ echo "${!CUDA_MPS_@}" > "$name.named"
 [ -z "$ENDLESS" ] || { sleep 600 & echo $! > "$name.pid"; wait; }
 [ "$name" != "$FAILS" ] || exit 3
 """
+# Lists four GPUs of this test alone; GPU 3 is in MIG mode if the test asks for that.
+SMI = """\
+#!/bin/sh
+for index in 0 1 2 3; do
+  mode=Disabled
+  [ "$index" != 3 ] || mode=$MODE_OF_3
+  echo "GPU-$index-$MACHINE, $index, $mode"
+done
+"""
 # Gives the third GPU of its node to each job, which it runs at once and whole.
 SBATCH = """\
 #!/usr/bin/env bash
@@ -30,6 +39,11 @@ echo $? >> submitted
 def put(path, text):
     path.write_text(text)
     path.chmod(0o755)
+
+
+def pipe_folders():
+    """The folders of pipes of MPS daemons for the GPUs of this node."""
+    return list(Path("/tmp").glob(f"advisor-mps-*{os.environ['MACHINE']}*"))
 
 
 def tools_without_mps(folder):

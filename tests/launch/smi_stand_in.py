@@ -10,6 +10,7 @@ import signal
 import socketserver
 import threading
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from advisor.hardware.gpus import gpu
 from advisor.measure.process import processes_of
@@ -52,20 +53,25 @@ class SmiMachine:
         held: GPU instances by ID.
         daemons: Folder of pipes -> device, of MPS daemons that run.
         mode: MIG mode, now and after a reset.
-        cap_w: Power limit.
+        caps_w: Power limits that were set, by UUID.
         quit_too_early: Whether MPS was asked to end while a client of it ran.
         calls: The words of each call, in order.
         fault: Number of the call that goes wrong, and how: ``"fails"``, ``"worked"`` (and says that
-            it failed), ``"int"`` or ``"kill"`` (the script gets the signal once it worked).
+            it failed), ``"lies"`` (does nothing and says that it worked), ``"int"`` or ``"kill"``
+            (the script gets the signal once it worked).
+        broken: Word of the calls that always fail.
     """
 
-    def __init__(self, key="h200-141gb", index=0):
+    def __init__(self, key="h200-141gb", index=0, uuid=None):
         self.card, self.index = gpu(key), index
+        self.uuid = uuid or f"GPU-{uuid4()}"
+        self.others = [f"GPU-{uuid4()}" for _ in range(4)]
+        self.broken: str | None = None
         self.rows = rows_of(self.card)
         self.held: dict[int, Part] = {}
         self.daemons: dict[str, str] = {}
         self.mode = ["Enabled", "Enabled"]
-        self.cap_w = 500.0
+        self.caps_w: dict[str, float] = {}
         self.quit_too_early = False
         self.made = 0
         self.calls: list[str] = []
@@ -92,9 +98,16 @@ class SmiMachine:
         return server
 
     @property
+    def cap_w(self):
+        return self.caps_w.get(self.uuid, 500.0)
+
+    @property
     def changes(self):
         """Numbers of the calls that change something."""
-        return [n for n, call in enumerate(self.calls) if _CHANGES & set(call.split())]
+        return [
+            n for n, call in enumerate(self.calls)
+            if _CHANGES & set(call.split()) or "--power-limit" in call
+        ]  # fmt: skip
 
     def layout(self):
         return sorted(
@@ -107,8 +120,10 @@ class SmiMachine:
             number = len(self.calls)
             self.calls.append(" ".join([*words, *asked.split()]))
             how = self.fault[1] if self.fault and self.fault[0] == number else None
-            if how == "fails":
+            if how == "fails" or (self.broken and self.broken in self.calls[-1]):
                 return 1, "something failed for a moment\n"
+            if how == "lies":
+                return 0, "\n"
             status, text = (
                 self._smi(words) if name == "nvidia-smi" else self._mps(device, pipes, asked, words)
             )
@@ -133,20 +148,21 @@ class SmiMachine:
         return 0, "\n"
 
     def _smi(self, words):
+        gpus = dict(enumerate(self.others)) | {self.index: self.uuid}
         match words:
-            case ["-i", _, "--query-gpu=power.limit", *_]:
-                said = 0, f"{self.cap_w:.2f}\n"
-            case ["--query-gpu=index,uuid,mig.mode.current", *_]:
-                said = 0, f"{self.index}, GPU-{self.index}, {self.mode[0]}\n"
-            case ["-i", at, "--query-gpu=uuid", *_]:
-                said = 0, f"GPU-{at}\n"
-            case ["-i", at, cap] if cap.startswith("--power-limit=") and at == str(self.index):
-                self.cap_w = float(cap.partition("=")[2])
+            case ["-i", at, *_] | ["mig", "-i", at, *_] if at not in gpus.values():
+                said = 6, "No devices were found\n"
+            case ["--query-gpu=uuid,index,mig.mode.current", *_]:
+                modes = dict.fromkeys(gpus, "Disabled") | {self.index: self.mode[0]}
+                rows = (f"{gpus[at]}, {at}, {modes[at]}\n" for at in sorted(gpus))
+                said = 0, "".join(rows)
+            case ["-i", at, "--query-gpu=power.limit", *_]:
+                said = 0, f"{self.caps_w.get(at, 500.0):.2f}\n"
+            case ["-i", at, cap] if cap.startswith("--power-limit="):
+                self.caps_w[at] = float(cap.partition("=")[2])
                 said = 0, ""
-            case ["-i", at, *asked] | ["mig", "-i", at, *asked] if at != str(self.index):
-                said = (0, "") if "--power-limit" in asked[0] else (2, "it has no MIG\n")
-            case ["-i", _, query, "--format=csv,noheader"]:
-                said = 0, ", ".join(self.mode[: query.count("mig.mode")]) + "\n"
+            case ["-i", at, "--query-gpu=mig.mode.current,mig.mode.pending", *_]:
+                said = 0, ", ".join(self.mode) + "\n"
             case ["-i", _, "-mig", on]:
                 self.mode = ["Enabled" if on == "1" else "Disabled"] * 2
                 said = (1, "In use by another client\n") if self.held else (0, "")
@@ -282,4 +298,4 @@ class SmiMachine:
             for index, (number, part) in enumerate(sorted(self._ids()))
         )
         other = "GPU 7: NVIDIA H200 (UUID: GPU-7)\n  MIG 7g.141gb Device  0: (UUID: MIG-9-9)\n"
-        return f"GPU {self.index}: NVIDIA H200 (UUID: GPU-0)\n{lines}{other}"
+        return f"GPU {self.index}: NVIDIA H200 (UUID: {self.uuid})\n{lines}{other}"

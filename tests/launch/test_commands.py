@@ -3,6 +3,9 @@
 import re
 import subprocess
 from dataclasses import replace
+from pathlib import Path
+from shutil import rmtree
+from uuid import uuid4
 
 import pytest
 
@@ -32,15 +35,26 @@ read -r asked
 """
 
 
+# Lists four GPUs of this test alone, and keeps one power limit for all of them.
+_SMI = """
+case $* in
+*=uuid,index,*) for at in 0 1 2 3; do echo "GPU-$at$MACHINE, $at, Disabled"; done ;;
+*=power.limit*) cat limit ;;
+*--power-limit=*) echo "${3#*=}" > limit ;;
+esac
+"""
+
+
 @pytest.fixture
 def shell(tmp_path):
     """Runs a script where every tool and every job only writes a line, and returns the lines."""
-    log = tmp_path / "log"
+    log, machine = tmp_path / "log", uuid4().hex
+    (tmp_path / "limit").write_text("450.00\n")
     tools = ["nvidia-smi", "nvidia-cuda-mps-control", *(f"{job.name}.sh" for job in JOBS)]
     texts = dict.fromkeys(tools, _NOTE % log)
     texts["taskset"] = "#!/bin/sh\nexit 1\n"  # no job is held to cores
     texts["nvidia-cuda-mps-control"] += _DAEMON
-    texts["mktemp"] = '#!/bin/sh\nexec /usr/bin/mktemp -d "$PWD/pipes ${2##*/}"\n'
+    texts["nvidia-smi"] += _SMI
     texts["sudo"] = '#!/usr/bin/env bash\nexec "$@"\n'
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
@@ -49,30 +63,24 @@ def shell(tmp_path):
     def run(text, *words, **variables):
         where = {
             "PATH": f"{tmp_path}:/usr/bin:/bin",
-            "XDG_RUNTIME_DIR": str(tmp_path / "run"),
             "XDG_STATE_HOME": str(tmp_path / "state"),
+            "MACHINE": machine,
         }
         log.unlink(missing_ok=True)
         ended = subprocess.run(
             ["bash", "-c", text, "plan.sh", *words], cwd=tmp_path, env=where | variables,
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        lines = log.read_text().splitlines() if log.exists() else []
-        return ended, [
-            line for line in lines if "--query-gpu=uuid" not in line and "=index," not in line
-        ]
+        lines = log.read_text().replace(machine, "").splitlines() if log.exists() else []
+        return ended, [line for line in lines if "=uuid,index," not in line]
 
-    return run
+    yield run
+    for pipes in Path("/tmp").glob(f"advisor-mps-*{machine}*"):
+        rmtree(pipes)
 
 
 def script(plan):
     return "\n".join(commands(plan))
-
-
-def after_the_look_at_mig_mode(lines):
-    assert lines[0].startswith("nvidia-smi -i ")
-    assert " --query-gpu=mig.mode.current " in lines[0]
-    return lines[1:]
 
 
 def job_lines(lines):
@@ -88,15 +96,13 @@ def test_each_job_runs_with_its_own_limit_and_memory_cap(shell):
         f"bert-base-finetune-bs16-loader2.sh  device=0 pipes=set limit=57.5 cap=0={cap}M",
         f"resnet50-imagenet64-bs128.sh  device=0 pipes=set limit=43 cap=0={cap}M",
     ]
-    lines = after_the_look_at_mig_mode(lines)
-    assert lines[0].startswith("nvidia-cuda-mps-control -d device=0 pipes=set")
+    assert lines[0].startswith("nvidia-cuda-mps-control -d device=GPU-0 pipes=set")
     assert lines[1].startswith("nvidia-cuda-mps-control  device=")  # asked before any job
     assert lines[-1].startswith("nvidia-cuda-mps-control  device=")
 
 
 def test_serial_jobs_run_in_their_order(shell):
     _, lines = shell(script(handed("serial")))
-    lines = after_the_look_at_mig_mode(lines)
     assert [line.split()[0] for line in lines] == [
         "resnet50-imagenet64-bs128.sh", "bert-base-finetune-bs16-loader2.sh",
     ]  # fmt: skip
@@ -104,8 +110,8 @@ def test_serial_jobs_run_in_their_order(shell):
 
 def test_compute_instances_are_made_largest_first_without_a_default_one():
     lines = [line.strip() for line in commands(handed("mig=7g.141gb/ci=3c[1]+4c[2]"))]
-    assert "mig_make '' 0:0 || exit" in lines
-    assert "mig_split 0:0 4c.7g.141gb,3c.7g.141gb || exit" in lines
+    assert "mig_make '' 0:0" in lines
+    assert "mig_split 0:0 4c.7g.141gb,3c.7g.141gb" in lines
 
 
 def test_the_mps_script_gives_a_command_the_limits_of_a_job(shell):
@@ -125,19 +131,23 @@ def test_the_mps_script_refuses_other_words(shell, words):
 
 
 def test_a_power_cap_is_set_first_and_what_it_was_before_comes_back_last(shell, tmp_path):
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(tool.read_text() + "[[ $* != *query* ]] || echo 450.00\n")
     ended, lines = shell(script(handed("naive", cap_w=350.0)))
     assert ended.returncode == 0
-    lines = after_the_look_at_mig_mode(lines)
-    assert lines[0].startswith("nvidia-smi -i 0 --query-gpu=power.limit ")
-    assert lines[1].startswith("nvidia-smi -i 0 --power-limit=350 ")
-    assert lines[-1].startswith("nvidia-smi -i 0 --power-limit=450.00 ")
+    changes = [line.split(" device=")[0] for line in lines if "power-limit" in line]
+    assert changes == [
+        "nvidia-smi -i GPU-0 --power-limit=350.00", "nvidia-smi -i GPU-0 --power-limit=450.00"
+    ]  # fmt: skip
+    assert [line in job_lines(lines) for line in lines[-5:-3]] == [True, True]
+    assert (tmp_path / "limit").read_text() == "450.00\n"
 
 
-def test_where_the_power_cap_of_before_is_not_known_none_is_set(shell, tmp_path):
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\nexit 9\n")
-    assert shell(script(handed("naive", cap_w=350.0)))[0].returncode == 9
+@pytest.mark.parametrize("call", ["*=power.limit*", "*--power-limit=*", "*=uuid,index,*"])
+def test_no_job_runs_where_the_power_cap_cannot_be_read_or_set(shell, tmp_path, call):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(tool.read_text().replace(f"{call})", f"{call}) exit 9 ;;\nnever)"))
+    ended, lines = shell(script(handed("naive", cap_w=350.0)))
+    assert (ended.returncode, job_lines(lines)) == (1, [])
+    assert (tmp_path / "limit").read_text() == "450.00\n"
 
 
 def test_each_copy_of_a_job_is_told_its_number(shell, tmp_path):
@@ -150,21 +160,13 @@ def test_each_copy_of_a_job_is_told_its_number(shell, tmp_path):
         ]  # fmt: skip
 
 
-def test_no_job_runs_where_the_power_cap_cannot_be_set(shell, tmp_path):
-    plan = script(handed("naive", cap_w=350.0))
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(tool.read_text() + "[[ $* != *--power-limit=350* ]] || exit 4\n")
-    ended, lines = shell(plan)
-    assert (ended.returncode, job_lines(lines)) == (4, [])
-
-
 def test_every_layout_of_every_gpu_is_made_at_the_places_it_was_planned_for():
     for gpu in catalogue().values():
         for layout in layouts(gpu):
             jobs = [RESNET] * len(layout)
             mix = predicted(str(Mig(layout)), jobs)
             lines = "\n".join(commands(launch_plan(jobs, gpu, mix)))
-            said = re.search(r"mig_make -C (.+) \|\| exit", lines)[1].split()
+            said = re.search(r"mig_make -C (.+)", lines)[1].split()
             planned = [f"{profile_of(gpu, i.profile).profile_id}:{i.start}" for i in layout]
             assert sorted(said) == sorted(planned)
 
@@ -189,32 +191,37 @@ def test_clients_of_mps_on_a_mig_device_name_it_as_their_daemon_does(shell):
 def test_an_mps_daemon_of_another_gpu_shows_its_clients_one_that_they_call_0(shell):
     text = "\n".join(commands(handed("mps"), "2"))
     _, lines = shell(text, GPU="1")
-    assert after_the_look_at_mig_mode(lines)[0].startswith("nvidia-cuda-mps-control -d device=2 ")
+    assert lines[0].startswith("nvidia-cuda-mps-control -d device=GPU-2 ")
     assert {line.split()[1] for line in job_lines(lines)} == {"device=0"}
 
 
-@pytest.mark.parametrize("gpu", ["3", "GPU-0a1b"])
+@pytest.mark.parametrize("gpu", ["3", "GPU-3"])
 def test_where_no_gpu_was_named_the_variable_says_which(shell, gpu):
     _, lines = shell(script(handed("naive", cap_w=350.0)), GPU=gpu)
-    assert {line.split()[2] for line in lines if line.startswith("nvidia-smi")} == {gpu}
-    assert {line.split()[1] for line in job_lines(lines)} == {f"device={gpu}"}
+    assert {line.split()[2] for line in lines if line.startswith("nvidia-smi")} == {"GPU-3"}
+    assert {line.split()[1] for line in job_lines(lines)} == {"device=3"}
     for form in ("commands", "mps"):
         _, lines = shell(EXPORTS[form](handed("mps")), "start", GPU=gpu)
-        assert f"nvidia-cuda-mps-control -d device={gpu} " in "\n".join(lines)
+        assert "nvidia-cuda-mps-control -d device=GPU-3 " in "\n".join(lines)
+
+
+@pytest.mark.parametrize("gpu", ["4", "GPU-9", ""])
+def test_a_gpu_that_the_driver_does_not_list_is_refused(shell, gpu):
+    ended, lines = shell("\n".join(commands(handed("naive"), gpu or "7")))
+    assert (ended.returncode, lines) == (1, [])
 
 
 @pytest.mark.parametrize(
-    ("gpu", "modes", "device"),
-    [("GPU-1b", ("[N/A]", "Disabled"), "1"), ("1", ("Disabled", "Disabled"), "1"),
-     ("GPU-1b", ("Enabled", "Disabled"), "GPU-1b2c"), ("1", ("Disabled", "Enabled"), "GPU-1b2c"),
-     ("GPU-9", ("Disabled", "Disabled"), "GPU-9")],
+    ("gpu", "mode_of_0", "device"),
+    [("GPU-1", "[N/A]", "1"), ("1", "Disabled", "1"), ("GPU-1", "Enabled", "GPU-1"),
+     ("1", "Enabled", "GPU-1")],
 )  # fmt: skip
 def test_a_job_is_given_an_index_where_cuda_counts_gpus_as_the_driver_does(
-    shell, tmp_path, gpu, modes, device
+    shell, tmp_path, gpu, mode_of_0, device
 ):
     tool = tmp_path / "nvidia-smi"
-    rows = "\\n".join(f"{at}, GPU-{at}b2c, {mode}" for at, mode in enumerate(modes))
-    tool.write_text(tool.read_text() + f"[[ $* != *=index,* ]] || printf '{rows}\\n'\n")
+    first = f"*=uuid,index,*) echo GPU-0, 0, '{mode_of_0}'; "
+    tool.write_text(tool.read_text().replace("*=uuid,index,*) ", first).replace("in 0 1", "in 1"))
     _, lines = shell(script(handed("naive")), GPU=gpu)
     assert {line.split()[1] for line in job_lines(lines)} == {f"device={device}"}
 

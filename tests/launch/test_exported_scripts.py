@@ -15,7 +15,7 @@ from advisor.launch.exports import EXPORTS
 from advisor.measure.process import mps_within
 from advisor.workload.job import Job
 from tests.handed import BERT, JOBS, RESNET, handed
-from tests.launch.script_node import ended, put, script, seen_by, tools_without_mps
+from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, tools_without_mps
 from tests.waiting import PATIENCE_S, until
 
 PLAN = handed("mps=43,57.5")
@@ -23,20 +23,21 @@ PLAN = handed("mps=43,57.5")
 _BROKEN = "#!/bin/sh\necho no permission >&2\nexit 1\n"
 
 
-def until_gone(sockets):
-    """Wait until no daemon is left."""
-    until(lambda: not mps_within(sockets))
+def until_gone():
+    """Wait until no daemon is left, nor a folder of its pipes."""
+    folders = pipe_folders()
+    until(lambda: not any(map(mps_within, folders)))
+    assert not pipe_folders()
 
 
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("form", ["commands", "slurm"])
-def test_mps_is_on_while_jobs_run_and_off_afterwards(sockets, form):
+def test_mps_is_on_while_jobs_run_and_off_afterwards(form):
     done = ended(form, PLAN)
     assert (done.returncode, done.stderr) == (0, "")
     assert seen_by(RESNET) == "on device=0 limit=43"
     assert seen_by(BERT) == "on device=0 limit=57.5"
-    until_gone(sockets)
-    assert not any(sockets.iterdir()), "nor a folder of its pipes"
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")
@@ -46,18 +47,18 @@ def test_jobs_without_limits_take_none_from_the_callers_environment():
 
 
 @pytest.mark.usefixtures("node")
-def test_a_job_that_fails_fails_the_script_but_not_its_mates(sockets):
+def test_a_job_that_fails_fails_the_script_but_not_its_mates():
     done = ended("commands", PLAN, FAILS=f"{RESNET.name}.sh")
     assert done.returncode == 3
     assert seen_by(BERT) == "on device=0 limit=57.5"
-    until_gone(sockets)
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")
-def test_a_job_that_fails_fails_the_job_of_slurm(sockets):
+def test_a_job_that_fails_fails_the_job_of_slurm():
     ended("slurm", PLAN, FAILS=f"{RESNET.name}.sh")
     assert Path("submitted").read_text() == "3\n"
-    until_gone(sockets)
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")
@@ -110,25 +111,24 @@ def interrupted(words, send, how):
 
 @pytest.mark.usefixtures("node")
 @pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(sockets, how, status):
+def test_an_interrupted_script_leaves_neither_jobs_nor_a_daemon(how, status):
     assert interrupted(script("commands", PLAN), os.kill, how) == status
-    until_gone(sockets)
-    assert not any(sockets.iterdir())
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")
-def test_commands_on_a_terminal_leave_nothing_behind_either(sockets):
+def test_commands_on_a_terminal_leave_nothing_behind_either():
     put(Path("plan.sh"), "\n".join(commands(PLAN)))
     assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
-    until_gone(sockets)
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")
-def test_commands_for_several_gpus_end_with_all_of_their_jobs(sockets):
+def test_commands_for_several_gpus_end_with_all_of_their_jobs():
     plans = side_by_side({0: handed("mps", [RESNET]), 1: handed("naive", [BERT])}, {0: [1], 1: [2]})
     put(Path("plan.sh"), "\n".join(commands_at_once(plans)))
     assert interrupted(["bash", "plan.sh"], os.killpg, signal.SIGINT) == 130
-    until_gone(sockets)
+    until_gone()
 
 
 def alive(pid):
@@ -140,7 +140,7 @@ def alive(pid):
 
 
 @pytest.mark.usefixtures("node")
-def test_the_mps_script_starts_serves_and_stops(sockets):
+def test_the_mps_script_starts_serves_and_stops():
     assert ended("mps", PLAN, "start").returncode == 0
     again = ended("mps", PLAN, "start")
     assert again.returncode == 1
@@ -149,7 +149,7 @@ def test_the_mps_script_starts_serves_and_stops(sockets):
     assert done.returncode == 3
     assert seen_by(RESNET) == "on device=0 limit=43"
     assert ended("mps", PLAN, "stop").returncode == 0
-    until_gone(sockets)
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")
@@ -160,14 +160,14 @@ def test_the_mps_script_runs_no_job_without_mps():
     assert not seen_by(RESNET)
 
 
-def test_the_mps_script_starts_all_daemons_or_none(node, sockets):
+def test_the_mps_script_starts_all_daemons_or_none(node):
     real = (node / "nvidia-cuda-mps-control").read_text()
     refuses = '[ "$1 $CUDA_VISIBLE_DEVICES" != "-d MIG-b" ] || exit 1\n'
     put(node / "nvidia-cuda-mps-control", real.replace("\n", "\n" + refuses, 1))
     plan = handed("mig=4g.71gb[1]/mps+3g.71gb[2,3]/mps", JOBS)
     done = ended("mps", plan, "start", MIG_1="MIG-a", MIG_2="MIG-b")
     assert done.returncode == 1
-    until_gone(sockets)
+    until_gone()
 
 
 @pytest.mark.usefixtures("node")

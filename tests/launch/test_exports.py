@@ -167,12 +167,12 @@ def test_one_allocation_of_slurm_has_the_cores_of_all_its_jobs():
     assert re.findall(r"--cpus-per-task=(\d+) ", text) == ["1", "6"]
 
 
-def test_slurm_ends_no_job_before_the_upper_end_of_what_is_predicted():
+def test_slurm_ends_no_job_before_twice_the_upper_end_of_what_is_predicted():
     plan = handed("naive")
     minutes = map(int, re.findall(r"--time=(\d+) ", EXPORTS["slurm"](plan)))
     for limit, start in zip(minutes, plan.starts, strict=True):
         assert start.most_s == start.job.work_steps  # a step takes a second
-        assert start.most_s <= 60 * limit < start.most_s + 900
+        assert 2 * start.most_s <= 60 * limit < 2 * start.most_s + 900
 
 
 def test_slurm_is_told_no_time_of_a_job_whose_length_nobody_knows():

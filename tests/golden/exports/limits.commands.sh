@@ -1,200 +1,90 @@
 #!/usr/bin/env bash
+# mps=43,57.5 on h200-141gb.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
+plan() {
+  use_mps '' 1
+  CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job 1 ./resnet50-imagenet64-bs128.sh
+  CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57.5 job 2 ./bert-base-finetune-bs16-loader2.sh
+  wait_for_jobs
+}
 set -euo pipefail
-unset "${!CUDA_MPS_@}"
-GPU=${GPU:-0}  # its index or its UUID, as nvidia-smi -L lists them
-export CUDA_DEVICE_ORDER=PCI_BUS_ID
-CLIENT=0  # a client of MPS counts the GPUs of its daemon, which sees one
-case $GPU in MIG-*) CLIENT=$GPU ;; esac
-note() { printf '%s\n' "$*" >> "$state"; }  # before each change: one line that tells how to undo it
-event() {  # for whoever watches: what happened, and the seconds since the machine started
-  [ -z "${ADVISOR_RUN-}" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$ADVISOR_RUN/events"
+unset "${!CUDA_MPS_@}"; export CUDA_DEVICE_ORDER=PCI_BUS_ID  # GPUs count as in nvidia-smi
+GPU=${GPU:-0} run=${ADVISOR_RUN-} undos=() jobs='' failed=0
+fail() { echo "$*" >&2; exit 1; }
+find_gpu() {  # its UUID, and its index, which beside a GPU in MIG mode CUDA would count otherwise
+  uuid=$GPU index=$GPU client=$GPU mode=''
+  [[ $GPU != cpu && $GPU != MIG-* ]] && type -t nvidia-smi > /dev/null || return 0
+  read -r uuid index client mode < <(nvidia-smi --query-gpu=uuid,index,mig.mode.current \
+    --format=csv,noheader | awk -F ', ' -v gpu="$GPU" '$3 == "Enabled" { mig = 1 }
+    gpu == $2 || index($1, gpu) == 1 { uuid = $1; n = $2; mode = $3 }
+    END { if (uuid) print uuid, mig ? uuid : n, 0, mode }') || fail "GPU $GPU: see nvidia-smi -L"
+  [ "$mode" != Enabled ] || [ "$1" = mig ] || fail "GPU $GPU is in MIG mode. Run sudo nvidia-smi" \
+    "-i $GPU -mig 0 while nothing runs there, or choose a plan of MIG instances."
 }
-left() {  # the lines of the state file that are not undone: jobs, then the others, the last first
-  awk '$1 == "undone" { sub(/^undone /, ""); delete at[$0]; next } { at[$0] = NR; line[NR] = $0 }
-    END {
-      for (jobs = 1; jobs >= 0; jobs--) for (n = NR; n; n--)
-        if ((n in line) && at[line[n]] == n && jobs == (line[n] ~ /^jobs /)) print line[n]
-    }' "$state"
+job_groups() {  # the process groups, as -GROUP, of all processes whose mark begins with $1
+  { grep -lsz "^ADVISOR_MARK=$1" /proc/[0-9]*/environ | sed 's/environ$/stat/' |
+    xargs -r sed 's/.*) . [0-9]* \([0-9]*\) .*/-\1/' | sort -u; } 2> /dev/null || :
 }
-born() {  # when a process that has not ended was born; a pid alone names none for long
-  local stat
-  { stat=$(< "/proc/$1/stat"); } 2> /dev/null || return
-  read -ra stat <<< "${stat##*) }"
-  [ "${stat[0]}" = Z ] || echo "${stat[19]}"
-}
-marked() {  # the processes of the jobs whose mark begins with $1
-  local mark pid birth
-  grep -lsz "^ADVISOR_MARK=$1" /proc/[0-9]*/environ | cut -d / -f 3 || :
-  while read -r _ mark pid birth; do
-    [ -n "$birth" ] || continue
-    case $mark in "$1"*) [ "$(born "$pid")" != "$birth" ] || echo "$pid" ;; esac
-  done < <(grep '^job ' "$state")
-}
-send() {  # a signal to the process groups of these processes, or to the processes alone
-  local how=$1 each
-  shift
-  for each in "$@"; do kill -s "$how" -- "-$each" || kill -s "$how" "$each" || :; done 2> /dev/null
-}
-end_jobs() {  # asks what is marked $1 to end; after $2 seconds kills what is left
-  local all now
-  all=$(marked "$1") now=$all
-  [ -n "$all" ] || return 0
-  # shellcheck disable=SC2086
-  send TERM $all
-  for ((tries = $2 * 5; tries > 0; tries--)); do
-    now=$(marked "$1")
-    [ -n "$now" ] || break
+end_jobs() {  # asks all processes whose mark begins with $1 to end; after $2 seconds kills them
+  local left n
+  for ((n = 0; n < $2 * 5 + 50; n++)); do
+    mapfile -t left < <(job_groups "$1"); [ "${#left[@]}" -gt 0 ] || return 0
+    kill -$((n == 0 ? 15 : n < $2 * 5 ? 0 : 9)) -- "${left[@]}" 2> /dev/null || :
     sleep 0.2
   done
-  # shellcheck disable=SC2086
-  ! declare -F mps_release > /dev/null || [ -z "$now" ] || mps_release $now
-  # shellcheck disable=SC2086
-  send KILL $all $now
-  for ((tries = 50; tries > 0; tries--)); do
-    now=$(marked "$1")
-    [ -n "$now" ] || return 0
-    # shellcheck disable=SC2086
-    send STOP $now
-    # shellcheck disable=SC2086
-    send KILL $now
-    sleep 0.1
-  done
-  echo "These processes do not end, see dmesg:" $now >&2
   return 1
 }
-mps_answers() { echo get_server_list | timeout 10 nvidia-cuda-mps-control > /dev/null 2>&1; }
-mps_start() {  # fails where the daemon does not answer: CUDA would run without MPS
-  nvidia-cuda-mps-control -d 9>&- && for _ in $(seq 50); do
-    mps_answers && return
-    sleep 0.1
+event() { [ -z "$run" ] || echo "$* $(cut -d ' ' -f 1 /proc/uptime)" >> "$run/events"; }
+undo_by() { printf 'undos[%d]=%q\n' "${#undos[@]}" "$*" >> "$state" && undos+=("$*"); }
+undo() {  # ends all jobs, then undoes the changes from the last to number $1
+  local n bad=0; end_jobs "$mark-" "${ADVISOR_GRACE_S:-30}" || bad=1
+  for ((n = ${#undos[@]} - 1; n >= $1; n--)); do
+    { ${undos[n]} || ${undos[n]}; } && undos[n]=: && echo "undos[$n]=:" >> "$state" || bad=1
   done
-  echo "MPS does not start. The end of its log:" >&2
-  tail -qn 9 "$CUDA_MPS_LOG_DIRECTORY"/*.log >&2 2> /dev/null || :
-  return 1
+  [ "$bad" = 0 ] || { echo "Not all is undone, the next run tries again: $state" >&2; return 1; }
 }
-mps_stop() {  # asks again and again, and waits for its servers too, which hold the GPU
-  local said pid servers='' silent=0 until=$((SECONDS + 30))
-  for _ in $(seq 100); do
-    [ "$SECONDS" -lt "$until" ] || break
-    if said=$(echo get_server_list | timeout 10 nvidia-cuda-mps-control 2> /dev/null); then
-      servers=${said:-$servers} silent=0
-      echo quit | timeout 10 nvidia-cuda-mps-control > /dev/null 2>&1 || :
-    else
-      # shellcheck disable=SC2086
-      [ $((silent += 1)) -lt 2 ] || kill -0 $servers 2> /dev/null || return 0
-    fi
-    sleep 0.1
-  done
-  # A server whose clients were killed may answer nothing: it and its daemon are killed, too.
-  for pid in $(grep -lszxF "CUDA_MPS_PIPE_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY" \
-    /proc/[0-9]*/environ | cut -d / -f 3); do
-    case $(cat "/proc/$pid/comm") in nvidia-cuda-mps*) kill -s KILL "$pid" || : ;; esac
-  done 2> /dev/null
-  sleep 1
-  mps_answers || return 0
-  echo "MPS does not end. Its log: $CUDA_MPS_PIPE_DIRECTORY" >&2
-  return 1
+stop() {  # at every end of the script
+  local status=$?; set +e; trap '' INT HUP TERM
+  undo 0 && rm "$state" || status=1
+  wait; event "over $status"; exit "$status"
 }
-mps_release() {  # has the MPS servers let go of these processes before they are killed
-  local word pipes server each
-  while read -r word pipes; do
-    [ "$word" = mps ] || continue
-    for server in $(echo get_server_list | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 nvidia-cuda-mps-control)
-    do
-      for each in "$@"; do
-        echo "terminate_client $server $each" | CUDA_MPS_PIPE_DIRECTORY=$pipes timeout 10 nvidia-cuda-mps-control
-      done
-    done > /dev/null 2>&1
-  done < <(left) 2> /dev/null
+begin() {  # locks the GPU, and undoes what a killed script left there
+  find_gpu mig
+  state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$uuid.sh
+  mkdir -p "${state%/*}" && exec 9>> "$state.lock"
+  flock -w 2 9 || fail "GPU $index: another script runs jobs there. It wrote $state"
+  boot="# boot $(< /proc/sys/kernel/random/boot_id)"
+  ! grep -qsx "$boot" "$state" ||
+    (eval "$(< "$state")"; [ -z "$(job_groups "$mark-")" ] && undo 0) ||
+    fail "GPU $GPU: jobs of a killed script go on, or it is not undone: advisor doctor --undo"
+  find_gpu "$1"; mark=$(< /proc/sys/kernel/random/uuid)
+  (umask 077; { echo "$boot"; declare -p GPU uuid mark run state; declare -f; } > "$state.new")
+  mv "$state.new" "$state"; trap stop EXIT; trap 'exit 130' INT; trap 'exit 143' HUP TERM
 }
-undo() {  # undoes the lines of the state file of these kinds, or all, the last first
-  local line rest bad=0 kinds=" $* "
-  while IFS= read -r line <&8; do
-    [ "$kinds" = "  " ] || [[ $kinds == *" ${line%% *} "* ]] || continue
-    rest=${line#* }
-    case ${line%% *} in
-    boot | gpu | script | run | job) continue ;;
-    jobs) end_jobs "$rest-" "${ADVISOR_GRACE_S:-30}" ;;
-    folder) case $rest in *advisor-*) rm -rf "$rest" ;; esac ;;
-    mps) CUDA_MPS_PIPE_DIRECTORY=$rest mps_stop && case $rest in *advisor-*) rm -rf "$rest" ;; esac ;;
-    *) false ;;
-    esac && note "undone $line" || {
-      echo "not undone: $line, in $state. Try again: advisor doctor --undo" >&2
-      bad=1
-    }
-  done 8< <(left)
-  return $bad
-}
-jobs='' failed=0 mark=$(< /proc/sys/kernel/random/uuid)
-job() {  # starts a job in a session of its own; all of its processes end with it
+job() {  # starts command $2... as job $1 in a session of its own; what it leaves ends with it
   (
-    if [ -n "${ADVISOR_RUN-}" ]; then
-      exec > "$ADVISOR_RUN/job-$ADVISOR_JOB.log" 2>&1
-      export ADVISOR_PROGRESS=$ADVISOR_RUN/job-$ADVISOR_JOB.progress
-    fi
-    event "started $ADVISOR_JOB"
-    status=0
-    ADVISOR_MARK=$mark-$ADVISOR_JOB- setsid "$@" &
-    note "job $mark-$ADVISOR_JOB- $! $(born $!)" || :
-    wait $! || status=$?
-    end_jobs "$mark-$ADVISOR_JOB-" 2 || :
-    event "ended $ADVISOR_JOB $status"
-    exit "$status"
-  ) 9>&- &
-  jobs="$jobs $!"
+    status=0; [ -z "$run" ] || exec > "$run/job-$1.log" 2>&1; event "started $1"
+    ADVISOR_JOB=$1 ADVISOR_MARK=$mark-$1- ADVISOR_PROGRESS=${run:+$run/job-$1.progress} \
+      CUDA_VISIBLE_DEVICES=$device CUDA_MPS_PIPE_DIRECTORY=$pipes \
+      setsid bash -c 'trap : TERM; "$@"; exit $?' job "${@:2}" || status=$?
+    end_jobs "$mark-$1-" 2 || :; event "ended $1 $status"; exit "$status"
+  ) 9>&- & jobs+=" $!"
 }
-ended() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=; }
-stop() {  # also when interrupted, and whatever fails
-  local status=$?
-  set +e
-  trap '' INT HUP TERM
-  undo && : > "$state" || status=1
-  wait
-  [ -z "${scratch-}" ] || rm -rf "$scratch"
-  event "over $status"
-  exit "$status"
+wait_for_jobs() { for each in $jobs; do wait "$each" || failed=$?; done; jobs=''; }
+mps() { echo "$1" | CUDA_MPS_PIPE_DIRECTORY=$2 timeout 5 nvidia-cuda-mps-control > /dev/null 2>&1; }
+mps_stop() {  # ends the daemon of folder $1 and its servers, which hold the GPU
+  for _ in 1 2 3; do mps quit "$1" || :; done
+  end_jobs "mps-$1" 10 && ! mps get_server_list "$1" && rm -rf "$1"
 }
-gpu_id() {
-  local id
-  id=$(nvidia-smi -i "$GPU" --query-gpu=uuid --format=csv,noheader 2> /dev/null) || id=
-  echo "${id:-$GPU}"
+use_mps() {  # has the next jobs run on device $1 under an MPS daemon of their own, number $2
+  device=${1:-$client} pipes=/tmp/advisor-mps-$UID-$uuid-$2
+  mkdir -m 700 "$pipes" 2> /dev/null || [ -O "$pipes" ] || fail "$pipes is not ours. Remove it."
+  undo_by mps_stop "$pipes"
+  ADVISOR_MARK=mps-$pipes CUDA_VISIBLE_DEVICES=${1:-$uuid} CUDA_MPS_PIPE_DIRECTORY=$pipes \
+    CUDA_MPS_LOG_DIRECTORY=$pipes nvidia-cuda-mps-control -d 9>&- && for _ in {1..50}; do
+    ! mps get_server_list "$pipes" || return 0  # CUDA runs without a daemon, too
+    sleep 0.1
+  done
+  fail "MPS does not start. $(cat "$pipes"/*.log 2> /dev/null | tail -n 5)"
 }
-state=${XDG_STATE_HOME:-$HOME/.local/state}/advisor/gpus/$(uname -n)-$(gpu_id)
-mkdir -p "${state%/*}"
-exec 9>> "$state"  # locked while this shell lives; its jobs do not hold it
-flock -w 2 9 || { echo "GPU $GPU: another script runs jobs there. It wrote $state" >&2; exit 1; }
-boot=$(< /proc/sys/kernel/random/boot_id)
-grep -qsx "boot $boot" "$state" || : > "$state"
-for each in $(left | awk '$1 == "jobs" { print $2 }'); do
-  each=$(marked "$each-")
-  [ -z "$each" ] || {
-    echo "GPU $GPU: jobs of a script that was killed go on, processes" $each "in $state." \
-      "Wait for them, or end them: advisor doctor --undo" >&2
-    exit 1
-  }
-done
-undo || exit  # what a killed script left
-: > "$state"
-note "boot $boot"
-note "gpu $GPU"
-note "script $BASHPID"
-[ -z "${ADVISOR_RUN-}" ] || note "run $ADVISOR_RUN"
-event "state $state"
-trap stop EXIT
-trap 'exit 130' INT
-trap 'exit 143' HUP TERM
-note "jobs $mark"
-mode=$(nvidia-smi -i "$GPU" --query-gpu=mig.mode.current --format=csv,noheader 2> /dev/null) || :
-[ "$mode" != Enabled ] || {
-  echo "GPU $GPU is in MIG mode: jobs planned for all of it would share its first instance. While" \
-    "nothing runs there: sudo nvidia-smi -i $GPU -mig 0. Or choose a plan of MIG instances" >&2
-  exit 1
-}
-MPS_1=$(mktemp -d /tmp/advisor-mps.XXXXXX) && note "mps $MPS_1" || exit
-CUDA_VISIBLE_DEVICES="$GPU" CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_LOG_DIRECTORY="$MPS_1" mps_start || exit
-ADVISOR_JOB=1 CUDA_VISIBLE_DEVICES=$CLIENT CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=43 job ./resnet50-imagenet64-bs128.sh
-ADVISOR_JOB=2 CUDA_VISIBLE_DEVICES=$CLIENT CUDA_MPS_PIPE_DIRECTORY="$MPS_1" CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=57.5 job ./bert-base-finetune-bs16-loader2.sh
-ended
-undo mps || exit
-exit "$failed"
+begin whole; plan; exit "$failed"

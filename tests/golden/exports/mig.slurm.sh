@@ -13,10 +13,10 @@
 # Keep what else that line lists: other GPUs of the node are lost without it.
 # `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between
 # drivers and releases, and any other type drains the node.
-# --time is the upper end of the predicted time, rounded up; Slurm ends a job then. Add --mem=...:
+# --time is twice the upper end of the predicted time; Slurm ends a job then. Add --mem=...:
 # advisor does not predict host memory.
 # Put your own command in place of each ./NAME.sh; ADVISOR_JOB is its number.
 set -euo pipefail
 unset "${!CUDA_MPS_@}"
-job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --output=%x-%j.log --gres=gpu:3g.70gb:1 --cpus-per-task=1 --time=180 --wrap 'NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" ADVISOR_JOB=1 ./resnet50-imagenet64-bs128.sh; failed=$?; rm -rf "$NO_MPS"; exit "$failed"')
-job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --output=%x-%j.log --gres=gpu:4g.70gb:1 --cpus-per-task=3 --time=75 --wrap 'NO_MPS=$(mktemp -d /tmp/advisor-none.XXXXXX) && CUDA_MPS_PIPE_DIRECTORY="$NO_MPS" ADVISOR_JOB=2 ./bert-base-finetune-bs16-loader2.sh; failed=$?; rm -rf "$NO_MPS"; exit "$failed"')
+job_1=$(sbatch --parsable --job-name resnet50-imagenet64-bs128 --output=%x-%j.log --gres=gpu:3g.70gb:1 --cpus-per-task=1 --time=345 --wrap 'CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=1 ./resnet50-imagenet64-bs128.sh')
+job_2=$(sbatch --parsable --job-name bert-base-finetune-bs16-loader2 --output=%x-%j.log --gres=gpu:4g.70gb:1 --cpus-per-task=3 --time=150 --wrap 'CUDA_MPS_PIPE_DIRECTORY=/dev/null ADVISOR_JOB=2 ./bert-base-finetune-bs16-loader2.sh')

@@ -1,0 +1,39 @@
+"""Exported scripts among the stand-ins of `SmiMachine`, whose jobs write down their device."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from advisor.launch.exports import EXPORTS
+from tests.waiting import PATIENCE_S
+
+DEVICE_JOB = """\
+#!/bin/bash
+echo "${0##*/} $CUDA_VISIBLE_DEVICES" >> seen
+[ -z "${ENDLESS-}" ] || exec sleep 600
+"""
+
+
+def begun(machine, plan, **variables):
+    Path("plan.sh").write_text(EXPORTS["commands"](plan))
+    # A shell cannot trap what its caller ignores, and who runs tests in the background does.
+    heeding = ["env", "--default-signal=INT", "bash", "plan.sh"]
+    running = subprocess.Popen(
+        heeding, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    machine.script = running.pid
+    return running
+
+
+def ended(machine, plan):
+    """The exit code and stderr of a run; once the jobs of one before have ended."""
+    while True:
+        running = begun(machine, plan)
+        _, said = running.communicate(timeout=PATIENCE_S)
+        if "jobs of a killed script go on" not in said or "Not all is undone" in said:
+            return running.returncode, said
+
+
+def seen():
+    return sorted(Path("seen").read_text().split("\n")[:-1]) if Path("seen").exists() else []
