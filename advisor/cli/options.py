@@ -148,8 +148,8 @@ CheckHost = Annotated[bool | None, Option(
 )]
 HostCores = Annotated[int | None, Option(
     "--host-cores", metavar="N", min=1,
-    help="Host cores for all jobs together; default: this machine's if it has the GPU, else no "
-    "limit.",
+    help="Host cores for the jobs of all GPUs together; default: this machine's if it has the "
+    "GPU, else no limit.",
 )]
 PowerCap = Annotated[float | None, Option(
     "--power-cap", metavar="WATTS", parser=watts,
@@ -230,7 +230,14 @@ def chosen_jobs(
             "no JOB given: the answer is for examples. Name your own jobs: `advisor profiles` "
             "lists them."
         )
-    return advisor.chosen_jobs(names, file, gpus)
+    jobs = advisor.chosen_jobs(names, file, gpus)
+    if gpus > 1 and any(job.data_parallel for job in jobs):
+        ranks = ", ".join(dict.fromkeys(job.name for job in jobs if job.data_parallel))
+        aside(
+            f"data-parallel: {ranks}. Each entry counts as one process on one GPU, and its "
+            f"processes may start at different times: advisor plans no job for several GPUs yet."
+        )
+    return jobs
 
 
 def protected_jobs(

@@ -158,6 +158,9 @@ def simulation_facts(simulation: Simulation) -> Iterator[tuple[str, str]]:
     memory = units.gib_of(simulation.peak_memory_mib)
     yield "total time", units.seconds(simulation.makespan_s)
     yield "mean completion", f"{mean_s} after arrival, {waiting}; {rate}"
+    if any(each.job.deadline_s is not None for each in simulation.jobs):
+        late = ", ".join(map(str, simulation.late))
+        yield "deadlines", f"late: job {late}" if late else "all kept"
     busy = units.share(simulation.mean_gract)
     yield "GPU busy", f"{busy} of all time; memory at most {memory} a GPU"
     yield "energy", units.joules(simulation.energy_j)
@@ -290,6 +293,7 @@ def simulation_document(over_time: OverTime) -> dict[str, Any]:
         "makespan_interval_s": forecast.interval_document(simulation.makespan_s),
         "jobs_per_hour": simulation.jobs_per_hour,
         "mean_completion_s": simulation.mean_completion_s, "mean_wait_s": simulation.mean_wait_s,
+        "late": list(simulation.late),
         "gract": simulation.mean_gract, "peak_memory_mib": simulation.peak_memory_mib,
         "energy_j": forecast.interval_document(simulation.energy_j),
         "idle_power_w": simulation.idle_power_w,

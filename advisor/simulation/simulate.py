@@ -137,6 +137,15 @@ class Simulation:
         return fsum(each.wait_s for each in self.jobs) / len(self.jobs)
 
     @property
+    def late(self) -> tuple[int, ...]:
+        """Numbers of the jobs that end after their deadlines, from 1."""
+        due_s = [each.job.deadline_s for each in self.jobs]
+        return tuple(
+            number for number, (each, by_s) in enumerate(zip(self.jobs, due_s, strict=True), 1)
+            if by_s is not None and each.end_s.p50 > by_s
+        )  # fmt: skip
+
+    @property
     def gpu_hours(self) -> Interval:
         """Hours of all GPUs, which are held until the last job ends."""
         return self.makespan_s.scaled(self.gpus / _HOUR_S)

@@ -203,6 +203,23 @@ def test_a_simulation_allows_what_a_recommendation_does(advisor, tmp_path):
     assert (advisor(*mig).code, advisor(*mig, "--no-root").code) == (0, 3)
 
 
+def test_a_simulation_has_the_jobs_that_end_after_their_deadlines(advisor, tmp_path):
+    entry = f'[[job]]\nprofile = "{RESNET}"\ndeadline_s = '
+    (jobs := tmp_path / "due.toml").write_text(f"{entry}510\n{entry}600\n")
+    document = document_of(advisor, "simulate", "--jobs", jobs, "--sharing", "serial")
+    assert document["jobs"][1]["end_s"] > 600
+    assert document["late"] == [2]
+    assert "late: job 2" in advisor("simulate", "--jobs", jobs, "--sharing", "serial").out
+
+
+@pytest.mark.parametrize("command", ["recommend", "simulate"])
+def test_on_several_gpus_a_data_parallel_job_is_one_process(advisor, tmp_path, command):
+    entry = f'[[job]]\nprofile = "{RESNET}"\ndata_parallel = true\n'
+    (jobs := tmp_path / "ddp.toml").write_text(entry * 2)
+    answer = advisor(command, "--jobs", jobs, "--gpus", "2")
+    assert (answer.code, RESNET in answer.err) == (0, True)
+
+
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
     words = ("export", RESNET, BERT, "--gpus", gpus, "--format", "slurm", "--no-root")
