@@ -14,6 +14,7 @@ from advisor.launch.commands import commands, commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
 from advisor.measure.process import mps_within
 from advisor.workload.job import Job
+from advisor.workload.spec import Script
 from tests.handed import BERT, JOBS, RESNET, handed
 from tests.launch.script_node import ended, pipe_folders, put, script, seen_by, tools_without_mps
 from tests.waiting import PATIENCE_S, until
@@ -187,3 +188,40 @@ def test_slurm_gives_jobs_under_mps_one_gpu_and_all_their_cores():
     text = EXPORTS["slurm"](PLAN)
     assert "mps:" not in text
     assert re.findall(r"--gres=(\S+) --cpus-per-task=(\S+)", text) == [("gpu:1", "4")]
+
+
+def test_the_script_of_two_jobs_under_mps_is_short_and_begins_with_the_jobs():
+    lines = EXPORTS["commands"](PLAN).splitlines()
+    assert len(lines) <= 90
+    assert lines.index("}") < 10
+    assert max(n for n, line in enumerate(lines) if ".sh" in line and " job " in line) < 10
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("word", ["EOF", "END", "END_"])
+def test_no_word_of_a_job_ends_its_script_early_for_slurm(word):
+    command = ("sh", "-c", 'touch ran; [ "$1" = "$0" ]', f"\n{word}\n", f"\n{word}\n")
+    script_of_job = Script(command=command, folder=str(Path.cwd()))
+    workload = replace(RESNET.profile.workload, script=script_of_job)
+    done = ended("slurm", handed("mps", [Job(replace(RESNET.profile, workload=workload)), BERT]))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Path("submitted").read_text() == "0\n"
+    assert Path("ran").exists()
+
+
+@pytest.mark.usefixtures("node")
+def test_the_folder_of_an_mps_daemon_names_its_gpu():
+    put(Path(f"{RESNET.name}.sh"), '#!/bin/sh\necho "$CUDA_MPS_PIPE_DIRECTORY" > folder\n')
+    for form, gpu in (("commands", "1"), ("slurm", "2")):
+        ended(form, PLAN, GPU="1")
+        assert f"GPU-{gpu}-{os.environ['MACHINE']}" in Path("folder").read_text()
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("sharing", ["naive", "mps"])
+def test_a_job_that_overwrites_its_environment_is_ended_with_the_others(sharing):
+    # As setproctitle does: nothing of it has its mark then.
+    hides = "#!/bin/bash\nexec env -i /bin/sh -c 'echo $$ > $0.pid; sleep 600 & wait' $0\n"
+    put(Path(f"{RESNET.name}.sh"), hides)
+    plan = script("commands", handed(sharing))
+    assert interrupted(plan, os.kill, signal.SIGTERM) == 143

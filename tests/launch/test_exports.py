@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -96,6 +97,36 @@ def test_a_slurm_script_says_that_no_cluster_ran_it(name):
 def test_what_a_format_cannot_say_is_refused(form, plan, said):
     with pytest.raises(InvalidInput, match=said):
         EXPORTS[form](plan)
+
+
+A100 = gpu("a100-80gb")
+
+
+@pytest.mark.parametrize(
+    ("sharing", "same"),
+    [
+        ("mig=3g.40gb@0/ci=1c[1]+1c[2]+3g.40gb@4/ci=1c[3]+1c[4]", False),
+        ("mig=3g.40gb@0/ci=1c[1]+1c[2]+1c[3]+3g.40gb@4/ci=1c[4]", True),
+        ("mig=3g.40gb@0/ci=2c[1]+1c[2]+3g.40gb@4/ci=2c[3]+1c[4]", False),
+        ("mig=3g.40gb@0/ci=2c[1]+1c[2]+3g.40gb@4[3]", True),
+        ("mig=4g.40gb@0[1]+3g.40gb@4[2]", True),
+    ],
+)
+def test_mig_parted_is_given_only_what_it_divides_as_planned(sharing, same):
+    jobs = [RESNET] * sharing.count("[")
+    plan = launch_plan(jobs, A100, predicted(sharing, jobs))
+    if same:
+        assert yaml.safe_load(EXPORTS["mig-parted"](plan))["version"] == "v1"
+    else:
+        with pytest.raises(InvalidInput):
+            EXPORTS["mig-parted"](plan)
+
+
+@pytest.mark.parametrize("name", of("slurm"))
+def test_a_plain_sh_reads_what_slurm_wraps(name):
+    for line in re.findall(r"--wrap ('.*')\)$", WRITTEN[name], re.MULTILINE):
+        done = subprocess.run(["sh", "-n"], input=shlex.split(line)[0], text=True, check=False)
+        assert done.returncode == 0
 
 
 def test_slurm_types_are_those_that_its_plugin_makes_of_slices_and_memory():
