@@ -25,6 +25,7 @@ from advisor.hardware import DEFAULT_DEVICE
 from advisor.hardware.machine import allowed_cores
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.launch.plan_file import plan_text, refuse_unfit, script_text, secret_variables
+from advisor.launch.shell import bash
 from advisor.measure.device import Meter, Origin, find_device, refuse_busy
 from advisor.measure.hook_folder import hook_variables
 from advisor.measure.process import lock_gpu, sweep, tail
@@ -321,7 +322,7 @@ def stop(folder: Path, job: int | None, say: Say) -> None:
             say(f"job {job} does not run")
             return
         _note(folder, f"asked {job}")
-        _run_in(state, f'end_jobs "$mark-{job}-" {ceil(about.grace_s)}')
+        _run_in(state, "\n".join([*bash("stop_job"), f"stop_job {job} {ceil(about.grace_s)}"]))
         say(f"job {job} has ended")
         return
     if events.over is not None:

@@ -104,6 +104,18 @@ def test_a_job_that_ignores_the_request_is_killed_with_all_that_it_started():
     assert living(folder) == []
 
 
+def test_mps_lets_go_of_a_job_that_is_killed_before_it_could_take_the_others_with_it(machine):
+    prepare_mode(machine, "MPS")
+    deaf = "trap '' TERM; touch up-$ADVISOR_JOB; while :; do sleep 600; done"
+    folder = started(prepared("mps", deaf, FOREVER), "0")
+    up(1, 2)
+    stop(folder, 1, print)
+    assert any(call.startswith("terminate_client 77 ") for call in machine.calls)
+    until(lambda: runner.events_in(folder).running == {2})
+    stop(folder, None, print)
+    assert unchanged(machine)
+
+
 def test_what_a_job_leaves_in_other_sessions_ends_with_it():
     folder = started(prepared("naive", "setsid sleep 600 & touch up-1"))
     assert Watcher().watch(folder) == 0

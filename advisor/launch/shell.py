@@ -7,6 +7,7 @@
     jobs.sh   locks the GPU, starts jobs, notes and undoes changes
     mps.sh    MPS daemons
     root.sh, power.sh, mig.sh   the power limit and MIG
+    stop_job.sh   for `advisor stop --job`, in no script
 
 Before each change, `undo_by` adds the command that undoes it to a state file, which starts with all
 functions: so the script's own end, the next script on that GPU after a kill, and `undo_left` in
