@@ -179,7 +179,7 @@ def test_a_plan_may_choose_the_cap_that_saves_most_and_makes_no_job_late():
     assert 0 < len(capped) < len(advised.plans)
     assert advised.serial.prediction.power_cap_w is None
     for plan in capped:
-        assert f"--power-limit={plan.prediction.power_cap_w:g}" in "\n".join(plan.commands)
+        assert f"cap_power {plan.prediction.power_cap_w:.2f}" in "\n".join(plan.commands)
         assert not plan.prediction.confirmed_on_hardware
     free = seen(BOTH, "serial", Hot())
     due = [
