@@ -66,10 +66,7 @@ class PrintedPace:
         self.at_s: float | None = None
 
     def read(self, printed: bytes, now_s: float) -> None:
-        """Note the figures in what was printed since the last call, in lines that have ended.
-
-        These include the lines that a progress bar writes over.
-        """
+        """Note the figures in lines that have ended, also those that a progress bar writes over."""
         *lines, rest = re.split(rb"[\r\n]", self._unfinished + printed)
         self._unfinished = rest[-65_536:]
         figures = [each for line in lines if (each := self._figure(plain(line)))]
@@ -110,9 +107,7 @@ class PrintedPace:
     def check(self) -> None:
         """Check that the figures are of the unit that the user gave, as far as can be seen.
 
-        Raises:
-            InvalidInput: The text around them names another, or a figure is printed more often
-                than a step can end; the message names the option that fits.
+        The text around them may name another, or they may come more often than a step can end.
         """
         if not self._judged:
             return

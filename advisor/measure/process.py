@@ -235,9 +235,6 @@ def lock_gpu(uuid: str, command: str) -> tuple[Path, int]:
     """Lock the GPU `uuid` for the user's `command`: the lock's file, and its descriptor.
 
     The lock is held until every process that has the descriptor has ended or closed it.
-
-    Raises:
-        GpuUnavailable: Another run holds the lock; the message names it.
     """
     path = temporary_base() / f"advisor-{uuid}.lock"
     descriptor, until = None, monotonic() + 2.0  # others may look whether it was left
@@ -275,12 +272,8 @@ def supervise(entry: str, argv: Sequence[str]) -> int:
     When the outer process ends in any way, the lifeline closes and the inner process is
     interrupted, so its ``with`` blocks clean up. If the inner process is killed, its tenants die
     with it (`advisor.measure.pdeathsig`), and the outer process sweeps. If both are killed, a third
-    one sweeps, which does nothing else; if all three are, the next run does.
-
-    Args:
-        entry: ``"module:function"``; the function takes words and returns an exit code. An
-            `AdvisorError` from it becomes a line on stderr and that error's exit code.
-        argv: The words.
+    one sweeps, which does nothing else; if all three are, the next run does. `entry` is
+    ``"module:function"``; an `AdvisorError` from it becomes a line on stderr and its exit code.
     """
     sweep()
     sweeper, held = start_own("sweep", start_new_session=True, output=subprocess.DEVNULL)

@@ -169,11 +169,7 @@ class Tenant:
                 self.connections[0].send_bytes(self._request)
 
     def receive(self, timeout_s: float) -> Answer:
-        """Return its answer, or how it ended; end it if it does not answer in time.
-
-        Raises:
-            InvalidInput: It refused the user's request.
-        """
+        """Return its answer, or how it ended; end it if it does not answer in time."""
         if self.ended is not None:
             return self.ended
         for left_s in self.patience(timeout_s):
@@ -206,11 +202,7 @@ class Tenant:
         return self.receive(timeout_s)
 
     def let_end(self) -> None:
-        """Let it end, once it has answered that it is ``over``.
-
-        Raises:
-            AdvisorError: It ends with an error.
-        """
+        """Let it end, once it has answered that it is ``over``; raise its error, if it has one."""
         self._hang_up()
         wait([self.running.exited], ENDING_S)
         if self.running.exit_code not in (None, 0):

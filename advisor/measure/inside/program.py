@@ -170,9 +170,7 @@ class Program(Feeds):
     def _load(self, _program: Feeds, warm_steps: int = 5, partly: bool = False) -> Routine:
         """Train until a step is clear, then the first steps, which are slower than later ones.
 
-        Returns:
-            That of `train`; ``sms`` as the CUDA context reports them, ``warm_step_s``, and
-            ``device`` and ``found``: properties of the script as a workload.
+        Return also the SMs of the CUDA context, and what is ``found`` of the script as a workload.
         """
         began, steps = time(), warm_steps + 2
         answer = yield from train(self, began, lambda _: self._finder.clear, partly=partly)
@@ -213,11 +211,10 @@ _REPORT_S = 0.2
 
 
 class StepCounter(Program):
-    """Counts steps in a file; of several ranks, only the first counts.
+    """Counts steps in a file, if there is one; of several ranks, only the first counts.
 
     It counts a step when the script enqueues it. On a GPU that is earlier than its end by up to a
-    launch queue. A report is one JSON object in a file of a fixed size, written by a single call;
-    without a file nothing is written.
+    launch queue. A report is one JSON object, written by a single call.
     """
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ def train(
     program: Feeds, start_at: float, is_last: "Callable[[int], bool]", *,
     checks_at: Sequence[float] = (), pieces: int = 0, partly: bool = False, counting: bool = False,
 ) -> Routine:  # fmt: skip
-    """Wait for `start_at`, then train up to the step whose number `is_last`; never wait for it.
+    """From `start_at` on, train up to the step whose number `is_last`; do not wait for the device.
 
     At least one step is taken, or if `partly` none where the program ends before. After the first
     step that ends past each of `checks_at`, the core is checked with so many `pieces`.
@@ -136,11 +136,8 @@ _FEWEST_TIMED, _MOST_TIMED = 3, 40
 def issue(program: Feeds, seconds: float, round_steps: int = 1) -> Routine:
     """Time the host in each phase of a round of steps, with an empty launch queue.
 
-    Rounds during which a new pass of the loader began do not count.
-
-    Returns:
-        ``phases_s``, shape (phases,), and ``loader_s``, seconds between batches of the loader
-        alone, None without a loader.
+    Rounds during which a new pass of the loader began do not count. Return ``phases_s``, shape
+    (phases,), and ``loader_s``, seconds between batches of the loader alone, None without a loader.
     """
     rows: list[list[tuple[float, float]]] = []  # of each phase: its own seconds, and its waits
     fewest = _FEWEST_TIMED if round_steps == 1 else 1
@@ -198,9 +195,8 @@ def _loader_s(program: Feeds, seconds: float) -> "float | None":
 def trace(program: Feeds, path: str, round_steps: int, rounds: int) -> Routine:
     """Write to `path` torch's trace of so many rounds, with an empty queue before each phase.
 
-    Returns:
-        ``phases``: how many phases each round had, marked in the trace; ``passes``: how many new
-        passes of the loader began in each. Both have shape (rounds,).
+    Return how many ``phases`` each round had, which marks in the trace bound, and how many new
+    ``passes`` of the loader began in each.
     """
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
@@ -247,11 +243,7 @@ _FIRST_S = 0.2
 
 
 def record(program: Feeds, path: str, seconds: float) -> "dict[str, Any]":  # noqa: ARG001
-    """Write to `path` torch's trace of all threads for `seconds`, from any moment on.
-
-    Returns:
-        ``path``; empty if this process has not touched CUDA.
-    """
+    """Write to `path` torch's trace of all threads for `seconds`; return nothing without CUDA."""
     if not on_gpu():
         return {}
     activities = [ProfilerActivity.CUDA]  # the only one that sees other threads
