@@ -81,16 +81,15 @@ def report_steps(program: Program) -> None:
     torch.autograd.grad = _cut_phases(program, torch.autograd.grad, whole=False)
     fires = 0
 
-    def begun(optimizer: object, _arguments: object, _named: object) -> None:
-        program.stepping.add(id(optimizer))
-
     def fired(optimizer: object, _arguments: object, _named: object) -> None:
         nonlocal fires
         fires += 1
         program.stepping.discard(id(optimizer))
         program.optimizer_stepped(optimizer)
 
-    optimizers.register_optimizer_step_pre_hook(begun)
+    optimizers.register_optimizer_step_pre_hook(
+        lambda optimizer, *_: program.stepping.add(id(optimizer))
+    )
     optimizers.register_optimizer_step_post_hook(fired)
     # Torch 2.3 moved it out of torch.cuda.amp.
     scaler: Any = getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler

@@ -207,9 +207,6 @@ def serve(address: str, verbs: Mapping[str, Verb]) -> None:
             served.step()
 
 
-_REPORT_S = 0.2
-
-
 class StepCounter(Program):
     """Counts steps in a file, if there is one; of several ranks, only the first counts.
 
@@ -227,7 +224,7 @@ class StepCounter(Program):
         atexit.register(self._end)
 
     def _step_ended(self) -> None:
-        if monotonic() - self._reported_at >= _REPORT_S:
+        if monotonic() - self._reported_at >= 0.2:
             self._report()
 
     def _end(self) -> None:
