@@ -42,7 +42,7 @@ _FIRST = "Try this first:  advisor recommend"
 # Typer's messages about a word that is not a number, and ours.
 _PLAINER = {
     "Input should be a valid number, unable to parse string as a number": (
-        "expected a number without % or a unit; write 0.1 for 10 %"
+        "expected a number without a unit, such as 3"
     ),
     "Input should be a valid integer, unable to parse string as an integer": (
         "expected a whole number without a unit, such as 4"

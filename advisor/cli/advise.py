@@ -57,6 +57,7 @@ _QueuedSharing = Annotated[str, Option(
 )]
 _Gpus = Annotated[int, Option(metavar="N", min=1, max=10_000, help="Use N equal GPUs.")]
 _Policy = Annotated[Policy, Option(
+    case_sensitive=False,
     help="Start the next job by this rule; best-fit: the job that adds most.",
 )]
 _AtOnce = Annotated[int | None, Option(
@@ -78,7 +79,7 @@ _Rank = Annotated[int | None, Option(
     "--rank", metavar="RANK", min=1, help="Write the plan of this rank; default: the best.",
 )]
 _Format = Annotated[ExportFormat, Option(
-    "--format", help="Write for this tool; commands: a shell script.",
+    "--format", case_sensitive=False, help="Write for this tool; commands: a shell script.",
 )]
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: stdout.",

@@ -171,7 +171,9 @@ Hurt = Annotated[float | None, Option(
     help="Let steps of running or protected jobs become longer by this share at most, e.g. 0.1 for "
     "10 %; default: 0.05.",
 )]
-Objective = Annotated[ObjectiveName, Option("--objective", help="Rank plans by this.")]
+Objective = Annotated[ObjectiveName, Option(
+    "--objective", case_sensitive=False, help="Rank plans by this.",
+)]
 Top = Annotated[int, Option("--top", metavar="N", min=1, help="Use at most N plans.")]
 Device = Annotated[str, Option(
     "--device", metavar="INDEX|UUID", help="Use this GPU of the machine.",

@@ -261,7 +261,7 @@ def _running_jobs(
     advisor: "Advisor", running: str | None, sharing: str | None, device: str | None
 ) -> "Running | None":
     """The running jobs, which share as the driver of the GPU `device` reports; None: none runs."""
-    names = [name for name in (running or "").split(",") if name]
+    names = [running] if running else []
     if device is None:
         return advisor.running(names, sharing or "naive")
     from advisor.hardware.live_gpu import live_gpu

@@ -22,8 +22,9 @@ from advisor.measure.run_list import (
 )
 from advisor.sharing import Mps, parse_sharing
 from advisor.workload.catalogue import workload
+from advisor.workload.file_kinds import expecting
 from advisor.workload.job import MAX_JOBS
-from advisor.workload.reading import check, check_number, is_folder, located, read_toml
+from advisor.workload.reading import check, check_number, is_folder, located, read_bytes, read_toml
 from advisor.workload.records import check_record
 from advisor.workload.spec import Workload
 from advisor.workload.writing import write_whole
@@ -117,7 +118,8 @@ def read_campaign(path: Path) -> Campaign:
             listed = with_workloads(read_toml(included))
             document |= asdict(check_record(_Listed, listed, str(included), REMEDY))
         document = with_workloads(document)
-    campaign = check_record(Campaign, document, str(path), REMEDY)
+    with expecting("a campaign", read_bytes(path), path):
+        campaign = check_record(Campaign, document, str(path), REMEDY)
     with located(path, REMEDY):
         key = campaign.gpu if campaign.gpu == "cpu" else gpu_meant(campaign.gpu).key
         known = tuple(str(path.parent / each) for each in campaign.profile.known)

@@ -5,6 +5,7 @@ An estimate is made from the profile on another GPU, else from other batch sizes
 
 import re
 from collections.abc import Container, Iterable
+from contextlib import suppress
 from functools import cache, lru_cache
 from math import inf
 from pathlib import Path
@@ -14,6 +15,7 @@ from advisor.hardware.gpus import Gpu, check_key, check_power, known_gpus, unlik
 from advisor.prediction.host import host_path_s
 from advisor.prediction.other_batch import at_batch
 from advisor.prediction.other_gpu import on_gpu
+from advisor.sharing import parse_sharing
 from advisor.workload.calibration import Calibration
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.launchers import is_launcher
@@ -35,11 +37,12 @@ _OF_JOBS = (".toml", ".yaml", ".yml")
 _NO_PROFILES = (".csv", ".tsv", ".jsonl")
 _STARTED_BY = {".py": "python", ".sh": "bash"}
 
-# Copies as people write them: x2, 2, 2x, NAMEx2, NAME*2, NAME=2, 2xNAME.
+# Copies as people write them: x2, 2, 2x, NAMEx2, NAME*2, NAME=2, 2xNAME; NAME:2 in a file.
 _COPIES_ALONE = re.compile(r"[x*]?\s*\d*\s*[x*]?")
 _WITH_COPIES = (
     re.compile(r"(?P<job>.+?)\s*[x*=#( ]\s*(?P<copies>\d+)\)?"),
     re.compile(r"(?P<copies>\d+)\s*[x*: ]\s*(?P<job>.+)"),
+    re.compile(r"(?P<job>.+?)[:@](?P<copies>\d*).*"),
 )
 
 # GPUs whose rates are no further apart than an H100's and an H200's are about as like a third.
@@ -125,12 +128,14 @@ def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
 
 
 def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
-    """What to write for copies that are not behind a colon, and for a program in place of a JOB."""
+    """What to write where copies have no colon, and for what is not a JOB; None: no such slip."""
     if _COPIES_ALONE.fullmatch(name):
         return "Write a number of copies behind a JOB, after a colon: JOB:2."
     for match in filter(None, (pattern.fullmatch(name) for pattern in _WITH_COPIES)):
         if match["job"] in names:
-            return f"Write {match['job']}:{match['copies']}."
+            in_file = name.startswith((f"{match['job']}:", f"{match['job']}@"))
+            alone = f"{match['job']}, with copies and epochs in fields of their own"
+            return f"Write {alone if in_file else match['job'] + ':' + match['copies']}."
     parts = re.split(r"\s*[;+&|]\s*|\s+", name)
     if len(parts) > 1 and all(part in names for part in parts):
         return f"Write {' '.join(parts)}, with spaces between."
@@ -139,6 +144,8 @@ def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
             f"Measure the script that {name} starts: `advisor profile -- {name} train.py`; then "
             f"train.py is a JOB."
         )
+    with suppress(InvalidInput):
+        return f"To share like this, write --sharing {parse_sharing(name)}."
     return None
 
 

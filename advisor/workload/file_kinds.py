@@ -10,13 +10,13 @@ from advisor.errors import InvalidInput
 
 FileKind = Literal[
     "a profile", "an exported plan", "an answer of `advisor recommend --json`",
-    "an answer of `--json`", "a calibration", "a fitted model", "runs", "a job file",
+    "an answer of `--json`", "a calibration", "a fitted model", "a list of runs", "a job file",
     "a campaign", "a CSV table",
 ]  # fmt: skip
 
 # The keys that a JSON document of a kind has, and those that it lacks; the first that fits is it.
 _KEYS: tuple[tuple[FileKind, frozenset[str], frozenset[str]], ...] = (
-    ("runs", frozenset({"tenants", "sharing"}), frozenset()),
+    ("a list of runs", frozenset({"tenants", "sharing"}), frozenset()),
     ("an exported plan", frozenset({"workloads", "plans"}), frozenset({"ranked_by"})),
     ("an answer of `advisor recommend --json`", frozenset({"plans", "ranked_by"}), frozenset()),
     ("a calibration", frozenset({"contexts", "switching"}), frozenset()),
@@ -33,7 +33,7 @@ _USE: dict[FileKind, str] = {
     "an answer of `--json`": "Name its JOBs instead: `advisor profiles` lists them.",
     "a calibration": "Pass it as --calibration {}.",
     "a fitted model": "Pass its folder as --models DIR.",
-    "runs": "Use `advisor validate --help`.",
+    "a list of runs": "Use `advisor validate --from {}`.",
     "a job file": "Pass it as --jobs {}.",
     "a campaign": "Use `advisor campaign {}`.",
     "a CSV table": "Use `advisor simulate --trace-in {}`, with the columns arrival_s,job.",

@@ -235,7 +235,7 @@ def parse_jobs(words: Iterable[str], load: FindsProfiles, gpus: int = 1) -> tupl
     for word in single_words(words):
         rest, epochs = _cut(word, "@")
         name, copies = _cut(rest, ":")
-        if word.startswith("@") or not name:
+        if word.startswith("@") or not name or name.endswith((":", "@")):
             raise InvalidInput(f"{word!r} names no job. Write NAME, NAME:COPIES or NAME@EPOCHS.")
         if epochs is not None and not _NUMBER.fullmatch(epochs):
             raise InvalidInput(
@@ -254,7 +254,7 @@ def single_words(words: Iterable[str]) -> Iterator[str]:
     """Yield each job of `words`, in which commas may separate jobs unless it is a file's path."""
     for word in words:
         separated = "," in word and not is_file(Path(word))
-        yield from filter(None, word.split(",")) if separated else [word]
+        yield from filter(None, map(str.strip, word.split(","))) if separated else [word]
 
 
 def profile_in(word: str) -> str:
@@ -320,7 +320,7 @@ def names_in_file(path: Path) -> set[str]:
         columns = _columns(next(rows, []))
         return {dict(zip(columns, row, strict=False)).get("job", "").strip() for row in rows}
     names = [entry.profile for entry in _entries(content, shown(path))]
-    return {str(path.parent / name) if _is_path(name) else name for name in names}
+    return {str(path.parent / _from_home(name)) if _is_path(name) else name for name in names}
 
 
 def handed_jobs(
@@ -398,8 +398,10 @@ def _jobs(
     with located(where):
         jobs: list[Job] = []
         for entry in entries:
-            in_folder = folder is not None and _is_path(entry.profile)
-            profile = load(str(Path(folder or "", entry.profile)) if in_folder else entry.profile)
+            name = entry.profile
+            if folder is not None and _is_path(name):
+                name = str(folder / _from_home(name))
+            profile = load(name)
             job = Job(
                 _adapted(profile, entry, folder),
                 entry.epochs, entry.validation_s, entry.checkpoint_s,
@@ -408,6 +410,10 @@ def _jobs(
             )  # fmt: skip
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)
+
+
+def _from_home(path: str) -> Path:
+    return Path.home() / path[2:] if path.startswith("~/") else Path(path)
 
 
 def _is_path(name: str) -> bool:
@@ -437,7 +443,7 @@ def _script(profiled: Script | None, entry: _Entry, folder: Path | None) -> Scri
     """The script that starts the job of `entry`: the profiled one with the entry's changes."""
     where = entry.folder
     if folder is not None and (profiled is None or where is not None):
-        where = str((folder / (where or "")).resolve())
+        where = str((folder / _from_home(where or "")).resolve())
     if profiled is not None:
         return replace(
             profiled,
@@ -538,5 +544,5 @@ def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., J
 
 
 def _number(column: str, text: str) -> float:
-    with located(column):
+    with located("arrival_s, from the first job on" if column == "arrival_s" else column):
         return seconds(text) if column.endswith("_s") else amount(text, {}, "a number")

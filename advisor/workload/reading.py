@@ -280,7 +280,7 @@ def parse_toml(text: bytes, where: str) -> dict[str, Any]:
         raise InvalidInput(f"{where}: more than {MOST_TOML_BYTES:,} bytes. Correct the file.")
     import tomllib  # not at the top: a script that is measured may run on Python 3.10
 
-    with _parsing("TOML", where, "Correct the file."):
+    with _parsing("TOML", where, "Correct the file: text is in quotes, and numbers are not."):
         document = tomllib.loads(text.decode("utf-8-sig"))
         _refuse_deep(document)
     return document

@@ -129,6 +129,7 @@ _WRITE = {
     **dict.fromkeys(("tuple_type", "list_type"), "a list, as [...]"),
     **dict.fromkeys(("int_type", "int_from_float"), "a whole number, without quotes"),
     "float_type": "a number, without quotes", "bool_type": "true or false, without quotes",
+    "dataclass_type": "a table, as {NAME = VALUE}",
     "string_type": 'text in quotes, as "..."', "dict_type": 'a table, as {NAME = "VALUE"}',
 }  # fmt: skip
 # Missing fields beyond these are counted.

@@ -252,7 +252,7 @@ _PRIORITIES = re.compile(rb'"sharing"\s*:\s*"[^"]*/priority=')
 def read_runs(path: Path) -> tuple[Run, ...]:
     """Return the runs in a JSON Lines file, in its order, and skip those with MPS priorities."""
     content, where, runs, skipped = read_bytes(path), shown(path), [], 0
-    with expecting("runs", content, where):
+    with expecting("a list of runs", content, where):
         for number, line in enumerate(content.splitlines(), start=1):
             if _PRIORITIES.search(line):
                 skipped += 1
