@@ -4,7 +4,6 @@ A check looks at one thing of the host or a GPU; a value that neither kernel nor
 no problem. MPS as its documentation says (Architecture: Volta and later).
 """
 
-import argparse
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from advisor.errors import AdvisorError, GpuUnavailable, clean, counted
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import CONTROL, BrokenGpu, LiveGpu, allowed_cores, mps_processes
 from advisor.hardware.nvml import GpuHealth, gpu_health
+from advisor.measure.parser import Parser
 from advisor.measure.process import left_behind, mps_within, scripts_within
 from advisor.run_state import jobs_left, left_in, left_states
 
@@ -361,9 +361,10 @@ def run_doctor(argv: Sequence[str]) -> int:
     """Print all findings; the exit code shows whether one blocks.
 
     Raises:
-        SystemExit: The words ask for help (0), or cannot be parsed (2).
+        InvalidInput: The words cannot be parsed.
+        SystemExit: They ask for help.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="advisor doctor",
         description="Finds what spoils measuring or sharing on this machine, and prints the "
         "remedies; changes nothing. blocks: something cannot be done here; spoils: it can, and "

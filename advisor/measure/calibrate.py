@@ -9,7 +9,6 @@ rest of the cycle is the slice. There are two changes of owner a cycle, so one c
 ``overhead * cycle / 2``; that contains what refilling caches costs.
 """
 
-import argparse
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from advisor.measure.device import (
 )
 from advisor.measure.mps import Bench, MpsSession, bench_on
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.parser import Parser
 from advisor.measure.process import say
 from advisor.measure.tenant import GRACE_S, Tenant, living
 from advisor.measure.tenants import receive_all, send_all, tenants_on
@@ -338,7 +338,7 @@ def _context_mib(
 
 def run_calibrate(argv: Sequence[str]) -> int:
     """Calibrate by the words `argv` of a command line, under a supervisor; return the exit code."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="advisor calibrate",
         description="Measures in about a minute what depends on this machine and not on a "
         "workload: sizes of CUDA contexts, the cost of taking turns, idle power. Advice for this "

@@ -1,6 +1,5 @@
 """``advisor campaign``: measures a campaign from its plan file to its summary."""
 
-import argparse
 from argparse import Namespace
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from advisor.measure.campaign_runner import (
 )
 from advisor.measure.device import command_line, devices_in
 from advisor.measure.draw import counts, draw_plans, read_campaign, write_list
+from advisor.measure.parser import Parser
 from advisor.measure.process import say
 from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, single_runs
@@ -304,7 +304,7 @@ def run_campaign(argv: Sequence[str]) -> int:
 
 
 def _parsed(argv: Sequence[str]) -> Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="advisor campaign",
         description="Measures the runs of a plan on all chosen GPUs, out of one queue. Runs that "
         "the folder has already are left out.",

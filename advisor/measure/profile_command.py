@@ -24,6 +24,7 @@ from advisor.measure.device import (
     refuse_other,
 )
 from advisor.measure.mps import Bench, bench_on
+from advisor.measure.parser import Parser
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
 from advisor.measure.tenant import LOAD_S
@@ -157,8 +158,8 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _profile_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _profile_parser() -> Parser:
+    parser = Parser(
         prog="advisor profile",
         usage="advisor profile [-h] [options] WORKLOAD...\n"
         "       advisor profile [-h] [options] -- python train.py [arguments]",
@@ -241,8 +242,8 @@ def _places(out: Path | None, gpu: str, name: str) -> tuple[Path, list[Path]]:
     return path, [each for each in others if not holds_minimal(read_bytes(each))]
 
 
-def _numbers_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _numbers_parser() -> Parser:
+    parser = Parser(
         prog="advisor profile --from-numbers",
         description="Writes DIR/NAME.json from what a training log and nvidia-smi showed of a job "
         "alone on a GPU. Answers for it have wider ranges than for one that was measured.",

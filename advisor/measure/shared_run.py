@@ -1,6 +1,5 @@
 """One real shared run: new tenants train together until settled, then windows are measured."""
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
@@ -20,6 +19,7 @@ from advisor.measure.mps import (
     tenant_environments,
 )
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
+from advisor.measure.parser import Parser
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
 from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, read_plans, single_runs
@@ -307,8 +307,8 @@ def run_summary(run: Run) -> str:
     return f"{run.id} {run.sharing} x{len(run.tenants)}, {outcome},"
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> Parser:
+    parser = Parser(
         prog="advisor runs",
         description="Runs plans for real, together on one GPU, and records what each job did.",
     )

@@ -59,6 +59,7 @@ WORDS = [
     (f"recommend {PAIR} --objective MakeSpan", 0, RESNET),
     (f"recommend {BERT} --top all", 2, "whole number"),
     (f"trials {RESNET} --start-up 10s", 0, "10 s"),
+    ("doctor --fast", 2, "advisor doctor -h"),
     (f"trials {RESNET} --start-up soon", 2, "15min"), ("run plan.json --deadline soon", 2, "2h"),
 ]  # fmt: skip
 

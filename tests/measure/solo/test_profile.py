@@ -84,7 +84,9 @@ def test_an_interrupted_batch_leaves_neither_half_a_profile_nor_anything_else(
     [
         ((), "name a workload"), (("mlp-toy-bs2", "--batch", "4"), "--batch"),
         (("--timm", "resnet18"), "--resolution"), (("mlp-toy-bs2", "--gpu", "h200-141gb"), "cpu"),
-        (("mlp-toy-bs2", "--gpu", "h201"), "h201"), (("mlp-toy-bs2", "--deadline", "-1"), "above"),
+        (("mlp-toy-bs2", "--gpu", "h201"), "h201"), (("mlp-toy-bs2", "--deadline", "0"), "above"),
+        (("mlp-toy-bs2", "--deadline", "soon"), "15min"),
+        (("x", "--batch", "many"), "whole number"),
         (("mlp-toy-bs2", "--cores", "4096"), "4096"), (("--name", "a"), "command after --"),
         (("mlp-toy-bs32", "--", "python"), "by itself"),
         (("--env", "A", "--", "python"), "NAME=VALUE"),
