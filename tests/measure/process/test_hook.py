@@ -159,6 +159,23 @@ def test_an_optimizer_that_torch_steps_inside_a_backward_pass_ends_the_step_afte
     assert step_in(start_new_thread, passing=False) == (3, 3)
 
 
+class Graph:
+    """What a hook sees of a CUDA graph."""
+
+
+def test_a_step_that_a_graph_captured_is_one_at_each_replay_and_none_at_its_capture():
+    hook, graph, optimizer = Counting(), Graph(), Optimizer()
+    ended_in(hook, *[optimizer] * 3)
+    hook.capture_began(graph, capture_error_mode="global")
+    assert ended_in(hook, optimizer) == 0
+    hook.capture_ended(graph)
+    for _ in range(5):
+        hook.replayed(graph)
+    assert len(hook.ended) == 5
+    hook.replayed(Graph())
+    assert len(hook.ended) == 5, "another graph trains nothing"
+
+
 def test_a_script_that_says_its_steps_itself_is_believed():
     hook, optimizer = Counting(), Optimizer()
     hook.stepped_explicitly()
