@@ -8,7 +8,7 @@ import json
 import re
 
 _LINES = {  # of exported files
-    "jobs": r"^(ADVISOR_JOB=|.*\bsrun\b|.*ADVISOR_JOB=\d)",
+    "jobs": r"^(.*\bsrun\b|.*ADVISOR_JOB=\d|  .*\bjob \d)",
     "limits": r"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=\d",
     "instances": r"^ *MIG_\d+=",
     "submissions": r"\bsbatch\b",
