@@ -186,7 +186,7 @@ def recommend(
             advised = with_commands(advised, device) if "device" in passed else advised
             answer = _plans_answer(
                 advised, top if "top" in passed else None, details,
-                _start_command(advised, jobs or (), job_file, passed),
+                _start_command(advised, jobs or (), job_file, profiles),
             )  # fmt: skip
     _print(answer, commands, as_json, csv_file)
     if log is not None:
@@ -194,12 +194,15 @@ def recommend(
 
 
 def _start_command(
-    advised: "Recommendation", jobs: Sequence[str], job_file: Path | None, passed: Mapping[str, str]
+    advised: "Recommendation", jobs: Sequence[str], job_file: Path | None, profiles: Path | None
 ) -> str:
     """A line with the command that starts the best plan, or prints its script to be filled in."""
     words = ["advisor", "export", *jobs]
     words += [] if job_file is None else ["--jobs", str(job_file)]
-    words += ["--gpu", advised.gpu.key] if "gpu" in passed else []
+    words += [] if profiles is None else ["--profiles", str(profiles)]
+    words += [] if advised.gpu.key == DEFAULT_GPU else ["--gpu", advised.gpu.key]
+    cap_w = advised.best.prediction.power_cap_w
+    words += [] if cap_w is None else ["--power-cap", f"{cap_w:g}"]
     shared = shlex.join([*words, "--sharing", str(advised.best.sharing)])
     if all(job.profile.workload.script is not None for job in advised.jobs):
         return f"Start it: {shared} | bash"

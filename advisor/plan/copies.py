@@ -279,7 +279,7 @@ def trials_that_pay(
         return _fewest(seconds(rows, start_s))
 
     def most(rows: Sequence[CopiesRow]) -> int:
-        """As many as may do more trials an hour, if they do no more work than those of `rows`."""
+        """The most trials at once that could do more an hour by sparing starts alone."""
         least_s = start_s / MAX_JOBS + seconds(rows, 0.0)[-1]
         if least_s * (1 + PAYS / 2) < min(seconds(rows, start_s)):
             return MAX_JOBS

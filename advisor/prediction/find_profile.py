@@ -128,7 +128,7 @@ def _own(name: str, gpu: Gpu, folder: Path | None) -> Profile:
 
 
 def _remedy_of_slip(name: str, names: Container[str]) -> str | None:
-    """What to write where copies have no colon, and for what is not a JOB; None: no such slip."""
+    """The remedy for copies without a colon, and for a word that is no JOB; None: no such slip."""
     if _COPIES_ALONE.fullmatch(name):
         return "Write a number of copies behind a JOB, after a colon: JOB:2."
     for match in filter(None, (pattern.fullmatch(name) for pattern in _WITH_COPIES)):

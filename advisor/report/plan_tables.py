@@ -27,7 +27,7 @@ from advisor.prediction.prediction import LEVELS, Interval
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.format import FittedTable, FixedRow, plain_table
-from advisor.report.recommendation import caveats, hints, paragraphs
+from advisor.report.recommendation import caveats, hints, instruction, outcome
 from advisor.sharing import Mode
 from advisor.sharing.groups import kind_of
 
@@ -45,14 +45,12 @@ def plans_report(
 ) -> RenderableType:
     """Return the answer: what to do, each way to share at its best, how to start it, what to know.
 
-    `command` is the line that says how to start it.
-
-    With `top`, the best so many plans instead of the ways. With `details`, every plan in full, too,
-    and how the plans were searched.
+    `command` is the line that says how to start it. With `top`, the best so many plans instead of
+    the ways. With `details`, every plan in full, too, and how the plans were searched.
     """
-    first, brings, *_ = paragraphs(advised)
+    first = f"{instruction(advised.best, [job.name for job in advised.jobs])}."
     known = list(caveats(advised))
-    parts: list[RenderableType] = [Text(first, style="bold"), Text(brings)]
+    parts: list[RenderableType] = [Text(first, style="bold"), Text(outcome(advised))]
     if len(advised.jobs) > 1:
         named = best_of_ways(advised)
         if top is not None:
@@ -148,7 +146,6 @@ def _in_full(
     if advised.searched:
         yield Text(f"Searched: {advised.searched}.")
     yield Text(forecast.bounds_note(advised))
-    yield Text(forecast.host_note(advised.standing))
     yield Text("`--commands 1` prints the shell commands of plan 1.")
 
 

@@ -115,9 +115,7 @@ def _way(sharing: Sharing) -> str:
         case "mps":
             return "under MPS"
         case _:
-            limits = list(dict.fromkeys(sharing.limits))
-            shown = " and ".join(f"{each:g}" for each in limits)
-            return f"under MPS, each capped at {shown} % of the SMs"
+            return f"under MPS, each capped at {sharing.limits[0]:g} % of the SMs"
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -189,10 +187,11 @@ def _faster(advised: Recommendation) -> Iterator[str]:
     cheapest = min(advised.plans, key=lambda plan: _cost(advised, plan).at(advised.level))
     saves = 1 - _cost(advised, cheapest).p50 / _cost(advised, advised.best).p50
     if cheapest is not advised.best and saves >= SEEN:
-        yield (
-            f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}, less than is sure"
-            f"{_deciding_rule(advised)}."
-        )
+        rule = advised.best.precedes_by
+        why = "less than is sure"
+        if rule not in (None, "cost", "simplicity"):
+            why = f"but 1 is first {rule_in_words(rule, advised.level)}"
+        yield f"{forecast.plan_name(advised, cheapest)} may save {saves:.1%}, {why}."
 
 
 def _gain_text(advised: Recommendation) -> str:
@@ -217,13 +216,6 @@ def memory_left_mib(advised: Recommendation) -> float:
 def _memory_left(advised: Recommendation) -> str:
     left_mib = memory_left_mib(advised)
     return "memory is capped" if left_mib < 0 else f"{units.gib_of(left_mib)} to spare"
-
-
-def _deciding_rule(advised: Recommendation) -> str:
-    """The rule by which the best plan comes first, if that is neither cost nor simplicity."""
-    rule = advised.best.precedes_by
-    plain = rule in (None, "cost", "simplicity")
-    return "" if plain or rule is None else f"; 1 is first {rule_in_words(rule, advised.level)}"
 
 
 def hints(advised: Recommendation) -> Iterator[str]:

@@ -470,7 +470,7 @@ def _for_training(names: Sequence[str]) -> list[str]:
 
 
 def _how_to_write(words: str, offered: Sequence[str]) -> str:
-    """What to write instead of `words`, which name no sharing."""
+    """The remedy for `words` that name no sharing."""
     if (match := _GROUP.fullmatch(words)) is not None:
         return f"One group is all jobs: write {match['sharing']}, or naive[1,2];mps[3] for two."
     slices = {name: int(name.partition("g")[0]) for name in _for_training(offered)}

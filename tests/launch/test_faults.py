@@ -38,7 +38,7 @@ KILLED = [
 
 
 def left(machine, mode):
-    """What a script left behind of all it may change."""
+    """The changes that a script left behind."""
     own = {
         "instances": machine.layout(), "daemons": machine.daemons,
         "power limit": machine.cap_w != 500.0, "MIG mode": machine.mode != [mode] * 2,

@@ -160,7 +160,7 @@ def test_an_optimizer_that_torch_steps_inside_a_backward_pass_ends_the_step_afte
 
 
 class Graph:
-    """What a hook sees of a CUDA graph."""
+    """A CUDA graph, as a hook sees it."""
 
 
 def test_a_step_that_a_graph_captured_is_one_at_each_replay_and_none_at_its_capture():
