@@ -1,9 +1,10 @@
 """Plans as scripts for Slurm: lines of gres.conf and slurm.conf, and the job lines.
 
-After Slurm's documentation, Generic Resource Scheduling: time-sliced jobs take shards, jobs on MIG
-an instance by its type, jobs under MPS a GPU together. Its own gres/mps is left alone: that sets
-percentages from shares, and without a daemon that a prolog starts, CUDA runs without MPS and prints
-nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
+After Slurm's documentation, Generic Resource Scheduling: jobs that share a GPU or a MIG instance
+run in one allocation of it. Its gres/shard and gres/mps are left alone. Slurm 22.05 spreads the
+shards of one GPU over all GPUs of the node, so jobs that ask for one each run on different GPUs.
+gres/mps sets percentages from shares, and without a daemon that a prolog starts, CUDA runs without
+MPS and prints nothing. Slurm does not cut up GPUs itself, and gives out cores by count.
 """
 
 import re
@@ -24,9 +25,15 @@ from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Sta
 _MIB_IN_GIB = 1024
 _QUARTER_S = 900
 _TIME_FACTOR = 2  # the predicted time is of steps alone, on a host without other load
-# Keeps the limits and the daemon that the environment of `sbatch` names from its jobs.
-_NO_MPS = 'unset "${!CUDA_MPS_@}"'
-_UNTESTED = "# Untested: this script has not run on a cluster yet."
+_BEGINNING = (
+    "set -euo pipefail",
+    # Keeps the limits and the daemon that the environment of `sbatch` names from its jobs.
+    'unset "${!CUDA_MPS_@}"',
+    # From Slurm's documentation of slurm.conf, KillWait: 30 s unless the cluster sets it.
+    "# Slurm kills a job 30 s after it asks it to end: what the job changed is undone before that.",
+    "export ADVISOR_GRACE_S=${ADVISOR_GRACE_S:-10}",
+)
+_TESTED = "# Tested with Slurm 22.05 on one node without a GPU; not yet on a cluster."
 _TYPES = (
     "# `sudo slurmd -G` on the node lists Slurm's types, slices and GiB, which vary between",
     "# drivers and releases, and any other type drains the node.",
@@ -87,17 +94,16 @@ def slurm_text(plan: LaunchPlan) -> str:
                 f"Export the plan as commands instead."
             )
     profiles = list(dict.fromkeys(instance.profile for instance in instances))
-    first = ("set -euo pipefail", _NO_MPS)
     unknown = _unknown_types(plan.gpu, profiles)
     wanted = chain(unknown, shell.secrets(plan.starts), _unknown_cores(plan))
-    return "\n".join([*_node(plan, profiles), *first, *wanted, *_jobs(plan), ""])
+    return "\n".join([*_node(plan, profiles), *_BEGINNING, *wanted, *_jobs(plan), ""])
 
 
 def _node(plan: LaunchPlan, profiles: Sequence[str]) -> Iterator[str]:
     """Comments on how to set up the node of `plan`, which uses these MIG profiles."""
     yield "#!/usr/bin/env bash"
-    yield f"# {plan.sharing} on GPU 0 of a node, one {plan.gpu.key}."
-    yield _UNTESTED
+    yield f"# {plan.sharing} on a GPU of a node, one {plan.gpu.key}."
+    yield _TESTED
     if plan.on_mig:
         yield f"# {NOT_RUN}"
         yield "# Before Slurm starts, as root on the node:"
@@ -110,20 +116,14 @@ def _node(plan: LaunchPlan, profiles: Sequence[str]) -> Iterator[str]:
             yield f"{mig} -cgi {place}"
             yield f"{mig} -cci {','.join(names)} -gi ID  # of the line before"
     if plan.power_cap_w is not None:
-        yield f"# As root on the node: nvidia-smi -i 0 --power-limit={plan.power_cap_w:g}"
-    # Most jobs that take turns on the GPU at the same time.
-    turns = [len(part.starts) for part in plan.partitions if part.sharing.mode == "naive"]
-    shards = 0 if plan.on_mig else max((count for count in turns if count > 1), default=0)
+        yield f"# As root on the node: nvidia-smi --power-limit={plan.power_cap_w:g}"
     yield "# gres.conf of the node:"
     yield "#   AutoDetect=nvml"
-    if shards:
-        yield f"#   Name=shard Count={shards} File=/dev/nvidia0"
     yield "# slurm.conf, with the select/cons_tres plugin:"
-    yield "#   GresTypes=gpu,shard" if shards else "#   GresTypes=gpu"
+    yield "#   GresTypes=gpu"
     used = (part.instance.profile for part in plan.partitions if part.instance)
     types = Counter(_type(plan.gpu, profile) for profile in used)
     gres = [f"gpu:{name}:{count}" for name, count in types.items()] if plan.on_mig else ["gpu:N"]
-    gres += [f"shard:{shards}"] if shards else []
     yield f"#   NodeName=NODE Gres={','.join(gres)}"
     count = "" if plan.on_mig else "N: all GPUs that the node has. "
     yield f"# {count}Keep what else that line lists: other GPUs of the node are lost without it."
@@ -163,31 +163,31 @@ def _unknown_cores(plan: LaunchPlan) -> Iterator[str]:
 def _jobs(plan: LaunchPlan) -> Iterator[str]:
     """Each group waits for all jobs of the one before; jobs one by one wait for each other."""
     before: list[str] = []
+    names: list[str] = []
     for stage in plan.stages:
         submitted: list[str] = []
         for part in stage.partitions:
-            # Jobs that share an MPS daemon or an instance have one allocation.
-            together = part.under_mps or (part.instance is not None and len(part.starts) > 1)
+            together = part.under_mps or (len(part.starts) > 1 and not stage.one_by_one)
             for starts in [part.starts] if together else [(start,) for start in part.starts]:
                 own = replace(part, starts=starts, instance=None, slices=None, profile=None)
                 submitted.append("job_" + "_".join(str(start.number) for start in starts))
-                after = f" --dependency=afterany:{':'.join(before)}" if before else ""
+                after = f' --dependency="afterany:{":".join(before)}"' if before else ""
                 title = shlex.quote("+".join(start.job.name for start in starts))
                 words = _words(title, _gres(plan.gpu, part), [Stage((own,))])
                 what = f"--wrap {shlex.quote(shell.without_mps(starts[0]))}"
                 if together:
                     alone = LaunchPlan(plan.gpu, part.sharing, (Stage((own,)),), None)
                     what = "\n".join([*_here(alone), ""])
+                names.append(f"${submitted[-1]}")
                 yield f"{submitted[-1]}=$(sbatch --parsable{after} {words} {what})"
                 if stage.one_by_one:
                     before, submitted = [f"${submitted[-1]}"], []
         before = [f"${name}" for name in submitted] or before
+    yield f'echo "Submitted: {" ".join(names)}"'
 
 
 def _gres(gpu: Gpu, part: LaunchPartition) -> str:
-    if part.instance is not None:
-        return f"gpu:{_type(gpu, part.instance.profile)}:1"
-    return "shard:1" if part.sharing.mode == "naive" and len(part.starts) > 1 else "gpu:1"
+    return "gpu:1" if part.instance is None else f"gpu:{_type(gpu, part.instance.profile)}:1"
 
 
 def _words(name: str, gres: str, stages: Sequence[Stage]) -> str:
@@ -240,7 +240,7 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
     lines = [
         "#!/usr/bin/env bash",
         f"# A Slurm job for each of {counted(len(plans), 'GPU')}, {plans[0].gpu.key}.",
-        _UNTESTED,
+        _TESTED,
         *(f"# As root on each node: nvidia-smi --power-limit={cap:g}" for cap in sorted(caps_w)),
         "# gres.conf of the nodes:",
         "#   AutoDetect=nvml",
@@ -251,7 +251,7 @@ def slurm_text_of_all(plans: Sequence[LaunchPlan]) -> str:
         *_node_wanted([part for plan in plans for part in plan.partitions]),
         _ASKED,
         *dict.fromkeys(line for plan in plans for line in shell.own_commands_wanted(plan)),
-        "set -euo pipefail",
+        *_BEGINNING,
         *chain.from_iterable(map(_unknown_cores, plans)),
     ]
     for plan in plans:

@@ -1,0 +1,148 @@
+"""Exported scripts, submitted to a real Slurm of one node: what runs where, and what is left."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from advisor.launch.commands import side_by_side
+from advisor.launch.exports import EXPORTS
+from advisor.launch.slurm import slurm_text_of_all
+from advisor.workload.job import Job
+from advisor.workload.spec import Script
+from tests.handed import BERT, JOBS, RESNET, handed
+from tests.launch.script_node import ended, pipe_folders, put, seen_by
+from tests.launch.slurm_node import MISSING, slurm_node
+from tests.waiting import until
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not on this machine: {', '.join(MISSING)}")
+
+LIMITS = handed("mps=43,57.5")
+
+
+@pytest.fixture(scope="module")
+def slurm():
+    with slurm_node(EXPORTS["slurm"](LIMITS)) as variables:
+        yield variables
+
+
+@pytest.fixture
+def submits(node, slurm, monkeypatch):
+    """A function that submits a plan, and returns the IDs of its jobs in Slurm."""
+    (node / "sbatch").unlink()
+    for name, value in slurm.items():
+        monkeypatch.setenv(name, value)
+
+    def submit(plan):
+        done = ended("slurm", plan)
+        assert (done.returncode, done.stderr) == (0, "")
+        return re.findall(r"\d+", done.stdout)
+
+    return submit
+
+
+def shown(number):
+    said = subprocess.run(
+        ["scontrol", "show", "job", number], capture_output=True, text=True, check=True
+    )
+    return dict(word.split("=", 1) for word in said.stdout.split() if "=" in word)
+
+
+def end_of(number):
+    """The state and exit code of a job of Slurm, once it has ended."""
+    until(lambda: shown(number)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"))
+    return shown(number)["JobState"], shown(number)["ExitCode"]
+
+
+def left():
+    state = Path(os.environ["XDG_STATE_HOME"])
+    return [*pipe_folders(), *state.rglob("*.sh")]
+
+
+def test_jobs_under_mps_run_in_one_allocation_with_their_limits(submits):
+    (number,) = submits(LIMITS)
+    assert end_of(number) == ("COMPLETED", "0:0")
+    assert seen_by(RESNET) == "on device=0 limit=43"
+    assert seen_by(BERT) == "on device=0 limit=57.5"
+    assert not left()
+
+
+def test_jobs_that_take_turns_get_the_same_gpu_of_two(submits):
+    (number,) = submits(handed("naive", JOBS))
+    assert end_of(number) == ("COMPLETED", "0:0")
+    assert {seen_by(job) for job in JOBS} == {"off device=0 limit="}
+    assert not left()
+
+
+def test_each_job_of_a_mig_plan_gets_the_instance_of_its_type(node, monkeypatch):
+    plan = handed("mig=3g.71gb,4g.71gb@0")
+    (node / "sbatch").unlink()
+    with slurm_node(EXPORTS["slurm"](plan)) as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        numbers = ended("slurm", plan).stdout.split()[1:]
+        assert [end_of(number) for number in numbers] == [("COMPLETED", "0:0")] * 2
+    assert seen_by(RESNET) == "off device=0 limit="
+    assert seen_by(BERT) == "off device=1 limit="
+
+
+def test_plans_of_two_gpus_run_on_two_gpus(submits, monkeypatch):
+    plans = side_by_side({0: LIMITS, 1: handed("serial", JOBS[2:])}, {0: [1, 2], 1: [3]})
+    monkeypatch.setitem(EXPORTS, "slurm", lambda _: slurm_text_of_all(plans))
+    numbers = submits(LIMITS)
+    assert [end_of(number) for number in numbers] == [("COMPLETED", "0:0")] * 2
+    assert {seen_by(job).split()[1] for job in JOBS} == {"device=0", "device=1"}
+    assert seen_by(BERT).endswith("limit=57.5")
+    assert not left()
+
+
+def test_a_group_starts_when_the_one_before_has_ended_even_if_a_job_of_it_failed(
+    submits, monkeypatch
+):
+    monkeypatch.setenv("FAILS", f"{RESNET.name}.sh")
+    first, second = submits(handed("mps=43,57[2,1];naive[3]", JOBS))
+    assert end_of(first) == ("FAILED", "3:0")
+    assert end_of(second) == ("COMPLETED", "0:0")
+    assert shown(second)["StartTime"] >= shown(first)["EndTime"]
+    assert seen_by(BERT) == "on device=0 limit=43"
+    assert not left()
+
+
+def test_jobs_one_by_one_are_jobs_of_slurm_that_wait_for_each_other(submits, monkeypatch):
+    monkeypatch.setenv("FAILS", f"{RESNET.name}.sh")
+    first, second = submits(handed("serial"))
+    assert end_of(first) == ("FAILED", "3:0")
+    assert end_of(second) == ("COMPLETED", "0:0")
+    assert shown(second)["StartTime"] >= shown(first)["EndTime"]
+
+
+def test_a_python_job_has_its_folder_its_words_and_its_output_in_the_log_of_slurm(submits):
+    text = "import json, os, sys; print(json.dumps([os.getcwd(), sys.argv[1:]])); sys.exit(4)"
+    command = (sys.executable, "-c", text, "a 'b' \"c\" $d", "END")
+    script = Script(command=command, folder=str(Path("/tmp").resolve()))
+    job = Job(replace(RESNET.profile, workload=replace(RESNET.profile.workload, script=script)))
+    for sharing in ("serial", "mps"):
+        numbers = submits(handed(sharing, [job, BERT]))
+        assert end_of(numbers[0]) == ("FAILED", "4:0")
+        (log,) = Path().glob(f"*-{numbers[0]}.log")
+        assert json.loads(log.read_text()) == ["/tmp", ["a 'b' \"c\" $d", "END"]]
+
+
+@pytest.mark.parametrize("ignores", [False, True])
+def test_scancel_leaves_neither_jobs_nor_a_daemon(submits, monkeypatch, ignores):
+    monkeypatch.setenv("ENDLESS", "yes")
+    if ignores:
+        monkeypatch.setenv("ADVISOR_GRACE_S", "1")  # for less than the node's KillWait
+        put(Path(f"{RESNET.name}.sh"), "#!/bin/bash\ntrap '' TERM\nwhile :; do sleep 1; done\n")
+    (number,) = submits(LIMITS)
+    until(Path(f"{BERT.name}.sh.pid").exists)
+    subprocess.run(["scancel", number], check=True)
+    assert end_of(number)[0] == "CANCELLED"
+    until(lambda: not left())
+    child = int(Path(f"{BERT.name}.sh.pid").read_text())
+    until(lambda: not Path(f"/proc/{child}").exists())
