@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from advisor.launch.commands import commands_at_once, side_by_side
 from advisor.launch.exports import EXPORTS
 from tests.handed import JOBS, handed
-from tests.launch.golden_exports import written
 from tests.launch.scripts_on_machine import begun, ended, seen
 from tests.waiting import PATIENCE_S
 
@@ -153,17 +151,6 @@ def test_a_gpu_that_is_not_in_mig_mode_stops_alone(machine):
     assert done.returncode == 1
     assert len(seen()) == 3
     assert machine.daemons == {}
-
-
-def test_shellcheck_finds_nothing(tmp_path):
-    scripts = {name: text for name, text in written().items() if name.endswith(".sh")}
-    for name, text in scripts.items():
-        (tmp_path / name).write_text(text)
-    # SC2034: the number of a job of Slurm is there for whoever adds another that waits for it.
-    words = [Path(sys.executable).parent / "shellcheck", "-e", "SC2034"]
-    words += ["-S", "warning", *tmp_path.glob("*.sh")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_every_script_stops_at_its_first_failure():

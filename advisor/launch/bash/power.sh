@@ -8,7 +8,8 @@ set_power_limit() {  # nvidia-smi may print that it cannot set $1 watts, and exi
 }
 cap_power() {  # to $1 watts until the end
   local was
-  was=$(query power.limit) && [[ $was = [0-9]* ]] || fail "GPU $GPU: power limit is unknown: $was"
+  was=$(query power.limit) || was="unknown, $was"
+  [[ $was = [0-9]* ]] || fail "GPU $GPU: its power limit is $was"
   undo_by set_power_limit "$was"
   set_power_limit "$1"
   kept=${#undos[@]}
