@@ -53,7 +53,7 @@ class Running:
     def __post_init__(self) -> None:
         if not self.jobs:
             raise InvalidInput("no job runs. Leave out --running, and all of the GPU is free")
-        if self.sharing.mode in ("serial", "phases"):
+        if self.sharing.mode in ("serial", "phases", "queue"):
             raise InvalidInput(
                 f"{self.sharing}: jobs that run at this moment run naive, mps or on mig instances"
             )
@@ -167,7 +167,7 @@ def ways_to_join(sharing: Arrangement, before: int, added: int, gpu: Gpu) -> Ite
                 new = enumerate(starts[len(taken.instances) :], start=before + 1)
                 places = (Place(instance, (Part((job,)),)) for job, instance in new)
                 yield Hybrid((*taken.places, *places))
-        case "serial" | "naive" | "phases":
+        case "serial" | "naive" | "phases" | "queue":
             yield Naive()
         case _:
             assert_never(sharing.mode)

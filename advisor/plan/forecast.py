@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import nlargest
 from pathlib import Path
 from platform import node
 from statistics import median
@@ -22,11 +23,27 @@ from advisor.prediction.cache import once_a_mix
 from advisor.prediction.host import Host
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import idle_power_w
-from advisor.prediction.prediction import LEVELS, Level, MixPrediction, all_known, around, in_phases
+from advisor.prediction.prediction import (
+    LEVELS,
+    Level,
+    MixPrediction,
+    all_known,
+    around,
+    in_phases,
+    over_run,
+    time_mean,
+)
 from advisor.prediction.predictor import Predictor, calibrated_predictor
 from advisor.sharing import Arrangement, Serial, Sharing
-from advisor.sharing.groups import check_count, groups, restricted, together, without_phases
-from advisor.simulation.events import History, PlacedJobs, energy_j, from_the_start
+from advisor.sharing.groups import (
+    check_count,
+    groups,
+    restricted,
+    together,
+    without_idle_queue,
+    without_phases,
+)
+from advisor.simulation.events import History, Pace, PlacedJobs, energy_j, from_the_start
 from advisor.simulation.queues import Paces
 from advisor.simulation.simulate import Fleet, Simulation, check_sharing, simulated
 from advisor.workload.calibration import (
@@ -51,6 +68,7 @@ class Mixes:
         profiles = [job.profile for job in self.jobs]
         self._kind = [profiles.index(profile) for profile in profiles]  # the same for copies
         self._mixes: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
+        self._last: tuple[Sharing, list[History]] | None = None
 
     def copies(self) -> list[list[int]]:
         """Group the positions of the jobs into those with equal profile and length."""
@@ -63,18 +81,78 @@ class Mixes:
         return self._predictor.surrogate([job.profile for job in self.jobs])
 
     def whole(self, sharing: Sharing) -> MixPrediction:
-        """Predict while all jobs run, or in phases all of a group; check the number of jobs."""
+        """Predict while all jobs run, or in phases all of a group; check the number of jobs.
+
+        Jobs of a queue are predicted over their own run times. If a length is not known, all jobs
+        are taken to be equally long alone.
+        """
+        sharing = without_idle_queue(sharing, len(self.jobs))
         whole = without_phases(sharing)
         if whole is not None:
             return self._predict(tuple(range(len(self.jobs))), whole)
         check_count(sharing, len(self.jobs))
-        in_order = [tuple(sorted(job - 1 for job in group.jobs))
-                    for group in groups(sharing, len(self.jobs))]  # fmt: skip
-        return in_phases(sharing, in_order, [self.part(sharing, group) for group in in_order])
+        in_order = groups(sharing, len(self.jobs))
+        running = [tuple(sorted(job - 1 for job in group.jobs)) for group in in_order]
+        answers = [
+            self._queued(sharing, jobs, group.at_once) if 1 < group.at_once < len(jobs)
+            else self.part(sharing, jobs)
+            for group, jobs in zip(in_order, running, strict=True)
+        ]  # fmt: skip
+        if len(answers) == 1:
+            return replace(answers[0], sharing=sharing)
+        return in_phases(sharing, running, answers)
 
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """Predict while only the jobs at the positions `running` run."""
         return self._predict(running, restricted(sharing, running))
+
+    def histories(self, sharing: Sharing) -> list[History] | None:
+        """Simulate all jobs from the start, at each of `LEVELS`; None if a length is not known."""
+        work = all_known(job.work_steps for job in self.jobs)
+        return None if work is None else self._simulated(sharing, work)
+
+    def seated(self, sharing: Sharing, seats: PlacedJobs) -> MixPrediction:
+        """Predict while only the jobs in `seats` run."""
+        return self.part(sharing, tuple(seat.job for seat in seats))
+
+    def _simulated(self, sharing: Sharing, work_steps: Sequence[float]) -> list[History]:
+        def pace(level: Level) -> Pace:
+            return lambda seats: [
+                1 / job.paced_s.at(level) for job in self.seated(sharing, seats).jobs
+            ]
+
+        if self._last is None or self._last[0] != sharing:
+            every = [from_the_start(sharing, work_steps, pace(level)) for level in LEVELS]
+            self._last = sharing, every
+        return self._last[1]
+
+    def _queued(self, sharing: Sharing, queue: tuple[int, ...], at_once: int) -> MixPrediction:
+        """Predict a queue of the jobs at positions `queue`; memory is for any that may meet."""
+        histories = self.histories(sharing) or self._simulated(
+            sharing, [1 / job.alone_step_s for job in self.jobs]
+        )
+        stretches = [[each for each in history.stretches if each.seats[0].job in queue]
+                     for history in histories]  # fmt: skip
+        mixes = {each.seats: self.seated(sharing, each.seats)
+                 for history in stretches for each in history}  # fmt: skip
+        jobs = [
+            over_run(
+                [[(mixes[each.seats].jobs[place], each.seconds) for each in history
+                  for place, seat in enumerate(each.seats) if seat.job == job]
+                 for history in stretches]
+            )
+            for job in queue
+        ]  # fmt: skip
+        largest = nlargest(at_once, range(len(queue)), key=lambda at: jobs[at].memory_mib)
+        fullest = self.part(sharing, tuple(queue[at] for at in sorted(largest)))
+        for at, answer in zip(sorted(largest), fullest.jobs, strict=True):
+            risk = max(jobs[at].oom_probability, answer.oom_probability)
+            jobs[at] = replace(jobs[at], oom_probability=risk)
+        medians = stretches[LEVELS.index("p50")]
+        return time_mean(
+            sharing, tuple(jobs), [*(mixes[each.seats] for each in medians), fullest],
+            [*(each.seconds for each in medians), 0.0], fullest.oom_probability,
+        )  # fmt: skip
 
     def _predict(self, running: tuple[int, ...], sharing: Arrangement) -> MixPrediction:
         key = tuple(self._kind[job] for job in running), sharing
@@ -128,25 +206,16 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
         prediction=mixes.whole(sharing), makespan_interval_s=None, energy_j=None,
         speedup_vs_serial=None, deadlines_s=tuple(job.deadline_s for job in mixes.jobs),
     )  # fmt: skip
-    work = all_known(job.work_steps for job in mixes.jobs)
-    if work is None:
+    if (histories := mixes.histories(sharing)) is None:
         return result
-
-    def mix(placed: PlacedJobs) -> MixPrediction:
-        return mixes.part(sharing, tuple(each.job for each in placed))
-
-    def history(level: Level) -> History:
-        return from_the_start(
-            sharing, work, lambda placed: [1 / job.paced_s.at(level) for job in mix(placed).jobs]
-        )
-
-    histories = [history(level) for level in LEVELS]
     makespan_s = around([each.makespan_s for each in histories])
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
     return replace(
         result,
         makespan_interval_s=makespan_s,
-        energy_j=energy_j(histories, lambda each: mix(each.seats).power_w, idle_w),
+        energy_j=energy_j(
+            histories, lambda each: mixes.seated(sharing, each.seats).power_w, idle_w
+        ),
         speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
     )

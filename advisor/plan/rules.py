@@ -96,8 +96,9 @@ def _too_many_mps_clients(
             whole = max(each.compute_slices for each in gpu.mig)
             own = part.slices or profile_of(gpu, part.instance.profile).compute_slices
             allowed = allowed * own // whole
-        if part.sharing.under_mps and len(part.jobs) > allowed:
-            return f"MPS serves {counted(allowed, 'process')} at most, not {len(part.jobs)}"
+        clients = part.at_once or len(part.jobs)
+        if part.sharing.under_mps and clients > allowed:
+            return f"MPS serves {counted(allowed, 'process')} at most, not {clients}"
     return None
 
 
@@ -126,7 +127,7 @@ def memory_problem(mix: MixPrediction, gpu: Gpu, margin: float = 0.0) -> str | N
             f"of {mix.memory_capacity_mib:,.0f} MiB"
         )
     for pool in pools_of(mix, gpu) if margin else ():
-        upper_mib = sum(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
+        upper_mib = pool.most_mib(mix.jobs[job].memory_interval_mib.p95 for job in pool.jobs)
         if not leaves_free(upper_mib, pool.capacity_mib, margin):
             return (
                 f"leaves no {margin:.0%} of memory free: up to {upper_mib:,.0f} MiB "

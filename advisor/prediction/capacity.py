@@ -159,8 +159,8 @@ MPS_CAPACITY = 0.85
 def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float, ...] | None:
     """Predict seconds of a step, shape (jobs,); None if a profile lacks what the model needs.
 
-    Under MPS with limits a job's GPU path is stretched by its limit first. MIG and phases are not
-    covered.
+    Under MPS with limits a job's GPU path is stretched by its limit first. MIG, phases and queues
+    are not covered.
     """
     gpu_s = all_known(profile.gpu_s for profile in profiles)
     if gpu_s is None:
@@ -176,7 +176,7 @@ def capacity_steps(profiles: Sequence[Profile], sharing: Sharing) -> tuple[float
             # SM activity while busy over all jobs, weighted by their GPU time; never 0.
             activity = sum(map(mul, gpu_s, sms)) / max(sum(gpu_s), 1e-12)
             capacity = MPS_CAPACITY / max(0.05, activity)
-        case "mig" | "hybrid" | "phases":
+        case "mig" | "hybrid" | "phases" | "queue":
             return None
         case _:
             assert_never(sharing.mode)

@@ -6,8 +6,9 @@ allocated at peak plus the context; that suffices only where the process is capp
 because one process's cache is never released for another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from math import erf, hypot, isfinite, sqrt
 from statistics import NormalDist
 from typing import TypeVar
@@ -147,11 +148,20 @@ def leaves_free(upper_mib: FloatOrArray, capacity_mib: float, margin: float) -> 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Memory of a GPU or MIG instance, the positions of the jobs on it, and how they share."""
+    """Memory of a GPU or MIG instance, the positions of the jobs on it, and how they share.
+
+    Attributes:
+        at_once: Most of the jobs that run at the same time, in any combination.
+    """
 
     jobs: tuple[int, ...]
     capacity_mib: float
     mode: Mode
+    at_once: int
+
+    def most_mib(self, held_mib: Iterable[float]) -> float:
+        """Return the most that jobs which run at the same time hold, by what each holds."""
+        return sum(nlargest(self.at_once, held_mib))
 
 
 def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[Pool]:
@@ -161,7 +171,8 @@ def pools(gpu: Gpu, sharing: Sharing, jobs: int, mps_server_mib: float) -> list[
         servers = sum(part.sharing.under_mps for part in parts)
         capacity_mib = float(_partition(parts[0], gpu).memory_mib) - servers * mps_server_mib
         positions = tuple(number - 1 for part in parts for number in part.jobs)
-        shared.append(Pool(positions, capacity_mib, parts[0].sharing.mode))
+        at_once = parts[0].at_once or len(positions)
+        shared.append(Pool(positions, capacity_mib, parts[0].sharing.mode, at_once))
     return shared
 
 
@@ -297,8 +308,8 @@ def memory_caps(gpu: Gpu, mix: MixPrediction) -> dict[int, int]:
     caps: dict[int, int] = {}
     for pool in pools_of(mix, gpu):
         needs = {job: mix.jobs[job] for job in pool.jobs}
-        held_mib = sum(each.memory_mib for each in needs.values())
-        least_mib = sum(each.memory_min_mib for each in needs.values())
+        held_mib = pool.most_mib(each.memory_mib for each in needs.values())
+        least_mib = pool.most_mib(each.memory_min_mib for each in needs.values())
         if clients.issuperset(needs) and least_mib <= pool.capacity_mib < held_mib:
             part = (pool.capacity_mib - least_mib) / (held_mib - least_mib)
             for job, own in needs.items():

@@ -122,6 +122,8 @@ def mean_interval(values: Sequence[Interval | None], weights: Sequence[float]) -
 
 
 _Change = Callable[[Interval], Interval] | None
+_TIMES = "step_s", "epoch_s", "with_ends_s"
+_ENERGIES = "energy_step_j", "energy_epoch_j", "energy_example_j"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +176,7 @@ class JobPrediction:
 
     def mapped(self, time: _Change = None, energy: _Change = None) -> "JobPrediction":
         """Return the job with `time` applied to step and epoch, and `energy` to all energies."""
-        changes = dict.fromkeys(("step_s", "epoch_s", "with_ends_s"), time)
-        changes |= dict.fromkeys(("energy_step_j", "energy_epoch_j", "energy_example_j"), energy)
+        changes = dict.fromkeys(_TIMES, time) | dict.fromkeys(_ENERGIES, energy)
         values: dict[str, Any] = {
             name: change(interval)
             for name, change in changes.items()
@@ -229,19 +230,62 @@ class MixPrediction:
     host_stretch: float = 1.0
 
 
+def over_run(stretches: Sequence[Sequence[tuple[JobPrediction, float]]]) -> JobPrediction:
+    """Return one job over its run, from its prediction and seconds in each stretch of that run.
+
+    Means are over steps, so that `paced_s` is the seconds of the run over its steps; `stretches`
+    are given at each of `LEVELS`.
+    """
+
+    def mean(value: Callable[[JobPrediction, Level], float]) -> Interval:
+        means = []
+        for level, run in zip(LEVELS, stretches, strict=True):
+            steps = [seconds / job.paced_s.at(level) for job, seconds in run]
+            # A job shorter than the clock can tell runs for no seconds.
+            weights = steps if any(steps) else [1.0] * len(run)
+            means.append(fmean([value(job, level) for job, _ in run], weights))
+        return around(means)
+
+    every = [job for run in stretches for job, _ in run]
+
+    def mean_of(name: str) -> Interval | None:
+        if any(getattr(job, name) is None for job in every):
+            return None
+        return mean(lambda job, level: float(getattr(job, name).at(level)))
+
+    slowdown = mean(JobPrediction.slowdown_at)
+    means: dict[str, Any] = {name: mean_of(name) for name in (*_TIMES, *_ENERGIES)}
+    return replace(
+        every[0], **means, slowdown=slowdown.p50, slowdown_error=slowdown.scaled(1 / slowdown.p50),
+        oom_probability=max(job.oom_probability for job in every),
+    )  # fmt: skip
+
+
 def in_phases(
     sharing: Sharing, groups: Sequence[Sequence[int]], answers: Sequence[MixPrediction]
 ) -> MixPrediction:
     """Combine the predictions of groups into one of all jobs, each while its own group runs.
 
-    Power, activity and the weighted speedup are means over the time that the groups take if all
-    jobs are equally long alone; when every job is a group of its own, they are those of serial.
-    `groups` are positions of jobs, increasing.
+    Means are over the time that the groups take if all jobs are equally long alone; when every job
+    is a group of its own, they are those of serial. `groups` are positions of jobs, increasing.
     """
     answered = chain.from_iterable(answer.jobs for answer in answers)
     jobs = dict(zip(chain.from_iterable(groups), answered, strict=True))
     takes = [len(answer.jobs) / answer.weighted_speedup for answer in answers]
-    shares = [each / sum(takes) for each in takes]
+    risk = 1 - prod(1 - answer.oom_probability for answer in answers)
+    return time_mean(sharing, tuple(jobs[at] for at in sorted(jobs)), answers, takes, risk)
+
+
+def time_mean(
+    sharing: Sharing, jobs: tuple[JobPrediction, ...], answers: Sequence[MixPrediction],
+    seconds: Sequence[float], oom_probability: float,
+) -> MixPrediction:  # fmt: skip
+    """Combine the predictions of mixes that run for so many `seconds` into one of all `jobs`.
+
+    Power, activity and the weighted speedup are means over time; memory is that of the mix that
+    fills it most, even if it runs for no time.
+    """
+    shares = [each / sum(seconds) for each in seconds]
 
     def mean_share(values: Sequence[float | None]) -> float | None:
         numbers = all_known(values)
@@ -251,11 +295,11 @@ def in_phases(
     return MixPrediction(
         gpu=fullest.gpu,
         sharing=sharing,
-        jobs=tuple(jobs[at] for at in sorted(jobs)),
+        jobs=jobs,
         memory_total_mib=fullest.memory_total_mib,
         memory_capacity_mib=fullest.memory_capacity_mib,
-        oom_probability=1 - prod(1 - answer.oom_probability for answer in answers),
-        weighted_speedup=len(jobs) / sum(takes),
+        oom_probability=oom_probability,
+        weighted_speedup=sum(map(mul, (answer.weighted_speedup for answer in answers), shares)),
         power_w=mean_interval([answer.power_w for answer in answers], shares),
         gract=mean_share([answer.gract for answer in answers]),
         smact=mean_share([answer.smact for answer in answers]),

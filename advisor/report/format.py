@@ -270,7 +270,7 @@ class ModeWords(NamedTuple):
 # The type checker finds a mode without words.
 _ByMode = TypedDict("_ByMode", {
     "serial": ModeWords, "naive": ModeWords, "mps": ModeWords, "mps-limits": ModeWords,
-    "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
+    "queue": ModeWords, "mig": ModeWords, "hybrid": ModeWords, "phases": ModeWords,
 })  # fmt: skip
 _WORDS: _ByMode = {
     "serial": ModeWords(
@@ -284,6 +284,11 @@ _WORDS: _ByMode = {
     "mps": ModeWords(
         "mps", "MPS", "Memory adds up; the jobs run at the same time on all SMs that are free.",
         "kernels of all jobs run at the same time",
+    ),
+    "queue": ModeWords(
+        "queue", "In a queue: the next starts when one ends",
+        "At most so many jobs at a time: their memory adds up, and they share all SMs.",
+        notation="mps/2[3,1,2]: job numbers in the order of their starts, at most 2 at once",
     ),
     "mps-limits": ModeWords(
         "mps with limits", "MPS with limits",

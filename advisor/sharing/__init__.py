@@ -9,7 +9,9 @@ These forms name jobs by their numbers from 1, in the order in which they were g
   (the default) or ``/mps``, with limits in per cent of its SMs;
 * ``mig=7g.141gb@0/ci=3c[1]+4c[2]``: compute instances with SMs of their own and one memory
   (``mig=`` may be left out);
-* ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own.
+* ``naive[1,2];mps[3]``: one group of jobs after another, each with a sharing of its own;
+* ``mps/2[3,1,2]``: a queue in this order, as ``mps/2`` is in the order in which they were given: at
+  most two jobs at once, the next starts when one ends. It may be one of several groups.
 """
 
 from advisor.sharing.modes import (
@@ -27,15 +29,16 @@ from advisor.sharing.modes import (
     PartitionSharing,
     Phases,
     Place,
+    Queue,
     Serial,
     SharedPartition,
     Sharing,
     one_job_each,
-    parse_sharing,
 )
+from advisor.sharing.notation import parse_sharing
 
 __all__ = [
     "SHARED_MODES", "Arrangement", "Concurrent", "Group", "Hybrid", "Instance", "Mig", "Mode",
-    "Mps", "Naive", "Part", "PartitionSharing", "Phases", "Place", "Serial", "SharedPartition",
-    "Sharing", "one_job_each", "parse_sharing",
+    "Mps", "Naive", "Part", "PartitionSharing", "Phases", "Place", "Queue", "Serial",
+    "SharedPartition", "Sharing", "one_job_each", "parse_sharing",
 ]  # fmt: skip

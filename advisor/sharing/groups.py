@@ -20,16 +20,15 @@ from advisor.sharing.modes import (
     Mps,
     Naive,
     Part,
-    PartitionSharing,
     Phases,
-    Place,
+    Queue,
     Serial,
     SharedPartition,
     Sharing,
     one_job_each,
+    plain_group,
 )
 
-_Within = TypeVar("_Within", Concurrent, PartitionSharing)
 _Limited = TypeVar("_Limited", Mps, Concurrent, Arrangement)
 
 
@@ -46,7 +45,7 @@ def check_count(sharing: Sharing, jobs: int) -> None:
     named = named_jobs(sharing)
     if named in ((), tuple(range(1, jobs + 1))):
         return
-    if sharing.mode in ("hybrid", "phases"):
+    if isinstance(sharing, Hybrid | Phases):
         raise InvalidInput(
             f"{sharing}: it names job {', '.join(map(str, named))} of {counted(jobs, 'job')}. "
             f"Name each of them once."
@@ -80,8 +79,14 @@ def one_at_a_time(sharing: Arrangement, jobs: int) -> bool:
 
 
 def without_phases(sharing: Sharing) -> Arrangement | None:
-    """`sharing` if it sets up the GPU once; None if it is one of phases."""
-    return None if isinstance(sharing, Phases) else sharing
+    """`sharing` if all jobs may start at once; None if it is one of phases, or a queue."""
+    return None if isinstance(sharing, Phases | Queue) else sharing
+
+
+def without_idle_queue(sharing: Sharing, jobs: int) -> Sharing:
+    """`sharing`, or that of a queue's jobs if it has room for all `jobs` at once."""
+    plain = isinstance(sharing, Queue) and sharing.at_once >= jobs
+    return sharing.sharing if isinstance(sharing, Queue) and plain else sharing
 
 
 def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
@@ -94,7 +99,7 @@ def groups(sharing: Sharing, jobs: int) -> tuple[Group | Hybrid, ...]:
         case Phases():
             return sharing.groups
         case _:
-            return (Group(tuple(range(1, jobs + 1)), sharing),)
+            return (plain_group(Group(tuple(range(1, jobs + 1)), sharing)),)
 
 
 def instance_sets(sharing: Sharing) -> tuple[Hybrid, ...]:
@@ -109,7 +114,10 @@ def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
 
 
 def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
-    """Positions of the jobs that run at the same time, one set after another."""
+    """Positions of the jobs that run at the same time, one set after another.
+
+    A queue is one set, of which at most `Group.at_once` run at the same time.
+    """
     return [[number - 1 for number in run] for group in groups(sharing, jobs)
             for run in group.running_together]  # fmt: skip
 
@@ -129,7 +137,14 @@ def kind_of(sharing: Sharing) -> Mode:
 
 def places_named(sharing: Sharing) -> int:
     """Return how many jobs run at once if `sharing` fixes it; else 1."""
-    return max(map(len, running_together(sharing, len(named_jobs(sharing)) or 1)))
+    if isinstance(sharing, Queue):
+        return sharing.at_once
+    return most_at_once(sharing, len(named_jobs(sharing)) or 1)
+
+
+def most_at_once(sharing: Sharing, jobs: int) -> int:
+    """Return how many of `jobs` jobs run at the same time at most."""
+    return max(group.at_once for group in groups(sharing, jobs))
 
 
 def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], ...]:
@@ -144,7 +159,10 @@ def mps_servers(sharing: Sharing, jobs: int) -> list[list[int]]:
 
 
 def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
-    """Return how the jobs at `running` share while no others run; in phases, jobs of one group."""
+    """Return how the jobs at `running` share while no others run; in phases, jobs of one group.
+
+    Jobs of a queue share as its `sharing` has it, however many they are.
+    """
     names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
         case Mig(instances):
@@ -153,44 +171,40 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
             return _renamed(sharing, names)
         case Phases():
             group = next(each for each in sharing.groups if running[0] + 1 in each.jobs)
-            return of_one_group(_renamed_group(group, names))
+            if isinstance(group, Hybrid):
+                return _renamed(group, names)
+            return group.sharing.among([group.jobs.index(job + 1) for job in running])
         case _:
             return sharing.among(running)
 
 
-def _renamed_group(group: Group | Hybrid, names: Mapping[int, int]) -> Group | Hybrid:
-    """`group` with only the jobs in `names`, and with their new numbers."""
-    if isinstance(group, Hybrid):
-        return _renamed(group, names)
-    return Group(*_renamed_jobs(group.jobs, group.sharing, names))
-
-
 def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
-    def kept(parts: Sequence[Part]) -> tuple[Part, ...]:
-        return tuple(
-            Part(*_renamed_jobs(part.jobs, part.sharing, names), part.slices)
-            for part in parts if not names.keys().isdisjoint(part.jobs)
-        )  # fmt: skip
+    """`hybrid` with only the jobs in `names`, and with their new numbers."""
 
-    places = [(place.instance, kept(place.parts)) for place in hybrid.places]
-    return Hybrid(tuple(Place(instance, parts) for instance, parts in places if parts))
+    def kept(part: Part) -> Part:
+        left = [place for place, job in enumerate(part.jobs) if job in names]
+        jobs = tuple(names[part.jobs[place]] for place in left)
+        return replace(part, jobs=jobs, sharing=part.sharing.among(left))
 
-
-def _renamed_jobs(
-    jobs: Sequence[int], sharing: _Within, names: Mapping[int, int]
-) -> tuple[tuple[int, ...], _Within]:
-    left = [place for place, job in enumerate(jobs) if job in names]
-    return tuple(names[jobs[place]] for place in left), sharing.among(left)
+    places = [
+        (place, [kept(part) for part in place.parts if not names.keys().isdisjoint(part.jobs)])
+        for place in hybrid.places
+    ]
+    return Hybrid(tuple(replace(place, parts=tuple(parts)) for place, parts in places if parts))
 
 
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
     """The groups of `sharing`, job n being called by the n-th of `numbers`."""
     names = dict(enumerate(numbers, start=1))
-    return tuple(_renamed_group(group, names) for group in groups(sharing, len(numbers)))
+    return tuple(
+        _renamed(group, names) if isinstance(group, Hybrid)
+        else replace(group, jobs=tuple(names[job] for job in group.jobs))
+        for group in groups(sharing, len(numbers))
+    )  # fmt: skip
 
 
 def of_one_group(group: Group | Hybrid) -> Arrangement:
-    """The sharing of `group`, if its jobs are all there are and are numbered from 1."""
+    """How the jobs of `group` share if they run together, are all there are, numbered from 1."""
     if isinstance(group, Hybrid):
         return group
     return group.sharing.among(sorted(range(len(group.jobs)), key=group.jobs.__getitem__))
@@ -238,10 +252,12 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
     """The sharing in which `groups`, of jobs numbered from 1, run one after another.
 
     Groups of a single job in increasing order become one serial group, which runs them in that
-    order.
+    order. A queue with room for all its jobs at once is none.
     """
     singly: list[Group | Hybrid] = []
-    for group in groups:  # one that runs its jobs one at a time, without limits, is several
+    for each in groups:
+        group = plain_group(each) if isinstance(each, Group) else each
+        # One that runs its jobs one at a time, without limits, is several.
         naive = isinstance(group, Group) and group.sharing == Naive()
         several = _one_by_one(group) or (naive and len(group.jobs) == 1)
         singly += [Group((job,), Serial()) for job in group.jobs] if several else [group]
@@ -252,7 +268,10 @@ def in_turn(groups: Sequence[Group | Hybrid]) -> Sharing:
             joined[-1] = Group((*last.jobs, *group.jobs), Serial())
         else:
             joined.append(group)
-    return Phases(tuple(joined)) if len(joined) > 1 else of_one_group(joined[0])
+    first, *later = joined
+    if isinstance(first, Group) and isinstance(first.sharing, Queue) and not later:
+        return first.sharing if sorted(first.jobs) == [*first.jobs] else Phases((first,))
+    return Phases(tuple(joined)) if later else of_one_group(first)
 
 
 def _one_by_one(group: Group | Hybrid | None) -> TypeGuard[Group]:

@@ -1,18 +1,17 @@
-"""The ways to share a GPU, as values, and the notation that names them.
+"""The ways to share a GPU, as values; their notation is read by `advisor.sharing.notation`.
 
 Every way to share has a `mode`, `limits` (empty where no job on the whole GPU has one) and
 `instances` (empty without MIG). Most code asks for these instead of the type. Making one that is
 impossible, e.g. with a job in two places, raises InvalidInput.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeVar
 
-from advisor.errors import InvalidInput, counted, shortened
+from advisor.errors import InvalidInput, counted
 
-Mode = Literal["serial", "naive", "mps", "mps-limits", "phases", "mig", "hybrid"]
+Mode = Literal["serial", "naive", "mps", "queue", "mps-limits", "phases", "mig", "hybrid"]
 """The name under which plans and runs are fitted, sorted and reported, simplest to set up first;
 "mig": a job on each instance; "hybrid": instances that are shared or divided."""
 
@@ -123,11 +122,48 @@ class Mig:
 Concurrent = Naive | Mps
 """The ways to have a whole GPU, an instance, or a part of one at the same time."""
 
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Jobs start in order, at most `at_once` at a time: the next starts when one ends.
+
+    Attributes:
+        sharing: How those that run share the GPU, without limits.
+        at_once: At least 2; the jobs are more than that.
+    """
+
+    sharing: Concurrent
+    at_once: int
+    mode: ClassVar[Mode] = "queue"
+    limits: ClassVar[tuple[float, ...]] = ()
+    instances: ClassVar[tuple[Instance, ...]] = ()
+    keeps_sms_apart: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.at_once < 2:
+            raise InvalidInput(
+                f"{self}: a queue runs at least 2 jobs at once. Write serial for one at a time."
+            )
+        if self.sharing.limits:
+            raise InvalidInput(f"{self}: jobs of a queue have no limits. Write mps/{self.at_once}.")
+
+    @property
+    def under_mps(self) -> bool:
+        return self.sharing.under_mps
+
+    def among(self, places: Sequence[int]) -> Concurrent:
+        """Return how the jobs at `places` share while the others are not running."""
+        return self.sharing.among(places)
+
+    def __str__(self) -> str:
+        return f"{self.sharing}/{self.at_once}"
+
+
 PartitionSharing = Serial | Concurrent
 """The ways to share what has SMs of its own: a whole GPU, an instance, or a part of one."""
 
 
-def _check_group(jobs: tuple[int, ...], sharing: PartitionSharing) -> None:
+def _check_group(jobs: tuple[int, ...], sharing: PartitionSharing | Queue) -> None:
     """Check that there are jobs, each named once, with a limit for each if there are limits."""
     if not jobs or min(jobs) < 1:
         raise InvalidInput("jobs are named by their numbers, from 1, at least one in brackets")
@@ -152,12 +188,15 @@ class SharedPartition:
         sharing: How the jobs share it; limits are in per cent of its SMs.
         instance: Its MIG GPU instance; None: the partition is the whole GPU.
         slices: Compute slices if it is a compute instance; None: all of the GPU instance.
+        at_once: Most of its jobs that run at the same time, if they start in order as others end;
+            None: they share as `sharing` has it.
     """
 
     jobs: tuple[int, ...]
     sharing: PartitionSharing
     instance: Instance | None = None
     slices: int | None = None
+    at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +297,11 @@ class Hybrid:
         """Sets of jobs that run at the same time, one set after another: here a single one."""
         return (tuple(sorted(self.jobs)),)
 
+    @property
+    def at_once(self) -> int:
+        """Most jobs that run at the same time."""
+        return len(self.jobs)
+
     def __str__(self) -> str:
         return "mig=" + "+".join(map(str, self.places))
 
@@ -275,10 +319,10 @@ Arrangement = PartitionSharing | Mig | Hybrid
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs, by their numbers from 1, that share the whole GPU."""
+    """Jobs, by their numbers from 1 and in the order of their starts, that share the whole GPU."""
 
     jobs: tuple[int, ...]
-    sharing: PartitionSharing
+    sharing: PartitionSharing | Queue
     instances: ClassVar[tuple[Instance, ...]] = ()
 
     def __post_init__(self) -> None:
@@ -287,39 +331,67 @@ class Group:
     @property
     def partitions(self) -> tuple[SharedPartition, ...]:
         """Its only partition: the whole GPU."""
-        return (SharedPartition(self.jobs, self.sharing),)
+        return (self._partition(self.jobs),)
 
     @property
     def memories(self) -> tuple[tuple[SharedPartition, ...], ...]:
         """Partitions grouped by memory; jobs one after another each have all of it."""
-        return tuple((SharedPartition(jobs, self.sharing),) for jobs in self.running_together)
+        return tuple((self._partition(jobs),) for jobs in self.running_together)
+
+    def _partition(self, jobs: tuple[int, ...]) -> SharedPartition:
+        if isinstance(self.sharing, Queue):
+            return SharedPartition(jobs, self.sharing.sharing, at_once=self.at_once)
+        return SharedPartition(jobs, self.sharing)
 
     @property
     def running_together(self) -> tuple[tuple[int, ...], ...]:
-        """Sets of jobs that run at the same time, one set after another."""
+        """Sets of jobs that run at the same time, one set after another.
+
+        The jobs of a queue are one set, of which at most `at_once` run at the same time.
+        """
         one_by_one = self.sharing.mode == "serial"
         return tuple((job,) for job in self.jobs) if one_by_one else (self.jobs,)
 
+    @property
+    def at_once(self) -> int:
+        """Most jobs that run at the same time."""
+        most = self.sharing.at_once if isinstance(self.sharing, Queue) else len(self.jobs)
+        return 1 if self.sharing.mode == "serial" else min(most, len(self.jobs))
+
     def __str__(self) -> str:
         return f"{self.sharing}[" + ",".join(map(str, self.jobs)) + "]"
+
+
+def plain_group(group: Group) -> Group:
+    """`group`; that of its sharing if it is a queue with room for all its jobs at once."""
+    if isinstance(group.sharing, Queue) and group.sharing.at_once >= len(group.jobs):
+        return Group(group.jobs, group.sharing.sharing)
+    return group
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
     """Groups one after another: the next starts when the last job of the one before has ended.
 
-    A group on MIG instances is a `Hybrid`, which names its jobs itself.
+    A group on MIG instances is a `Hybrid`, which names its jobs itself. A single group is a queue
+    with an order of its own.
     """
 
     groups: tuple[Group | Hybrid, ...]
-    mode: ClassVar[Mode] = "phases"
     limits: ClassVar[tuple[float, ...]] = ()
     keeps_sms_apart: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if len(self.groups) < 2:
+        if not self.groups or (len(self.groups) == 1 and self.mode != "queue"):
             raise InvalidInput("phases are at least two groups of jobs, with a ; between them")
         _check_once(self.jobs)
+
+    @property
+    def mode(self) -> Mode:
+        """``"phases"``; ``"queue"`` of a single group, which is one."""
+        first = self.groups[0]
+        queued = isinstance(first, Group) and isinstance(first.sharing, Queue)
+        return "queue" if queued and len(self.groups) == 1 else "phases"
 
     @property
     def jobs(self) -> tuple[int, ...]:
@@ -335,156 +407,4 @@ class Phases:
         return ";".join(map(str, self.groups))
 
 
-Sharing = Arrangement | Phases
-
-_PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive()}
-_PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
-_JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
-_INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
-_SETTINGS = r"(?:=[\d.,]+)?"
-_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps{_SETTINGS}))?"
-
-_LIMIT = r"\d{1,3}(?:\.\d+)?"
-_MPS = re.compile(rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?")
-_PLACED = re.compile(_INSTANCE)
-_SLOT = re.compile(_INSTANCE + _SHARED)
-_COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
-_GROUP = re.compile(rf"(?P<sharing>[a-z]+{_SETTINGS}){_JOBS}")
-# NVIDIA's name of naive sharing.
-_TIME_SLICING = re.compile(r"\btime[-_ ]?slic(?:e[ds]?|ing)\b")
-# The plus between places and parts, not that in "1g.18gb+me".
-_NEXT = re.compile(r"\+(?=\d)")
-# Spaces around signs, a % behind a number, and a colon or space for the = behind a mode.
-_SPACE = re.compile(r"\s*([=,;+/@\[\]])\s*|(?<=\d)\s*%|(?<=^mps)[:\s]+(?=\d)|(?<=^mig)[:\s]+(?=\d)")
-# A MIG profile without its memory.
-_SHORT = re.compile(r"(?<![\w.])(\d+g)(?![\w.])")
-_OF_AN_H200 = ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")
-
-
-class _NoSharingError(Exception):
-    """The words have none of the forms of a sharing."""
-
-
-def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
-    """The sharing that `text` names, in letters of any case; time slicing is naive sharing.
-
-    Args:
-        text: The notation; spaces around signs and a % behind a number are ignored.
-        offered: Names of the GPU's MIG profiles, smallest first, one of which ``3g`` is.
-
-    Raises:
-        InvalidInput: `text` has none of the forms in this package's docstring.
-    """
-    words = _SPACE.sub(_sign, _TIME_SLICING.sub("naive", text.strip().lower()))
-    if "/priority" in words:
-        raise InvalidInput(
-            f"{text!r}: MPS client priorities were removed; use MPS limits, such as mps=100,43"
-        )
-
-    try:
-        return _parse(_SHORT.sub(lambda match: full_profile(match[0], offered), words))
-    except _NoSharingError:
-        raise InvalidInput(
-            f"{shortened(text)} is not a sharing. {_how_to_write(words, offered)}"
-        ) from None
-
-
-def full_profile(word: str, offered: Sequence[str]) -> str:
-    """Return the MIG profile among `offered` whose name without memory is `word`; else `word`.
-
-    Raises:
-        InvalidInput: There are several.
-    """
-    names = [name for name in _for_training(offered) if name.startswith(f"{word}.")]
-    if len(names) > 1:
-        raise InvalidInput(f"{word} may be {' or '.join(names)}. Write one of these.")
-    return names[0] if names else word
-
-
-def _sign(match: re.Match[str]) -> str:
-    if match[1]:
-        return match[1]
-    return "" if match[0].endswith("%") else "="
-
-
-def _parse(words: str) -> Sharing:
-    if ";" in words:
-        return Phases(tuple(map(_group, words.split(";"))))
-    if "[" in words:
-        return _hybrid(words)
-    matches = [_PLACED.fullmatch(part) for part in words.removeprefix("mig=").split(",")]
-    if all(matches):
-        return Mig(tuple(_instance(match) for match in matches if match))
-    return _whole(words)
-
-
-def _whole(words: str) -> PartitionSharing:
-    if plain := _PLAIN.get(words):
-        return plain
-    if match := _MPS.fullmatch(words):
-        return Mps(tuple(map(float, match["limits"].split(","))) if match["limits"] else ())
-    raise _NoSharingError
-
-
-def _group(words: str) -> Group | Hybrid:
-    if match := _GROUP.fullmatch(words):
-        return Group(_numbers(match), _whole(match["sharing"]))
-    return _hybrid(words)
-
-
-def _hybrid(words: str) -> Hybrid:
-    places: list[Place] = []
-    for word in _NEXT.split(words.removeprefix("mig=")):
-        match = _SLOT.fullmatch(word) or _COMPUTE.fullmatch(word)
-        if match is None:
-            raise _NoSharingError
-        part = _part(match)
-        if match["profile"]:
-            places.append(Place(_instance(match), (part,)))
-        elif places and places[-1].parts[0].slices is not None:
-            places[-1] = Place(places[-1].instance, (*places[-1].parts, part))
-        else:
-            raise _NoSharingError
-    return Hybrid(tuple(places))
-
-
-def _part(match: re.Match[str]) -> Part:
-    sharing = _whole(match["sharing"] or "naive")
-    assert not isinstance(sharing, Serial), "the expression allows no such word"
-    slices = match.groupdict().get("slices")
-    return Part(_numbers(match), sharing, None if slices is None else int(slices))
-
-
-def _instance(match: re.Match[str]) -> Instance:
-    start = match["start"]
-    return Instance(match["profile"], None if start is None else int(start))
-
-
-def _numbers(match: re.Match[str]) -> tuple[int, ...]:
-    return tuple(map(int, match["jobs"].split(",")))
-
-
-def _for_training(names: Sequence[str]) -> list[str]:
-    """`names` of MIG profiles without those that differ in media engines only."""
-    return [name for name in names if name.endswith("gb")]
-
-
-def _how_to_write(words: str, offered: Sequence[str]) -> str:
-    """The remedy for `words` that name no sharing."""
-    if (match := _GROUP.fullmatch(words)) is not None:
-        return f"One group is all jobs: write {match['sharing']}, or naive[1,2];mps[3] for two."
-    slices = {name: int(name.partition("g")[0]) for name in _for_training(offered)}
-    most = max(slices.values(), default=0)
-    half = next((name for name in reversed(slices) if 2 * slices[name] <= most), "")
-    with_numbers = re.search(r"\w\[|;", words)
-    if words.startswith("mig") or re.search(r"\dg\b", words):
-        if not offered:
-            return "The GPU has no MIG: write serial, naive, mps or mps=50,50."
-        if with_numbers:
-            cut = f"{[*slices][-1]}/ci={most - most // 2}c[1]+{most // 2}c[2]"
-            return f"Write jobs by their numbers: mig={half}[1]+{half}[2,3]/mps or mig={cut}."
-        return f"Write an instance for each job: mig={half},{half}; it has {', '.join(offered)}."
-    if with_numbers:
-        return "Write jobs by their numbers: naive[1,2];mps[3], one group after another."
-    mig = f" or mig={half},{half} (an instance for each)" if half else ""
-    return f"Write serial, naive, mps, mps=50,50 (per cent for each job){mig}."
+Sharing = Arrangement | Queue | Phases

@@ -298,7 +298,7 @@ def _of_group(
         return tuple(PlacedJob(positions[seat.job], positions[seat.job]) for seat in seats)
 
     tasks = [Task(work_steps[job]) for job in positions]
-    queue = _InLine(max(map(len, group.running_together)))
+    queue = _InLine(group.at_once, [positions.index(number - 1) for number in group.jobs])
     history = run(tasks, lambda seats: pace(of_all(seats)), queue)
     return [
         Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
@@ -308,18 +308,19 @@ def _of_group(
 
 @dataclass(slots=True)
 class _InLine:
-    """Jobs in order, at most `places` at once; memory holds all that run at once."""
+    """Jobs in `order`, at most `places` at once; memory holds all that run at once."""
 
     places: int
-    _waiting: deque[int] = field(default_factory=deque)
+    order: Sequence[int]
+    _waiting: list[int] = field(default_factory=list)
 
     def add(self, job: int) -> None:
-        self._waiting.append(job)
+        heappush(self._waiting, self.order.index(job))
 
     def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
         if not self._waiting or len(gpus[0]) == self.places:
             return None
-        job = self._waiting.popleft()
+        job = self.order[heappop(self._waiting)]
         return JobStart(job, gpu=0, place=job)
 
 

@@ -298,7 +298,7 @@ def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:
     match sharing.mode:
         case "serial":
             return (None,)
-        case "naive" | "mps":
+        case "naive" | "mps" | "queue":
             return (None,) * most
         case "mps-limits":
             return sharing.limits

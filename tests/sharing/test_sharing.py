@@ -17,10 +17,22 @@ from advisor.sharing import (
     Part,
     Phases,
     Place,
+    Queue,
     Serial,
     parse_sharing,
 )
-from advisor.sharing.groups import check_count, mps_servers, restricted, running_together
+from advisor.sharing.groups import (
+    check_count,
+    groups,
+    in_turn,
+    memories,
+    most_at_once,
+    mps_servers,
+    relabelled,
+    restricted,
+    running_together,
+    without_idle_queue,
+)
 
 LIMITS = st.integers(1, 100).map(float)
 INSTANCES = st.builds(
@@ -65,6 +77,21 @@ def _hybrid(draw, jobs):
     return Hybrid(tuple(draw(_place(group)) for group in draw(_dealt(jobs))))
 
 
+PLAIN_QUEUES = st.builds(Queue, st.sampled_from([Naive(), Mps()]), st.integers(2, 9999))
+
+
+@st.composite
+def _queue(draw, jobs):
+    at_once = draw(st.integers(2, len(jobs) - 1))
+    return Group(jobs, Queue(draw(st.sampled_from([Naive(), Mps()])), at_once))
+
+
+@st.composite
+def _ordered_queue(draw):
+    jobs = draw(st.permutations(range(1, draw(st.integers(3, 9)) + 1)))
+    return Phases((draw(_queue(tuple(jobs))),))
+
+
 @st.composite
 def _phases(draw):
     first, *rest = draw(_dealt(tuple(range(1, draw(st.integers(2, 8)) + 1))))
@@ -73,6 +100,8 @@ def _phases(draw):
         tuple(
             draw(_hybrid(jobs))
             if draw(st.booleans())
+            else draw(_queue(jobs))
+            if len(jobs) > 2 and draw(st.booleans())
             else Group(jobs, draw(_shared(jobs, [Serial, Naive, Mps])))
             for jobs in groups
         )
@@ -84,6 +113,8 @@ SHARINGS = st.one_of(
     st.integers(1, 6).flatmap(lambda jobs: _shared(range(jobs), [Mps])),
     st.lists(INSTANCES, min_size=1, max_size=7).map(lambda each: Mig(tuple(each))),
     st.integers(1, 8).flatmap(lambda jobs: _hybrid(tuple(range(1, jobs + 1)))),
+    PLAIN_QUEUES,
+    _ordered_queue(),
     _phases(),
 )
 
@@ -129,6 +160,10 @@ def test_phases_are_groups_of_jobs_in_order():
         "mig=3g.71gb[" + "9" * 5000 + "]",
         "slicing", "time", "timeslice=2", "naive-time-slicing", "times", "naive[1,2]",
         "mps=50 50", "mps=%", "9g,9g", "mig=7x1g.18gb",
+        "mps/", "mps/0", "mps/1", "naive/1", "mps/x", "mps/-2", "mps/2.5", "mps/99999", "serial/2",
+        "fast/2", "mps=50,50/2", "mps=50,50,50/2[1,2,3]", "mps/2[]", "mps/2[1,1,2]", "mps/2[0,1,2]",
+        "mps/2[1,2,3];", "mps/2;naive[1]", "mps/3[2,5]", "serial/2[1,2,3]",
+        "mig=3g.71gb[1,2]/mps/2", "mps/2/3", "mps/1[1,2];naive[3]",
     ],
 )  # fmt: skip
 def test_what_names_no_sharing_is_refused(text):
@@ -224,6 +259,9 @@ def test_a_limit_that_was_meant_as_a_share_is_refused_with_the_per_cent(limit, m
         ("mig=7g.141gb/ci=3c[1]+4c[2,3]/naive", [1, 2], "mig=7g.141gb/ci=4c[1,2]/naive"),
         ("mps=10,20[3,1];naive[2]", [0, 2], "mps=20,10"),
         ("naive[2];mig=3g.71gb[1]+3g.71gb[3]", [2], "mig=3g.71gb[1]"),
+        ("mps/2", [0, 2], "mps"),
+        ("mps/2[3,1,2,4];naive[5]", [2, 3], "mps"),
+        ("mps/2[3,1,2,4];naive[5]", [4], "naive"),
     ],
 )
 def test_who_still_runs_keeps_what_it_had(text, running, left):
@@ -238,6 +276,7 @@ def test_who_still_runs_keeps_what_it_had(text, running, left):
         ("mig=3g.71gb[2]+4g.71gb[1,3]", [[0, 1, 2]]),
         ("serial[1,3];mps[2]", [[0], [2], [1]]),
         ("mps[1,3];naive[2]", [[0, 2], [1]]),
+        ("naive/2[3,1,2]", [[2, 0, 1]]),
     ],
 )
 def test_jobs_hold_memory_together_with_those_of_their_group(text, sets):
@@ -252,6 +291,7 @@ def test_jobs_hold_memory_together_with_those_of_their_group(text, sets):
         ("mig=3g.71gb[1,2]/mps+3g.71gb[3]", [[0, 1]]),
         ("mig=7g.141gb/ci=3c[1,2]/mps+4c[3]/mps", [[0, 1], [2]]),
         ("mps[2,3];mig=3g.71gb[1]/mps", [[1, 2], [0]]),
+        ("mps/2", [[0, 1, 2]]),
     ],
 )
 def test_each_instance_has_an_mps_server_of_its_own(text, servers):
@@ -266,8 +306,50 @@ def test_each_instance_has_an_mps_server_of_its_own(text, servers):
         "mig=3g.71gb[1,2]",
         "mig=3g.71gb[1,2,4]",
         "naive[1];mps[2,3,4]",
+        "mps/2[1,2,3,4]",
+        "mps/2[1,2,4]",
     ],
 )
 def test_a_sharing_of_other_jobs_is_refused(text):
     with pytest.raises(InvalidInput):
         check_count(parse_sharing(text), 3)
+
+
+def test_a_queue_is_a_number_of_jobs_at_once_in_an_order():
+    assert parse_sharing("mps / 3") == Queue(Mps(), 3)
+    assert parse_sharing("Time-slicing/2[3,1,2]") == Phases((Group((3, 1, 2), Queue(Naive(), 2)),))
+    assert parse_sharing("mps/2[1,2,4];naive[3]").mode == "phases"
+    assert parse_sharing("mps/2[1,2,3]").mode == parse_sharing("mps/2").mode == "queue"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [("mps/3[2,1,3]", "mps"), ("mps/2[1,2];naive/5[3,4]", "mps[1,2];naive[3,4]")],
+)
+def test_a_queue_with_room_for_all_its_jobs_is_none(text, plain):
+    assert parse_sharing(text) == parse_sharing(plain)
+
+
+@given(PLAIN_QUEUES, st.integers(1, 12))
+def test_a_plain_queue_of_few_jobs_is_how_they_share_all_at_once(queue, jobs):
+    plain = without_idle_queue(queue, jobs)
+    assert plain == (queue.sharing if queue.at_once >= jobs else queue)
+    assert groups(plain, jobs) == groups(queue, jobs)
+    assert most_at_once(queue, jobs) == min(queue.at_once, jobs)
+
+
+@given(_ordered_queue())
+def test_a_queue_keeps_its_order_when_jobs_are_renumbered_and_joined(queue):
+    (group,) = queue.groups
+    jobs = len(group.jobs)
+    (back,) = relabelled(queue, range(jobs, 0, -1))
+    assert back.jobs == tuple(jobs + 1 - job for job in group.jobs)
+    joined = in_turn([group])
+    assert groups(joined, jobs) == (group,)
+    assert isinstance(joined, Queue) == (sorted(group.jobs) == list(group.jobs))
+
+
+def test_the_memory_of_a_queue_is_for_so_many_of_its_jobs():
+    (((queued,), (other,))) = memories(parse_sharing("mps/2[4,1,2];naive[3]"), 4)
+    assert (queued.jobs, queued.sharing, queued.at_once) == ((4, 1, 2), Mps(), 2)
+    assert (other.jobs, other.at_once) == ((3,), None)

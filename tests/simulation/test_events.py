@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.errors import NothingFits
-from advisor.sharing import Naive, Serial
+from advisor.sharing import Group, Naive, Phases, Queue, Serial
 from advisor.simulation.events import (
     PlacedJob,
     Stretch,
@@ -197,6 +197,40 @@ def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first
     )
     twin = Twin(each, pace_of, places, gpus, ranks).play()
     assert history.ends_s == pytest.approx(twin, rel=1e-9)
+
+
+@given(
+    st.lists(works, min_size=3, max_size=9),
+    st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),
+    st.data(),
+)
+def test_a_queue_starts_its_jobs_in_order_when_others_end(work, table, data):
+    order = data.draw(st.permutations(range(len(work))))
+    at_once = data.draw(st.integers(2, len(work) - 1))
+    queue = Phases((Group(tuple(job + 1 for job in order), Queue(Naive(), at_once)),))
+    pace_of = slowed(table)
+    history = from_the_start(
+        queue,
+        work,
+        lambda seats: [pace_of(seat.job, tuple(s.job for s in seats)) for seat in seats],
+    )
+    ranks = [order.index(job) for job in range(len(work))]
+    twin = Twin(list(map(Task, work)), pace_of, at_once, 1, ranks).play()
+    assert history.ends_s == pytest.approx(twin, rel=1e-9)
+    assert max(len(stretch.seats) for stretch in history.stretches) == at_once
+    starts_s = [history.starts_s[job] for job in order]
+    assert starts_s == sorted(starts_s)
+
+
+@given(st.lists(works, min_size=2, max_size=6), st.data())
+def test_one_job_after_another_runs_in_the_order_of_its_group(work, data):
+    order = data.draw(st.permutations(range(len(work))))
+    group = Group(tuple(job + 1 for job in order), Serial())
+    naive = Group((len(work) + 1,), Naive())
+    ends_s = from_the_start(
+        Phases((group, naive)), [*work, 1.0], lambda seats: [1.0] * len(seats)
+    ).ends_s
+    assert [ends_s[job] for job in order] == pytest.approx(np.cumsum([work[j] for j in order]))
 
 
 JOBS = 4

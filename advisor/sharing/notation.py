@@ -1,0 +1,196 @@
+"""Reads the notation of sharings, described in this package's docstring."""
+
+import re
+from collections.abc import Sequence
+
+from advisor.errors import InvalidInput, shortened
+from advisor.sharing.modes import (
+    Group,
+    Hybrid,
+    Instance,
+    Mig,
+    Mps,
+    Naive,
+    Part,
+    PartitionSharing,
+    Phases,
+    Place,
+    Queue,
+    Serial,
+    Sharing,
+    plain_group,
+)
+
+_PLAIN: dict[str, PartitionSharing] = {"serial": Serial(), "naive": Naive()}
+_PROFILE = r"\d+g\.\d+gb(?:[+-][a-z.]+)?"
+_JOBS = r"\[(?P<jobs>\d{1,4}(?:,\d{1,4})*)\]"
+_INSTANCE = rf"(?P<profile>{_PROFILE})(?:@(?P<start>\d{{1,3}}))?"
+_SETTINGS = r"(?:=[\d.,]+)?"
+_SHARED = rf"{_JOBS}(?:/(?P<sharing>naive|mps{_SETTINGS}))?"
+
+_LIMIT = r"\d{1,3}(?:\.\d+)?"
+_MPS = re.compile(rf"mps(?:=(?P<limits>{_LIMIT}(?:,{_LIMIT})*))?")
+_PLACED = re.compile(_INSTANCE)
+_SLOT = re.compile(_INSTANCE + _SHARED)
+_COMPUTE = re.compile(rf"(?:{_INSTANCE}/ci=)?(?P<slices>\d)c{_SHARED}")
+_QUEUE = re.compile(rf"(?P<sharing>[a-z]+{_SETTINGS})/(?P<at_once>\d{{1,4}})")
+_GROUP = re.compile(rf"(?P<sharing>[a-z]+{_SETTINGS}(?:/\d{{1,4}})?){_JOBS}")
+# NVIDIA's name of naive sharing.
+_TIME_SLICING = re.compile(r"\btime[-_ ]?slic(?:e[ds]?|ing)\b")
+# The plus between places and parts, not that in "1g.18gb+me".
+_NEXT = re.compile(r"\+(?=\d)")
+# Spaces around signs, a % behind a number, and a colon or space for the = behind a mode.
+_SPACE = re.compile(r"\s*([=,;+/@\[\]])\s*|(?<=\d)\s*%|(?<=^mps)[:\s]+(?=\d)|(?<=^mig)[:\s]+(?=\d)")
+# A MIG profile without its memory.
+_SHORT = re.compile(r"(?<![\w.])(\d+g)(?![\w.])")
+_OF_AN_H200 = ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb")
+
+
+class _NoSharingError(Exception):
+    """The words have none of the forms of a sharing."""
+
+
+def parse_sharing(text: str, offered: Sequence[str] = _OF_AN_H200) -> Sharing:
+    """The sharing that `text` names, in letters of any case; time slicing is naive sharing.
+
+    Args:
+        text: The notation; spaces around signs and a % behind a number are ignored.
+        offered: Names of the GPU's MIG profiles, smallest first, one of which ``3g`` is.
+
+    Raises:
+        InvalidInput: `text` has none of the forms in this package's docstring.
+    """
+    words = _SPACE.sub(_sign, _TIME_SLICING.sub("naive", text.strip().lower()))
+    if "/priority" in words:
+        raise InvalidInput(
+            f"{text!r}: MPS client priorities were removed; use MPS limits, such as mps=100,43"
+        )
+
+    try:
+        return _parse(_SHORT.sub(lambda match: full_profile(match[0], offered), words))
+    except _NoSharingError:
+        raise InvalidInput(
+            f"{shortened(text)} is not a sharing. {_how_to_write(words, offered)}"
+        ) from None
+
+
+def full_profile(word: str, offered: Sequence[str]) -> str:
+    """Return the MIG profile among `offered` whose name without memory is `word`; else `word`.
+
+    Raises:
+        InvalidInput: There are several.
+    """
+    names = [name for name in _for_training(offered) if name.startswith(f"{word}.")]
+    if len(names) > 1:
+        raise InvalidInput(f"{word} may be {' or '.join(names)}. Write one of these.")
+    return names[0] if names else word
+
+
+def _sign(match: re.Match[str]) -> str:
+    if match[1]:
+        return match[1]
+    return "" if match[0].endswith("%") else "="
+
+
+def _parse(words: str) -> Sharing:
+    if ";" in words:
+        return Phases(tuple(map(_group, words.split(";"))))
+    if "[" in words:
+        group = _group(words)
+        return group if isinstance(group, Hybrid) else _only_group(group, words)
+    matches = [_PLACED.fullmatch(part) for part in words.removeprefix("mig=").split(",")]
+    if all(matches):
+        return Mig(tuple(_instance(match) for match in matches if match))
+    return _whole(words)
+
+
+def _only_group(group: Group, words: str) -> Sharing:
+    """A queue in an order of its own; its sharing if it has room for all jobs at once."""
+    if isinstance(group.sharing, Queue):
+        return Phases((group,))
+    if "/" not in words or sorted(group.jobs) != list(range(1, len(group.jobs) + 1)):
+        raise _NoSharingError
+    return group.sharing
+
+
+def _whole(words: str) -> PartitionSharing | Queue:
+    if match := _QUEUE.fullmatch(words):
+        sharing, at_once = _shared(match["sharing"]), int(match["at_once"])
+        if isinstance(sharing, Serial):
+            raise InvalidInput(
+                f"{words}: serial runs one job at a time. Write serial, or naive/{max(2, at_once)}."
+            )
+        return Queue(sharing, at_once)
+    return _shared(words)
+
+
+def _shared(words: str) -> PartitionSharing:
+    if plain := _PLAIN.get(words):
+        return plain
+    if match := _MPS.fullmatch(words):
+        return Mps(tuple(map(float, match["limits"].split(","))) if match["limits"] else ())
+    raise _NoSharingError
+
+
+def _group(words: str) -> Group | Hybrid:
+    if match := _GROUP.fullmatch(words):
+        return plain_group(Group(_numbers(match), _whole(match["sharing"])))
+    return _hybrid(words)
+
+
+def _hybrid(words: str) -> Hybrid:
+    places: list[Place] = []
+    for word in _NEXT.split(words.removeprefix("mig=")):
+        match = _SLOT.fullmatch(word) or _COMPUTE.fullmatch(word)
+        if match is None:
+            raise _NoSharingError
+        part = _part(match)
+        if match["profile"]:
+            places.append(Place(_instance(match), (part,)))
+        elif places and places[-1].parts[0].slices is not None:
+            places[-1] = Place(places[-1].instance, (*places[-1].parts, part))
+        else:
+            raise _NoSharingError
+    return Hybrid(tuple(places))
+
+
+def _part(match: re.Match[str]) -> Part:
+    sharing = _shared(match["sharing"] or "naive")
+    assert not isinstance(sharing, Serial), "the expression allows no such word"
+    slices = match.groupdict().get("slices")
+    return Part(_numbers(match), sharing, None if slices is None else int(slices))
+
+
+def _instance(match: re.Match[str]) -> Instance:
+    start = match["start"]
+    return Instance(match["profile"], None if start is None else int(start))
+
+
+def _numbers(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(map(int, match["jobs"].split(",")))
+
+
+def _for_training(names: Sequence[str]) -> list[str]:
+    """`names` of MIG profiles without those that differ in media engines only."""
+    return [name for name in names if name.endswith("gb")]
+
+
+def _how_to_write(words: str, offered: Sequence[str]) -> str:
+    """The remedy for `words` that name no sharing."""
+    if (match := _GROUP.fullmatch(words)) is not None:
+        return f"One group is all jobs: write {match['sharing']}, or naive[1,2];mps[3] for two."
+    slices = {name: int(name.partition("g")[0]) for name in _for_training(offered)}
+    most = max(slices.values(), default=0)
+    half = next((name for name in reversed(slices) if 2 * slices[name] <= most), "")
+    with_numbers = re.search(r"\w\[|;", words)
+    if words.startswith("mig") or re.search(r"\dg\b", words):
+        if not offered:
+            return "The GPU has no MIG: write serial, naive, mps or mps=50,50."
+        if with_numbers:
+            cut = f"{[*slices][-1]}/ci={most - most // 2}c[1]+{most // 2}c[2]"
+            return f"Write jobs by their numbers: mig={half}[1]+{half}[2,3]/mps or mig={cut}."
+        return f"Write an instance for each job: mig={half},{half}; it has {', '.join(offered)}."
+    if with_numbers:
+        return "Write jobs by their numbers: naive[1,2];mps[3], one group after another."
+    mig = f" or mig={half},{half} (an instance for each)" if half else ""
+    return f"Write serial, naive, mps, mps=50,50 (per cent for each job){mig}."
