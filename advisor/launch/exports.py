@@ -58,6 +58,7 @@ def radt_text(plan: LaunchPlan) -> str:
         "compute instances": any(part.slices is not None for part in on_mig),
         "several jobs on one instance": any(len(part.starts) > 1 for part in on_mig),
         "MPS on an instance": any(part.under_mps for part in on_mig),
+        "queue of jobs": any(part.at_once for part in plan.partitions),
     }
     if lacking := next((what for what, lacks in reasons.items() if lacks), None):
         raise InvalidInput(f"{plan.sharing}: radT has no {lacking}. Export it as commands instead.")
@@ -118,12 +119,17 @@ def mps_text(plan: LaunchPlan) -> str:
     """Return a script that starts and stops the plan's MPS daemons, and runs commands as its jobs.
 
     Raises:
-        InvalidInput: No job of `plan` shares by MPS.
+        InvalidInput: No job of `plan` shares by MPS, or such jobs are a queue.
     """
     partitions = [part for part in plan.partitions if part.under_mps]
     if not partitions:
         raise InvalidInput(
             f"{plan.sharing}: no job of it shares by MPS. Export it as commands instead."
+        )
+    if any(part.at_once for part in partitions):
+        raise InvalidInput(
+            f"{plan.sharing}: this script does not start jobs in order. Export it as commands "
+            f"instead."
         )
     head = _MPS_HEAD.format(sharing=plan.sharing, gpu=plan.gpu.key)
     return "\n".join([head, *_cap_wanted(plan), *_mps_lines(partitions), ""])
@@ -185,7 +191,7 @@ def mig_parted_text(plan: LaunchPlan) -> str:
     if plan.on_mig:
         lines += [f"# {NOT_RUN}", "# Places are left to mig-parted: the file has no word for them."]
     if plan.under_mps:
-        lines.append("# It does not start MPS: the script of `advisor export --format mps` does.")
+        lines.append("# It does not start MPS: the script of `advisor export` does.")
     lines += _cap_wanted(plan)
     name = "advisor-1" if several else "advisor"
     lines += [f"# Apply: nvidia-mig-parted apply -f FILE -c {name}", "version: v1", "mig-configs:"]

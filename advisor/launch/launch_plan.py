@@ -56,6 +56,7 @@ class LaunchPartition:
         slices: Compute slices of a compute instance; None: all of the instance.
         profile: MIG's name of it, e.g. ``"3g.71gb"`` or ``"3c.7g.141gb"``; None: the whole GPU.
         device: Index of the GPU, of several that a plan is for.
+        at_once: Most jobs of a queue that run at the same time; None: it is not a queue.
     """
 
     number: int
@@ -65,6 +66,7 @@ class LaunchPartition:
     slices: int | None = None
     profile: str | None = None
     device: int = 0
+    at_once: int | None = None
 
     @property
     def under_mps(self) -> bool:
@@ -93,6 +95,11 @@ class Stage:
     @property
     def one_by_one(self) -> bool:
         return self.partitions[0].sharing.mode == "serial"
+
+    @property
+    def at_once(self) -> int:
+        """Most jobs that run at the same time."""
+        return 1 if self.one_by_one else self.partitions[0].at_once or len(self.starts)
 
     @property
     def starts(self) -> tuple[Start, ...]:
@@ -178,6 +185,7 @@ def launch_plan(jobs: Sequence[Job], gpu: Gpu, prediction: MixPrediction) -> Lau
             parts.append(LaunchPartition(
                 number=partitions, sharing=part.sharing, instance=part.instance,
                 slices=part.slices, profile=_profile(part, gpu), starts=starts,
+                at_once=part.at_once,
             ))  # fmt: skip
         stages.append(Stage(tuple(parts)))
     return LaunchPlan(

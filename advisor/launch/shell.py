@@ -5,6 +5,7 @@
 
     core.sh   finds the GPU, ends jobs
     jobs.sh   locks the GPU, starts jobs, notes and undoes changes
+    queue.sh  waits until one of the jobs ends
     mps.sh    MPS daemons
     root.sh, power.sh, mig.sh   the power limit and MIG
     stop_job.sh   for `advisor stop --job`, in no script
@@ -46,6 +47,8 @@ def functions(plans: Iterable[LaunchPlan]) -> Iterator[str]:
     yield from (*bash("core"), *bash("jobs"))
     if not all(part.under_mps for plan in every for part in plan.partitions):
         yield "use() { device=${1:-$index} pipes=/dev/null; }  # for the next jobs, without MPS"
+    queues = any(part.at_once for plan in every for part in plan.partitions)
+    yield from bash("queue") if queues else ()
     yield from bash("mps") if any(plan.under_mps for plan in every) else ()
     capped, on_mig = any(plan.power_cap_w for plan in every), any(plan.on_mig for plan in every)
     yield from bash("root") if capped or on_mig else ()
@@ -78,7 +81,9 @@ def job_lines(stage: Stage) -> Iterator[str]:
     """Yield lines that start the jobs of `stage`, whose instances are there, and wait for them."""
     for part in stage.partitions:
         yield f"use_mps {device(part)} {part.number}" if part.under_mps else f"use {device(part)}"
-        for start in part.starts:
+        for place, start in enumerate(part.starts):
+            if part.at_once and place >= part.at_once:
+                yield f"wait_for_room {part.at_once}"
             yield " ".join([*client_settings(part, start), f"job {start.number}", command(start)])
             if stage.one_by_one:
                 yield "wait_for_jobs"

@@ -12,6 +12,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from heapq import heapreplace, nlargest
 from itertools import chain
 from math import ceil, inf, isfinite
 
@@ -198,10 +199,14 @@ def _words(name: str, gres: str, stages: Sequence[Stage]) -> str:
     """
     cores, most_s = 0, 0.0
     for stage in stages:
-        counts = [start.cores or 0 for start in stage.starts]
-        times_s = [inf if start.most_s is None else start.most_s for start in stage.starts]
-        cores = max(cores, max(counts) if stage.one_by_one else sum(counts))
-        most_s += sum(times_s) if stage.one_by_one else max(times_s)
+        in_order = [start for part in stage.partitions for start in part.starts]
+        counts = [start.cores or 0 for start in in_order]
+        times_s = [inf if start.most_s is None else start.most_s for start in in_order]
+        cores = max(cores, sum(nlargest(stage.at_once, counts)))
+        ends_s = [0.0] * stage.at_once  # of the last job in each place
+        for time_s in times_s:
+            heapreplace(ends_s, ends_s[0] + time_s)
+        most_s += max(ends_s)
     starts = [start for stage in stages for start in stage.starts]
     unknown = [f"CORES_{start.number}" for start in starts if start.cores is None]
     count = f"$(({' + '.join([str(cores), *unknown])}))" if unknown else str(cores)

@@ -31,6 +31,8 @@ PLANS = {
     "compute-instances": handed("mig=7g.141gb/ci=3c[1]+4c[2]"),
     "compute-beside-whole": handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS),
     "phases": handed("mps=43,57[2,1];naive[3]", JOBS),
+    "queue": handed("mps/2[3,1,2]", JOBS),
+    "queue-in-phases": handed("naive/2[4,2,1];mps[3]", (*JOBS, JOBS[0])),
     "phases-of-mig": handed(
         "mig=4g.71gb[1]+3g.71gb[2];mig=7g.141gb[3];serial[4]", (*JOBS, JOBS[0])
     ),

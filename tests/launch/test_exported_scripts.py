@@ -140,6 +140,61 @@ def alive(pid):
     return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
 
 
+def logging_jobs(last, fail=None):
+    """Five jobs that note start and end; job 4 runs until `last` starts, job 1 until two have."""
+    jobs = []
+    for number in range(1, 6):
+        until_met = {1: '[ "$(grep -c start log)" -ge 2 ]', 4: f'grep -q "start {last}" log'}
+        text = (
+            'echo "start $ADVISOR_JOB" >> log; '
+            f"until {until_met.get(number, 'true')}; do sleep 0.05; done; "
+            f'echo "end $ADVISOR_JOB" >> log; exit {5 if number == fail else 0}'
+        )
+        own = Script(command=("bash", "-c", text), folder=str(Path.cwd()))
+        workload = replace(RESNET.profile.workload, script=own)
+        jobs.append(Job(replace(RESNET.profile, workload=workload)))
+    return jobs
+
+
+def noted():
+    """What the jobs noted: the order of starts, and how many ran after each line."""
+    lines = [line.split() for line in Path("log").read_text().splitlines()]
+    starts = [int(number) for word, number in lines if word == "start"]
+    running, at_once = 0, []
+    for word, _ in lines:
+        running += 1 if word == "start" else -1
+        at_once.append(running)
+    return starts, at_once
+
+
+@pytest.mark.usefixtures("node")
+@pytest.mark.parametrize("form", ["commands", "slurm"])
+@pytest.mark.parametrize("sharing", ["naive", "mps"])
+def test_jobs_of_a_queue_start_in_order_when_others_end(form, sharing):
+    done = ended(form, handed(f"{sharing}/2[4,1,2,3,5]", logging_jobs(last=5)))
+    assert (done.returncode, done.stderr) == (0, "")
+    starts, at_once = noted()
+    assert sorted(starts[:2]) == [1, 4], "these start together"
+    assert starts[2:] == [2, 3, 5]
+    assert (max(at_once), at_once[-1]) == (2, 0)
+    until_gone()
+
+
+@pytest.mark.usefixtures("node")
+def test_a_job_of_a_queue_that_fails_fails_the_script_but_not_the_jobs_after_it():
+    done = ended("commands", handed("naive/2", logging_jobs(last=5, fail=2)))
+    assert done.returncode == 5
+    assert sorted(noted()[0]) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.usefixtures("node")
+def test_a_group_after_a_queue_starts_when_all_of_the_queue_have_ended():
+    ended("commands", handed("naive/2[4,1,3];naive[2,5]", logging_jobs(last=3)))
+    starts, at_once = noted()
+    assert (sorted(starts[:2]), starts[2], sorted(starts[3:])) == ([1, 4], 3, [2, 5])
+    assert at_once[5] == 0
+
+
 @pytest.mark.usefixtures("node")
 def test_the_mps_script_starts_serves_and_stops():
     assert ended("mps", PLAN, "start").returncode == 0

@@ -87,9 +87,8 @@ def test_mig_parted_finds_each_instance_of_each_group(name):
 
 @pytest.mark.parametrize("name", of("mig-parted"))
 def test_a_mig_parted_file_of_a_plan_under_mps_says_what_starts_mps(name):
-    said = "# It does not start MPS: the script of `advisor export --format mps` does."
-    script = name.replace(SUFFIXES["mig-parted"], SUFFIXES["mps"])
-    assert (said in WRITTEN[name]) == (script in WRITTEN)
+    plan = PLANS[name.removesuffix("." + SUFFIXES["mig-parted"])]
+    assert ("the script of `advisor export` does" in WRITTEN[name]) == plan.under_mps
 
 
 @pytest.mark.parametrize("form", ["mps", "mig-parted", "slurm"])
@@ -106,6 +105,8 @@ def test_a_file_that_does_not_set_the_power_cap_of_its_plan_says_how_to(form):
         ("mps", handed("mig=3g.71gb,4g.71gb"), "Export it as commands"),
         ("radt", handed("mps=50,50"), "radT has no MPS limits"),
         ("radt", handed("mps", held_mib=90_000), "radT has no memory caps"),
+        ("radt", handed("naive/2", JOBS), "radT has no queue"),
+        ("mps", handed("mps/2", JOBS), "does not start jobs in order"),
         ("radt", handed("naive", cap_w=300.0), "radT has no power cap"),
         ("radt", handed("mig=7g.141gb/ci=3c[1]+4c[2]"), "radT has no compute instances"),
         ("radt", handed("mig=7g.141gb[1,2]"), "radT has no several jobs"),
@@ -225,6 +226,22 @@ def test_slurm_ends_no_job_before_twice_the_upper_end_of_what_is_predicted():
         assert 2 * start.most_s <= 60 * limit < 2 * start.most_s + 900
 
 
+@pytest.mark.parametrize(("sharing", "jobs"), [("mps/2[3,1,2]", 2), ("mps", 3), ("mps/2", 2)])
+def test_slurm_keeps_cores_for_the_most_jobs_at_once(sharing, jobs):
+    cores = sorted(start.cores for start in handed("mps", JOBS).starts)[-jobs:]
+    assert f"--cpus-per-task={sum(cores)} " in EXPORTS["slurm"](handed(sharing, JOBS))
+
+
+def test_slurm_is_told_the_time_of_a_queue_in_its_order():
+    def minutes(sharing):
+        jobs = [replace(RESNET, epochs=epochs) for epochs in (1, 1, 2)]
+        return int(re.search(r"--time=(\d+)", EXPORTS["slurm"](handed(sharing, jobs)))[1])
+
+    most_s = handed("mps", [RESNET]).starts[0].most_s
+    assert 2 * 2 * most_s <= 60 * minutes("mps/2[3,1,2]") < 2 * 2 * most_s + 900
+    assert 2 * 3 * most_s <= 60 * minutes("mps/2[1,2,3]") < 2 * 3 * most_s + 900
+
+
 def test_slurm_is_told_no_time_of_a_job_whose_length_nobody_knows():
     workload = replace(RESNET.profile.workload, examples_per_epoch=None)
     endless = Job(replace(RESNET.profile, workload=workload))
@@ -264,7 +281,7 @@ def test_the_command_that_runs_mixes_reads_a_plan_of_the_whole_gpu(name, tmp_pat
     assert plan.workloads == (RESNET.profile.workload, BERT.profile.workload)
 
 
-@pytest.mark.parametrize("name", ["mig", "phases", "power-cap"])
+@pytest.mark.parametrize("name", ["mig", "phases", "queue", "power-cap"])
 def test_the_command_that_runs_mixes_refuses_what_it_cannot_run(name, tmp_path):
     (tmp_path / "plan.json").write_text(WRITTEN[f"{name}.json"])
     with pytest.raises(InvalidInput, match="on MIG, in phases or under a power cap"):
