@@ -44,7 +44,7 @@ from advisor.prediction.prediction import (
     all_known,
 )
 from advisor.sharing import Arrangement, Sharing, parse_sharing
-from advisor.sharing.groups import groups, restricted, running_together, without_phases
+from advisor.sharing.groups import groups, left_of, restricted, running_together
 from advisor.watched_run import Remaining, WatchedRun, around_first
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -129,12 +129,6 @@ class CorrectedMixes(Mixes):
         super().__init__(jobs, predictor)
         self._first, self._factor = first, factor
 
-    def whole(self, sharing: Sharing) -> MixPrediction:
-        """Predict as `Mixes.whole`."""
-        if without_phases(sharing) is None:
-            return super().whole(sharing)
-        return self.part(sharing, tuple(range(len(self.jobs))))
-
     def part(self, sharing: Sharing, running: tuple[int, ...]) -> MixPrediction:
         """Predict as `Mixes.part`."""
         mix, first = super().part(sharing, running), self._first
@@ -194,7 +188,7 @@ class CorrectedPlan:
                     for at, e in zip(positions, epochs, strict=True)
                 ]
                 mixes = CorrectedMixes(jobs, predictor, self.first.among(positions), self.factor)
-                rests.append(forecast(mixes, restricted(self.sharing, positions)))
+                rests.append(forecast(mixes, left_of(group, positions)))
         seconds = all_known(rest.makespan_interval_s for rest in rests)
         energy_j = all_known(rest.energy_j for rest in rests)
         return (_sum(seconds), _sum(energy_j) if energy_j else None) if seconds else None

@@ -123,8 +123,8 @@ def choose(
             break
         sharing = str(plan.sharing)
         if plan.sharing.mode != "serial" and together(plan.sharing) is None:
-            phased = plan.sharing.mode == "phases"
-            why = "its groups are runs" if phased else "nothing here makes MIG instances"
+            mig = bool(plan.sharing.instances)
+            why = "nothing here makes MIG instances" if mig else "it is several runs"
             left_out.append(f"plan {plan.rank}, {sharing}: {why}")
             continue
         plans.append(PlannedRun(

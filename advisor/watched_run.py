@@ -25,7 +25,7 @@ from advisor.measure.printed_pace import PrintedPace
 from advisor.measure.process import error_line, processes_of, tail
 from advisor.measure.script import ReportedProgress, read_progress
 from advisor.sharing import parse_sharing
-from advisor.sharing.groups import restricted, running_together, together
+from advisor.sharing.groups import restricted, sets_in_turn, together, with_a_queue
 from advisor.workload.profile import Window
 from advisor.workload.reading import read_bytes
 from advisor.workload.records import parse_record
@@ -369,8 +369,8 @@ class WatchedRun:
             for number, planned in enumerate(self._plan.jobs, start=1)
         ]
         self._sharing = parse_sharing(self._plan.sharing)
-        sets = running_together(self._sharing, len(self.jobs))
-        self._groups = [frozenset(at + 1 for at in group) for group in sets]
+        sets = sets_in_turn(self._sharing, len(self.jobs))
+        self._groups = [frozenset(at + 1 for at in run[:at_once]) for run, at_once in sets]
         self._expected = expected or self._planned
         self._meter = meter
         self.remaining: Remaining | None = None
@@ -437,7 +437,8 @@ class WatchedRun:
         """The plan's own predictions, which are for all jobs of a group, then the first second."""
         steps = {number: self._plan.jobs[number - 1].step_s for number in running}
         predicted = {number: step_s for number, step_s in steps.items() if step_s is not None}
-        planned = predicted if running in self._groups else {}
+        queued = with_a_queue(self._sharing, len(self.jobs))  # predicted over each job's run
+        planned = predicted if running in self._groups and not queued else {}
         return planned | {number: around_first(step_s) for number, step_s in first_s.items()}
 
     def silent(self, patience_s: float | None) -> list[int]:
@@ -450,9 +451,9 @@ class WatchedRun:
     def records(self, origin: Origin, allowed: Sequence[int]) -> Iterator[Run]:
         """Return a record of each group in which every job counted its steps long enough.
 
-        A group's windows lie where all of its jobs ran, after they had settled and before the first
-        of them ended: predictions of the group hold there. `allowed` are the host cores that the
-        jobs could have.
+        A group's windows lie where all of its jobs ran, of a queue those that start first, after
+        they had settled and before the first of them ended: predictions of the group hold there.
+        `allowed` are the host cores that the jobs could have.
 
         Raises:
             InvalidInput: The measured values cannot be true.

@@ -39,7 +39,7 @@ _Sharing = Annotated[str, Option(
     "--sharing", metavar="SHARING",
     help="How the JOBs share the GPU: serial, naive, mps, mps=43,57, mig=3g.71gb,4g.71gb; with the "
     "jobs' numbers mig=4g.71gb[1]+3g.71gb[2,3]/mps=50,50, mig=7g.141gb/ci=3c[1]+4c[2], or in turn "
-    "naive[1,2];mps[3].",
+    "naive[1,2];mps[3]. A queue of at most 2 at once: mps/2, or in an order mps/2[3,1,2].",
 )]
 _Plan = Annotated[str, Argument(
     metavar="PLAN", show_default=False,
@@ -221,7 +221,7 @@ def _check_queue(
     passed: Mapping[str, str], sharing: "Sharing", at_once: int | None, policy: Policy
 ) -> None:
     """Check that the options of the queue do not contradict what `sharing` itself fixes."""
-    from advisor.sharing.groups import places_named
+    from advisor.sharing.groups import orders_jobs, places_named
 
     places = places_named(sharing)
     if at_once is not None and places > at_once:
@@ -229,7 +229,7 @@ def _check_queue(
             f"--sharing {sharing} and --at-once {at_once} exclude each other: it has {places} jobs "
             f"at once."
         )
-    if "policy" in passed and sharing.mode == "phases":
+    if "policy" in passed and orders_jobs(sharing):
         raise InvalidInput(
             f"--sharing {sharing} and --policy {policy} exclude each other: the sharing orders the "
             f"jobs."

@@ -196,7 +196,7 @@ def run(
     from advisor.measured_pace import PacedPlan
     from advisor.report.forecast import host_note
     from advisor.run import find_run, rehearse, run_lines, start, watch
-    from advisor.sharing.groups import running_together
+    from advisor.sharing.groups import most_at_once
 
     if list_runs:
         show_text("\n".join(run_lines()) or "no runs")
@@ -211,7 +211,7 @@ def run(
             saved.gpu, saved.power_cap_w, profiles, models, calibration, host_cores
         )
         if apply:
-            most = max(map(len, running_together(saved.sharing, len(saved.jobs))))
+            most = most_at_once(saved.sharing, len(saved.jobs))
             advisor = on_checked_host(advisor, most, check_host)
             aside(host_note(advisor.standing(saved.jobs)))
         prediction = advisor.predict(saved.jobs, saved.sharing).prediction

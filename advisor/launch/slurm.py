@@ -12,7 +12,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from heapq import heapreplace, nlargest
+from heapq import nlargest
 from itertools import chain
 from math import ceil, inf, isfinite
 
@@ -22,6 +22,7 @@ from advisor.hardware.mig import profile_of
 from advisor.launch import shell
 from advisor.launch.commands import commands_text
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Stage
+from advisor.simulation.events import line_s
 
 _MIB_IN_GIB = 1024
 _QUARTER_S = 900
@@ -203,10 +204,7 @@ def _words(name: str, gres: str, stages: Sequence[Stage]) -> str:
         counts = [start.cores or 0 for start in in_order]
         times_s = [inf if start.most_s is None else start.most_s for start in in_order]
         cores = max(cores, sum(nlargest(stage.at_once, counts)))
-        ends_s = [0.0] * stage.at_once  # of the last job in each place
-        for time_s in times_s:
-            heapreplace(ends_s, ends_s[0] + time_s)
-        most_s += max(ends_s)
+        most_s += line_s(times_s, stage.at_once)
     starts = [start for stage in stages for start in stage.starts]
     unknown = [f"CORES_{start.number}" for start in starts if start.cores is None]
     count = f"$(({' + '.join([str(cores), *unknown])}))" if unknown else str(cores)

@@ -38,8 +38,8 @@ def _shares(jobs: int, sharing: Sharing) -> list[float]:
 
 
 def _busy_shares(profiles: Sequence[Profile], sharing: Sharing) -> Sequence[float] | None:
-    """Busy shares of jobs on one GPU; None on MIG, of phases, or where a profile has none."""
-    if sharing.mode in ("mig", "hybrid", "phases"):
+    """Busy shares of jobs on one GPU; None on MIG, if jobs wait, or where a profile has none."""
+    if sharing.mode in ("mig", "hybrid", "phases", "queue"):
         return None
     return all_known(profile.busy_share for profile in profiles)
 

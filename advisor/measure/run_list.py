@@ -20,7 +20,14 @@ from typing import Any, Literal
 
 from advisor.errors import InvalidInput
 from advisor.sharing import Concurrent, Naive, parse_sharing
-from advisor.sharing.groups import check_count, mps_servers, restricted, running_together, together
+from advisor.sharing.groups import (
+    check_count,
+    mps_servers,
+    restricted,
+    running_together,
+    together,
+    with_a_queue,
+)
 from advisor.workload.catalogue import workload
 from advisor.workload.job import MAX_JOBS
 from advisor.workload.reading import located, read_json
@@ -68,6 +75,10 @@ class PlannedRun:
             if sharing.instances:
                 raise InvalidInput(
                     "MIG plans cannot be run: instances are not created here. Run the others"
+                )
+            if with_a_queue(sharing, len(self.workloads)):
+                raise InvalidInput(
+                    f"{sharing}: no run measures a queue. Plan the jobs that run at once as one"
                 )
             if sharing.mode == "phases" and self.steps is None:
                 raise InvalidInput(
@@ -192,8 +203,8 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
     """The plans of `document` in the form of a plan file, with the purpose of validation.
 
     A run's id consists of its jobs and its rank, so that ``--resume`` recognises it. Plans on MIG,
-    in phases and under a power cap are left out: MIG instances and caps are not set here, and a
-    run has one sharing.
+    in phases, in a queue and under a power cap are left out: MIG instances and caps are not set
+    here, and a run has one sharing.
     """
     try:
         listed = [
@@ -214,8 +225,8 @@ def _plans_of_advice(document: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"it is advice, but incomplete ({error!r})") from None
     if not plans:
         raise InvalidInput(
-            "all plans of this advice are on MIG, in phases or under a power cap. Ask for more: "
-            "`advisor recommend`"
+            "all plans of this advice are on MIG, in phases, in a queue or under a power cap. Ask "
+            "for more: `advisor recommend`"
         )
     return {"schema": schema, "gpu": gpu, "plans": plans}
 

@@ -34,10 +34,11 @@ from advisor.prediction.prediction import (
     time_mean,
 )
 from advisor.prediction.predictor import Predictor, calibrated_predictor
-from advisor.sharing import Arrangement, Serial, Sharing
+from advisor.sharing import Arrangement, Queue, Serial, Sharing
 from advisor.sharing.groups import (
     check_count,
     groups,
+    orders_jobs,
     restricted,
     together,
     without_idle_queue,
@@ -86,11 +87,10 @@ class Mixes:
         Jobs of a queue are predicted over their own run times. If a length is not known, all jobs
         are taken to be equally long alone.
         """
-        sharing = without_idle_queue(sharing, len(self.jobs))
-        whole = without_phases(sharing)
-        if whole is not None:
-            return self._predict(tuple(range(len(self.jobs))), whole)
         check_count(sharing, len(self.jobs))
+        sharing = without_idle_queue(sharing, len(self.jobs))
+        if without_phases(sharing) is not None:
+            return self.part(sharing, tuple(range(len(self.jobs))))
         in_order = groups(sharing, len(self.jobs))
         running = [tuple(sorted(job - 1 for job in group.jobs)) for group in in_order]
         answers = [
@@ -320,12 +320,19 @@ def over_time(
     gpu = gpu_meant(fleet.gpu)
     if at_once is not None and at_once < 1:
         raise InvalidInput(f"a GPU runs at least 1 job at once, got {at_once}")
+    if isinstance(sharing, Queue):
+        at_once = min(sharing.at_once, at_once or sharing.at_once)
+        sharing = sharing.sharing
     check_sharing(sharing, gpu, arrivals, fleet)
     if conditions.instances is not None and (
         lacking := Counter(each.profile for each in sharing.instances)
         - Counter(conditions.instances)
     ):
         raise NothingFits(f"{sharing}: there is no {', '.join(lacking)}. Make it, or pass --root.")
+    if orders_jobs(sharing) and (
+        why := broken_rule([each.job for each in arrivals], sharing, gpu, conditions)
+    ):
+        raise NothingFits(f"{sharing}: {why}. Name another sharing.")
     most = min(at_once or len(arrivals), len(arrivals))
     shared = together(sharing)
     if shared is not None and shared.under_mps:

@@ -17,7 +17,8 @@ from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
-from advisor.sharing.groups import running_together
+from advisor.sharing.groups import without_phases
+from advisor.simulation.events import set_spans
 from advisor.workload.job import Job
 
 Arrays = tuple[Floats, Floats]
@@ -302,13 +303,8 @@ def _throughput_cost(mix: MixPrediction) -> Interval:
     if mix.sharing.mode == "serial" and mix.power_cap_w is None:
         return Interval(1.0, 1.0, 1.0)
     at_levels = [[job.slowdown_at(level) for job in mix.jobs] for level in LEVELS]
-    if mix.sharing.mode == "phases":  # jobs wait for other groups; all take equally long alone
-        groups = running_together(mix.sharing, len(mix.jobs))
-        for slowed in at_levels:
-            takes = [len(group) / sum(1 / slowed[job] for job in group) for group in groups]
-            for group, own in zip(groups, takes, strict=True):
-                for job in group:
-                    slowed[job] *= sum(takes) / own
+    if without_phases(mix.sharing) is None:  # jobs wait for others; all take equally long alone
+        return around([sum(set_spans(mix.sharing, slowed)) / len(slowed) for slowed in at_levels])
     # In turn, each job has its whole speed for its part of the time.
     turns = len(mix.jobs) if mix.sharing.mode == "serial" else 1
     return around([turns / sum(1 / each for each in slowed) for slowed in at_levels])

@@ -16,7 +16,8 @@ from advisor.plan.values import Forecast, LeftOut
 from advisor.prediction.capacity import MPS_CAPACITY
 from advisor.prediction.power import summed_share
 from advisor.prediction.prediction import Interval, Level, MixPrediction
-from advisor.sharing.groups import one_by_one, partitions, running_together
+from advisor.sharing.groups import one_by_one, partitions, running_together, sets_in_turn
+from advisor.simulation.events import set_spans
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 from advisor.workload.spec import Workload
@@ -139,10 +140,11 @@ def _uses(jobs: Sequence[Job], gpu: Gpu, mix: MixPrediction) -> dict[Resource, f
 
 def _dram(jobs: Sequence[Job], mix: MixPrediction) -> float | None:
     """Share of DRAM bandwidth in use, mean over time if all jobs take equally long alone."""
-    total, runs = 0.0, running_together(mix.sharing, len(jobs))
-    speeds = [[1 / mix.jobs[job].slowdown for job in run] for run in runs]
-    takes = [len(each) / sum(each) for each in speeds]
-    for run, own, took in zip(runs, speeds, takes, strict=True):
+    total, sets = 0.0, sets_in_turn(mix.sharing, len(jobs))
+    takes = set_spans(mix.sharing, [job.slowdown for job in mix.jobs])
+    for (run, at_once), took in zip(sets, takes, strict=True):
+        # A job of a queue does its work in a part of the time.
+        own = [1 / (took if at_once < len(run) else mix.jobs[job].slowdown) for job in run]
         share = summed_share([jobs[job].profile for job in run], own, "dram_active")
         if share is None:
             return None

@@ -26,7 +26,7 @@ from advisor.report.forecast import gain, plan_kind, short_basis, slowdown
 from advisor.report.format import words_of
 from advisor.report.simulation import Bar, Curve, Timeline, row_name
 from advisor.sharing import Arrangement, Hybrid, SharedPartition, Sharing
-from advisor.sharing.groups import instance_sets, memories, restricted, running_together
+from advisor.sharing.groups import instance_sets, memories, restricted, sets_in_turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,21 @@ class Spot:
 
 
 def _spots(mix: MixPrediction, gpu: Gpu) -> list[Spot]:
-    """The spot of each job, in order; groups of phases are placed one by one."""
-    sets = [list(range(len(mix.jobs)))]
-    if mix.sharing.mode == "phases":
-        sets = running_together(mix.sharing, len(mix.jobs))
+    """The spot of each job, in order; groups of phases are placed one by one.
+
+    Every so many jobs of a queue have one place, as large as the largest of them.
+    """
     spots: dict[int, Spot] = {}
-    for group in map(sorted, sets):
-        sharing = restricted(mix.sharing, group)
+    for run, at_once in sets_in_turn(mix.sharing, len(mix.jobs)):
+        group = sorted(run)
         held_mib = [mix.jobs[job].memory_mib for job in group]
-        spots |= zip(group, _spots_at_once(sharing, held_mib, gpu), strict=True)
+        own = _spots_at_once(restricted(mix.sharing, group), held_mib, gpu)
+        spots |= zip(group, own, strict=True)
+        start_mib = 0.0
+        for lane in range(at_once if at_once < len(run) else 0):
+            followers = run[lane::at_once]
+            spots |= {job: replace(spots[job], start_mib=start_mib) for job in followers}
+            start_mib += max(spots[job].size_mib for job in followers)
     return [spots[job] for job in sorted(spots)]
 
 

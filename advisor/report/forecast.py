@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from heapq import nlargest
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
 from advisor.report.format import kind_of_mode, words_of
-from advisor.sharing.groups import running_together
+from advisor.sharing.groups import sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
@@ -276,10 +277,11 @@ def memory_held(forecast: Forecast) -> str:
     """Return the most memory that the processes hold at once, and the GPU's memory."""
     mix = forecast.prediction
     held = [job.memory_interval_mib for job in mix.jobs]
-    groups = running_together(mix.sharing, len(held))
-    total = Interval(
-        *(max(sum(held[job].at(level) for job in each) for each in groups) for level in LEVELS)
-    )
+    sets = sets_in_turn(mix.sharing, len(held))
+    total = Interval(*(
+        max(sum(nlargest(at_once, (held[job].at(level) for job in run))) for run, at_once in sets)
+        for level in LEVELS
+    ))  # fmt: skip
     return f"{units.gib(total)} of {units.gib_of(mix.memory_capacity_mib)}"
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from advisor.errors import counted
 from advisor.prediction.prediction import Interval, MixPrediction
 from advisor.sharing import Mode, Sharing
-from advisor.sharing.groups import groups, kind_of, one_by_one, partitions, running_together
+from advisor.sharing.groups import kind_of, partitions, sets_in_turn, without_phases
 
 NOT_MEASURED = "not measured"
 MIB_PER_GIB = 1024.0
@@ -254,14 +254,12 @@ class ModeWords(NamedTuple):
     """The words for plans of one mode.
 
     Attributes:
-        advice: First words of the advice to use it.
         caption: Caption of a drawing of the GPU.
         meaning: Its effect, if that is the same for all jobs.
         notation: Explanation of its notation, if one is needed.
     """
 
     kind: str
-    advice: str
     caption: str
     meaning: str = ""
     notation: str = ""
@@ -274,39 +272,38 @@ _ByMode = TypedDict("_ByMode", {
 })  # fmt: skip
 _WORDS: _ByMode = {
     "serial": ModeWords(
-        "serial", "Don't share, one after another",
-        "One job at a time: each has all memory and all SMs to itself.", "one after another",
+        "serial", "One job at a time: each has all memory and all SMs to itself.",
+        "one after another",
     ),
     "naive": ModeWords(
-        "naive", "Time-sliced, without MPS", "Memory adds up; the jobs take turns on all SMs.",
+        "naive", "Memory adds up; the jobs take turns on all SMs.",
         "time-slicing: the driver gives the GPU to each job in turn",
     ),
     "mps": ModeWords(
-        "mps", "MPS", "Memory adds up; the jobs run at the same time on all SMs that are free.",
+        "mps", "Memory adds up; the jobs run at the same time on all SMs that are free.",
         "kernels of all jobs run at the same time",
     ),
     "queue": ModeWords(
-        "queue", "In a queue: the next starts when one ends",
-        "At most so many jobs at a time: their memory adds up, and they share all SMs.",
+        "queue", "The next job starts when one ends: jobs in one place follow each other.",
         notation="mps/2[3,1,2]: job numbers in the order of their starts, at most 2 at once",
     ),
     "mps-limits": ModeWords(
-        "mps with limits", "MPS with limits",
+        "mps with limits",
         "Memory adds up; a limit is a cap, so the jobs' SMs may overlap.",
         notation="mps=: SM limit of each job, in %",
     ),
     "mig": ModeWords(
-        "mig, estimated", "MIG, an instance for each",
+        "mig, estimated",
         "Each job has memory and SMs of its own; the frame is its MIG instance.",
         notation="mig=: a MIG instance for each job, @ its first memory slice",
     ),
     "hybrid": ModeWords(
-        "mig, estimated", "MIG, jobs together on an instance",
+        "mig, estimated",
         "Jobs on one MIG instance share what it has; the frame is the instance.",
         notation="[1,2]: numbers of the jobs on an instance, 3c: three of its compute slices",
     ),
     "phases": ModeWords(
-        "phases", "In groups, one after another",
+        "phases",
         "One group of jobs at a time: each group has all memory and all SMs to itself.",
         notation=_TURNS,
     ),
@@ -324,18 +321,6 @@ def kind_of_mode(mode: Mode) -> str:
     return _WORDS[mode].kind
 
 
-def way_advised(sharing: Sharing, jobs: int) -> str:
-    """Return the first words of the advice that `jobs` jobs share by `sharing`."""
-    if sharing.mode == "phases" and one_by_one(sharing):
-        order = ", ".join(str(number) for each in groups(sharing, jobs) for number in each.jobs)
-        return f"{words_of(sharing).advice} in this order of jobs: {order}"
-    if sharing.mode == "phases":
-        return f"In {len(groups(sharing, jobs))} groups, one after another"
-    if sharing.mode == "hybrid" and all(part.slices for part in partitions(sharing, jobs)):
-        return "MIG, compute slices of an instance for each"
-    return words_of(sharing).advice
-
-
 def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
     """Return the meaning of the notation of `sharing` for `jobs`, which are names in order."""
     if sharing.mode == "mps-limits":
@@ -345,9 +330,12 @@ def explained(sharing: Sharing, jobs: Sequence[str]) -> str:
             [f"{job} {each:g} %" for job, each in zip(jobs, sharing.limits, strict=True)]
         )
         return ", ".join([f"of the SMs at most {first}", *rest])
-    if sharing.mode == "phases":
-        together = running_together(sharing, len(jobs))
-        return ", then ".join(_named([at + 1 for at in each], jobs) for each in together)
+    if without_phases(sharing) is None:
+        return ", then ".join(
+            _named([at + 1 for at in run], jobs) if at_once == len(run)
+            else f"{in_order([jobs[at] for at in run])}, at most {at_once} at a time"
+            for run, at_once in sets_in_turn(sharing, len(jobs))
+        )  # fmt: skip
     if sharing.instances:
         places = []
         for part in partitions(sharing, len(jobs)):
@@ -366,6 +354,12 @@ def shortened(notation: str) -> str:
 
     short = _SHARES.sub(count, notation)
     return _JOBS.sub(lambda jobs: numbers(map(int, jobs[0].split(","))), short)
+
+
+def in_order(words: Sequence[str]) -> str:
+    """Return `words` in their order, with the number of times that each occurs in a row."""
+    rows = [(word, len(list(row))) for word, row in groupby(words)]
+    return ", ".join(f"{count} x {word}" if count > 1 else word for word, count in rows)
 
 
 def _named(numbers: Sequence[int], jobs: Sequence[str]) -> str:

@@ -36,7 +36,8 @@ _COMPARISON_WIDTHS = (12, 25, 25, 8)
 # The ways to share, each with the modes of its plans, the simplest first.
 WAYS: Mapping[str, Sequence[Mode]] = {
     "one after another": ("serial",), "time slicing": ("naive",), "MPS": ("mps",),
-    "MPS with limits": ("mps-limits",), "groups in turn": ("phases",), "MIG": ("mig", "hybrid"),
+    "in a queue": ("queue",), "MPS with limits": ("mps-limits",), "groups in turn": ("phases",),
+    "MIG": ("mig", "hybrid"),
 }  # fmt: skip
 
 

@@ -18,10 +18,10 @@ from advisor.prediction.prediction import Interval
 from advisor.prediction.predictor import without_utilisation
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import explained
-from advisor.sharing import Group, Mps, Naive, Sharing
+from advisor.report.format import explained, in_order
+from advisor.sharing import Group, Mps, Naive, Queue, Sharing
 from advisor.sharing.groups import groups as groups_of
-from advisor.sharing.groups import one_by_one, running_together
+from advisor.sharing.groups import one_by_one, running_together, without_phases
 
 _NOTICEABLE_STRETCH = 1.05  # of the host's work; smaller ones get no sentence
 _TOGETHER = (str(Naive()), str(Mps()))
@@ -87,13 +87,12 @@ def instruction(plan: Forecast, names: Sequence[str]) -> str:
         order = [names[at] for group in running_together(sharing, jobs) for at in group]
         turns = "" if sharing.mode == "serial" else f": {', then '.join(order)}"
         return f"Don't share: run {everyone} one after another{turns}{cap}"
-    if sharing.mode == "phases":
-        runs = [
-            f"{_listed([names[number - 1] for number in group.jobs])} {_way(group.sharing)}"
-            if isinstance(group, Group)
-            else f"{_listed([names[number - 1] for number in group.jobs])} on MIG instances"
-            for group in groups_of(sharing, jobs)
-        ]
+    if without_phases(sharing) is None:
+        runs = []
+        for group in groups_of(sharing, jobs):
+            own = [names[number - 1] for number in group.jobs]
+            way = _way(group.sharing, own) if isinstance(group, Group) else "on MIG instances"
+            runs.append(f"{everyone if len(own) == jobs else _listed(own)} {way}")
         return f"Run {', then '.join(runs)}{cap}"
     if sharing.instances:
         return f"Use MIG: {explained(sharing, names)}{cap}"
@@ -102,11 +101,14 @@ def instruction(plan: Forecast, names: Sequence[str]) -> str:
         of_limit = {each: [name for name, own in limited if own == each] for each in limits}
         capped = [f"{_listed(own)} at {each:g} %" for each, own in of_limit.items() if each < 100]
         return f"Run {everyone} under MPS, capped: {', '.join(capped)} of the SMs{cap}"
-    return f"Run {everyone} {_way(sharing)}{cap}"
+    return f"Run {everyone} {_way(sharing, names)}{cap}"
 
 
-def _way(sharing: Sharing) -> str:
-    """How several jobs share the whole GPU, or one has it alone."""
+def _way(sharing: Sharing, names: Sequence[str]) -> str:
+    """How several jobs, in the order of their starts, share the whole GPU, or one has it alone."""
+    if isinstance(sharing, Queue):
+        way = _way(sharing.sharing, names)
+        return f"{way}, at most {sharing.at_once} at a time in this order: {in_order(names)}"
     match sharing.mode:
         case "serial":
             return "alone"
@@ -206,9 +208,8 @@ def memory_left_mib(advised: Recommendation) -> float:
     """Return the memory left in the fullest partition when each job holds its upper end."""
     mix = advised.best.prediction
     held_mib = [each.memory_interval_mib.p95 for each in mix.jobs]
-    together = max if mix.sharing.mode in ("serial", "phases") else sum
     return min(
-        pool.capacity_mib - together([held_mib[job] for job in pool.jobs])
+        pool.capacity_mib - pool.most_mib(held_mib[job] for job in pool.jobs)
         for pool in pools_of(mix, advised.gpu)
     )
 

@@ -83,6 +83,16 @@ def without_phases(sharing: Sharing) -> Arrangement | None:
     return None if isinstance(sharing, Phases | Queue) else sharing
 
 
+def orders_jobs(sharing: Sharing) -> bool:
+    """Return whether it names the jobs that start first: phases, or a queue in its own order."""
+    return isinstance(sharing, Phases)
+
+
+def with_a_queue(sharing: Sharing, jobs: int) -> bool:
+    """Return whether any of `jobs` jobs wait in a queue."""
+    return any(part.at_once is not None for part in partitions(sharing, jobs))
+
+
 def without_idle_queue(sharing: Sharing, jobs: int) -> Sharing:
     """`sharing`, or that of a queue's jobs if it has room for all `jobs` at once."""
     plain = isinstance(sharing, Queue) and sharing.at_once >= jobs
@@ -113,13 +123,18 @@ def partitions(sharing: Sharing, jobs: int) -> tuple[SharedPartition, ...]:
     return tuple(part for group in groups(sharing, jobs) for part in group.partitions)
 
 
-def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
-    """Positions of the jobs that run at the same time, one set after another.
+def sets_in_turn(sharing: Sharing, jobs: int) -> list[tuple[list[int], int]]:
+    """Positions of jobs that run without waiting for another set, and how many do so at once.
 
-    A queue is one set, of which at most `Group.at_once` run at the same time.
+    Fewer are at once only of a queue, which starts them in this order.
     """
-    return [[number - 1 for number in run] for group in groups(sharing, jobs)
+    return [([number - 1 for number in run], group.at_once) for group in groups(sharing, jobs)
             for run in group.running_together]  # fmt: skip
+
+
+def running_together(sharing: Sharing, jobs: int) -> list[list[int]]:
+    """Positions of the jobs that run at the same time, one set after another; of a queue all."""
+    return [run for run, _ in sets_in_turn(sharing, jobs)]
 
 
 def one_by_one(sharing: Sharing) -> bool:
@@ -144,7 +159,7 @@ def places_named(sharing: Sharing) -> int:
 
 def most_at_once(sharing: Sharing, jobs: int) -> int:
     """Return how many of `jobs` jobs run at the same time at most."""
-    return max(group.at_once for group in groups(sharing, jobs))
+    return max(at_once for _, at_once in sets_in_turn(sharing, jobs))
 
 
 def memories(sharing: Sharing, jobs: int) -> tuple[tuple[SharedPartition, ...], ...]:
@@ -163,19 +178,22 @@ def restricted(sharing: Sharing, running: Sequence[int]) -> Arrangement:
 
     Jobs of a queue share as its `sharing` has it, however many they are.
     """
-    names = {job + 1: number for number, job in enumerate(running, start=1)}
     match sharing:
         case Mig(instances):
             return Mig(tuple(instances[job] for job in running))
         case Hybrid():
-            return _renamed(sharing, names)
+            return _restricted_group(sharing, running)
         case Phases():
             group = next(each for each in sharing.groups if running[0] + 1 in each.jobs)
-            if isinstance(group, Hybrid):
-                return _renamed(group, names)
-            return group.sharing.among([group.jobs.index(job + 1) for job in running])
+            return _restricted_group(group, running)
         case _:
             return sharing.among(running)
+
+
+def _restricted_group(group: Group | Hybrid, running: Sequence[int]) -> Arrangement:
+    if isinstance(group, Hybrid):
+        return _renamed(group, {job + 1: number for number, job in enumerate(running, start=1)})
+    return group.sharing.among([group.jobs.index(job + 1) for job in running])
 
 
 def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
@@ -193,6 +211,14 @@ def _renamed(hybrid: Hybrid, names: Mapping[int, int]) -> Hybrid:
     return Hybrid(tuple(replace(place, parts=tuple(parts)) for place, parts in places if parts))
 
 
+def left_of(group: Group | Hybrid, positions: Sequence[int]) -> Sharing:
+    """Return how the jobs of `group` at `positions` go on when its others have ended."""
+    if isinstance(group, Group) and isinstance(group.sharing, Queue):
+        names = {position + 1: number for number, position in enumerate(positions, start=1)}
+        return in_turn([replace(group, jobs=tuple(names[j] for j in group.jobs if j in names))])
+    return _restricted_group(group, positions)
+
+
 def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid, ...]:
     """The groups of `sharing`, job n being called by the n-th of `numbers`."""
     names = dict(enumerate(numbers, start=1))
@@ -205,9 +231,7 @@ def relabelled(sharing: Sharing, numbers: Sequence[int]) -> tuple[Group | Hybrid
 
 def of_one_group(group: Group | Hybrid) -> Arrangement:
     """How the jobs of `group` share if they run together, are all there are, numbered from 1."""
-    if isinstance(group, Hybrid):
-        return group
-    return group.sharing.among(sorted(range(len(group.jobs)), key=group.jobs.__getitem__))
+    return _restricted_group(group, range(len(group.jobs)))
 
 
 @overload

@@ -5,9 +5,9 @@ exact. How fast jobs run together is given by a `Pace`, which job starts next by
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
 from itertools import pairwise
 from math import fsum, inf
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from advisor.errors import NothingFits, counted
 from advisor.prediction.prediction import LEVELS, Interval, all_known, around
 from advisor.prediction.trace import Floats
 from advisor.sharing import Group, Hybrid, Sharing
-from advisor.sharing.groups import groups
+from advisor.sharing.groups import groups, sets_in_turn
 
 # A job with at most this share of its work left has ended: the rest is rounding.
 DONE = 1e-9
@@ -304,6 +304,27 @@ def _of_group(
         Stretch(0, begins_s + each.start_s, begins_s + each.end_s, of_all(each.seats), each.speeds)
         for each in history.stretches
     ]
+
+
+def line_s(seconds: Iterable[float], at_once: int) -> float:
+    """Return when the last of jobs ends that take so long, start in order and run so many at once.
+
+    Each of them takes as long whatever runs with it.
+    """
+    ends_s = [0.0] * at_once
+    for each in seconds:
+        heapreplace(ends_s, ends_s[0] + each)
+    return max(ends_s)
+
+
+def set_spans(sharing: Sharing, slowdowns: Sequence[float]) -> list[float]:
+    """Return how long each of `sets_in_turn` takes, by `slowdowns`, if all jobs take 1 alone."""
+    spans = []
+    for run, at_once in sets_in_turn(sharing, len(slowdowns)):
+        own = [slowdowns[job] for job in run]
+        whole = at_once == len(run)
+        spans.append(len(own) / sum(1 / each for each in own) if whole else line_s(own, at_once))
+    return spans
 
 
 @dataclass(slots=True)

@@ -298,13 +298,13 @@ def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:
     match sharing.mode:
         case "serial":
             return (None,)
-        case "naive" | "mps" | "queue":
+        case "naive" | "mps":
             return (None,) * most
         case "mps-limits":
             return sharing.limits
         case "mig":
             return tuple(each.profile for each in sharing.instances)
-        case "hybrid" | "phases":
+        case "hybrid" | "phases" | "queue":
             return tuple(range(max(named_jobs(sharing))))
         case _:
             assert_never(sharing.mode)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import count
 from math import fsum, isfinite
 from typing import Literal, get_args
@@ -12,7 +13,7 @@ from advisor.prediction.mig_instances import placed
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import LEVELS, Interval, Level, all_known, around
 from advisor.sharing import Arrangement, Sharing
-from advisor.sharing.groups import check_count, restricted, running_together
+from advisor.sharing.groups import check_count, orders_jobs, restricted, sets_in_turn
 from advisor.simulation import Policy
 from advisor.simulation.events import (
     History,
@@ -120,8 +121,8 @@ class Simulation:
     def first_mix(self) -> tuple[list[Profile], Arrangement]:
         """The jobs of `first`, and how they share."""
         jobs = [self.jobs[number] for number in self.first.jobs]
-        in_phases = self.sharing.mode == "phases"
-        places = self.first.jobs if in_phases else [each.place for each in jobs]
+        in_order = orders_jobs(self.sharing)
+        places = self.first.jobs if in_order else [each.place for each in jobs]
         return [each.job.profile for each in jobs], restricted(self.sharing, places)
 
     @property
@@ -274,7 +275,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
 
     def history(level: Level) -> History:
         pace = paces.pace(level)
-        if paces.sharing.mode == "phases":
+        if orders_jobs(paces.sharing):
             return from_the_start(paces.sharing, [each.work_steps for each in tasks], pace)
         queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
         shared = (lambda busy: paces.pace(level, busy)) if fleet.shared_host else None
@@ -311,12 +312,12 @@ def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet
         InvalidInput: Phases are meant for jobs that come later, or for several GPUs.
         NothingFits: The GPU does not offer these instances.
     """
-    if in_phases := sharing.mode == "phases":
+    if in_order := orders_jobs(sharing):
         check_count(sharing, len(arrivals))
     placed(sharing, gpu)
-    if in_phases and (fleet.gpus > 1 or any(each.arrival_s for each in arrivals)):
+    if in_order and (fleet.gpus > 1 or any(each.arrival_s for each in arrivals)):
         raise InvalidInput(
-            f"{sharing}: phases are for jobs that wait from the start, on one GPU. Leave out "
+            f"{sharing}: it orders jobs that wait from the start, on one GPU. Leave out "
             f"--trace-in and --gpus, or name one sharing."
         )
 
@@ -324,10 +325,13 @@ def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet
 def _check_fit(arrivals: Sequence[Arrival], paces: Paces) -> None:
     """Refuse jobs, or groups of phases, that do not fit in memory or break a rule."""
     jobs = len(arrivals)
-    if paces.sharing.mode == "phases":
-        for group in running_together(paces.sharing, jobs):
-            if why := paces.problem(tuple(PlacedJob(job, job) for job in sorted(group))):
-                names = ", ".join(arrivals[job].job.name for job in group)
+    if orders_jobs(paces.sharing):
+        for run, at_once in sets_in_turn(paces.sharing, jobs):
+            seats = [PlacedJob(job, job) for job in run]
+            if at_once < len(seats):  # of a queue, any may meet
+                seats = nlargest(at_once, seats, lambda seat: paces.of((seat,)).memory_total_mib)
+            if why := paces.problem(tuple(sorted(seats))):
+                names = ", ".join(arrivals[seat.job].job.name for seat in seats)
                 raise NothingFits(f"{names} cannot run at once: {why}. Make other groups.")
         return
     first = {kind: job for job, kind in reversed(list(enumerate(paces.kinds)))}

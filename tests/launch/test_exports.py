@@ -284,7 +284,7 @@ def test_the_command_that_runs_mixes_reads_a_plan_of_the_whole_gpu(name, tmp_pat
 @pytest.mark.parametrize("name", ["mig", "phases", "queue", "power-cap"])
 def test_the_command_that_runs_mixes_refuses_what_it_cannot_run(name, tmp_path):
     (tmp_path / "plan.json").write_text(WRITTEN[f"{name}.json"])
-    with pytest.raises(InvalidInput, match="on MIG, in phases or under a power cap"):
+    with pytest.raises(InvalidInput, match="on MIG, in phases, in a queue or under a power cap"):
         read_plans(tmp_path / "plan.json", "h200-141gb")
 
 
