@@ -32,7 +32,8 @@ from advisor.learn.scores import RunComparison
 from advisor.measure.pace import mean_step_s
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import known_cost, rankable_by, tied
+from advisor.plan.joint import tied
+from advisor.plan.objectives import known_cost, rankable_by
 from advisor.plan.values import Forecast
 from advisor.prediction.host import host_path_s, is_gpu_bound
 from advisor.prediction.mix_steps import Predicts
@@ -287,7 +288,7 @@ class PacedPlan:
         )
         objective, _ = rankable_by(plans, cast("ObjectiveName", other.objective))
         cost, instead = (known_cost(each, objective) for each in plans)
-        if instead.p50 >= cost.p50 or tied(cost, instead):
+        if instead.p50 >= cost.p50 or tied(*plans, objective):
             return None
         planned = replace(
             saved, sharing=plans[1].sharing, power_cap_w=other.power_cap_w, other=None

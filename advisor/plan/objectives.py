@@ -368,11 +368,6 @@ def rankable_by(
     return instead, f"{objective} {why}"
 
 
-def tied(one: Interval, other: Interval) -> bool:
-    """Check whether two costs are equal within our error: a median lies in the other's interval."""
-    return one.contains(other.p50) or other.contains(one.p50)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTerms:
     """The options of a plan for many jobs or several GPUs.

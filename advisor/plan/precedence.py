@@ -1,42 +1,24 @@
 """The order of plans: first the simplest whose lead over simpler ones is real, then by cost."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from typing import get_args
 
+from advisor.plan import ObjectiveName
+from advisor.plan.joint import cost_ratio, lead_is_real
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.values import Forecast, Precedence, Question
 from advisor.prediction.prediction import Interval, Level
 from advisor.sharing import Mode
 from advisor.sharing.groups import kind_of
 
-COMPARED = 0.037
-"""Error of the ratio of two plans' costs, as a share: the median of 270 pairs of ways to share that
-ran with the same jobs on an H100."""
-
-LEADS: Mapping[Mode, float] = {
-    "naive": 0.01, "mps": 0.0025, "queue": 0.02, "mps-limits": 0.02, "phases": 0.02,
-    "mig": COMPARED, "hybrid": COMPARED,
-}  # fmt: skip
-"""Share of the cost that a way to share must save over all simpler ones to come before them.
-
-Of 204 pairs of MPS limits and plain MPS with the same jobs on an H200, each predicted without the
-jobs' families, a choice by the lower cost is right for 162, and 22 % of the limits that it chooses
-are slower; with a lead of 2 % it is right for 162 too, and 19 % are. Of 106 pairs of MPS and time
-slicing it is right for 101, with 0.25 % for 102, with 1 % for 101. The others are choices."""
-
-UNLIKE = 0.01
-"""The same for limits that differ over equal ones, and for a power cap over none: of six pairs of
-limits with a lead below 2 %, three were slower."""
-
 STARVED = 10.0
 """A job that is slowed more than this many times starves: a choice."""
 
 SPARING = 0.1
 """Share that it may cost that no job starves, if the objective is pace alone: a choice. Under other
-objectives, which count the ends of all jobs, it may cost `COMPARED`."""
+objectives, which count the ends of all jobs, it may cost what is no real lead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,9 +32,6 @@ class Priced:
     forecast: Forecast
     price: Interval
     precedes_by: Precedence | None = None
-
-
-_Price = Callable[[Priced], float]
 
 
 def by_precedence(plans: Sequence[Priced], question: Question) -> list[Priced]:
@@ -89,13 +68,9 @@ def starved(forecast: Forecast, level: Level) -> dict[int, float]:
     return {at: times for at, times in slowdowns if times > STARVED}
 
 
-def lead(simpler: Forecast, other: Forecast) -> float:
-    """Return the share of the cost that `other` must save over the `simpler` plan."""
-    mode = _mode(other)
-    if mode == _mode(simpler):
-        return UNLIKE
-    ran = other.prediction.confirmed_on_hardware or other.prediction.ran_elsewhere
-    return LEADS[mode] if ran else max(LEADS[mode], COMPARED)
+def ahead(other: Forecast, simpler: Forecast, objective: ObjectiveName, level: Level) -> bool:
+    """Check whether the lead of `other` over the `simpler` plan is real."""
+    return lead_is_real(cost_ratio(simpler, other, objective, level))
 
 
 def _mode(forecast: Forecast) -> Mode:
@@ -107,27 +82,38 @@ def _mode(forecast: Forecast) -> Mode:
 def _first(plans: Sequence[Priced], question: Question) -> tuple[Priced, Precedence]:
     """The plan to recommend, and the last rule that chose it."""
     objective, level = OBJECTIVES[question.objective], question.level
-    price: _Price = partial(_cost, question=question)
     fewest = min(_late(each, question) for each in plans)
     pool = [each for each in plans if _late(each, question) == fewest]
     rule: Precedence = "deadlines"
 
-    spared = [each for each in pool if not starved(each.forecast, level)]
-    may_cost = SPARING if objective.unit == "ratio" else COMPARED
-    if len(spared) < len(pool) and _within(may_cost, spared, pool, price):
-        pool, rule = spared, "starvation"
+    def nearly_best(deciding: ObjectiveName) -> list[Priced]:
+        least = min(pool, key=lambda each: known_cost(each.forecast, deciding).at(level)).forecast
+        return [each for each in pool if not ahead(least, each.forecast, deciding, level)]
 
+    spared = [each for each in pool if not starved(each.forecast, level)]
+    if len(spared) < len(pool):
+        near = nearly_best(objective.name)
+        if objective.unit == "ratio":
+            most = (1 + SPARING) * min(_cost(each, question) for each in pool)
+            near = [each for each in pool if _cost(each, question) <= most]
+        if any(each in near for each in spared):
+            pool, rule = spared, "starvation"
+
+    decides = objective.name
     if objective.then is not None:
-        near = _within(COMPARED, pool, pool, price)
+        near = nearly_best(decides)
         fewest = min(len(each.forecast.late(level)) for each in near)
         pool = [each for each in near if len(each.forecast.late(level)) == fewest]
-        price, rule = partial(_deciding_cost, question=question), "makespan"
+        decides, rule = objective.then, "makespan"
+
+    def price(each: Priced) -> float:
+        return known_cost(each.forecast, decides).at(level)
 
     best: Priced | None = None
     cheapest = min(pool, key=price)
     for way in sorted({simplicity(each.forecast) for each in pool}):
         own = min((each for each in pool if simplicity(each.forecast) == way), key=price)
-        if best is None or price(own) < (1 - lead(best.forecast, own.forecast)) * price(best):
+        if best is None or ahead(own.forecast, best.forecast, decides, level):
             best = own
     assert best is not None, "a question has a plan"
     return best, rule if price(best) <= price(cheapest) else "simplicity"
@@ -135,14 +121,6 @@ def _first(plans: Sequence[Priced], question: Question) -> tuple[Priced, Precede
 
 def _place(each: Priced, question: Question) -> tuple[int, float, float]:
     return _late(each, question), _cost(each, question), _deciding_cost(each, question)
-
-
-def _within(
-    share: float, plans: Sequence[Priced], pool: Sequence[Priced], price: _Price
-) -> list[Priced]:
-    """The plans whose price exceeds the least of `pool` by at most `share`."""
-    most = (1 + share) * min(map(price, pool))
-    return [each for each in plans if price(each) <= most]
 
 
 def _cost(each: Priced, question: Question) -> float:
@@ -166,7 +144,7 @@ _RULES: Mapping[Precedence, str] = {
     "deadlines": "as it makes fewer jobs late",
     "starvation": f"as the best of those nearly as good that slow no job over {STARVED:g}x",
     "cost": "by its median",
-    "makespan": f"as all are done soonest under it, of those within {COMPARED:.1%}",
+    "makespan": "as all are done soonest under it, of those about as good",
     "simplicity": "as the simplest: no other is so far ahead that real runs would show it",
 }
 

@@ -12,8 +12,9 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName, reasons
 from advisor.plan.candidates import Forecaster, proposed, under_caps, why_no_caps
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
+from advisor.plan.joint import tied
 from advisor.plan.limits import best_limits, estimated_limits, protecting_limits
-from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by, tied
+from advisor.plan.objectives import OBJECTIVES, cost, known_cost, rankable_by
 from advisor.plan.partitions import cut_into
 from advisor.plan.precedence import Priced, by_precedence, rule_in_words, starved
 from advisor.plan.rules import (
@@ -192,19 +193,19 @@ def _plans(
     jobs: Sequence[Job], kept: Sequence[Priced], question: Question, left_out: Sequence[LeftOut]
 ) -> tuple[Plan, ...]:
     """The plans `kept`, each with its reasons; the best also with what was ruled out."""
-    best, level = kept[0].price, question.level
+    best, level, objective = kept[0].forecast, question.level, question.objective
     plans = []
     for rank, (entry, after) in enumerate(zip_longest(kept, kept[1:]), start=1):
-        plan, price, rule = entry.forecast, entry.price, entry.precedes_by
+        plan, rule = entry.forecast, entry.precedes_by
         late, slow = sorted(plan.late(level)), starved(plan, level)
         if rank > 1:
-            gap = reasons.compared(price, best, "the best", level)
+            gap = reasons.compared(plan, best, "the best", objective, level)
         elif after:
-            gap = reasons.compared(price, after.price, "the next", level)
+            gap = reasons.compared(plan, after.forecast, "the next", objective, level)
         else:
             gap = "nothing else is possible"
-        plain = rule == "cost" and not (after and rank == 1 and tied(price, after.price))
-        if after and rule and not plain:
+        doubtful = after and rank == 1 and tied(plan, after.forecast, objective, level)
+        if after and rule and (doubtful or rule != "cost"):
             gap += f"; before {rank + 1} {rule_in_words(rule, level)}"
         bound = reasons.binding(jobs, question.gpu, plan.prediction)
         parts = [reasons.limit_in_words(plan.prediction, bound), gap]
@@ -216,7 +217,7 @@ def _plans(
             parts.append(f"ruled out: {reasons.ruled_out(left_out)}")
         own: dict[str, Any] = {field.name: getattr(plan, field.name) for field in fields(plan)}
         plans.append(Plan(
-            **own, rank=rank, ties_best=tied(price, best), why="; ".join(parts),
+            **own, rank=rank, ties_best=tied(plan, best, objective, level), why="; ".join(parts),
             late_jobs=tuple(at + 1 for at in late), precedes_by=rule,
         ))  # fmt: skip
     return tuple(plans)

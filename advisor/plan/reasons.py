@@ -4,13 +4,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import known_cost, rankable_by, tied
+from advisor.plan.joint import cost_ratio, holds_one, joint_ratio, tied
+from advisor.plan.objectives import known_cost, rankable_by
 from advisor.plan.rules import broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut
 from advisor.prediction.capacity import MPS_CAPACITY
@@ -226,29 +228,22 @@ def _work(workload: Workload) -> Workload:
     )  # fmt: skip
 
 
-_ROUNDED = 1e-9
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One number under two plans.
 
     Attributes:
-        same_error: Whether both have the same error, except for that of a power cap of one.
+        ratio: The joint interval of the second over the first.
     """
 
     first: Interval
     second: Interval
-    same_error: bool = False
+    ratio: Interval
 
     @property
     def within_error(self) -> bool:
         """True if both are equal within our error."""
-        if not self.same_error or min(self.first.p05, self.second.p05) <= 0:
-            return tied(self.first, self.second)
-        ratio = self.second.over_alike(self.first)
-        either_way = ratio.p05 < 1 - _ROUNDED and ratio.p95 > 1 + _ROUNDED
-        return either_way or abs(ratio.p50 - 1) <= _ROUNDED
+        return holds_one(self.ratio)
 
     @property
     def change(self) -> float:
@@ -261,6 +256,11 @@ class Difference:
         if self.within_error:
             return None
         return int(self.second.p50 < self.first.p50)
+
+
+def difference(first: Interval, second: Interval, *, same_way: bool) -> Difference:
+    """Compare a number under two plans; see `joint_ratio`."""
+    return Difference(first, second, joint_ratio(second, first, same_way=same_way))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +304,11 @@ class Comparison:
     forbidden: tuple[str | None, str | None]
     serial: Forecast | None = None
 
+    @property
+    def same_way(self) -> bool:
+        """True if the plans differ by the power cap of one, at most."""
+        return self.plans[0].sharing == self.plans[1].sharing
+
 
 def compare(
     jobs: Sequence[Job],
@@ -317,10 +322,10 @@ def compare(
     compared_by, note = rankable_by(plans, objective)
     first, second = (each.prediction for each in plans)
     bindings = (binding(jobs, gpu, first), binding(jobs, gpu, second))
-    same_error = first.sharing == second.sharing
+    changed = partial(difference, same_way=first.sharing == second.sharing)
 
-    def difference(one: Interval | None, other: Interval | None) -> Difference | None:
-        return None if one is None or other is None else Difference(one, other, same_error)
+    def if_known(one: Interval | None, other: Interval | None) -> Difference | None:
+        return None if one is None or other is None else changed(one, other)
 
     def forbidden(plan: Forecast) -> str | None:
         return broken_rule(jobs, plan.sharing, gpu) or memory_problem(plan.prediction, gpu)
@@ -329,19 +334,20 @@ def compare(
     for at, (one, other) in enumerate(zip(first.jobs, second.jobs, strict=True)):
         ends, later = (None if each.ends_s is None else each.ends_s[at] for each in plans)
         changes.append(JobChange(
-            number=at + 1, job=one.job, ends_s=difference(ends, later),
-            step_s=Difference(one.step_s, other.step_s, same_error),
-            memory_mib=Difference(one.memory_interval_mib, other.memory_interval_mib, same_error),
-            energy_step_j=difference(one.energy_step_j, other.energy_step_j),
+            number=at + 1, job=one.job, ends_s=if_known(ends, later),
+            step_s=changed(one.step_s, other.step_s),
+            memory_mib=changed(one.memory_interval_mib, other.memory_interval_mib),
+            energy_step_j=if_known(one.energy_step_j, other.energy_step_j),
             slowdown=(one.slowdown, other.slowdown),
             oom_probability=(one.oom_probability, other.oom_probability),
             limits=(bindings[0].limit_of(at), bindings[1].limit_of(at)),
         ))  # fmt: skip
     costs = [known_cost(each, compared_by) for each in plans]
+    ratio = cost_ratio(plans[1], plans[0], compared_by)
     return Comparison(
         gpu=gpu, objective=compared_by, note=note, plans=plans,
-        cost=Difference(costs[0], costs[1], same_error), jobs=tuple(changes),
-        power_w=difference(first.power_w, second.power_w), bindings=bindings,
+        cost=Difference(costs[0], costs[1], ratio), jobs=tuple(changes),
+        power_w=if_known(first.power_w, second.power_w), bindings=bindings,
         forbidden=(forbidden(plans[0]), forbidden(plans[1])), serial=None if in_turn else serial,
     )  # fmt: skip
 
@@ -424,11 +430,13 @@ def _limit(mix: MixPrediction, bound: Binding) -> str:
             return f"limited by {resource} ({measured})"
 
 
-def compared(cost: Interval, other: Interval, name: str, level: Level) -> str:
-    """Describe by how much the cost exceeds `other`, or `other` exceeds it."""
-    own, its = cost.at(level), other.at(level)
+def compared(
+    plan: Forecast, other: Forecast, name: str, objective: ObjectiveName, level: Level
+) -> str:
+    """Describe by how much the cost of `plan` exceeds that of `other`, or is below it."""
+    own, its = (known_cost(each, objective).at(level) for each in (plan, other))
     behind = own / its - 1 if own > its else 1 - its / own
     if abs(behind) < SEEN:
         return f"as good as {name}"
     distance = f"{behind:.0%} behind {name}" if behind > 0 else f"{-behind:.0%} ahead of {name}"
-    return f"{distance}, within our error" if tied(cost, other) else distance
+    return f"{distance}, within our error" if tied(plan, other, objective, level) else distance

@@ -40,7 +40,7 @@ class Interval:
         return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
 
     def widened(self, factor: float) -> "Interval":
-        """Move both ends away from the middle, in logs, by `factor`, at least 1."""
+        """Move both ends from the middle, in logs, by `factor`: away, or below 1 towards it."""
         low, high = self.p05 / self.p50, self.p95 / self.p50
         return Interval(self.p50 * low**factor, self.p50, self.p50 * high**factor)
 
@@ -52,6 +52,23 @@ class Interval:
     def at_least(self, other: "Interval") -> "Interval":
         """Return the higher of two bounds from below, at each level."""
         return Interval(*(max(self.at(level), other.at(level)) for level in LEVELS))
+
+    def over(self, other: "Interval", common: float) -> "Interval":
+        """Return the ratio to `other`, if a share `common` of each error has the same cause.
+
+        That cause moves both to the same quantile, so of it their difference in width remains; the
+        rest of each error is independent. At 0 all is independent.
+        """
+
+        def reach(own: float, across: float, beyond: float, beyond_across: float) -> float:
+            apart, together = own**2 + across**2, beyond**2 + beyond_across**2
+            return sqrt((1 - common) * apart + common * together)
+
+        (down, up), (other_down, other_up) = self._reaches(), other._reaches()
+        down_beyond, up_beyond = down - other_down, up - other_up
+        low = reach(down, other_up, max(0.0, down_beyond), max(0.0, -up_beyond))
+        high = reach(up, other_down, max(0.0, up_beyond), max(0.0, -down_beyond))
+        return interval_around(self.p50 / other.p50, -low, high)
 
     def over_alike(self, other: "Interval") -> "Interval":
         """Return the ratio to `other`, if one has the error of the other and another of its own."""

@@ -16,7 +16,8 @@ from rich.text import Text
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
-from advisor.plan.objectives import OBJECTIVES, known_cost
+from advisor.plan.joint import cost_ratio
+from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import Binding
 from advisor.plan.rules import MAX_OOM_PROBABILITY
 from advisor.plan.values import Forecast, Plan, Recommendation, Standing
@@ -125,12 +126,7 @@ def bounds_note(advised: Recommendation) -> str:
 
 def gain(advised: Recommendation, plan: Forecast) -> Interval:
     """Return serial cost over cost of `plan`, by the ranking objective; above 1 beats serial."""
-    if plan.prediction is advised.serial.prediction:
-        return Interval(1.0, 1.0, 1.0)
-    serial, own = (known_cost(each, advised.ranked_by) for each in (advised.serial, plan))
-    if plan.sharing == advised.serial.sharing and min(serial.p05, own.p05) > 0:
-        return serial.over_alike(own)  # under a cap: its error is that of serial without one
-    return Interval(*(serial.p50 / level for level in (own.p95, own.p50, own.p05)))
+    return cost_ratio(advised.serial, plan, advised.ranked_by)
 
 
 def chosen_cap_w(advised: Recommendation, plan: Forecast) -> float | None:

@@ -20,10 +20,11 @@ from advisor.plan.reasons import (
     JobChange,
     Limit,
     compared,
+    difference,
     limit_in_words,
 )
 from advisor.plan.values import Forecast, Plan, Recommendation
-from advisor.prediction.prediction import LEVELS, Interval
+from advisor.prediction.prediction import LEVELS, Interval, all_known
 from advisor.report import forecast
 from advisor.report import format as units
 from advisor.report.format import FittedTable, FixedRow, plain_table
@@ -207,19 +208,16 @@ def comparison_text(comparison: Comparison) -> str:
     elif cost.within_error:
         text = f"{better} looks {ahead}, within our error: they are statistically tied {numbers}."
     else:
-        why = (
-            "because both have the same error"
-            if comparison.cost.same_error
-            else "more than our error"
-        )
+        why = "because both have the same error" if comparison.same_way else "more than our error"
         text = f"{better} is {ahead}, {why} {numbers}."
     if any(not plan.prediction.confirmed_on_hardware for plan in comparison.plans):
         text = f"Estimated: {text}"
     if comparison.serial is not None:
-        alone = known_cost(comparison.serial, comparison.objective)
+        serial, by = comparison.serial, comparison.objective
+        alone = known_cost(serial, by)
         over = (
-            f"{name} is {compared(cost, alone, 'that', 'p50')}"
-            for name, cost in zip(names, costs, strict=True)
+            f"{name} is {compared(plan, serial, 'that', by, 'p50')}"
+            for name, plan in zip(names, comparison.plans, strict=True)
         )
         text += f" One after another takes {measure(alone)}: {'; '.join(over)}."
     text += "".join(f" {name} is no plan: {why}." for name, _, why in pairs if why)
@@ -353,11 +351,12 @@ ComparisonSection = tuple[str, str, tuple[Cells, ...]]
 
 def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
     """Return a section for all jobs, then one for each job; copies with equal cells share one."""
-    (first, second), same_error = comparison.plans, comparison.cost.same_error
+    (first, second), same_way = comparison.plans, comparison.same_way
 
     def row(name: str, shown: Callable[[Interval | None], str], *values: Interval | None) -> Cells:
-        known = [value for value in values if value is not None]
-        change = change_text(Difference(known[0], known[1], same_error)) if len(known) == 2 else ""
+        pair, change = all_known(values), ""
+        if pair is not None:
+            change = change_text(difference(pair[0], pair[1], same_way=same_way))
         return name, shown(values[0]), shown(values[1]), change
 
     first_mix, second_mix = first.prediction, second.prediction
@@ -372,7 +371,7 @@ def side_by_side(comparison: Comparison) -> list[ComparisonSection]:
     rows.append(("based on", forecast.basis(first_mix), forecast.basis(second_mix), ""))
     parts = []
     for change, one, other in zip(comparison.jobs, first_mix.jobs, second_mix.jobs, strict=True):
-        slower = Difference(forecast.slowdown(one), forecast.slowdown(other), same_error)
+        slower = difference(forecast.slowdown(one), forecast.slowdown(other), same_way=same_way)
         cells = [_cells("times as long as alone", units.times, slower)]
         if change.ends_s is not None:
             cells.append(_cells("ends after", units.seconds, change.ends_s))

@@ -13,13 +13,10 @@ from advisor.launch.commands import with_commands
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import OBJECTIVES, cost, known_cost
 from advisor.plan.precedence import (
-    COMPARED,
-    LEADS,
     SPARING,
-    UNLIKE,
     Priced,
+    ahead,
     by_precedence,
-    lead,
     simplicity,
     starved,
 )
@@ -53,7 +50,8 @@ def test_plans_are_ranked_from_one_without_gaps_and_serial_is_among_them():
     assert [plan.rank for plan in advised.plans] == list(range(1, len(advised.plans) + 1))
     makespans = [plan.makespan_s for plan in advised.plans[1:]]
     assert makespans == sorted(makespans)
-    assert advised.best.makespan_s <= (1 + max(LEADS.values())) * makespans[0]
+    first, second = advised.plans[:2]
+    assert not ahead(second, first, "makespan", "p50")
     assert advised.serial in advised.plans
 
 
@@ -151,7 +149,7 @@ class MigLooksGood(StandIn):
 
 
 def test_an_unconfirmed_plan_does_not_go_before_a_confirmed_one_that_costs_about_as_much():
-    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(0.98))
+    advised = advice([GPU_BOUND] * 2, predictor=MigLooksGood(0.99))
     assert advised.best.prediction.confirmed_on_hardware
     estimated = next(p for p in advised.plans if not p.prediction.confirmed_on_hardware)
     assert "ahead of the best, within our error" in estimated.why
@@ -179,7 +177,8 @@ def plan(sharing, price, *, slowed=1.0):
     found = SHARINGS[FROM_SIMPLE.index(sharing)]
     first, *others = found.prediction.jobs
     jobs = (replace(first, slowdown=slowed), *others)
-    return Priced(replace(found, prediction=replace(found.prediction, jobs=jobs)), price)
+    mix = replace(found.prediction, jobs=jobs)
+    return Priced(replace(found, prediction=mix, makespan_interval_s=price), price)
 
 
 prices = st.builds(
@@ -206,14 +205,10 @@ def level_cost(each, level):
 def test_what_costs_less_than_the_first_is_harder_to_set_up_and_not_far_ahead(drawn, level):
     first, *others = by_precedence(drawn, asked(level))
     assert len(others) == len(drawn) - 1
-    most = 1 / (1 - max(COMPARED, *LEADS.values(), UNLIKE)) ** 3
     for each in others:
-        dearer = level_cost(first, level) / level_cost(each, level)
-        if spares(each, level) or not spares(first, level):
-            assert dearer <= 1 or simplicity(first.forecast) < simplicity(each.forecast)
-            assert dearer <= most
-        else:
-            assert dearer <= most * (1 + COMPARED)
+        dearer = level_cost(first, level) > level_cost(each, level)
+        if dearer and (spares(each, level) or not spares(first, level)):
+            assert simplicity(first.forecast) < simplicity(each.forecast)
 
 
 @given(st.lists(plans, min_size=2, max_size=7), st.sampled_from(LEVELS))
@@ -249,8 +244,7 @@ def test_the_order_in_which_plans_were_tried_says_nothing(drawn, random):
 )  # fmt: skip
 def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpler, other):
     usual = plan(simpler, Interval(0.9, 1.0, 1.1))
-    least = lead(usual.forecast, plan(other, usual.price).forecast)
-    for saves, first in ((0.9 * least, simpler), (1.1 * least, other)):
+    for saves, first in ((0.001, simpler), (0.2, other)):
         better = plan(other, Interval(0.9, 1.0, 1.1).scaled(1 - saves))
         best, following = by_precedence([better, usual], asked())
         assert best.forecast is (usual if first == simpler else better).forecast
@@ -261,10 +255,12 @@ def test_a_way_that_is_harder_to_set_up_comes_first_if_it_is_clearly_ahead(simpl
 def test_limits_that_differ_are_harder_to_set_up_than_equal_ones():
     pair = [forecast(Mixes([BERT, RESNET], StandIn()), parse_sharing(f"mps={a},{b}"))
             for a, b in ((57, 57), (43, 57))]  # fmt: skip
-    for saves, first in ((0.9 * UNLIKE, 0), (1.1 * UNLIKE, 1)):
-        ends = Interval(1.0, 1.0, 1.0)
-        priced = [Priced(pair[0], ends), Priced(pair[1], ends.scaled(1 - saves))]
-        assert by_precedence(priced, asked())[0].forecast is pair[first]
+    for saves, first in ((0.001, 0), (0.2, 1)):
+        ends = Interval(0.9, 1.0, 1.1)
+        prices_s = (ends, ends.scaled(1 - saves))
+        priced = [Priced(replace(each, makespan_interval_s=price_s), price_s)
+                  for each, price_s in zip(pair, prices_s, strict=True)]  # fmt: skip
+        assert by_precedence(priced, asked())[0].forecast is priced[first].forecast
 
 
 def test_by_upper_ends_the_first_may_have_the_greater_median():
