@@ -108,15 +108,23 @@ _AT_ONCE = (
 
 def commands_at_once(plans: Sequence[LaunchPlan]) -> tuple[str, ...]:
     """Return lines that apply `plans`, as made by `side_by_side`, and wait for all of them."""
-    lines = [*_head(plans)]
+    return ("(", *(f"  {line}" for line in _script_at_once(plans)), ")")
+
+
+def commands_text_of_all(plans: Sequence[LaunchPlan]) -> str:
+    """Return a script that applies all `plans`, as made by `side_by_side`, by hand on one host."""
+    return "\n".join(["#!/usr/bin/env bash", *_script_at_once(plans), ""])
+
+
+def _script_at_once(plans: Sequence[LaunchPlan]) -> Iterator[str]:
+    yield from _head(plans)
     for plan in plans:
-        lines += _plan_function(plan, f"plan_{plan.device}")
-    lines += [*shell.functions(plans), *_AT_ONCE]
+        yield from _plan_function(plan, f"plan_{plan.device}")
+    yield from (*shell.functions(plans), *_AT_ONCE)
     for plan in plans:
         run = f'begin {_mode(plan)}; plan_{plan.device}; exit "$failed"'
-        lines.append(f'(GPU={plan.device}; {run}) & at_once+=" $!"')
-    lines += ["jobs=$at_once", "wait_for_jobs", 'exit "$failed"']
-    return ("(", *(f"  {line}" for line in lines), ")")
+        yield f'(GPU={plan.device}; {run}) & at_once+=" $!"'
+    yield from ("jobs=$at_once", "wait_for_jobs", 'exit "$failed"')
 
 
 def with_commands(advised: Recommendation, device: str | None = None) -> Recommendation:

@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.mig import profile_of
 from advisor.launch import ExportFormat, shell
-from advisor.launch.commands import commands_at_once, commands_text
+from advisor.launch.commands import commands_text, commands_text_of_all
 from advisor.launch.launch_plan import (
     NOT_RUN,
     LaunchPartition,
@@ -252,11 +252,6 @@ SUFFIXES: dict[ExportFormat, str] = {
     "json": "json",
 }
 """Ends of file names by format, after a dot."""
-
-
-def commands_text_of_all(plans: Sequence[LaunchPlan]) -> str:
-    """Return a script of the shell lines that apply all `plans` at once, by hand, on one host."""
-    return "\n".join(["#!/usr/bin/env bash", *commands_at_once(plans), ""])
 
 
 WHOLE: dict[ExportFormat, Callable[[Sequence[LaunchPlan]], str]] = {

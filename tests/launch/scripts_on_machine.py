@@ -4,7 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from advisor.launch.exports import EXPORTS
+from advisor.launch.exports import EXPORTS, WHOLE
+from advisor.launch.launch_plan import LaunchPlan
 from tests.waiting import PATIENCE_S
 
 DEVICE_JOB = """\
@@ -15,9 +16,11 @@ echo "${0##*/} $CUDA_VISIBLE_DEVICES" >> seen
 
 
 def begun(machine, plan, **variables):
-    Path("plan.sh").write_text(EXPORTS["commands"](plan))
+    """A running script of a plan, or of the plans of several GPUs."""
+    write = EXPORTS if isinstance(plan, LaunchPlan) else WHOLE
+    Path("plan.sh").write_text(write["commands"](plan))
     # A shell cannot trap what its caller ignores, and who runs tests in the background does.
-    heeding = ["env", "--default-signal=INT", "bash", "plan.sh"]
+    heeding = ["env", "--default-signal=INT,TERM", "bash", "plan.sh"]
     running = subprocess.Popen(
         heeding, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,

@@ -23,7 +23,7 @@ exec 3<> /dev/tcp/127.0.0.1/%d || exit 9
 printf '%%s\\037' "${0##*/}" "$CUDA_VISIBLE_DEVICES" "$CUDA_MPS_PIPE_DIRECTORY" "${asked-}" "$@" >&3
 echo >&3
 read -r status <&3
-cat <&3
+read -r -d '' text <&3 || printf %%s "$text"
 exit "$status"
 """
 # Compute slices of a GPU instance -> of a part -> where it may start: NVIDIA's mock for the 7g.
@@ -57,8 +57,9 @@ class SmiMachine:
         quit_too_early: Whether MPS was asked to end while a client of it ran.
         calls: The words of each call, in order.
         fault: Number of the call that goes wrong, and how: ``"fails"``, ``"worked"`` (and says that
-            it failed), ``"lies"`` (does nothing and says that it worked), ``"int"`` or ``"kill"``
-            (the script gets the signal once it worked).
+            it failed), ``"lies"`` (does nothing and says that it worked), ``"int"``, ``"term"`` or
+            ``"kill"`` (the script gets the signal once it worked; a SIGINT comes from a terminal,
+            so the call gets it, too).
         broken: Word of the calls that always fail.
     """
 
@@ -129,8 +130,10 @@ class SmiMachine:
             )
             if how == "worked":
                 return 1, "something failed afterwards\n"
-            if how in ("int", "kill"):
-                os.kill(self.script, signal.SIGINT if how == "int" else signal.SIGKILL)
+            if how == "int":
+                os.killpg(self.script, signal.SIGINT)
+            elif how in ("term", "kill"):
+                os.kill(self.script, signal.SIGTERM if how == "term" else signal.SIGKILL)
             return status, text
 
     def _mps(self, device, pipes, asked, words):
@@ -180,6 +183,8 @@ class SmiMachine:
         match asked:
             case ["-lgi"]:
                 said = self._instances()
+            case [*_, "-gi", number] if not number.isdigit():
+                said = 2, f"Invalid GPU instance ID: {number}\n"
             case ["-lci", "-gi", number]:
                 said = self._parts(int(number))
             case ["-cgi", places, *default]:

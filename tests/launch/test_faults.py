@@ -5,79 +5,105 @@ from pathlib import Path
 
 import pytest
 
+from advisor.launch.commands import side_by_side
 from tests.handed import JOBS, handed
 from tests.launch.scripts_on_machine import begun, ended, seen
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 # Plan, and MIG mode before it.
 PLANS = {
-    "mps": (handed("mps=43,57.5"), "Disabled"),
-    "power cap": (handed("naive", cap_w=350.0), "Disabled"),
-    "mps under a power cap": (handed("mps[1,2];serial[3]", JOBS, cap_w=350.0), "Disabled"),
-    "compute instances": (
-        handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS), "Enabled"
+    "naive": (handed("naive"), "Disabled"),
+    "mps": (handed("mps"), "Disabled"),
+    "limits": (handed("mps=43,57.5"), "Disabled"),
+    "groups": (handed("mps[1,2];serial[3]", JOBS), "Disabled"),
+    "power cap": (handed("mps[1,2];serial[3]", JOBS, cap_w=350.0), "Disabled"),
+    "several GPUs": (
+        side_by_side(
+            {0: handed("mps", cap_w=350.0), 1: handed("naive", JOBS[2:], cap_w=300.0)},
+            {0: [1, 2], 1: [3]},
+        ),
+        "Disabled",
     ),
+    "an instance": (handed("mig=7g.141gb", JOBS[:1]), "Enabled"),
+    "instances": (handed("mig=4g.71gb[1]+3g.71gb[2,3]/mps", JOBS), "Enabled"),
+    "compute instances": (handed("mig=4g.71gb/ci=2c[1]+2c[2]/mps+3g.71gb[3]", JOBS), "Enabled"),
     "MIG mode on": (handed("naive[1];mig=4g.71gb[2]+3g.71gb[3]", JOBS), "Disabled"),
     "MIG mode off": (handed("mig=4g.71gb[2]+3g.71gb[3];mps[1]", JOBS), "Enabled"),
 }  # fmt: skip
-HOWS = ("fails", "worked", "lies", "int")
-# Each plan with each fault takes minutes; without MIG, every call takes seconds.
-QUICK = {("compute instances", "fails"), ("MIG mode on", "lies")}
-EVERY_CALL = ("mps", "power cap")
-WHICH = [
-    pytest.param(
-        name, how, id=f"{name}-{how}",
-        marks=[] if name in EVERY_CALL or (name, how) in QUICK else [pytest.mark.exhaustive],
-    )
-    for name in PLANS for how in HOWS
-]  # fmt: skip
-KILLED = [
-    pytest.param(name, marks=[pytest.mark.exhaustive] if "compute" in name or "of" in name else [])
-    for name in PLANS
-]
+HOWS = ("fails", "worked", "lies", "int", "term")
+STATUS = {"int": 130, "term": 143}
 
 
 def left(machine, mode):
     """The changes that a script left behind."""
+    uuids = (machine.uuid, *machine.others)
     own = {
         "instances": machine.layout(), "daemons": machine.daemons,
-        "power limit": machine.cap_w != 500.0, "MIG mode": machine.mode != [mode] * 2,
-        "pipes": list(Path("/tmp").glob(f"advisor-mps-*{machine.uuid}*")),
+        "power limit": set(machine.caps_w.values()) - {500.0},
+        "MIG mode": machine.mode != [mode] * 2,
+        "pipes": [path for uuid in uuids for path in Path("/tmp").glob(f"advisor-mps-*{uuid}*")],
         "state": list(Path("state").rglob("*.sh")),
     }  # fmt: skip
     return {what: there for what, there in own.items() if there}
 
 
-def calls_of(machine, name):
-    """The numbers of calls of a run without a fault: of all, or of those that change something."""
+def faultless(machine, name):
+    """The plan and the mode before it, once a run of it has made its calls."""
     plan, mode = PLANS[name]
     machine.mode = [mode] * 2
     assert ended(machine, plan) == (0, "")
     assert left(machine, mode) == {}
-    return list(range(len(machine.calls)) if name in EVERY_CALL else machine.changes)
+    return plan, mode
 
 
-@pytest.mark.parametrize(("name", "how"), WHICH)
-def test_whatever_call_fails_lies_or_is_interrupted_nothing_is_left(machine, name, how):
-    plan, mode = PLANS[name]
-    for at in calls_of(machine, name):
+@pytest.mark.parametrize(
+    "turn", [pytest.param(n, marks=[pytest.mark.exhaustive] * (n > 0)) for n in range(len(HOWS))]
+)
+@pytest.mark.parametrize("name", PLANS)
+def test_whatever_call_fails_lies_or_is_interrupted_nothing_is_left(machine, name, turn):
+    plan, mode = faultless(machine, name)
+    all_seen = len(seen())
+    for at in range(len(machine.calls)):
+        how = HOWS[(at + turn) % len(HOWS)]
         machine.calls.clear()
         machine.fault = (at, how)
         Path("seen").unlink(missing_ok=True)
         code, said = ended(machine, plan)
-        assert left(machine, mode) == {}, (at, said)
-        if len(seen()) < len(plan.starts):
-            assert code != 0, (at, said)
-        if how == "int" and len(seen()) < len(plan.starts):
-            # Two calls find the GPU before the traps: there the signal itself ends the shell.
-            assert code in ((-signal.SIGINT, 130) if at < 2 else (130,)), (at, said)
+        assert left(machine, mode) == {}, (at, how, said)
+        if len(seen()) < all_seen:
+            # Calls that find the GPU come before the traps: there the signal itself ends the shell.
+            own = {STATUS.get(how), -getattr(signal, f"SIG{how.upper()}")} if how in STATUS else {1}
+            assert code in own, (at, how, said)
 
 
-@pytest.mark.parametrize("name", KILLED)
-def test_what_a_script_left_that_was_killed_at_any_change_is_undone_by_the_next(machine, name):
+@pytest.mark.parametrize("name", PLANS)
+def test_whoever_ends_a_script_while_jobs_run_nothing_is_left(machine, name):
     plan, mode = PLANS[name]
+    machine.mode = [mode] * 2
+    for number in (signal.SIGINT, signal.SIGTERM):
+        Path("seen").unlink(missing_ok=True)
+        running = begun(machine, plan, ENDLESS="yes")
+        until(seen)
+        running.send_signal(number)
+        _, said = running.communicate(timeout=PATIENCE_S)
+        assert (running.returncode, left(machine, mode)) == (128 + number, {}), said
+        assert not machine.quit_too_early
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=[] if name in ("power cap", "instances") else [pytest.mark.exhaustive]
+        )
+        for name in PLANS
+        if name not in ("naive", "several GPUs")
+    ],
+)
+def test_what_a_script_left_that_was_killed_at_any_change_is_undone_by_the_next(machine, name):
+    plan, mode = faultless(machine, name)
     dirty = 0
-    for at in calls_of(machine, name):
+    for at in machine.changes:
         machine.calls.clear()
         machine.fault = (at, "kill")
         running = begun(machine, plan)

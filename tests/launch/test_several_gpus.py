@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.launch.commands import fleet_launch_plans
-from advisor.launch.exports import commands_text_of_all, slurm_text_of_all
+from advisor.launch.commands import commands_text_of_all, fleet_launch_plans
+from advisor.launch.slurm import slurm_text_of_all
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.objectives import FleetTerms
 from advisor.plan.rules import Conditions
