@@ -112,6 +112,18 @@ def test_jobs_that_wait_for_their_turn_count_to_the_time_left(rehearse):
     )
 
 
+def test_jobs_that_wait_in_a_queue_count_to_the_time_left(rehearse):
+    plan = rehearse([f"{GPU_BOUND}:3"], "naive/2[3,1,2]")
+    plan.events.started_s = {3: 0.0, 1: 0.0}
+    both = plan.paced.expected(frozenset({1, 3}), {})[1].p50
+    plan.predicted_s = [both] * 3
+    plan.run_for(SETTLE_S + 2.0, (1.0, 1.0, 1.0))
+    first, last = plan.run.jobs[0], plan.run.jobs[1]
+    alone_s = plan.advisor.predict([GPU_BOUND], "serial").prediction.jobs[0].step_s.p50
+    left_s = (first.steps - first.done) * both + last.steps * alone_s
+    assert plan.run.remaining.seconds.p50 == pytest.approx(left_s, rel=0.02)
+
+
 def test_what_is_left_of_a_job_that_ended_is_nothing(rehearse):
     plan = rehearse([f"{GPU_BOUND}:2"], "naive")
     plan.run_for(SETTLE_S + 2.0, (1.0, 1.0))

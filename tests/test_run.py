@@ -66,6 +66,20 @@ def test_jobs_run_in_the_order_of_the_plan_with_logs_and_the_run_is_listed():
     assert (living(folder), nothing_left()) == ([], True)
 
 
+def test_the_next_job_of_a_queue_starts_when_one_ends_also_when_that_one_is_stopped():
+    waits = "touch up-$ADVISOR_JOB; until [ -e go ]; do sleep 0.1; done"
+    folder = started(prepared("naive/2[4,1,2,3]", waits, QUICK, waits, FOREVER))
+    up(1, 4)
+    assert runner.events_in(folder).running == {1, 4}
+    stop(folder, 4, print)
+    up(2, 3)
+    assert runner.events_in(folder).running >= {1, 3}
+    Path("go").touch()
+    watcher = Watcher()
+    assert watcher.watch(folder) == 0
+    assert watcher.states == ["done", "done", "done", "stopped"]
+
+
 def test_a_job_that_fails_fails_the_command_and_its_log_is_named():
     folder, watcher = started(prepared("naive", "echo no such data; exit 3", QUICK)), Watcher()
     assert watcher.watch(folder) == AdvisorError.exit_code
@@ -357,6 +371,26 @@ def test_steps_that_jobs_did_together_become_a_run_to_learn_from(monkeypatch):
     assert [each.step_s for each in record.tenants] == pytest.approx([0.1, 0.05])
     for tenant in record.tenants:  # after the jobs have settled
         assert sum(each.seconds for each in tenant.windows) == pytest.approx(15 - SETTLE_S)
+
+
+def test_the_first_jobs_of_a_queue_become_a_run_to_learn_from(monkeypatch):
+    folder = started(prepared("naive/2[3,1,2]", FOREVER, FOREVER, FOREVER))
+    up(1, 3)
+    began_s = monotonic()
+    reports = {}
+    monkeypatch.setattr(watched_run, "read_progress", lambda path: reports.get(path.name))
+    run = watched_run.WatchedRun(folder)
+    for second in range(21):
+        for number, pace in ((1, 10), (3, 20)):
+            reports[f"job-{number}.progress"] = ReportedProgress(
+                pace * (second + 1), began_s + second
+            )
+        run.look()
+    stop(folder, None, print)
+    origin = Origin(Device("cpu", None, "cpu", "a processor", None), "advisor run", 2)
+    (record,) = run.records(origin, [0, 1])
+    assert record.sharing == "naive"
+    assert [each.step_s for each in record.tenants] == pytest.approx([0.1, 0.05])
 
 
 def test_a_job_without_a_step_for_longer_than_the_patience_is_ended():

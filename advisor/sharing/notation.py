@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from advisor.errors import InvalidInput, shortened
+from advisor.errors import InvalidInput, counted, shortened
 from advisor.sharing.modes import (
     Group,
     Hybrid,
@@ -105,12 +105,15 @@ def _parse(words: str) -> Sharing:
 
 
 def _only_group(group: Group, words: str) -> Sharing:
-    """A queue in an order of its own; its sharing if it has room for all jobs at once."""
+    """A queue in an order of its own."""
     if isinstance(group.sharing, Queue):
         return Phases((group,))
-    if "/" not in words or sorted(group.jobs) != list(range(1, len(group.jobs) + 1)):
-        raise _NoSharingError
-    return group.sharing
+    if "/" in words:  # the words name jobs, and what is left of them would not
+        raise InvalidInput(
+            f"{shortened(words)}: all of its {counted(len(group.jobs), 'job')} run at once. Write "
+            f"{group.sharing}."
+        )
+    raise _NoSharingError
 
 
 def _whole(words: str) -> PartitionSharing | Queue:
@@ -193,4 +196,7 @@ def _how_to_write(words: str, offered: Sequence[str]) -> str:
     if with_numbers:
         return "Write jobs by their numbers: naive[1,2];mps[3], one group after another."
     mig = f" or mig={half},{half} (an instance for each)" if half else ""
-    return f"Write serial, naive, mps, mps=50,50 (per cent for each job){mig}."
+    return (
+        f"Write serial, naive, mps, mps/2 (at most 2 at once), mps=50,50 (per cent for each job)"
+        f"{mig}."
+    )

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from advisor.errors import NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.plan.forecast import Mixes, forecast, over_time
+from advisor.plan.objectives import throughput
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.model import load_model
@@ -168,3 +170,42 @@ def test_memory_caps_of_a_queue_are_for_any_jobs_that_may_meet():
     assert three.keys() == {1, 2, 3, 4}
     worst = max(sum(three[job] for job in each) for each in combinations(three, 3))
     assert 0.9 * H200.memory_mib < worst <= H200.memory_mib
+
+
+@pytest.mark.parametrize("sharing", ["mps/2", "mps/2[1,2,3,4]"])
+def test_a_simulation_of_a_queue_is_that_of_so_many_jobs_at_once(sharing):
+    arrivals = [Arrival(Job(profile, epochs=2)) for profile in PROFILES]
+
+    def simulated(words, at_once=None):
+        way = parse_sharing(words)
+        return over_time(arrivals, way, lambda _: StandIn(), FLEET, at_once).simulation
+
+    queue, line = simulated(sharing), simulated("mps", 2)
+    assert queue.makespan_s == line.makespan_s
+    assert queue.energy_j == line.energy_j
+    assert [each.end_s for each in queue.jobs] == [each.end_s for each in line.jobs]
+
+
+def test_a_simulation_refuses_a_queue_whose_largest_jobs_do_not_fit_together():
+    arrivals = [Arrival(Job(profile)) for profile in LARGE]
+    order = parse_sharing("mps/3[1,2,3,4]")
+    with pytest.raises(NothingFits, match="cannot run at once"):
+        over_time(arrivals, order, lambda _: StandIn(), FLEET, None)
+    alone = [Arrival(Job(profile, isolated=True)) for profile in PROFILES]
+    with pytest.raises(NothingFits, match="isolated"):
+        over_time(alone, order, lambda _: StandIn(), FLEET, None)
+
+
+@given(lists_of(PROFILES), st.data())
+def test_the_work_per_time_of_equally_long_jobs_is_that_of_their_queue(jobs, data):
+    jobs = [replace(job, epochs=100 / job.profile.epoch_s) for job in jobs]
+    sharing = data.draw(queues(len(jobs)))
+    plan = forecast(Mixes(jobs, StandIn()), sharing)
+    assert throughput(plan.prediction, "p50") == pytest.approx(plan.speedup_vs_serial)
+
+
+def test_the_work_per_time_of_groups_is_that_of_the_time_they_take():
+    mix = Mixes([Job(profile) for profile in PROFILES], StandIn()).whole(
+        parse_sharing("naive[1,3];mps[2];naive[4]")
+    )
+    assert throughput(mix, "p50") == pytest.approx(mix.weighted_speedup)

@@ -51,6 +51,11 @@ def test_jobs_that_run_together_lie_end_to_end_in_memory(sharing):
     assert drawn.memory_gib == pytest.approx(143771 / 1024)
 
 
+def test_jobs_of_a_queue_lie_in_memory_where_they_follow_each_other():
+    drawn = drawing(mix("mps/2[4,1,3,2]", 1024, 2 * 1024, 3 * 1024, 4 * 1024), H200)
+    assert spans(drawn.memory) == [(4, 5), (4, 6), (0, 3), (0, 4)]
+
+
 def test_a_limit_caps_the_sms_from_the_left_and_limits_may_overlap():
     drawn = drawing(mix("mps=25,100", 1024, 1024), H200)
     assert spans(drawn.sms) == [(0, 32), (0, 132)]  # SMs come in pairs
@@ -82,7 +87,9 @@ def test_forty_copies_are_one_bar_that_counts_them_and_holds_all_their_memory():
 
 
 @given(
-    st.sampled_from(["serial", "naive", "mps", "mps=14,28,43", "mig=1g.18gb,2g.35gb,3g.71gb"]),
+    st.sampled_from(
+        ["serial", "naive", "mps", "mps=14,28,43", "mps/2[3,1,2]", "mig=1g.18gb,2g.35gb,3g.71gb"]
+    ),
     st.tuples(*[st.floats(min_value=1, max_value=16_000)] * 3),
 )
 def test_nothing_is_drawn_outside_the_gpu(sharing, memory_mib):

@@ -20,7 +20,7 @@ from advisor.prediction.prediction import Interval
 from advisor.report import format as units
 from advisor.report.copies import copies_report
 from advisor.report.fleet import fleet_report
-from advisor.report.forecast import forecast_report
+from advisor.report.forecast import forecast_report, memory_held
 from advisor.report.format import explained, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
 from advisor.report.plan_tables import (
@@ -29,7 +29,7 @@ from advisor.report.plan_tables import (
     plan_commands,
     plans_report,
 )
-from advisor.report.recommendation import answer
+from advisor.report.recommendation import answer, instruction
 from advisor.sharing import Mps, Naive, Serial, parse_sharing
 from advisor.sharing.groups import kind_of
 from advisor.workload.job import Job
@@ -209,10 +209,31 @@ def test_gpus_are_listed_and_what_a_driver_does_not_know_is_unknown():
     [
         ("mps=86,86,86", "each may use 86 % of the SMs"), ("serial[1];naive[2,3]", "A, then 2 x B"),
         ("mig=4g.71gb@0[1,2]/mps+3g.71gb@4[3]", "A, B on 4g.71gb; B on 3g.71gb"),
+        ("mps/2", "A, 2 x B, at most 2 at a time"),
+        ("mps/2[2,1,3]", "B, A, B, at most 2 at a time"),
     ],
 )  # fmt: skip
 def test_notation_is_explained_by_the_names_of_the_jobs(words, said):
     assert explained(parse_sharing(words), ["A", "B", "B"]) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("mps/2", "all 4 jobs under MPS, at most 2 at a time in this order: A, 2 x B, C"),
+        ("mps/3[4,2,3,1]", "all 4 jobs under MPS, at most 3 at a time in this order: C, 2 x B, A"),
+        ("naive/2[3,1,2];mps[4]", "this order: B, A, B, then C under MPS"),
+    ],
+)
+def test_an_instruction_has_the_order_of_a_queue_and_how_many_run_at_once(words, advice):
+    plan = forecast(Mixes([SMALL] * 4, StandIn()), parse_sharing(words))
+    assert instruction(plan, ["A", "B", "B", "C"]).endswith(advice)
+
+
+def test_memory_of_a_queue_is_that_of_the_largest_jobs_that_may_meet():
+    plan = forecast(Mixes([SMALL, LARGE, SMALL, LARGE], StandIn(wide=0)), parse_sharing("mps/2"))
+    held_gib = 2 * LARGE.profile.memory.device_mib / 1024
+    assert memory_held(plan).startswith(f"{held_gib:.3g} GiB")
 
 
 @pytest.mark.parametrize(

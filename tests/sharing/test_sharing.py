@@ -163,7 +163,7 @@ def test_phases_are_groups_of_jobs_in_order():
         "mps/", "mps/0", "mps/1", "naive/1", "mps/x", "mps/-2", "mps/2.5", "mps/99999", "serial/2",
         "fast/2", "mps=50,50/2", "mps=50,50,50/2[1,2,3]", "mps/2[]", "mps/2[1,1,2]", "mps/2[0,1,2]",
         "mps/2[1,2,3];", "mps/2;naive[1]", "mps/3[2,5]", "serial/2[1,2,3]",
-        "mig=3g.71gb[1,2]/mps/2", "mps/2/3", "mps/1[1,2];naive[3]",
+        "mig=3g.71gb[1,2]/mps/2", "mps/2/3", "mps/1[1,2];naive[3]", "mps/3[2,1,3]",
     ],
 )  # fmt: skip
 def test_what_names_no_sharing_is_refused(text):
@@ -324,9 +324,12 @@ def test_a_queue_is_a_number_of_jobs_at_once_in_an_order():
 
 @pytest.mark.parametrize(
     ("text", "plain"),
-    [("mps/3[2,1,3]", "mps"), ("mps/2[1,2];naive/5[3,4]", "mps[1,2];naive[3,4]")],
+    [
+        ("mps/2[1,2];naive/5[3,4]", "mps[1,2];naive[3,4]"),
+        ("naive/2[3];mps/2[1,2,4]", "naive[3];mps/2[1,2,4]"),
+    ],
 )
-def test_a_queue_with_room_for_all_its_jobs_is_none(text, plain):
+def test_a_group_of_phases_with_room_for_all_its_jobs_is_no_queue(text, plain):
     assert parse_sharing(text) == parse_sharing(plain)
 
 
