@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -94,6 +94,11 @@ class Place:
     until: float
     results: Results
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until then."""
+        return self.until - time.monotonic()
+
     def profile(self, program: Program, probe: bool) -> dict[str, Any]:
         """Profile a program by the command line, as a user does."""
         words = [sys.executable, "-m", "advisor", "profile", "--device", self.device]
@@ -102,7 +107,7 @@ class Place:
         zoo = not program.repository
         words += [program.name] if zoo else ["--name", program.name, "--"]
         shown = " ".join(words) + ("" if zoo else f" {program.command}")
-        began, left_s = time.monotonic(), self.until - time.monotonic()
+        began = time.monotonic()
         file = self.scratch / f"{program.name}.json"
         file.unlink(missing_ok=True)
         process = subprocess.Popen(
@@ -112,7 +117,7 @@ class Place:
             start_new_session=True,
         )  # fmt: skip
         printed = ""
-        for wait_s, late in ((min(left_s, _PROFILE_S), 15), (15, 9), (15, 9)):
+        for wait_s, late in ((min(self.left_s, _PROFILE_S), 15), (15, 9), (15, 9)):
             try:
                 printed, _ = process.communicate(timeout=wait_s)
                 break
@@ -136,7 +141,7 @@ class Place:
             added = tenant_environments(sharing, len(programs), folder, self.uuid)
             ran = run_together(
                 programs, self.checkouts, added, self.cores, window_s=window_s,
-                start_s=min(_START_S, self.until - time.monotonic() - window_s),
+                start_s=min(_START_S, self.left_s - window_s),
             )  # fmt: skip
         return {"sharing": str(sharing), "mode": mode, **ran}
 
@@ -150,27 +155,29 @@ class Task:
     make: Callable[[Place], dict[str, Any]]
 
 
-def tasks_of(options: argparse.Namespace) -> list[Task]:
-    """Return all tasks: of each job its profile, then alone; then the mixes in shuffled order.
+def tasks_of(options: argparse.Namespace) -> list[tuple[Task, ...]]:
+    """All tasks, in groups for one GPU: those of each job, then each mix, in shuffled order.
 
-    A host's pace changes within minutes, so a job alone is timed right after it is profiled.
+    A host's pace changes within seconds, so a job alone is timed before and after its profile.
     """
     programs = draw_programs(read_programs(options.list))
     drawn = {job.name: job for job in (*programs, *(draw_workloads() if options.zoo else ()))}
     numbered = list(enumerate(draw_mixes(list(drawn))))[slice(*options.mixes)]
     mixed = {name for _, names in numbered for name in names}
     jobs = {name: job for name, job in drawn.items() if name in mixed}
-    tasks = []
+    groups = []
     for name, job in jobs.items():
         profiled = partial(Place.profile, program=job, probe=options.probe)
         alone = partial(Place.together, programs=[job], mode="naive", window_s=options.alone_s)
-        tasks += [
-            Task(f"{part}/{name}", needed_s, make)
-            for part, needed_s, make in (
-                ("profile", 45, profiled), ("alone", options.alone_s + 15, alone)
+        alone_s = options.alone_s + 15
+        groups.append(tuple(
+            Task(each, needed_s, make)
+            for each, needed_s, make in (
+                (f"alone/{name}", alone_s, alone), (f"profile/{name}", 45, profiled),
+                (f"alone/{name}/again", alone_s, alone),
             )
-            if part in options.parts
-        ]  # fmt: skip
+            if each.partition("/")[0] in options.parts
+        ))  # fmt: skip
     if "mixes" in options.parts:
         mixes = [
             Task(
@@ -185,29 +192,30 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
         ]  # fmt: skip
         random.Random(SEED).shuffle(mixes)  # so that a deadline leaves out none of the modes
         again = [replace(task, id=f"{task.id}/again") for task in mixes[: options.again]]
-        tasks += [*mixes, *again]
-    return tasks
+        groups += [(task,) for task in (*mixes, *again)]
+    return groups
 
 
-def work(place: Place, todo: Queue[Task], failed: Event) -> None:
-    """Do tasks until none is left, or too little time; check the pace of a core before each."""
+def work(place: Place, todo: Queue[tuple[Task, ...]], failed: Event) -> None:
+    """Do groups of tasks until none is left; leave out those for which too little time is left."""
     os.sched_setaffinity(0, place.cores)  # of this thread
-    while True:
-        try:
-            task = todo.get_nowait()
-        except Empty:
-            return
-        left_s = place.until - time.monotonic()
-        if task.id in place.results.done or left_s < task.needed_s + _END_S:
-            continue
-        check_s = host_check_s(_CHECKS)
-        try:
-            result = task.make(place)
-        except Exception as error:  # the others are still of use
-            result = {"error": f"{type(error).__name__}: {error}"}
-            failed.set()
-        place.results.add({"id": task.id, "device": place.device, "check_s": check_s, **result})
-        print(f"[{place.device} {left_s:4.0f} s left] {task.id}: {_short(result)}", flush=True)
+    with suppress(Empty):
+        while True:
+            for task in todo.get_nowait():
+                if task.id not in place.results.done and place.left_s >= task.needed_s + _END_S:
+                    _do(task, place, failed)
+
+
+def _do(task: Task, place: Place, failed: Event) -> None:
+    """Check the pace of a core, do `task`, and keep and print its result."""
+    left_s, check_s = place.left_s, host_check_s(_CHECKS)
+    try:
+        result = task.make(place)
+    except Exception as error:  # the others are still of use
+        result = {"error": f"{type(error).__name__}: {error}"}
+        failed.set()
+    place.results.add({"id": task.id, "device": place.device, "check_s": check_s, **result})
+    print(f"[{place.device} {left_s:4.0f} s left] {task.id}: {_short(result)}", flush=True)
 
 
 def _short(result: Mapping[str, Any]) -> str:
@@ -237,9 +245,9 @@ def measure(options: argparse.Namespace) -> int:
     devices = options.devices.split(",")
     until, failed = time.monotonic() + options.deadline, Event()
     results = Results(options.out)
-    todo: Queue[Task] = Queue()
-    for task in tasks_of(options):
-        todo.put(task)
+    todo: Queue[tuple[Task, ...]] = Queue()
+    for group in tasks_of(options):
+        todo.put(group)
     parts = split_cores(sorted(os.sched_getaffinity(0)), len(devices))
     with ExitStack() as stack:
         places = []

@@ -209,9 +209,11 @@ def test_what_a_file_of_results_holds_is_not_measured_again(checkouts, tmp_path,
     first = out.read_text()
     *ids, again = (json.loads(line)["id"] for line in first.splitlines())
     assert sorted(ids) == [
-        "alone/epochs", "alone/lines", "mix/00/mps", "mix/00/mps-limits", "mix/00/naive",
+        "alone/epochs", "alone/epochs/again", "alone/lines", "alone/lines/again", "mix/00/mps",
+        "mix/00/mps-limits", "mix/00/naive",
     ]  # fmt: skip
-    assert again == f"{ids[2]}/again"
+    assert ids[1] == f"{ids[0]}/again"
+    assert again == f"{ids[4]}/again"
     assert measure.main() == 0
     assert out.read_text() == first
 
