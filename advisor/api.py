@@ -468,7 +468,7 @@ class Advisor:
         Args:
             arrivals: At least one, of jobs that were measured on these GPUs.
             sharing: How each GPU is shared; its first job is the one in the first place, and so on.
-                Phases need all jobs at the start, and one GPU.
+                Phases, and a queue in its own order, need all jobs at the start, and one GPU.
             fleet: The GPUs, and the policy of the queue.
             at_once: Most jobs at once on a GPU, if `sharing` fixes no number; None: as many as fit
                 in memory.

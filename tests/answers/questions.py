@@ -78,6 +78,7 @@ APART = (  # asked in a process of their own
     f"predict {THREE} --sharing serial[1];naive[2,3] --gpu h100-sxm-80gb",
     f"explain serial mps {THREE} --objective throughput --gpu h100-sxm-80gb",
     f"simulate {THREE} --sharing naive[1,2];mps[3]",
+    f"predict {THREE} --sharing mps/2[3,1,2]",
     "trials cnn-cifar10-bs128 --steps 2000 --start-up 0 --gpu h100-sxm-80gb",
     "recommend nasnetalarge-imagenet-bs16-amp:4 --gpu a100-40gb",
     f"export {PAIR} --sharing naive --format slurm",

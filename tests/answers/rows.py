@@ -40,6 +40,8 @@ def kind_of(notation):
         return "compute instances"
     if notation.startswith("mig="):
         return "hybrid" if "[" in notation and "," in notation.split("[", 1)[1] else "mig"
+    if "/" in notation:
+        return "queue"
     return "limits" if notation.startswith("mps=") else notation.split("[")[0]
 
 
