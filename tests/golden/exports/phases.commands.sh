@@ -51,7 +51,7 @@ undo() {  # ends all jobs, then undoes the changes from the last to number $1
 }
 stop() {  # at every end of the script
   local status=$?; set +e; trap '' INT HUP TERM
-  undo 0 && rm "$state" || status=1
+  undo 0 && rm -f "$state" "$state.new" || status=1
   wait; event "over $status"; exit "$status"
 }
 begin() {  # locks the GPU, and undoes what a killed script left there
@@ -63,9 +63,9 @@ begin() {  # locks the GPU, and undoes what a killed script left there
   ! grep -qsx "$boot" "$state" ||
     (eval "$(< "$state")"; [ -z "$(job_groups "$mark-")" ] && undo 0) ||
     fail "GPU $GPU: jobs of a killed script go on, or it is not undone: advisor doctor --undo"
-  find_gpu "$1"; mark=$(< /proc/sys/kernel/random/uuid)
+  find_gpu "$1"; mark=$(< /proc/sys/kernel/random/uuid); trap stop EXIT
   (umask 077; { echo "$boot"; declare -p GPU uuid mark run state; declare -f; } > "$state.new")
-  mv "$state.new" "$state"; trap stop EXIT; trap 'exit 130' INT; trap 'exit 143' HUP TERM
+  trap 'exit 130' INT; trap 'exit 143' HUP TERM; mv "$state.new" "$state"
 }
 job() {  # starts command $2... as job $1 in a session of its own; what it leaves ends with it
   (
