@@ -25,6 +25,7 @@ from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import idle_power_w
 from advisor.prediction.prediction import (
     LEVELS,
+    Interval,
     Level,
     MixPrediction,
     all_known,
@@ -209,6 +210,7 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
     if (histories := mixes.histories(sharing)) is None:
         return result
     makespan_s = around([each.makespan_s for each in histories])
+    alone_s = serial_interval_s(mixes)
     idle_w = idle_power_w([job.profile for job in mixes.jobs])
     return replace(
         result,
@@ -216,17 +218,22 @@ def forecast(mixes: Mixes, sharing: Sharing) -> Forecast:
         energy_j=energy_j(
             histories, lambda each: mixes.seated(sharing, each.seats).power_w, idle_w
         ),
-        speedup_vs_serial=serial_s(mixes) / makespan_s.p50,
+        speedup_vs_serial=alone_s.p50 / makespan_s.p50,
+        serial_interval_s=alone_s,
         ends_s=tuple(map(around, zip(*(each.ends_s for each in histories), strict=True))),
     )
 
 
 def serial_s(mixes: Mixes) -> float:
     """Return the seconds of all jobs one after another; every job's length must be known."""
-    return sum(
-        (job.work_steps or 0.0) * answer.paced_s.p50
-        for job, answer in zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
-    )
+    return serial_interval_s(mixes).p50
+
+
+def serial_interval_s(mixes: Mixes) -> Interval:
+    """Return the interval of `serial_s`."""
+    pairs = zip(mixes.jobs, mixes.whole(Serial()).jobs, strict=True)
+    parts = [answer.paced_s.scaled(job.work_steps or 0.0) for job, answer in pairs]
+    return Interval(*(sum(each.at(level) for each in parts) for level in LEVELS))
 
 
 @dataclass(frozen=True, slots=True)

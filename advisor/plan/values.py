@@ -81,6 +81,7 @@ class Forecast:
             turn); the errors of all jobs are taken to be correlated. None: a length is unknown.
         energy_j: Joules of the whole GPU until then; None: a length or the power is unknown.
         speedup_vs_serial: Serial makespan over this one; None without makespans.
+        serial_interval_s: Serial makespan under the same power cap.
         ends_s: Seconds until each job ends, in the jobs' order; None without makespan.
         standing: Its basis; plans leave this to their recommendation.
     """
@@ -89,6 +90,7 @@ class Forecast:
     makespan_interval_s: Interval | None
     energy_j: Interval | None
     speedup_vs_serial: float | None
+    serial_interval_s: Interval | None = None
     ends_s: tuple[Interval, ...] | None = None
     deadlines_s: tuple[float | None, ...] = ()
     standing: Standing = Standing()

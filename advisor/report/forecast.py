@@ -16,7 +16,7 @@ from rich.text import Text
 
 from advisor.errors import counted, with_article
 from advisor.plan import ObjectiveName
-from advisor.plan.joint import cost_ratio
+from advisor.plan.joint import cost_ratio, joint_ratio
 from advisor.plan.objectives import OBJECTIVES
 from advisor.plan.reasons import Binding
 from advisor.plan.rules import MAX_OOM_PROBABILITY
@@ -25,7 +25,7 @@ from advisor.prediction.power import CAP_NOTE
 from advisor.prediction.prediction import LEVELS, Interval, JobPrediction, MixPrediction
 from advisor.report import format as units
 from advisor.report.format import kind_of_mode, words_of
-from advisor.sharing.groups import sets_in_turn
+from advisor.sharing.groups import one_by_one, sets_in_turn
 from advisor.simulation.simulate import Simulation
 from advisor.workload.catalogue import how_to_measure
 from advisor.workload.job import Job
@@ -191,10 +191,13 @@ def shown_cost(objective: ObjectiveName) -> Callable[[Interval], str]:
 def forecast_report(forecast: Forecast) -> Group:
     """Return what ``advisor predict`` prints: whether it fits, the mix, and each job."""
     mix, memory = forecast.prediction, memory_held(forecast)
-    total, faster = "not known: the length of an epoch is not", forecast.speedup_vs_serial
-    if faster is not None:
-        done = units.seconds(forecast.makespan_interval_s)
-        total = f"{done}; {units.number(faster)}x as fast as one after another"
+    total = "not known: the length of an epoch is not"
+    done_s, serial_s = forecast.makespan_interval_s, forecast.serial_interval_s
+    if done_s is not None and serial_s is not None:
+        total = units.seconds(done_s)
+        if not one_by_one(forecast.sharing):
+            faster = units.times(joint_ratio(serial_s, done_s, same_way=False))
+            total += f"; {faster} as fast as one after another"
     origin = "" if mix.confirmed_on_hardware else f", {estimated(mix)}"
     heading = f"{counted(len(mix.jobs), 'job')} under {mix.sharing} on {mix.gpu}{origin}."
     lines = [

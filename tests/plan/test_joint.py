@@ -103,3 +103,15 @@ def test_a_lead_is_real_if_it_exceeds_a_part_of_what_is_unsure_of_it():
     assert lead_is_real(Interval(0.9, 1.05, 1.2))
     assert not lead_is_real(Interval(0.7, 1.05, 1.2))
     assert not lead_is_real(Interval(0.95, 0.99, 1.5))
+
+
+@given(ways, widths)
+def test_a_forecast_by_itself_knows_what_serial_takes_and_how_sure_that_is(way, wide):
+    plan, serial = seen(way, wide), seen("serial", wide)
+    for level in LEVELS:
+        assert plan.serial_interval_s.at(level) == pytest.approx(
+            serial.makespan_interval_s.at(level)
+        )
+    assert plan.speedup_vs_serial == pytest.approx(
+        plan.serial_interval_s.p50 / plan.makespan_interval_s.p50
+    )
