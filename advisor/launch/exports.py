@@ -61,7 +61,9 @@ def radt_text(plan: LaunchPlan) -> str:
         "queue of jobs": any(part.at_once for part in plan.partitions),
     }
     if lacking := next((what for what, lacks in reasons.items() if lacks), None):
-        raise InvalidInput(f"{plan.sharing}: radT has no {lacking}. Export it as commands instead.")
+        raise InvalidInput(
+            f"{plan.sharing}: radT cannot express {lacking}. Export it as commands instead."
+        )
     text = StringIO()
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(_COLUMNS)

@@ -19,8 +19,12 @@ def begun(machine, plan, **variables):
     """A running script of a plan, or of the plans of several GPUs."""
     write = EXPORTS if isinstance(plan, LaunchPlan) else WHOLE
     Path("plan.sh").write_text(write["commands"](plan))
+    return running_script(machine, **variables)
+
+
+def running_script(machine, *words, **variables):
     # A shell cannot trap what its caller ignores, and who runs tests in the background does.
-    heeding = ["env", "--default-signal=INT,TERM", "bash", "plan.sh"]
+    heeding = ["env", "--default-signal=INT,TERM", "bash", "plan.sh", *words]
     running = subprocess.Popen(
         heeding, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,

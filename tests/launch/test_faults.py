@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from advisor.launch.commands import side_by_side
+from advisor.launch.exports import EXPORTS
 from tests.handed import JOBS, handed
-from tests.launch.scripts_on_machine import begun, ended, seen
+from tests.launch.scripts_on_machine import begun, ended, running_script, seen
 from tests.waiting import PATIENCE_S, until
 
 # Plan, and MIG mode before it.
@@ -15,6 +16,7 @@ PLANS = {
     "naive": (handed("naive"), "Disabled"),
     "mps": (handed("mps"), "Disabled"),
     "limits": (handed("mps=43,57.5"), "Disabled"),
+    "queue": (handed("mps/2[3,1,2]", JOBS), "Disabled"),
     "groups": (handed("mps[1,2];serial[3]", JOBS), "Disabled"),
     "power cap": (handed("mps[1,2];serial[3]", JOBS, cap_w=350.0), "Disabled"),
     "several GPUs": (
@@ -137,3 +139,28 @@ def test_a_script_that_cannot_undo_a_change_fails_and_the_next_run_undoes_it(
     machine.calls.clear()
     ended(machine, plan)
     assert left(machine, mode) == {}
+
+
+def test_whatever_call_of_the_mps_script_fails_it_tells_and_the_next_stop_leaves_nothing(machine):
+    plan = handed("mig=4g.71gb[1]/mps+3g.71gb[2,3]/mps", JOBS)
+    Path("plan.sh").write_text(EXPORTS["mps"](plan))
+
+    def run(word):
+        running = running_script(machine, word, MIG_1="MIG-1-0", MIG_2="MIG-2-0")
+        running.communicate(timeout=PATIENCE_S)
+        return running.returncode
+
+    assert run("start") == 0
+    starts = len(machine.calls)
+    assert run("stop") == 0
+    for at in range(len(machine.calls)):
+        machine.calls.clear()
+        machine.fault = (at, HOWS[at % len(HOWS)])
+        code = run("start")
+        assert len(machine.daemons) == (2 if code == 0 else 0), machine.fault
+        if at >= starts:
+            assert code == 0
+            assert (run("stop") == 0) == (left(machine, "Enabled") == {}), machine.fault
+        machine.fault = None
+        assert run("stop") == 0
+        assert left(machine, "Enabled") == {}
