@@ -350,12 +350,15 @@ class Advisor:
             NothingFits: A job is too big for a GPU.
         """
         from advisor.plan.fleet import plan_fleet
+        from advisor.plan.placement import GpuPool
 
         of_kind("terms", terms, FleetTerms, "advisor.plan.objectives.FleetTerms(gpus=2)")
         members = self.jobs(jobs, terms.gpus)
-        busy_gpus = min(terms.gpus, len(members))
-        predictor = self.predictor_under(self.power_cap_w, busy_gpus)
-        plan = plan_fleet(members, self.card, predictor, terms)
+        predictor = self.predictor_under(self.power_cap_w, min(terms.gpus, len(members)))
+        pool = GpuPool(
+            gpu=self.card, hosts=1, host_gpus=terms.gpus, jobs=members, predictor=predictor
+        )
+        plan = plan_fleet([pool], terms)
         return replace(plan, standing=self.standing(members))
 
     def recommend_copies(

@@ -16,8 +16,8 @@ an H200."""
 ObjectiveName = Literal["makespan", "throughput", "mean-completion", "energy", "deadlines"]
 """Goals of a plan; `advisor.plan.objectives` has a class for each."""
 
-MOST_GPUS = 64
-"""Equal GPUs that jobs are planned for at most."""
+MOST_GPUS = 128
+"""GPUs that jobs are planned for at most."""
 
 
 def check_objective(name: str) -> None:

@@ -1,7 +1,7 @@
 """Predictions of some jobs, forecasts until the last ends, and the machine that corrects them."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from pathlib import Path
@@ -71,6 +71,11 @@ class Mixes:
         self._kind = [profiles.index(profile) for profile in profiles]  # the same for copies
         self._mixes: dict[tuple[tuple[int, ...], Arrangement], MixPrediction] = {}
         self._last: tuple[Sharing, list[History]] | None = None
+
+    @property
+    def predicted(self) -> Mapping[tuple[tuple[int, ...], Arrangement], MixPrediction]:
+        """Answers so far: positions of the jobs that run, as the first of their copies, and how."""
+        return self._mixes
 
     def copies(self) -> list[list[int]]:
         """Group the positions of the jobs into those with equal profile and length."""

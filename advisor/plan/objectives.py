@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from statistics import fmean
 from typing import ClassVar, Literal, NamedTuple
 
@@ -368,28 +367,34 @@ def rankable_by(
     return instead, f"{objective} {why}"
 
 
+_MOST_EFFORT = 100
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetTerms:
     """The options of a plan for many jobs or several GPUs.
 
     Attributes:
-        limit_s: Seconds that the search may take.
+        gpus: Equal GPUs on one host.
+        effort: Times the work that a search for so many jobs usually takes.
 
     Raises:
-        InvalidInput: `gpus` or `limit_s` is not positive, or power caps save no energy.
+        InvalidInput: `gpus` or `effort` is not positive, or power caps save no energy.
     """
 
     objective: ObjectiveName = "makespan"
     gpus: int = 1
-    limit_s: float = 8.0
+    effort: float = 1.0
     conditions: Conditions = UNCONDITIONAL
     level: Level = "p50"
 
     def __post_init__(self) -> None:
         if self.gpus < 1:
             raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
-        if not (isfinite(self.limit_s) and self.limit_s > 0):
-            raise InvalidInput(f"a search takes more than 0 s, got {self.limit_s:g}")
+        if not 0 < self.effort <= _MOST_EFFORT:
+            raise InvalidInput(
+                f"the effort of a search is above 0 and at most {_MOST_EFFORT}, got {self.effort:g}"
+            )
         check_objective(self.objective)
         objective = OBJECTIVES[self.objective]
         if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):

@@ -46,8 +46,11 @@ _KINDS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("epochs", "validation_s", "checkpoint_s"), (Real, "a number")),
     **dict.fromkeys(("deadline_s", "protect"), ((Real, NoneType), "a number")),
     **dict.fromkeys(("data_parallel", "isolated"), (bool, "True or False")),
-    "user": ((str, NoneType), "a name"),
+    "user": ((str, NoneType), "a name"), "gpus": (int, "a whole number"),
 }
+
+MOST_HOST_GPUS = 16
+"""GPUs of one host at most, as of the largest servers."""
 
 # A step that may take six times as long is not protected: larger shares were meant in per cent.
 _MOST_LONGER = 5.0
@@ -77,6 +80,8 @@ class Job:
         isolated: Whether no other job may share its memory and its faults.
         deadline_s: Seconds from the start of all jobs in which it should end; None: no deadline.
         protect: Largest share by which its steps may get longer than alone, 0 to 5; None: any.
+        gpus: GPUs of one host that it takes at once, with nothing else on them. Its examples are
+            split among them, and exchanging gradients is taken to take no time.
     """
 
     profile: Profile
@@ -88,6 +93,7 @@ class Job:
     isolated: bool = False
     deadline_s: float | None = None
     protect: float | None = None
+    gpus: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.profile, Profile):
@@ -107,6 +113,7 @@ class Job:
             )
         if self.deadline_s is not None:
             check_number(f"{self.name}: deadline_s", self.deadline_s, MOST_WAIT_S, LEAST_STEP_S)
+        check_number(f"{self.name}: gpus", self.gpus, MOST_HOST_GPUS, 1)
         if self.protect is not None:
             check_protection(f"{self.name}: protect", self.protect)
 
@@ -120,14 +127,14 @@ class Job:
 
     @property
     def work_steps(self) -> float | None:
-        """All work of the job in training steps; None if the length of a pass is not known.
+        """All work of the job in training steps on each GPU; None: a pass's length is not known.
 
         Validation and checkpoints are assumed to slow down with other jobs as training steps do.
         """
         steps = self.profile.workload.steps_per_epoch
         if steps is None:
             return None
-        return self.epochs * (steps + sum(self.pauses_s) / self.alone_step_s)
+        return self.epochs * (steps + sum(self.pauses_s) / self.alone_step_s) / self.gpus
 
     @property
     def pauses_s(self) -> tuple[float, float]:
@@ -176,8 +183,8 @@ class Arrival:
 
 # MPS serves 48 clients up to CUDA 13.0; more jobs are of no use on one GPU.
 MAX_JOBS = 48
-# Most jobs for many GPUs: with more, a search does not end within its time limit.
-_MAX_SPREAD = 16 * MAX_JOBS
+# Most jobs for many GPUs: a search of 1,000 takes about a minute.
+_MAX_SPREAD = 1_000
 
 
 def most_jobs(gpus: int) -> int:
@@ -202,6 +209,11 @@ def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
         raise InvalidInput("no job is given. Name at least one: `advisor profiles` lists them.")
     if len(jobs) > most_jobs(gpus):
         raise InvalidInput(f"{len(jobs)} jobs are {_too_many(gpus)}")
+    if wide := next((job for job in jobs if job.gpus > gpus), None):
+        raise InvalidInput(
+            f"{wide.name} takes {wide.gpus} GPUs of one host. Name as many, as `advisor recommend "
+            f"--gpus {wide.gpus}` does."
+        )
     return tuple(jobs)
 
 
@@ -284,6 +296,7 @@ class _Entry:
     isolated: bool = False
     deadline_s: float | None = None
     protect: float | None = None
+    gpus: int = 1
     command: tuple[str, ...] | None = None
     folder: str | None = None
     environment: dict[str, str] | None = None
@@ -406,7 +419,7 @@ def _jobs(
                 _adapted(profile, entry, folder),
                 entry.epochs, entry.validation_s, entry.checkpoint_s,
                 user=entry.user, data_parallel=entry.data_parallel, isolated=entry.isolated,
-                deadline_s=entry.deadline_s, protect=entry.protect,
+                deadline_s=entry.deadline_s, protect=entry.protect, gpus=entry.gpus,
             )  # fmt: skip
             jobs += [job] * checked_copies(entry.copies, entry.profile, gpus)
         return job_set(jobs, gpus)

@@ -1,0 +1,315 @@
+"""The search for a plan of many jobs on several GPUs: obvious plans, and queues made better.
+
+The search is bounded by work and not by time, so a question always has the same answer:
+
+1. Obvious plans: one job at a time, batches and first fit in several orders and sizes, and queues.
+   Those that are estimated to be good are predicted.
+2. The best queues are improved by small changes, thousands of which are estimated at once.
+
+The best of all predicted plans is the answer.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from random import Random
+
+from advisor.plan.fleet_groups import MOST_TOGETHER, GpuQueue, GroupPool
+from advisor.plan.job_sets import Kinds, Members
+from advisor.plan.placement import FleetGroup, PlacedGroup, Placement, Problem, arranged
+from advisor.simulation.events import JobStart, Pace, PlacedJobs, Task, run
+
+WayToPlan = str
+
+# Numbers of jobs in a batch, and at once in a queue; sums of busy shares of a GPU in first fit.
+_SIZES, _AT_ONCE, _BUSY = (2, 3, 4, 6, 8), (2, 3, 4, 6), (1.2, 1.8, 2.5)
+# Plans that are estimated to cost more than this times the best are not predicted.
+_TOO_COSTLY = 1.05
+# How often queues are improved and predicted, and rounds of changes each time.
+_CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 4, 20, 0.125
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A plan, and how it was made: "serial", "batches", "first-fit", or "queue"."""
+
+    way: str
+    plan: Placement
+
+
+class FleetSearch:
+    """Searches the plan of least cost for jobs on the GPUs of `problem`."""
+
+    def __init__(self, kinds: Kinds, problem: Problem, pools: Sequence[GroupPool]) -> None:
+        self._kinds, self._problem, self._pools = kinds, problem, pools
+        self._jobs = problem.of_every_job(range(len(problem.counts)))
+        self._pool_of = [at for at, pool in enumerate(problem.pools) for _ in range(pool.gpus)]
+        self._best: dict[str, Placement] = {}
+
+    def candidates(self, effort: float) -> list[Candidate]:
+        """Return the best plan of each way to plan, best first.
+
+        `effort` multiplies the work that is usual for so many jobs.
+        """
+        self._offer("serial", self._grouped([(kind,) for kind in self._jobs], predict=True))
+        batched = [(way, member_sets, self._grouped(member_sets))
+                   for way, member_sets in self._greedy()]  # fmt: skip
+        queued = [(queues, self._placed(queues)) for queues in self._queues()]
+        cost, rank = self._problem.cost, self._problem.rank
+        costs = [cost(plan) for *_, plan in [*batched, *queued] if plan]
+        most = min(costs, default=inf) * _TOO_COSTLY
+        for way, member_sets, plan in batched:
+            if cost(plan) <= most:
+                self._offer(way, self._grouped(member_sets, predict=True))
+        promising = [queues for queues, plan in queued if plan and cost(plan) <= most]
+        for queues in promising:
+            self._offer("queue", self._placed(queues, predict=True))
+        if promising:
+            best = min(promising, key=lambda each: rank(self._placed(each, predict=True)))
+            self._improve(best, effort)
+        plans = [Candidate(way, plan) for way, plan in self._best.items()]
+        return sorted(plans, key=lambda each: self._problem.rank(each.plan))
+
+    def _offer(self, way: str, plan: Placement) -> None:
+        """Keep `plan` if it is the best of its way; an empty plan was not possible."""
+        rank, best = self._problem.rank, self._best.get(way)
+        if plan and (best is None or rank(plan) < rank(best)):
+            self._best[way] = plan
+
+    def _improve(self, queues: Sequence[GpuQueue], effort: float) -> None:
+        """Improve queues by estimates, predict them, and so on: predictions correct estimates."""
+        improve = QueueImprover(self._problem, self._pools, self._pool_of)
+        rounds = int(effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * len(self._jobs)))
+        for _ in range(_CORRECTED):
+            queues = improve(queues, rounds)
+            self._offer("queue", self._placed(queues, predict=True))
+
+    def _grouped(self, member_sets: Sequence[Members], *, predict: bool = False) -> Placement:
+        """Arrange batches of jobs; the jobs of those that no GPU holds run alone."""
+        queues = [GpuQueue(members, len(members)) for members in member_sets]
+        singles = [GpuQueue((kind,), 1) for kind in self._jobs]
+        ways: dict[GpuQueue, list[FleetGroup]] = {each: [] for each in [*queues, *singles]}
+        for pool in self._pools:
+            wanted = list(ways)
+            groups = pool.predicted(wanted) if predict else pool.estimated(wanted)
+            for queue, group in zip(wanted, groups, strict=True):
+                ways[queue] += [] if group is None else [group]
+        items = []
+        for queue in queues:
+            alone = [ways[GpuQueue((kind,), 1)] for kind in queue.order]
+            items += [ways[queue]] if ways[queue] else alone
+        return arranged(items, self._problem)
+
+    def _placed(self, queues: Sequence[GpuQueue], *, predict: bool = False) -> Placement:
+        """Place a queue on each GPU; empty where one does not fit."""
+        plan = []
+        for gpu, queue in enumerate(queues):
+            pool = self._pools[self._pool_of[gpu]]
+            if queue.order:
+                (group,) = pool.predicted([queue]) if predict else pool.estimated([queue])
+                if group is None:
+                    return ()
+                plan.append(PlacedGroup(group, (gpu,), 0.0))
+        return tuple(plan)
+
+    def _orders(self) -> list[list[int]]:
+        """Orders of the jobs: longest first; shortest first and earliest due where that counts."""
+        alone_s, deadlines_s = self._problem.alone_s, self._problem.deadlines_s
+        longest_first = sorted(self._jobs, key=lambda kind: -alone_s[kind])
+        orders = [longest_first]
+        if self._problem.objective.order_matters:
+            orders.append(longest_first[::-1])
+        if any(deadlines_s):
+            orders.append(sorted(longest_first, key=lambda kind: deadlines_s[kind] or inf))
+        return orders
+
+    def _greedy(self) -> Iterator[tuple[str, list[Members]]]:
+        """Batches of several sizes, and first fit, each in several orders."""
+        busy, alone_s = [job.profile.busy_share or 1.0 for job in self._kinds.jobs], self._problem.alone_s
+        busiest_first = sorted(self._jobs, key=lambda kind: -busy[kind] * alone_s[kind])
+
+        def may(members: Members) -> bool:
+            queue = GpuQueue(members, len(members))
+            return any(pool.allows(queue) for pool in self._pools)
+
+        for order in [*self._orders(), busiest_first]:
+            for size in _SIZES:
+                yield "batches", first_fit(order, size, [1] * len(busy), may)
+        for order in self._orders():
+            for most_busy in _BUSY:
+                yield "first-fit", first_fit(order, most_busy, busy, may)
+
+    def _queues(self) -> Iterator[list[GpuQueue]]:
+        """Queues of several widths in several orders, dealt to GPUs as these become free."""
+        if max(self._problem.widths) > 1 or not self._problem.objective.in_seconds:
+            return
+        paces = [_Paces(pool) for pool in self._pools]
+        for order in self._orders():
+            for at_once in _AT_ONCE:
+                yield self._dealt(order, at_once, paces)
+
+    def _dealt(self, order: Sequence[int], at_once: int, paces: Sequence["_Paces"]) -> list[GpuQueue]:
+        def fits(gpu: int, seats: PlacedJobs, job: int) -> bool:
+            members = tuple(sorted([order[job], *(order[seat.job] for seat in seats)]))
+            return self._pools[self._pool_of[gpu]].allows(GpuQueue(members, at_once))
+
+        def pace(seats: PlacedJobs) -> list[float]:
+            own = paces[self._pool_of[seats[0].place]]
+            return own([order[seat.job] for seat in seats])
+
+        tasks = [Task(self._pools[0].jobs[kind].work_steps or 1.0) for kind in order]
+        history = run(tasks, pace, _Line(len(order), at_once, fits), self._problem.gpus)
+        starts: list[list[int]] = [[] for _ in self._pool_of]
+        gpu_of = {seat.job: each.gpu for each in history.stretches for seat in each.seats}
+        for job in sorted(gpu_of, key=lambda job: (history.starts_s[job], job)):
+            starts[gpu_of[job]].append(order[job])
+        return [GpuQueue(tuple(each), at_once) for each in starts]
+
+
+def first_fit(
+    order: Sequence[int], most: float, shares: Sequence[float], may: Callable[[Members], bool]
+) -> list[Members]:
+    """Let each job join the first group whose shares stay below `most` and that `may` take it."""
+    groups: list[Members] = []
+    loads: list[float] = []
+    open_from = 0
+    least = min(shares)
+    for kind in order:
+        for at in range(open_from, len(groups)):
+            if len(groups[at]) < MOST_TOGETHER and loads[at] + shares[kind] <= most:
+                larger = tuple(sorted((*groups[at], kind)))
+                if may(larger):
+                    groups[at], loads[at] = larger, loads[at] + shares[kind]
+                    break
+        else:
+            groups.append((kind,))
+            loads.append(shares[kind])
+        while open_from < len(groups) and loads[open_from] + least > most:
+            open_from += 1
+    return groups
+
+
+@dataclass(slots=True)
+class _Line:
+    """Jobs in order; the next goes to the GPU that runs fewest, of those where it fits.
+
+    The place of a job is the number of its GPU.
+    """
+
+    jobs: int
+    at_once: int
+    fits: Callable[[int, PlacedJobs, int], bool]
+    _next: int = 0
+
+    def add(self, job: int) -> None:
+        """All jobs wait from the start."""
+
+    def take(self, gpus: Sequence[PlacedJobs]) -> JobStart | None:
+        job = self._next
+        if job == self.jobs:
+            return None
+        free = [at for at, seats in enumerate(gpus) if len(seats) < self.at_once]
+        for at in sorted(free, key=lambda at: len(gpus[at])):
+            if self.fits(at, gpus[at], job):
+                self._next += 1
+                return JobStart(job, at, at)
+        return None
+
+
+class _Paces:
+    """Steps a second of sets of jobs under MPS on one pool, each estimated or predicted once."""
+
+    def __init__(self, pool: GroupPool) -> None:
+        self._pool = pool
+        self._paced_s: dict[Members, dict[int, float]] = {}
+
+    def __call__(self, kinds: Sequence[int]) -> list[float]:
+        members = tuple(sorted(kinds))
+        if members not in self._paced_s:
+            steps_s = self._pool.paced_s(members)
+            self._paced_s[members] = dict(zip(members, steps_s, strict=True))
+        return [1 / self._paced_s[members][kind] for kind in kinds]
+
+
+# Changes looked at in a round, and rounds without gain that end the search.
+_LOOKED_AT, _STALE = 64, 6
+# Shares of changes that are swaps, and that begin on any GPU and not on the one that ends last.
+_SWAPS, _ANYWHERE = 0.6, 0.2
+_SEED = 1
+
+_Change = tuple[tuple[int, GpuQueue], ...]
+
+
+class QueueImprover:
+    """Improves a queue on each GPU by small changes, in a sequence that is always the same."""
+
+    def __init__(
+        self, problem: Problem, pools: Sequence[GroupPool], pool_of: Sequence[int]
+    ) -> None:
+        self._problem, self._pools, self._pool_of = problem, pools, pool_of
+        self._draw = Random(_SEED)
+
+    def __call__(self, queues: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
+        """Return better queues than `queues`, where changes lower the cost."""
+        now, draw, stale = list(queues), self._draw, 0
+        groups = dict(enumerate(self._outcomes(list(enumerate(queues)))))
+        rank = self._rank(groups)
+        for _ in range(rounds):
+            changes = list(dict.fromkeys(self._changes(now, groups, draw)))
+            outcomes = iter(self._outcomes([pair for change in changes for pair in change]))
+            best: tuple[_Change, dict[int, FleetGroup | None]] | None = None
+            for change in changes:
+                new = groups | {gpu: next(outcomes) for gpu, _ in change}
+                possible = all(new[gpu] is not None or not queue.order for gpu, queue in change)
+                if possible and (own := self._rank(new)) < rank:
+                    rank, best = own, (change, new)
+            if best is None:
+                stale += 1
+                if stale > _STALE:
+                    break
+                continue
+            stale, groups = 0, best[1]
+            for gpu, queue in best[0]:
+                now[gpu] = queue
+        return now
+
+    def _outcomes(self, queues: Sequence[tuple[int, GpuQueue]]) -> list[FleetGroup | None]:
+        """Estimate queues on their GPUs; None: empty, or not allowed."""
+        groups: dict[tuple[int, GpuQueue], FleetGroup | None] = {}
+        for at, pool in enumerate(self._pools):
+            own = [pair for pair in queues if self._pool_of[pair[0]] == at and pair[1].order]
+            groups |= zip(own, pool.estimated([queue for _, queue in own]), strict=True)
+        return [groups.get(pair) for pair in queues]
+
+    def _rank(self, groups: dict[int, FleetGroup | None]) -> tuple[float, ...]:
+        """Late jobs and cost, and what decides between equal costs: the ends of all GPUs."""
+        plan = [PlacedGroup(group, (gpu,), 0.0) for gpu, group in groups.items() if group]
+        late, cost, _ = self._problem.rank(plan)
+        return late, round(cost, 6), sum(each.end_s**2 for each in plan)
+
+    def _changes(
+        self, queues: Sequence[GpuQueue], groups: dict[int, FleetGroup | None], draw: Random
+    ) -> Iterator[_Change]:
+        """Changes of the GPU that ends last, or of any: move, swap, another order or width."""
+        last = max(groups, key=lambda gpu: groups[gpu].runs_s if groups[gpu] else 0.0)
+        for at_once in (1, *_AT_ONCE):
+            yield ((last, replace(queues[last], at_once=at_once)),)
+        for _ in range(_LOOKED_AT):
+            anywhere = self._problem.objective.order_matters or draw.random() < _ANYWHERE
+            one = draw.randrange(len(queues)) if anywhere else last
+            other = draw.randrange(len(queues))
+            own, its = list(queues[one].order), list(queues[other].order)
+            if not own:
+                continue
+            job = own.pop(draw.randrange(len(own)))
+            if other == one:
+                own.insert(draw.randint(0, len(own)), job)
+                yield ((one, replace(queues[one], order=tuple(own))),)
+                continue
+            if its and draw.random() < _SWAPS:
+                own.insert(draw.randint(0, len(own)), its.pop(draw.randrange(len(its))))
+            its.insert(draw.randint(0, len(its)), job)
+            yield (
+                (one, replace(queues[one], order=tuple(own))),
+                (other, replace(queues[other], order=tuple(its))),
+            )
