@@ -11,6 +11,7 @@ from advisor.plan.job_sets import (
     WHOLE_GPU,
     Option,
     Outcomes,
+    Members,
     PartitionKind,
     Sets,
     estimated_answers,
@@ -137,9 +138,17 @@ class Space:
         plans = AssignmentSearch(bounds, search.price, search.allowed).in_order(everything)
         return ((each.cost, self.sharing_of([each])) for each in plans)
 
-    def sharing_of(self, placements: Sequence[Choice | Assignment]) -> Sharing:
-        """Return the sharing of groups in turn; of equal jobs, the first is in the first group."""
+    def sharing_of(
+        self, placements: Sequence[Choice | Assignment], members: Members | None = None
+    ) -> Sharing:
+        """Return the sharing of groups in turn; of equal jobs, the first is in the first group.
+
+        Jobs are numbered among all, or among `members`, the kinds of the jobs that there are.
+        """
         free = [list(own) for own in self.sets.positions]
+        if members is not None:
+            free = [[at for at, own in enumerate(members) if own == kind]
+                    for kind in range(len(free))]  # fmt: skip
 
         def numbers(chosen: int) -> tuple[int, ...]:
             return tuple(sorted(free[kind].pop(0) + 1 for kind in self.sets.tenants[chosen]))
@@ -223,7 +232,9 @@ def in_phases(space: Space, most: int) -> list[Proposal]:
     group alone, so the search may lose the seconds that a cheaper change of instances would save.
     """
     jobs, of_phases = space.jobs_in(space.sets.everything), space.objective.of_phases
-    plans = [(of_phases(each.cost, each.worst, jobs), each.groups) for each in _reached(space)]
+    plans = [(of_phases(each.cost, each.worst, jobs), each.groups)
+             for each in labels_of_sets(space).get(space.sets.everything, ())
+             if len(each.groups) > 1]  # fmt: skip
     plans.sort(key=lambda each: each[0])
     whole = (each for each in plans if not any(group.on_instances for group in each[1]))
     best_whole = next(whole, None)
@@ -233,7 +244,7 @@ def in_phases(space: Space, most: int) -> list[Proposal]:
     return [each for each in proposals if each[1] != Serial()]
 
 
-class _Label(NamedTuple):
+class Label(NamedTuple):
     """A sequence of groups in the order in which they run, with the two sums of the objective."""
 
     cost: float
@@ -241,21 +252,24 @@ class _Label(NamedTuple):
     groups: tuple[PhaseGroup, ...]
 
 
-_Labels = dict[tuple[int, bool], list[_Label]]
+_Labels = dict[tuple[int, bool], list[Label]]
 """Labels of one set: by the set-up that they leave, and by whether the GPU was ever cut up."""
 
 
-def _reached(space: Space) -> list[_Label]:
-    """The labels of the set of all jobs, in two or more groups."""
+def labels_of_sets(space: Space) -> dict[int, list[Label]]:
+    """Return the best sequences of groups of each set of jobs; a single group is one, too."""
     table, everything = _GroupTable(space), space.sets.everything
-    groups = {chosen: list(table.groups(chosen)) for chosen in range(1, everything)}
-    reached: dict[int, _Labels] = {0: {(_NOT_SET_UP, False): [_Label(0.0, 0.0, ())]}}
+    groups = {chosen: list(table.groups(chosen)) for chosen in range(1, everything + 1)}
+    reached: dict[int, _Labels] = {0: {(_NOT_SET_UP, False): [Label(0.0, 0.0, ())]}}
     for done in sorted(range(everything), key=space.jobs_in):
         if done in reached:
             inside = space.sets.inside(everything - done).tolist()
             coming = [group for chosen in inside for group in groups.get(chosen, ())]
             _append(table, done, coming, reached)
-    return [each for labels in reached.get(everything, {}).values() for each in labels]
+    return {
+        chosen: [each for labels in of_set.values() for each in labels]
+        for chosen, of_set in reached.items() if chosen
+    }  # fmt: skip
 
 
 def _append(
@@ -275,13 +289,13 @@ def _append(
                 _keep(kept, cost, worst, label, group)
 
 
-def _keep(kept: list[_Label], cost: float, worst: float, before: _Label, group: PhaseGroup) -> None:
+def _keep(kept: list[Label], cost: float, worst: float, before: Label, group: PhaseGroup) -> None:
     """Keep `before` followed by `group` unless another label beats it; drop those that it beats."""
     for label in kept:  # no generator: most are looked at once, and dropped
         if label.cost <= cost and label.worst <= worst:
             return
     kept[:] = [each for each in kept if each.cost < cost or each.worst < worst]
-    kept.append(_Label(cost, worst, (*before.groups, group)))
+    kept.append(Label(cost, worst, (*before.groups, group)))
     if len(kept) > _MOST_KEPT:
         kept.sort(key=lambda each: each.cost * max(each.worst, 1e-9))
         kept.pop()

@@ -183,7 +183,7 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     ]  # fmt: skip
     groups = [GroupPool(at, kinds, problem, each) for at, each in enumerate(questions)]
     _check_each_runs_somewhere(kinds, problem, groups, terms, alone)
-    best, *others = FleetSearch(kinds, problem, groups).candidates(terms.effort)
+    best, *others = FleetSearch(kinds, problem, groups).candidates(questions, terms.effort)
     placement = soonest_first(best.plan, problem)
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
     result = FleetSearchResult(

@@ -61,7 +61,9 @@ class GroupPool:
         pool = problem.pools[number]
         self.jobs = [pool.jobs[positions[0]] for positions in kinds.positions]
         surrogate = question.predictor.surrogate([job.profile for job in self.jobs])
-        self._estimator = surrogate and _Estimator(self.jobs, surrogate, question, problem)
+        self._estimator = (
+            None if surrogate is None else _Estimator(self.jobs, surrogate, question, problem)
+        )
         alone = [question.predictor.predict([job.profile], Serial()) for job in self.jobs]
         margin = question.conditions.memory_margin
         self.holds = [memory_problem(mix, question.gpu, margin) is None for mix in alone]
@@ -103,7 +105,7 @@ class GroupPool:
                 profiles = [self.jobs[kind].profile for kind in members]
                 mix, question = self._question.predictor.predict(profiles, WAYS[mode]), self._question
                 margin = question.conditions.memory_margin
-                fits = memory_problem(mix, question.gpu, margin) is None
+                fits = not memory_problem(mix, question.gpu, margin)
             self._fitting[mode, members] = fits
         return self._fitting[mode, members]
 

@@ -14,24 +14,24 @@ from dataclasses import dataclass, replace
 from math import inf
 from random import Random
 
+from advisor.plan.fleet_exact import exact_plans
 from advisor.plan.fleet_groups import MOST_TOGETHER, GpuQueue, GroupPool
 from advisor.plan.job_sets import Kinds, Members
-from advisor.plan.placement import FleetGroup, PlacedGroup, Placement, Problem, arranged
-from advisor.simulation.events import JobStart, Pace, PlacedJobs, Task, run
-
-WayToPlan = str
+from advisor.plan.placement import FleetGroup, PlacedGroup, Placement, Problem, arranged, queues_of
+from advisor.plan.values import Question
+from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 
 # Numbers of jobs in a batch, and at once in a queue; sums of busy shares of a GPU in first fit.
 _SIZES, _AT_ONCE, _BUSY = (2, 3, 4, 6, 8), (2, 3, 4, 6), (1.2, 1.8, 2.5)
 # Plans that are estimated to cost more than this times the best are not predicted.
 _TOO_COSTLY = 1.05
-# How often queues are improved and predicted, and rounds of changes each time.
-_CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 4, 20, 0.125
+# How many starts are improved, how often each is then predicted, and rounds of changes each time.
+_IMPROVED, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 2, 3, 20, 0.125
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan, and how it was made: "serial", "batches", "first-fit", or "queue"."""
+    """A plan, and how it was made: "serial", "batches", "first-fit", "queue" or "exact"."""
 
     way: str
     plan: Placement
@@ -46,29 +46,33 @@ class FleetSearch:
         self._pool_of = [at for at, pool in enumerate(problem.pools) for _ in range(pool.gpus)]
         self._best: dict[str, Placement] = {}
 
-    def candidates(self, effort: float) -> list[Candidate]:
+    def candidates(self, questions: Sequence[Question], effort: float) -> list[Candidate]:
         """Return the best plan of each way to plan, best first.
 
-        `effort` multiplies the work that is usual for so many jobs.
+        `questions` are those of one GPU of each pool. `effort` multiplies the work that is usual
+        for so many jobs.
         """
+        for plan in exact_plans(self._problem, self._pools, questions):
+            self._offer("exact", plan)
         self._offer("serial", self._grouped([(kind,) for kind in self._jobs], predict=True))
         batched = [(way, member_sets, self._grouped(member_sets))
                    for way, member_sets in self._greedy()]  # fmt: skip
         queued = [(queues, self._placed(queues)) for queues in self._queues()]
-        cost, rank = self._problem.cost, self._problem.rank
-        costs = [cost(plan) for *_, plan in [*batched, *queued] if plan]
-        most = min(costs, default=inf) * _TOO_COSTLY
+        cost = self._problem.cost
+        plans = [plan for _, _, plan in batched] + [plan for _, plan in queued if plan]
+        most = min(map(cost, plans), default=inf) * _TOO_COSTLY
         for way, member_sets, plan in batched:
             if cost(plan) <= most:
                 self._offer(way, self._grouped(member_sets, predict=True))
-        promising = [queues for queues, plan in queued if plan and cost(plan) <= most]
-        for queues in promising:
-            self._offer("queue", self._placed(queues, predict=True))
-        if promising:
-            best = min(promising, key=lambda each: rank(self._placed(each, predict=True)))
-            self._improve(best, effort)
-        plans = [Candidate(way, plan) for way, plan in self._best.items()]
-        return sorted(plans, key=lambda each: self._problem.rank(each.plan))
+        for queues, plan in queued:
+            if plan and cost(plan) <= most:
+                self._offer("queue", self._placed(queues, predict=True))
+        if queued:
+            starts = [queues for queues, _ in queued]
+            starts += [self._queues_of(plan) for _, _, plan in batched]
+            self._improve(starts, effort)
+        best = [Candidate(way, plan) for way, plan in self._best.items()]
+        return sorted(best, key=lambda each: self._problem.rank(each.plan))
 
     def _offer(self, way: str, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
@@ -76,13 +80,26 @@ class FleetSearch:
         if plan and (best is None or rank(plan) < rank(best)):
             self._best[way] = plan
 
-    def _improve(self, queues: Sequence[GpuQueue], effort: float) -> None:
+    def _improve(self, starts: Sequence[list[GpuQueue]], effort: float) -> None:
         """Improve queues by estimates, predict them, and so on: predictions correct estimates."""
         improve = QueueImprover(self._problem, self._pools, self._pool_of)
         rounds = int(effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * len(self._jobs)))
-        for _ in range(_CORRECTED):
-            queues = improve(queues, rounds)
-            self._offer("queue", self._placed(queues, predict=True))
+        possible = [(self._problem.rank(plan), queues) for queues in starts
+                    if (plan := self._placed(queues))]  # fmt: skip
+        for _, queues in sorted(possible, key=lambda pair: pair[0])[:_IMPROVED]:
+            for _ in range(_CORRECTED):
+                queues = improve(queues, rounds)
+                self._offer("queue", self._placed(queues, predict=True))
+
+    def _queues_of(self, plan: Placement) -> list[GpuQueue]:
+        """Queues that start the jobs of each GPU of `plan` in the order of its groups."""
+        return [
+            GpuQueue(
+                tuple(kind for group in queue for kind in group.members),
+                max((len(group.members) for group in queue), default=1),
+            )
+            for queue in queues_of(plan, self._problem)
+        ]
 
     def _grouped(self, member_sets: Sequence[Members], *, predict: bool = False) -> Placement:
         """Arrange batches of jobs; the jobs of those that no GPU holds run alone."""
@@ -291,7 +308,8 @@ class QueueImprover:
         self, queues: Sequence[GpuQueue], groups: dict[int, FleetGroup | None], draw: Random
     ) -> Iterator[_Change]:
         """Changes of the GPU that ends last, or of any: move, swap, another order or width."""
-        last = max(groups, key=lambda gpu: groups[gpu].runs_s if groups[gpu] else 0.0)
+        ends_s = {gpu: group.runs_s for gpu, group in groups.items() if group is not None}
+        last = max(ends_s, key=ends_s.__getitem__)
         for at_once in (1, *_AT_ONCE):
             yield ((last, replace(queues[last], at_once=at_once)),)
         for _ in range(_LOOKED_AT):

@@ -153,6 +153,10 @@ class Problem:
                                for at in range(0, pool.gpus, pool.host_gpus)])  # fmt: skip
             self.gpus += pool.gpus
 
+    def pool_of(self, gpu: int) -> int:
+        """Return the pool of the GPU of this number."""
+        return next(at for at in range(len(self.pools)) if gpu in self.gpus_of(at))
+
     def gpus_of(self, pool: int) -> list[int]:
         """Return the numbers of the GPUs of a pool."""
         return [gpu for host in self.hosts[pool] for gpu in host]
