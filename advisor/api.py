@@ -8,12 +8,13 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from advisor.errors import InvalidInput, with_article
+from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.hardware.machine import LiveGpu
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.candidates import CappedPredictor
+from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.forecast import (
     Machine,
     MixCache,
@@ -23,13 +24,13 @@ from advisor.plan.forecast import (
     machine,
     over_time,
 )
-from advisor.plan.objectives import FleetTerms
 from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
 from advisor.prediction.mix_steps import PacedPredictor, Predicts
 from advisor.prediction.model import Model, OwnPace, load_model, pace_of
+from advisor.prediction.other_gpu import on_gpu
 from advisor.prediction.prediction import LEVELS, Level
 from advisor.prediction.predictor import Predictor, SharedCores
 from advisor.prediction.replay import ReplayedKernel, recorded, replay_mix
@@ -38,7 +39,7 @@ from advisor.simulation.simulate import Fleet, Simulation
 from advisor.workload.calibration import HostCheck, Present
 from advisor.workload.job import Arrival, Job, job_set, parse_jobs, read_jobs
 from advisor.workload.profile import FindsProfiles, Profile
-from advisor.workload.store import model_path, sound_profiles
+from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
@@ -350,16 +351,34 @@ class Advisor:
             NothingFits: A job is too big for a GPU.
         """
         from advisor.plan.fleet import plan_fleet
-        from advisor.plan.placement import GpuPool
 
-        of_kind("terms", terms, FleetTerms, "advisor.plan.objectives.FleetTerms(gpus=2)")
-        members = self.jobs(jobs, terms.gpus)
-        predictor = self.predictor_under(self.power_cap_w, min(terms.gpus, len(members)))
-        pool = GpuPool(
-            gpu=self.card, hosts=1, host_gpus=terms.gpus, jobs=members, predictor=predictor
-        )
-        plan = plan_fleet([pool], terms)
+        of_kind("terms", terms, FleetTerms, "advisor.plan.cluster.FleetTerms(gpus=2)")
+        members, pools = self.jobs(jobs, terms.total), []
+        for count in terms.counts:
+            there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
+            busy_gpus = min(count.host_gpus, len(members))  # of a host, whose cores they share
+            pools.append(GpuPool(
+                gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
+                jobs=members if there is self else tuple(map(there._as_here, members)),
+                predictor=there.predictor_under(self.power_cap_w, busy_gpus),
+            ))  # fmt: skip
+        plan = plan_fleet(pools, terms)
         return replace(plan, standing=self.standing(members))
+
+    def _on_other(self, gpu: str) -> "Advisor":
+        """The same for another model of GPU, of which no machine is known."""
+        if self.power_cap_w is not None:
+            raise InvalidInput("a power cap is for one model of GPU. Name one, or no cap.")
+        calibration = self.calibration if self.calibration == NO_CALIBRATION else None
+        return replace(self, gpu=gpu, calibration=calibration, present=None, host_check=None)
+
+    def _as_here(self, job: Job) -> Job:
+        """`job`, profiled on another GPU, as it runs on this one: measured here, or estimated."""
+        try:
+            profile = self.find_profile(job.name)
+        except UnknownName:
+            profile = on_gpu(job.profile, self.card)
+        return replace(job, profile=replace(profile, workload=job.profile.workload))
 
     def recommend_copies(
         self, job: JobLike, conditions: Conditions = UNCONDITIONAL, level: Level = "p50"

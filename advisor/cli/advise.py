@@ -12,6 +12,7 @@ from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
     confined,
+    counted_gpus,
     exclude,
     on_checked_host,
     passed_options,
@@ -23,12 +24,11 @@ from advisor.cli.output import aside, show_answer, show_text, warn
 from advisor.errors import InvalidInput, counted
 from advisor.hardware import DEFAULT_GPU
 from advisor.launch import ExportFormat
-from advisor.plan import MOST_GPUS
 from advisor.simulation import Policy
 
 if TYPE_CHECKING:
     from advisor.api import Advisor
-    from advisor.plan.objectives import FleetTerms
+    from advisor.plan.cluster import FleetTerms
     from advisor.prediction.prediction import MixPrediction
     from advisor.sharing import Sharing
     from advisor.workload.job import Job
@@ -83,10 +83,6 @@ _Format = Annotated[ExportFormat, Option(
 )]
 _Out = Annotated[Path | None, Option(
     metavar="FILE", parser=to_write, help="Write to this file; default: stdout.",
-)]
-_PlannedGpus = Annotated[int, Option(
-    metavar="N", min=1, max=MOST_GPUS,
-    help="Plan for N equal GPUs: formats commands, slurm and json.",
 )]
 # fmt: on
 
@@ -238,8 +234,8 @@ def _check_queue(
 
 def export(
     context: Context, sharing: _ExportedSharing = None, rank: _Rank = None,
-    form: _Format = "commands", out: _Out = None, gpus: _PlannedGpus = 1, jobs: options.Jobs = None,
-    job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
+    form: _Format = "commands", out: _Out = None, gpus: options.Gpus = "1",
+    jobs: options.Jobs = None, job_file: options.JobFile = None, gpu: options.GpuKey = DEFAULT_GPU,
     objective: options.Objective = "makespan", root: options.Root = True,
     power_cap: options.PowerCap = None, profiles: options.Profiles = None,
     models: options.Models = None, calibration: options.Calibration = None,
@@ -251,21 +247,22 @@ def export(
     up NVIDIA's device plugin by hand.
     """
     from advisor.launch.exports import exported
-    from advisor.plan.objectives import FleetTerms
+    from advisor.plan.cluster import FleetTerms
     from advisor.plan.rules import Conditions
     from advisor.report.forecast import with_estimates_named
     from advisor.workload.spec import secrets_held
 
     passed = passed_options(context)
+    total, gpu = counted_gpus(gpus, gpu, context)
     why = "--sharing names the plan, and --objective, --rank and --no-root choose one."
     exclude(passed, "sharing", ("objective", "rank", "root"), why)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
-    members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, gpus)
+    members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))
     terms = FleetTerms(objective=objective, gpus=gpus, conditions=Conditions(root=root))
-    if gpus > 1:
+    if total > 1:
         exclude(passed, "gpus", ("sharing", "rank"), "advisor finds one plan for several GPUs.")
         _export_of_all(advisor, members, terms, form, out)
         return
@@ -356,7 +353,7 @@ def _plan_to_export(
         plans = advised.plans
     elif rank is None:
         (on,) = advisor.recommend_fleet(jobs, terms).on
-        return on.chosen(jobs), on.forecast.prediction, None
+        return on.members, on.forecast.prediction, None
     else:
         raise InvalidInput(
             f"--rank is for up to {EXACT_JOBS} jobs: `advisor recommend` finds one plan for more. "

@@ -151,6 +151,11 @@ HostCores = Annotated[int | None, Option(
     help="Host cores for the jobs of all GPUs together; default: this machine's if it has the "
     "GPU, else no limit.",
 )]
+Gpus = Annotated[str, Option(
+    "--gpus", metavar="N|HOSTSxN|GPU:N,...",
+    help="Plan for N equal GPUs, for hosts with N each, or for GPUs of several models, as "
+    "a100-40gb:8,h100-sxm-80gb:2x4.",
+)]
 PowerCap = Annotated[float | None, Option(
     "--power-cap", metavar="WATTS", parser=watts,
     help="Cap the GPU's power; default: its own limit.",
@@ -309,6 +314,23 @@ def advisor_for(
         gpu, profiles=profiles, models=models, calibration=calibration, power_cap_w=power_cap_w,
         host_cores=host_cores, present=present, host_check=check,
     )  # fmt: skip
+
+
+def counted_gpus(gpus: str, gpu: str, context: Context) -> tuple[int, str]:
+    """Return how many GPUs `gpus` names, and the model that jobs are named on: `gpu`, or the first.
+
+    Raises:
+        InvalidInput: `gpus` is malformed, or a model is named in it and by --gpu.
+    """
+    from advisor.plan.cluster import parse_gpus
+
+    counts = parse_gpus(gpus)
+    total = sum(each.gpus for each in counts)
+    if counts[0].gpu is None:
+        return total, gpu
+    if "gpu" in passed_options(context):
+        raise InvalidInput(f"--gpus {gpus} names the models of all GPUs. Leave --gpu out.")
+    return total, counts[0].gpu
 
 
 def on_checked_host(advisor: "Advisor", at_once: int, check: bool | None) -> "Advisor":

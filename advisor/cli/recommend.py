@@ -15,6 +15,7 @@ from advisor.cli.options import (
     advisor_for,
     chosen_jobs,
     confined,
+    counted_gpus,
     exclude,
     mlflow_log,
     on_checked_host,
@@ -26,7 +27,7 @@ from advisor.cli.options import (
 from advisor.cli.output import aside, leave_out, show, show_answer, show_json, show_text, warn
 from advisor.errors import InvalidInput
 from advisor.hardware import DEFAULT_DEVICE, DEFAULT_GPU
-from advisor.plan import MOST_GPUS, START_S
+from advisor.plan import START_S
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -58,10 +59,8 @@ _Csv = Annotated[Path | None, Option(
 _Commands = Annotated[int | None, Option(
     metavar="RANK", min=1, help="Print only the shell commands of the plan of this rank.",
 )]
-_Gpus = Annotated[int, Option(metavar="N", min=1, max=MOST_GPUS, help="Plan for N equal GPUs.")]
-_TimeLimit = Annotated[float, Option(
-    metavar="SECONDS", parser=options.seconds,
-    help="End the search for many jobs or GPUs after this time.",
+_Effort = Annotated[float, Option(
+    metavar="TIMES", help="Search so many times as long for many jobs or several GPUs.",
 )]
 _Running = Annotated[str | None, Option(
     metavar="JOB[:COPIES],...", help="Add the JOBs to these jobs, which run on the GPU already.",
@@ -77,7 +76,7 @@ _Now = Annotated[bool, Option(
 _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
 _NOT_OF_COPIES = (
-    "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "time_limit",
+    "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "effort",
     "commands", "top", "protect",
 )  # fmt: skip
 # Options that need one of others; options that exclude each other, and why.
@@ -92,7 +91,7 @@ _APART = (
     ("auto", _NOT_OF_COPIES, "JOB:auto finds the number of copies of one JOB on one GPU."),
     ("details", ("commands", *_RUNS), "--details is for jobs that start together."),
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
-    *((runs, ("gpus", "time_limit"), "the running jobs share one GPU.") for runs in _RUNS),
+    *((runs, ("gpus", "effort"), "the running jobs share one GPU.") for runs in _RUNS),
     *((runs, ("protect",), "--hurt protects the running jobs already.") for runs in _RUNS),
     ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
@@ -117,9 +116,9 @@ def recommend(
     gpu: options.GpuKey = DEFAULT_GPU, objective: options.Objective = "makespan",
     pessimistic: _Pessimistic = False, power_cap: _CapOrAuto = None, root: options.Root = True,
     memory_margin: options.MemoryMargin = 0.0, protect: options.Protect = None,
-    top: options.Top = 5, details: _Details = False, commands: _Commands = None, gpus: _Gpus = 1,
-    time_limit: _TimeLimit = 8.0, running: _Running = None, running_sharing: _RunningSharing = None,
-    now: _Now = False, device: options.Device = DEFAULT_DEVICE, hurt: options.Hurt = None,
+    top: options.Top = 5, details: _Details = False, commands: _Commands = None,
+    gpus: options.Gpus = "1", effort: _Effort = 1.0, running: _Running = None,
+    running_sharing: _RunningSharing = None, now: _Now = False, device: options.Device = DEFAULT_DEVICE, hurt: options.Hurt = None,
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
     host_cores: options.HostCores = None, as_json: options.AsJson = False,
@@ -128,17 +127,17 @@ def recommend(
     """Rank the ways to share GPUs among the JOBs.
 
     Without a JOB, advisor ranks plans for bundled examples. For more than 8 jobs or several GPUs it
-    prints the best plan found within --time-limit. JOB:auto prints how many copies of the JOB are
+    prints the best plan that its search finds. JOB:auto prints how many copies of the JOB are
     worthwhile. --running and --now print which JOBs may join the running ones.
     """
     from advisor.launch.commands import with_commands
-    from advisor.plan.objectives import FleetTerms
+    from advisor.plan.cluster import FleetTerms
     from advisor.plan.rules import EXACT_JOBS, MOST_SLOWING, Conditions
 
-    log = mlflow_log(mlflow)
+    log, (total, gpu) = mlflow_log(mlflow), counted_gpus(gpus, gpu, context)
     watts = None if power_cap is None or power_cap == AUTO else options.watts(power_cap)
     advisor = advisor_for(gpu, watts, profiles, models, calibration, host_cores)
-    passed = _checked_options(context, jobs or (), gpus, commands, top)
+    passed = _checked_options(context, jobs or (), total, commands, top)
     conditions = Conditions(root=root, memory_margin=memory_margin, power_caps=power_cap == AUTO)
     level: Level = "p95" if pessimistic else "p50"
     if copied := passed.get("auto"):
@@ -148,14 +147,14 @@ def recommend(
         copies = advisor.recommend_copies(copied.removesuffix(_COPIES), conditions, level)
         answer = _copies_answer(copies, details)
     else:
-        members = protected_jobs(chosen_jobs(advisor, jobs, job_file, gpus), protect, hurt)
+        members = protected_jobs(chosen_jobs(advisor, jobs, job_file, total), protect, hurt)
         advisor = on_checked_host(advisor, len(members), check_host)  # the running jobs disturb it
         at_work = (
             _running_jobs(advisor, running, running_sharing, device if now else None)
             if now or running is not None
             else None
         )
-        several = gpus > 1 or len(members) > EXACT_JOBS
+        several = total > 1 or len(members) > EXACT_JOBS
         whole = root and ("root" in passed or several or at_work is not None)
         conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
@@ -168,17 +167,16 @@ def recommend(
             answer = _additions_answer(advisor.admit(at_work, members, limits), top)
         elif several:
             terms = FleetTerms(
-                objective=objective, gpus=gpus, limit_s=time_limit, conditions=conditions,
-                level=level,
+                objective=objective, gpus=gpus, effort=effort, conditions=conditions, level=level,
             )  # fmt: skip
             answer = _fleet_answer(
                 advisor.recommend_fleet(members, terms),
                 device if "device" in passed else None,
                 details,
             )
-        elif "time_limit" in passed:
+        elif "effort" in passed:
             raise InvalidInput(
-                f"--time-limit is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
+                f"--effort is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
                 f"compares all plans of fewer jobs. Leave it out."
             )
         else:

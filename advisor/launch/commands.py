@@ -138,8 +138,5 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
 
 def fleet_launch_plans(fleet: FleetPlan) -> tuple[LaunchPlan, ...]:
     """Return what each GPU runs, in the order of `FleetPlan.on`, its jobs numbered among all."""
-    plans = {
-        on.number: launch_plan(on.chosen(fleet.jobs), fleet.gpu, on.forecast.prediction)
-        for on in fleet.on
-    }
+    plans = {on.number: launch_plan(on.members, on.gpu, on.forecast.prediction) for on in fleet.on}
     return side_by_side(plans, {on.number: on.jobs for on in fleet.on})

@@ -21,10 +21,10 @@ from advisor.page.link import WantedJob, at_first, linked, on_the_page
 from advisor.page.question import refuse
 from advisor.plan import MOST_GPUS, START_S, admission
 from advisor.plan.admission import Additions, Running
+from advisor.plan.cluster import FleetTerms
 from advisor.plan.copies import slice_speeds
 from advisor.plan.fleet import FleetPlan
 from advisor.plan.forecast import OverTime
-from advisor.plan.objectives import FleetTerms
 from advisor.plan.rules import MOST_SLOWING
 from advisor.plan.values import Recommendation
 from advisor.report import charts, copies, fleet
@@ -59,7 +59,7 @@ def _fleet_plan(
     simulations = []
     for on in plan.on if plan.makespan_s is not None else ():
         advisor = advisor_of(question.gpu, on.power_cap_w or question.cap_w)
-        jobs = on.chosen(_jobs)
+        jobs = on.members
         simulations.append(on_one_gpu(advisor, jobs, on.sharing))
     return plan, tuple(simulations)
 

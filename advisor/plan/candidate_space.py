@@ -9,9 +9,9 @@ import numpy as np
 
 from advisor.plan.job_sets import (
     WHOLE_GPU,
+    Members,
     Option,
     Outcomes,
-    Members,
     PartitionKind,
     Sets,
     estimated_answers,

@@ -4,21 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from advisor.errors import InvalidInput, NothingFits
+from advisor.errors import NothingFits
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Forecaster, cap_choices
+from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet_groups import GroupPool
-from advisor.plan.fleet_search import Candidate, FleetSearch
+from advisor.plan.fleet_search import FleetSearch
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.job_sets import Kinds
-from advisor.plan.objectives import OBJECTIVES, FleetTerms, rankable_by
+from advisor.plan.objectives import OBJECTIVES, rankable_by
 from advisor.plan.placement import (
-    GpuPool,
-    Placement,
     PlacedGroup,
     Problem,
-    job_ends_s,
     makespan_s,
     soonest_first,
 )
@@ -238,9 +236,7 @@ def _with_caps(free: FleetPlan, questions: Sequence[Question]) -> FleetPlan:
     return best
 
 
-def _gpu_plans(
-    plan: Sequence[PlacedGroup], kinds: Kinds, problem: Problem
-) -> tuple[GpuPlan, ...]:
+def _gpu_plans(plan: Sequence[PlacedGroup], kinds: Kinds, problem: Problem) -> tuple[GpuPlan, ...]:
     """The plan of each GPU of `plan`, by GPU number."""
     left = [list(positions) for positions in kinds.positions]
     queues: dict[int, list[tuple[PlacedGroup, list[int]]]] = {}
@@ -252,22 +248,21 @@ def _gpu_plans(
     for gpu, queue in sorted(queues.items()):
         pool = problem.pools[queue[0][0].group.pool]
         own = sorted(number for _, numbers in queue for number in numbers)
-        renamed, starts_s = list[Group | Hybrid](), dict[int, float]()
+        renamed: list[Group | Hybrid] = []
         for placed, numbers in queue:
             renamed += relabelled(placed.group.sharing, [own.index(one) + 1 for one in numbers])
-            starts_s |= dict.fromkeys(numbers, placed.start_s)
         members = tuple(pool.jobs[number - 1] for number in own)
         sharing = in_turn(renamed)
         plans.append(GpuPlan(
             number=gpu, gpu=pool.gpu, jobs=tuple(own), members=members, sharing=sharing,
             forecast=forecast(Mixes(members, pool.predictor), sharing),
-            waits_s=_waits_s(queue, own, starts_s),
+            waits_s=_waits_s(queue, own),
         ))  # fmt: skip
     return tuple(plans)
 
 
 def _waits_s(
-    queue: Sequence[tuple[PlacedGroup, list[int]]], own: Sequence[int], starts_s: dict[int, float]
+    queue: Sequence[tuple[PlacedGroup, list[int]]], own: Sequence[int]
 ) -> tuple[float, ...]:
     """Seconds that each job of a GPU starts later than if the groups followed each other."""
     waits_s, free_s, before = dict[int, float](), 0.0, None

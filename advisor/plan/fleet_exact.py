@@ -47,7 +47,11 @@ def exact_plans(
             yield plan
 
 
-def _scored(space: Space, problem: Problem, pool: int) -> dict[int, list[tuple[float, float, Label]]]:
+_Ways = dict[int, list[tuple[float, float, Label]]]
+"""By set of jobs: what it adds to the two scores of a plan, and how it runs."""
+
+
+def _scored(space: Space, problem: Problem, pool: int) -> _Ways:
     """What each set of jobs adds to the two scores of a plan if it runs on a GPU of `pool`."""
     idle_w = problem.pools[pool].idle_power_w or 0.0
     scored = {}
@@ -80,7 +84,7 @@ def _cost(division: _Division, problem: Problem) -> tuple[float, float]:
 
 def _with_gpu(
     before: dict[int, list[_Division]], gpu: int,
-    ways: dict[int, list[tuple[float, float, Label]]], space: Space,
+    ways: _Ways, space: Space,
 ) -> dict[int, list[_Division]]:  # fmt: skip
     """Divisions after one more GPU, which runs some set of the jobs that are left, or none."""
     after = {done: list(divisions) for done, divisions in before.items()}

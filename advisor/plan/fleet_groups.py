@@ -1,4 +1,4 @@
-"""Jobs that share one GPU of a pool: how long they take, estimated for many at once, or predicted."""
+"""Jobs that share a GPU of a pool: how long they take, estimated many at once, or predicted."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
 from advisor.sharing.groups import in_turn
-from advisor.simulation.events import DONE, Bools, Indices
+from advisor.simulation.events import DONE, Indices
 from advisor.workload.job import Job
 
 WAYS: dict[Mode, Concurrent] = {"mps": Mps(), "naive": Naive()}
@@ -103,7 +103,8 @@ class GroupPool:
                 fits = self._estimator.fits(members, mode)
             else:
                 profiles = [self.jobs[kind].profile for kind in members]
-                mix, question = self._question.predictor.predict(profiles, WAYS[mode]), self._question
+                question = self._question
+                mix = question.predictor.predict(profiles, WAYS[mode])
                 margin = question.conditions.memory_margin
                 fits = not memory_problem(mix, question.gpu, margin)
             self._fitting[mode, members] = fits
@@ -117,8 +118,12 @@ class GroupPool:
         self._estimated |= dict.fromkeys(new)
         for mode, way in WAYS.items():
             # Time slices pay where all jobs start at once, and where MPS is not allowed.
-            allowed = [each for each in new if self.allows(each, mode)
-                       and (each.at_once >= len(each.order) or self._estimated[each] is None)]
+            allowed = [
+                each
+                for each in new
+                if self.allows(each, mode)
+                and (each.at_once >= len(each.order) or self._estimated[each] is None)
+            ]
             ends = self._estimator.outcomes(allowed, mode) if allowed else []
             for queue, (ends_s, energy_j) in zip(allowed, ends, strict=True):
                 group = self._group(queue, queue.sharing(way), ends_s, energy_j)
@@ -231,7 +236,11 @@ class _Estimator:
         most = np.minimum([queue.at_once for queue in queues], lengths)
         work = np.where(kinds >= 0, self._work[kinds], 0.0)
         left, begun, width = work.copy(), most.copy(), int(most.max())
-        ends_s, now_s, energy_j = np.zeros(kinds.shape), np.zeros(len(queues)), np.zeros(len(queues))
+        ends_s, now_s, energy_j = (
+            np.zeros(kinds.shape),
+            np.zeros(len(queues)),
+            np.zeros(len(queues)),
+        )
         while (rows := np.flatnonzero((left > 0).any(axis=1))).size:
             running = (left[rows] > 0) & (np.arange(longest) < begun[rows, None])
             columns = np.argsort(~running, axis=1, kind="stable")[:, :width]  # who runs, first
@@ -289,8 +298,8 @@ class _Estimator:
             chosen = rows[list(new.values())]
             batch = MixBatch(chosen, np.full(chosen.shape, 100.0))
             steps_s = self._surrogate.distilled.steps(self._summaries, batch, mode)
-            self._steps |= {key: own[row >= 0]
-                            for key, own, row in zip(new, steps_s, chosen, strict=True)}  # fmt: skip
+            rows_of = zip(new, steps_s, chosen, strict=True)
+            self._steps |= {key: own[row >= 0] for key, own, row in rows_of}
         result = np.ones(sets.shape)
         for at, key in enumerate(keys):
             own = self._steps[key]

@@ -86,10 +86,11 @@ class FleetSearch:
         rounds = int(effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * len(self._jobs)))
         possible = [(self._problem.rank(plan), queues) for queues in starts
                     if (plan := self._placed(queues))]  # fmt: skip
-        for _, queues in sorted(possible, key=lambda pair: pair[0])[:_IMPROVED]:
+        for _, start in sorted(possible, key=lambda pair: pair[0])[:_IMPROVED]:
+            better = start
             for _ in range(_CORRECTED):
-                queues = improve(queues, rounds)
-                self._offer("queue", self._placed(queues, predict=True))
+                better = improve(better, rounds)
+                self._offer("queue", self._placed(better, predict=True))
 
     def _queues_of(self, plan: Placement) -> list[GpuQueue]:
         """Queues that start the jobs of each GPU of `plan` in the order of its groups."""
@@ -142,7 +143,10 @@ class FleetSearch:
 
     def _greedy(self) -> Iterator[tuple[str, list[Members]]]:
         """Batches of several sizes, and first fit, each in several orders."""
-        busy, alone_s = [job.profile.busy_share or 1.0 for job in self._kinds.jobs], self._problem.alone_s
+        busy, alone_s = (
+            [job.profile.busy_share or 1.0 for job in self._kinds.jobs],
+            self._problem.alone_s,
+        )
         busiest_first = sorted(self._jobs, key=lambda kind: -busy[kind] * alone_s[kind])
 
         def may(members: Members) -> bool:
@@ -165,7 +169,9 @@ class FleetSearch:
             for at_once in _AT_ONCE:
                 yield self._dealt(order, at_once, paces)
 
-    def _dealt(self, order: Sequence[int], at_once: int, paces: Sequence["_Paces"]) -> list[GpuQueue]:
+    def _dealt(
+        self, order: Sequence[int], at_once: int, paces: Sequence["_Paces"]
+    ) -> list[GpuQueue]:
         def fits(gpu: int, seats: PlacedJobs, job: int) -> bool:
             members = tuple(sorted([order[job], *(order[seat.job] for seat in seats)]))
             return self._pools[self._pool_of[gpu]].allows(GpuQueue(members, at_once))

@@ -8,11 +8,9 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from advisor.errors import InvalidInput
-from advisor.plan import ObjectiveName, check_objective
+from advisor.plan import ObjectiveName
 from advisor.plan.job_sets import Outcomes, Sets
 from advisor.plan.partitions import Assignment, Choice
-from advisor.plan.rules import UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast
 from advisor.prediction.prediction import LEVELS, Interval, Level, MixPrediction, around
 from advisor.prediction.trace import Floats
@@ -365,40 +363,3 @@ def rankable_by(
         return objective, None
     instead, why = next(each for each in OBJECTIVES[objective].instead if ranks_all(each[0]))
     return instead, f"{objective} {why}"
-
-
-_MOST_EFFORT = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetTerms:
-    """The options of a plan for many jobs or several GPUs.
-
-    Attributes:
-        gpus: Equal GPUs on one host.
-        effort: Times the work that a search for so many jobs usually takes.
-
-    Raises:
-        InvalidInput: `gpus` or `effort` is not positive, or power caps save no energy.
-    """
-
-    objective: ObjectiveName = "makespan"
-    gpus: int = 1
-    effort: float = 1.0
-    conditions: Conditions = UNCONDITIONAL
-    level: Level = "p50"
-
-    def __post_init__(self) -> None:
-        if self.gpus < 1:
-            raise InvalidInput(f"jobs need at least 1 GPU, got {self.gpus}")
-        if not 0 < self.effort <= _MOST_EFFORT:
-            raise InvalidInput(
-                f"the effort of a search is above 0 and at most {_MOST_EFFORT}, got {self.effort:g}"
-            )
-        check_objective(self.objective)
-        objective = OBJECTIVES[self.objective]
-        if self.conditions.power_caps and not (objective.saves_energy and self.conditions.root):
-            raise InvalidInput(
-                "a power cap saves energy, makes no job faster, and takes root to set: plans for "
-                "many jobs choose caps with --objective energy, and not with --no-root."
-            )

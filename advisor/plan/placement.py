@@ -2,51 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
 from math import fsum, inf
 from typing import TypeVar
 
 import numpy as np
 
-from advisor.hardware.gpus import Gpu
+from advisor.plan.cluster import GpuPool
 from advisor.plan.job_sets import Kinds, Members
 from advisor.plan.objectives import Objective
-from advisor.prediction.mix_steps import Predicts
-from advisor.prediction.power import idle_power_w
 from advisor.prediction.trace import Floats
-from advisor.sharing import Serial, Sharing
+from advisor.sharing import Sharing
 from advisor.sharing.groups import groups
 from advisor.simulation.events import Indices, repartition_s
-from advisor.workload.job import Job
-
 
 _Value = TypeVar("_Value")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GpuPool:
-    """Equal GPUs on equal hosts.
-
-    Attributes:
-        host_gpus: GPUs of each host.
-        jobs: All jobs of the question, with their profiles on this model of GPU.
-        predictor: Predicts while each GPU has an equal part of its host's cores.
-    """
-
-    gpu: Gpu
-    hosts: int
-    host_gpus: int
-    jobs: tuple[Job, ...]
-    predictor: Predicts
-
-    @property
-    def gpus(self) -> int:
-        return self.hosts * self.host_gpus
-
-    @cached_property
-    def idle_power_w(self) -> float | None:
-        return idle_power_w([job.profile for job in self.jobs])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +270,7 @@ def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> Placement:
         own = [group for gpu in gpus for group in queues[gpu]]
         runs_s = np.array([each.runs_s for each in own])
         where = np.array([at for at, gpu in enumerate(gpus) for _ in queues[gpu]], dtype=np.intp)
-        while len(own) and _less_long(runs_s, where, len(gpus)):
+        while own and _less_long(runs_s, where, len(gpus)):
             pass
         longest_first = np.argsort(-runs_s, kind="stable")
         for at, gpu in enumerate(gpus):
@@ -327,7 +298,7 @@ def _less_long(runs_s: Floats, where: Indices, gpus: int) -> bool:
     return True
 
 
-def soonest_first(plan: Sequence[PlacedGroup], problem: Problem) -> Placement:
+def soonest_first(plan: Placement, problem: Problem) -> Placement:
     """Order the groups of each GPU of `plan` so that a job ends soonest on average.
 
     By Smith's rule what takes least time for each job that waits for it comes first. Plans that
@@ -335,7 +306,7 @@ def soonest_first(plan: Sequence[PlacedGroup], problem: Problem) -> Placement:
     """
     wide = any(each.group.gpus > 1 for each in plan)
     if wide or problem.objective.order_matters or not problem.objective.in_seconds:
-        return tuple(plan)
+        return plan
     queues = queues_of(plan, problem)
     for gpu, queue in enumerate(queues):
         sooner = sorted(queue, key=lambda each: each.runs_s / len(each.members))
@@ -343,7 +314,9 @@ def soonest_first(plan: Sequence[PlacedGroup], problem: Problem) -> Placement:
             queues[gpu] = sooner
     sooner_plan = queued(queues, problem)
     allowed = (1 + _DUST) * problem.cost(plan)
-    as_good = problem.late(sooner_plan) <= problem.late(plan) and problem.cost(sooner_plan) <= allowed
+    as_good = (
+        problem.late(sooner_plan) <= problem.late(plan) and problem.cost(sooner_plan) <= allowed
+    )
     return sooner_plan if as_good else tuple(plan)
 
 

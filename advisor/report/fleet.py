@@ -13,7 +13,6 @@ from advisor.errors import InvalidInput, counted
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans
 from advisor.launch.launch_plan import LaunchPlan
 from advisor.plan.fleet import FleetPlan, GpuPlan
-from advisor.plan.fleet_groups import MOST_TOGETHER
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import forecast
 from advisor.report import format as units
@@ -23,8 +22,6 @@ from advisor.sharing.groups import relabelled
 from advisor.simulation.simulate import SimulatedJob, Simulation
 from advisor.workload.job import Job
 
-# Smaller gaps are rounding; larger ones are due to a loose bound and do not rate the plan.
-_ROUNDING, _LOOSE_BOUND = 0.002, 0.5
 _WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent all other rows
 _HEADINGS = ("GPU", "jobs by number, group after group", "all done", "memory")
 
@@ -91,13 +88,14 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
 
 def fleet_answer(plan: FleetPlan) -> str:
     """Return the answer in a sentence, and the sources of estimated profiles."""
-    jobs, gpus = counted(len(plan.jobs), "job"), plan.terms.gpus
-    text = f"Run the {jobs} on {gpus} {plan.gpu.key} in the groups below"
+    jobs = counted(len(plan.jobs), "job")
+    gpus = " and ".join(f"{pool.gpus} {pool.gpu.key}" for pool in plan.pools)
+    text = f"Run the {jobs} on {gpus} in the groups below"
     faster = _speedup(plan)
     if plan.makespan_s is None or faster is None:
         text += ": the total time is not known, because the length of a job is not."
     else:
-        alone = "one after another" if plan.terms.gpus == 1 else "one at a time on each"
+        alone = "one after another" if plan.gpus == 1 else "one at a time on each"
         done = units.seconds(plan.makespan_s)
         text += f": all done in {done}, {units.number(faster)}x as fast as {alone}."
     return forecast.with_estimates_named(plan.standing, text)
@@ -127,21 +125,12 @@ def fleet_notes(plan: FleetPlan) -> Iterator[str]:
 
 
 def _search_line(plan: FleetPlan) -> str:
-    """The plan compared with the bound."""
+    """How the plan was found."""
     search = plan.search
-    effort = (
-        f"{counted(search.groups, 'group')} of jobs compared, {search.predicted} of them predicted "
-        f"in full"
-    )
-    best = f"{effort}: best found in {units.duration(search.seconds)}"
-    if search.gap is None or search.gap > _LOOSE_BOUND:
-        return best
-    others = f"no plan with up to {MOST_TOGETHER} jobs at once on a GPU"
-    if search.complete:
-        others += ", without limits and MIG,"
-    if search.gap < _ROUNDING:
-        return f"{effort}: {others} is better"
-    return f"{best}, and {others} saves more than {search.gap:.0%}"
+    effort = f"{search.compared:,} groups and queues compared, {search.predicted} predicted in full"
+    if search.exact:
+        return f"{effort}: every way to divide the jobs among the GPUs"
+    return f"{effort}: the best of obvious plans, improved. --effort 4 searches longer"
 
 
 def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]:
@@ -153,7 +142,7 @@ def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]
         InvalidInput: There is no such device.
     """
     makespan_s, launches = plan.makespan_s, fleet_launch_plans(plan)
-    search = ("groups", "predicted", "seconds", "cost", "bound", "gap", "complete", "in_time")
+    search = ("cost", "way", "exact", "compared", "predicted")
     ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, dict[str, Any]]()
     for on in plan.on:
         for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
@@ -172,7 +161,7 @@ def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]
         "power_cap_w": plan.on[0].forecast.prediction.power_cap_w,  # the same on all
         "late": list(plan.late),
         "gpus": [
-            {"number": on.number, "job_numbers": list(on.jobs)}
+            {"number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s)}
             | {"commands": _commands([launch], device)}
             | forecast.forecast_document(on.forecast)
             for on, launch in zip(plan.on, launches, strict=True)
@@ -180,7 +169,7 @@ def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]
         "search": {name: getattr(plan.search, name) for name in search},
     }  # fmt: skip
     return {
-        "schema": forecast.SCHEMA, "gpu": plan.gpu.key, "gpus": plan.terms.gpus,
+        "schema": forecast.SCHEMA, "gpu": plan.pools[0].gpu.key, "gpus": plan.gpus,
         "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
         **forecast.standing_document(plan.standing),
         "workloads": forecast.workloads_document(plan.jobs),

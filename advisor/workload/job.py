@@ -46,7 +46,8 @@ _KINDS: dict[str, tuple[Any, str]] = {
     **dict.fromkeys(("epochs", "validation_s", "checkpoint_s"), (Real, "a number")),
     **dict.fromkeys(("deadline_s", "protect"), ((Real, NoneType), "a number")),
     **dict.fromkeys(("data_parallel", "isolated"), (bool, "True or False")),
-    "user": ((str, NoneType), "a name"), "gpus": (int, "a whole number"),
+    "user": ((str, NoneType), "a name"),
+    "gpus": (int, "a whole number"),
 }
 
 MOST_HOST_GPUS = 16

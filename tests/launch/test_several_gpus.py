@@ -8,7 +8,7 @@ from advisor.errors import InvalidInput
 from advisor.launch.commands import commands_text_of_all, fleet_launch_plans
 from advisor.launch.slurm import slurm_text_of_all
 from advisor.plan.fleet import plan_fleet
-from advisor.plan.objectives import FleetTerms
+from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
 from advisor.report.fleet import fleet_document
 from advisor.sharing import Instance

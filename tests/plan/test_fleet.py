@@ -13,7 +13,7 @@ from advisor.hardware.gpus import gpu
 from advisor.plan import placement
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import CachingPredictor
-from advisor.plan.objectives import FleetTerms
+from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial

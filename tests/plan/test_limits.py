@@ -14,7 +14,8 @@ from advisor.hardware.partition import limit_shares
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, limit_vectors
-from advisor.plan.objectives import FleetTerms, cost
+from advisor.plan.cluster import FleetTerms
+from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.memory import memory_caps
 from advisor.prediction.model import load_model

@@ -13,7 +13,7 @@ from advisor.hardware.gpus import catalogue
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
 from advisor.plan.copies import CopiesTable, copies_that_pay
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.objectives import FleetTerms
+from advisor.plan.cluster import FleetTerms
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
