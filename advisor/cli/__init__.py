@@ -75,6 +75,8 @@ REMOVED: Mapping[str, str] = {
     "profile --from-mlflow": "Describe the job by the numbers that its log and nvidia-smi show: "
     "advisor profile --from-numbers.",
     "profile --to-end": "Let the program print its pace: advisor profile --throughput REGEX.",
+    "recommend --time-limit": "A search ends by its work, so that the same question has the same "
+    "answer: --effort 4 searches four times as long.",
     "reproduce": "notebooks/the_studies_reproduced.ipynb shows every row of the studies.",
     "translate": "Any command translates a profile of another GPU by itself: name the profile or "
     "its file, and the GPU: advisor predict JOB --gpu GPU.",

@@ -5,13 +5,15 @@ instances, under equal limits. A dynamic program over the GPUs adds these up.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 from math import inf
 from typing import NamedTuple
 
 from advisor.plan.candidate_space import Label, Space, labels_of_sets
-from advisor.plan.fleet_groups import GroupPool
+from advisor.plan.fleet_groups import GpuQueue, GroupPool
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.placement import PlacedGroup, Placement, Problem
+from advisor.plan.job_sets import Members
+from advisor.plan.placement import PlacedGroup, Placement, Problem, dealt
 from advisor.plan.rules import EXACT_JOBS
 from advisor.plan.values import Question
 
@@ -30,8 +32,11 @@ class _Division(NamedTuple):
 def exact_plans(
     problem: Problem, pools: Sequence[GroupPool], questions: Sequence[Question]
 ) -> Iterator[Placement]:
-    """Yield the best few plans for jobs that take one GPU each; none where there are too many."""
-    if sum(problem.counts) > EXACT_JOBS or max(problem.widths) > 1:
+    """Yield the best few plans for few jobs; none where there are too many."""
+    if max(problem.widths) > 1:
+        yield from _in_every_order(problem, pools)
+        return
+    if sum(problem.counts) > EXACT_JOBS:
         return
     spaces = [Space(pool.jobs, question)
               for pool, question in zip(problem.pools, questions, strict=True)]  # fmt: skip
@@ -49,6 +54,36 @@ def exact_plans(
 
 _Ways = dict[int, list[tuple[float, float, Label]]]
 """By set of jobs: what it adds to the two scores of a plan, and how it runs."""
+
+
+# Most jobs of which some take several GPUs: groups of five in every order are 540 plans.
+_MOST_ORDERED = 5
+
+
+def _in_every_order(problem: Problem, pools: Sequence[GroupPool]) -> Iterator[Placement]:
+    """Yield all plans that deal batches out in some order, each to where it ends soonest."""
+    jobs = problem.of_every_job(range(len(problem.counts)))
+    if len(jobs) > _MOST_ORDERED:
+        return
+    for batches in dict.fromkeys(_partitions(jobs)):
+        items = []
+        for members in batches:
+            groups = [pool.predicted([GpuQueue(members, len(members))])[0] for pool in pools]
+            items.append([group for group in groups if group is not None])
+        if all(items):
+            yield from (dealt(order, problem) for order in permutations(items))
+
+
+def _partitions(jobs: Sequence[int]) -> Iterator[tuple[Members, ...]]:
+    """Every way to divide `jobs` into batches; of equal jobs, some more than once."""
+    if not jobs:
+        yield ()
+        return
+    first, *rest = jobs
+    for batches in _partitions(rest):
+        yield tuple(sorted(((first,), *batches)))
+        for at, batch in enumerate(batches):
+            yield tuple(sorted((*batches[:at], tuple(sorted((first, *batch))), *batches[at + 1 :])))
 
 
 def _scored(space: Space, problem: Problem, pool: int) -> _Ways:

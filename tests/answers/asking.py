@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+from tests.answers.differences import is_for_many
 from tests.answers.questions import APART, BARE_JOBS
 
 _DATA = Path(__file__).with_name("data")
@@ -62,7 +63,7 @@ def _words(question: str) -> list[str]:
             words += [option, value]
     if words[0] != "export":
         words.append("--json")
-    one_plan = any(word in question for word in ("--time-limit", "--running", ":auto"))
+    one_plan = is_for_many(question) or any(word in question for word in ("--running", ":auto"))
     if words[0] == "recommend" and not one_plan:
         words += _TOP
     return words

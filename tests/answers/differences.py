@@ -20,7 +20,7 @@ def to_store(rows):
 
 def differences(question, stored, now):
     """Lines of plan, quantity, stored, now and the difference in per cent; none: the same."""
-    same = SAME_FOUND if "--time-limit" in question else SAME
+    same = SAME_FOUND if is_for_many(question) else SAME
     if not _is_ranking(question, stored, now):
         for before, after in zip_longest(stored, to_store(now), fillvalue={}):
             yield from _of_row(before, after, same)
@@ -35,6 +35,11 @@ def differences(question, stored, now):
             pair = _ranked_by(question, pair[0]), _ranked_by(question, pair[1])
         yield from _of_row(*pair, same)
     yield from _order(question, stored, now, pairs, same)
+
+
+def is_for_many(question):
+    """Whether it is answered by one plan, for many jobs or several GPUs."""
+    return "--gpus" in question or ":10" in question
 
 
 def _is_ranking(question, stored, now):

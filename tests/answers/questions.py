@@ -63,9 +63,9 @@ HERE = (  # asked in this process
     "--running-sharing mps --hurt 0.5",
     "recommend dlrm-1gb-bs128 --running resnet50-imagenet64-bs128,gru-speech-bs64 --hurt 2",
     # Many jobs, several GPUs.
-    f"recommend {PAIR}:2 --gpus 2 --time-limit 100",
-    f"recommend {THREE} --gpus 2 --gpu h100-sxm-80gb --objective mean-completion --time-limit 100",
-    "recommend cnn-cifar10-bs128:10 --time-limit 100",
+    f"recommend {PAIR}:2 --gpus 2",
+    f"recommend {THREE} --gpus 2 --gpu h100-sxm-80gb --objective mean-completion",
+    "recommend cnn-cifar10-bs128:10",
     # What starts a plan.
     f"export {PAIR} --sharing mps=43,57",
     f"export {THREE} --sharing mig=4g.71gb[1,2]/mps=60,40+2g.35gb[3]",
@@ -74,7 +74,7 @@ HERE = (  # asked in this process
 APART = (  # asked in a process of their own
     f"recommend {PAIR} --objective mean-completion",
     f"recommend {THREE} --gpu a100-40gb",
-    "recommend gpt2-medium-pretrain-bs4:2 --gpus 2 --time-limit 100",
+    "recommend gpt2-medium-pretrain-bs4:2 --gpus 2",
     f"predict {THREE} --sharing serial[1];naive[2,3] --gpu h100-sxm-80gb",
     f"explain serial mps {THREE} --objective throughput --gpu h100-sxm-80gb",
     f"simulate {THREE} --sharing naive[1,2];mps[3]",

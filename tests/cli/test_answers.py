@@ -25,7 +25,7 @@ BARE = MinimalProfile(
 UNKNOWN = replace(BARE, power_w=None, gpu_utilization=None, memory_utilization=None)
 ANSWERS = [
     (("recommend", RESNET, BERT), "plans serial left_out objective ranked_by searched"),
-    (("recommend", *MANY, "--gpus", 2, "--time-limit", 1), "plans serial gpus ranked_by"),
+    (("recommend", *MANY, "--gpus", 2), "plans serial gpus ranked_by"),
     (("recommend", f"{RESNET}:auto"), "fit pay limited_by rows mps_clients"),
     (("recommend", SMALL, "--running", f"{BERT},{RESNET}", "--hurt", 3), "plans running most_hurt"),
     (("trials", RESNET, "--steps", 500, "--count", 24), "fit pay trials_per_hour study"),
@@ -229,7 +229,7 @@ def test_without_root_a_plan_that_is_written_has_no_mig(advisor, gpus):
 
 @pytest.mark.parametrize(
     "words",
-    [("recommend", "JOB"), ("recommend", "JOB:2", "--gpus", 2, "--time-limit", 1),
+    [("recommend", "JOB"), ("recommend", "JOB:2", "--gpus", 2),
      ("recommend", "JOB:auto"), ("predict", "JOB", BERT, "--sharing", "naive"),
      ("explain", "naive", "mps", "JOB:2"), ("simulate", "JOB:2"), ("trials", "JOB")],
 )  # fmt: skip

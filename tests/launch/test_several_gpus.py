@@ -7,13 +7,13 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.launch.commands import commands_text_of_all, fleet_launch_plans
 from advisor.launch.slurm import slurm_text_of_all
-from advisor.plan.fleet import plan_fleet
 from advisor.plan.cluster import FleetTerms
 from advisor.plan.rules import Conditions
 from advisor.report.fleet import fleet_document
 from advisor.sharing import Instance
 from advisor.workload.job import Job
 from tests import synthetic
+from tests.plan.fleet_twins import planned
 from tests.plan.stand_in import H200, StandIn
 
 JOBS = [
@@ -24,8 +24,8 @@ JOBS = [
 
 @pytest.fixture(scope="module")
 def found():
-    terms = FleetTerms(gpus=3, limit_s=0.3, conditions=Conditions(root=False))
-    return plan_fleet(JOBS, H200, StandIn(), terms)
+    terms = FleetTerms(gpus=3, conditions=Conditions(root=False))
+    return planned(JOBS, terms, StandIn(), H200)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_slurm_is_given_a_job_for_each_gpu_that_runs_all_planned_there(found, su
 
 def test_a_gpu_that_is_to_be_cut_up_is_refused_by_slurm_and_not_by_the_shell(found):
     plans = fleet_launch_plans(found)
-    on_mig = plan_fleet(JOBS[:1], H200, StandIn(), FleetTerms(gpus=1, limit_s=0.1))
+    on_mig = planned(JOBS[:1], FleetTerms(), StandIn(), H200)
     (cut,) = fleet_launch_plans(on_mig)
     part = replace(cut.stages[0].partitions[0], instance=Instance("1g.18gb", 0))
     cut = replace(cut, stages=(replace(cut.stages[0], partitions=(part,)),))

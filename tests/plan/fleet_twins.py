@@ -1,10 +1,11 @@
 """Plans for several GPUs that anybody would think of, and for few jobs all there are."""
 
-from itertools import permutations, product
+from itertools import combinations, permutations, product
 from math import fsum
 
 from hypothesis import strategies as st
 
+from advisor.plan.cluster import GpuPool
 from advisor.plan.fleet import plan_fleet
 from advisor.plan.forecast import Mixes, forecast
 from advisor.plan.objectives import throughput
@@ -40,23 +41,21 @@ def drawn(most=9):
     return st.lists(one, min_size=1, max_size=most)
 
 
-def made(drawn):
-    return [job_of(PROFILES[at], length_s, due_s) for at, length_s, due_s in drawn]
+def made(drawn, aim):
+    """The jobs; deadlines come before every other aim, so that only "deadlines" has some."""
+    dated = aim == "deadlines"
+    return [job_of(PROFILES[at], length_s, due_s if dated else None)
+            for at, length_s, due_s in drawn]  # fmt: skip
 
 
-class Counting:
-    """A clock that stands still while nothing is predicted: a second a prediction."""
-
-    def __init__(self, predictor):
-        self._predictor = predictor
-
-    def __call__(self):
-        return float(self._predictor.asked)
-
-
-def planned(jobs, terms, predictor=None):
-    predictor = predictor or StandIn()
-    return plan_fleet(jobs, NO_MIG, predictor, terms, Counting(predictor))
+def planned(jobs, terms, predictor=None, gpu=NO_MIG):
+    """The plan for equal GPUs on the hosts that the terms name."""
+    (count,) = terms.counts
+    pool = GpuPool(
+        gpu=gpu, hosts=count.hosts, host_gpus=count.host_gpus, jobs=tuple(jobs),
+        predictor=predictor or StandIn(gpu),
+    )  # fmt: skip
+    return plan_fleet([pool], terms)
 
 
 class Twin:
@@ -140,3 +139,47 @@ class Twin:
                 takes = [each.at(level) for each in found.ends_s], found.energy_j.at(level)
             self._taken[batch, way] = takes
         return self._taken[batch, way]
+
+
+def least_makespan_s(pools, level="p50"):
+    """The least makespan of batches on the GPUs of `pools`, by trying all orders and places.
+
+    A job of several GPUs takes any of one host. Pauses between batches do not count.
+    """
+    hosts, first = [], 0
+    for at, pool in enumerate(pools):
+        for _ in range(pool.hosts):
+            hosts.append((at, range(first, first + pool.host_gpus)))
+            first += pool.host_gpus
+    numbers = list(range(len(pools[0].jobs)))
+    taken = {}
+
+    def takes_s(at, batch):
+        if (at, batch) not in taken:
+            jobs = [pools[at].jobs[number] for number in batch]
+            mixes, wide = Mixes(jobs, pools[at].predictor), max(job.gpus for job in jobs)
+            ways = [Serial()] if len(jobs) == 1 else [Naive(), Mps()] if wide == 1 else []
+            fitting = [
+                way for way in ways if memory_problem(mixes.whole(way), pools[at].gpu) is None
+            ]
+            ends = [forecast(mixes, way).makespan_interval_s.at(level) for way in fitting]
+            taken[at, batch] = min(ends, default=None)
+        return taken[at, batch]
+
+    def least(left, free_s):
+        if not left:
+            return max(free_s)
+        best = float("inf")
+        for batch in left:
+            wide = max(pools[0].jobs[number].gpus for number in batch)
+            for at, gpus in hosts:
+                if (runs_s := takes_s(at, batch)) is not None:
+                    for chosen in combinations(gpus, wide):
+                        ends_s = list(free_s)
+                        for gpu in chosen:
+                            ends_s[gpu] = max(free_s[each] for each in chosen) + runs_s
+                        best = min(best, least([each for each in left if each != batch], ends_s))
+        return best
+
+    parts = [[tuple(sorted(group)) for group in each] for each in partitions(numbers)]
+    return min(least(part, [0.0] * first) for part in parts)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from advisor.errors import InvalidInput
 from advisor.hardware.gpus import gpu
 from advisor.hardware.partition import limit_shares
-from advisor.plan.fleet import plan_fleet
+from advisor.plan.cluster import FleetTerms
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.limits import best_limits, limit_vectors
-from advisor.plan.cluster import FleetTerms
 from advisor.plan.objectives import cost
 from advisor.plan.ranking import ranked
 from advisor.prediction.memory import memory_caps
@@ -25,6 +24,7 @@ from advisor.workload.job import Job
 from advisor.workload.reading import MODEL_FILE
 from tests import handed, shelf, synthetic
 from tests.fitted import with_surrogate
+from tests.plan.fleet_twins import planned
 from tests.plan.stand_in import H200, StandIn
 
 GRID = (14.0, 28.0, 43.0, 57.0, 71.0, 86.0, 100.0)
@@ -100,7 +100,7 @@ def test_a_protected_job_is_slowed_no_more_than_it_may_be_by_limits_of_the_other
     assert (100.0, 14.0) in {plan.sharing.limits for plan in advised.plans}
     assert any("protected" in each.why for each in advised.left_out)
     with pytest.raises(InvalidInput, match="protected"):
-        plan_fleet([short], H200, StandIn(H200), FleetTerms(gpus=2))
+        planned([short], FleetTerms(gpus=2), StandIn(H200), H200)
     with pytest.raises(InvalidInput, match="protect"):
         replace(short, protect=-0.1)
 

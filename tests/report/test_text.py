@@ -11,9 +11,9 @@ from rich.console import Console
 
 from advisor.hardware.gpus import catalogue
 from advisor.hardware.machine import BrokenGpu, GpuProcess, LiveGpu
+from advisor.plan.cluster import FleetTerms
 from advisor.plan.copies import CopiesTable, copies_that_pay
 from advisor.plan.forecast import Mixes, forecast
-from advisor.plan.cluster import FleetTerms
 from advisor.plan.ranking import ranked
 from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
@@ -173,7 +173,7 @@ def test_of_a_fleet_every_job_is_on_a_gpu_that_is_shown():
         Job(synthetic.profile(f"dlrm-8gb-bs{size}", host_s=0.01, gpu_s=0.002, memory_mib=60_000))
         for size in (1, 2)
     ]
-    found = planned(kinds * 20, FleetTerms(gpus=2, limit_s=100.0))
+    found = planned(kinds * 20, FleetTerms(gpus=2))
     assert len(printed(fleet_report(found)).splitlines()) <= 25
     for details in (True, False):
         brackets = re.findall(r"\[([\d,-]+)\]", printed(fleet_report(found, details=details), 400))
