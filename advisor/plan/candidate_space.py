@@ -232,9 +232,10 @@ def in_phases(space: Space, most: int) -> list[Proposal]:
     group alone, so the search may lose the seconds that a cheaper change of instances would save.
     """
     jobs, of_phases = space.jobs_in(space.sets.everything), space.objective.of_phases
-    plans = [(of_phases(each.cost, each.worst, jobs), each.groups)
-             for each in labels_of_sets(space).get(space.sets.everything, ())
-             if len(each.groups) > 1]  # fmt: skip
+    plans = [
+        (of_phases(each.cost, each.worst, jobs), each.groups)
+        for each in labels_of_sets(space, jobs - 1).get(space.sets.everything, ())
+    ]
     plans.sort(key=lambda each: each[0])
     whole = (each for each in plans if not any(group.on_instances for group in each[1]))
     best_whole = next(whole, None)
@@ -256,10 +257,11 @@ _Labels = dict[tuple[int, bool], list[Label]]
 """Labels of one set: by the set-up that they leave, and by whether the GPU was ever cut up."""
 
 
-def labels_of_sets(space: Space) -> dict[int, list[Label]]:
-    """Return the best sequences of groups of each set of jobs; a single group is one, too."""
+def labels_of_sets(space: Space, most: int) -> dict[int, list[Label]]:
+    """Return the best sequences of groups of each set of jobs, of at most `most` jobs each."""
     table, everything = _GroupTable(space), space.sets.everything
-    groups = {chosen: list(table.groups(chosen)) for chosen in range(1, everything + 1)}
+    groups = {chosen: list(table.groups(chosen)) for chosen in range(1, everything + 1)
+              if space.jobs_in(chosen) <= most}  # fmt: skip
     reached: dict[int, _Labels] = {0: {(_NOT_SET_UP, False): [Label(0.0, 0.0, ())]}}
     for done in sorted(range(everything), key=space.jobs_in):
         if done in reached:

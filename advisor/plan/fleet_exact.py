@@ -90,7 +90,7 @@ def _scored(space: Space, problem: Problem, pool: int) -> _Ways:
     """What each set of jobs adds to the two scores of a plan if it runs on a GPU of `pool`."""
     idle_w = problem.pools[pool].idle_power_w or 0.0
     scored = {}
-    for chosen, labels in labels_of_sets(space).items():
+    for chosen, labels in labels_of_sets(space, EXACT_JOBS).items():
         scored[chosen] = [(*_scores(label, space, idle_w), label) for label in labels]
     return scored
 

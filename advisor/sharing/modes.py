@@ -145,7 +145,11 @@ class Queue:
                 f"{self}: a queue runs at least 2 jobs at once. Write serial for one at a time."
             )
         if self.sharing.limits:
-            raise InvalidInput(f"{self}: jobs of a queue have no limits. Write mps/{self.at_once}.")
+            limits = ",".join(map(str, (*self.sharing.limits, self.at_once))).replace(".0", "")
+            raise InvalidInput(
+                f"{self}: jobs of a queue have no limits. Write mps/{self.at_once} for a queue, or "
+                f"mps={limits} for limits."
+            )
 
     @property
     def under_mps(self) -> bool:
