@@ -1,7 +1,7 @@
 """The questions: the words after ``advisor``; a name in braces is a file.
 
 The answer of a question must not depend on the machine, its speed or its load. Searches for many
-jobs are so small that they end long before their time limit.
+jobs are few, so that they are answered soon.
 """
 
 PAIR = "resnet50-imagenet64-bs128 bert-base-finetune-bs16"
