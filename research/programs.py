@@ -30,8 +30,8 @@ from research.headline import triple
 
 RESULTS = BENCHMARKS / "programs" / "results"
 
-_HEADINGS = ("jobs", "mode", "steps", "step, MAPE", "median", "slowdown, MAPE", "alone, twice",
-             "together, twice", "in 90 % interval", "p95/p05, median")  # fmt: skip
+_HEADINGS = ("jobs", "mode", "steps", "step, MAPE", "median", "slowdown, MAPE", "alone, by profile",
+             "alone, twice", "together, twice", "in 90 % interval", "p95/p05, median")  # fmt: skip
 _AGAIN = "/again"
 
 # A printed interval this many times as long as most, and seldom, holds something that is no step,
@@ -47,7 +47,8 @@ class PrintedStep:
 
     Attributes:
         kind: ``"programs"`` or ``"zoo"``.
-        alone_s: Its printed step alone on the same host.
+        alone_s: Its printed step alone on the same host, the mean of two runs if it ran twice.
+        alone_differs: How far these two differ; None of one run.
         profiled_s: Its step alone by its profile.
         again_s: Its printed step in a second run of the mix; None without one.
     """
@@ -57,6 +58,7 @@ class PrintedStep:
     mode: Mode
     measured_s: float
     alone_s: float
+    alone_differs: float | None
     profiled_s: float
     again_s: float | None
     predicted_s: Interval
@@ -81,6 +83,7 @@ class PrintedErrors:
         mape: Mean absolute error of the step, and `median` the median one.
         slowdown_mape: Mean absolute error of the slowdown against the printed step alone.
         alone: Mean difference of a step alone by its profile and by its prints.
+        alone_twice: Mean difference of it by the prints of two runs; None if none ran twice.
         together: Mean difference of a step in two runs of a mix; None if none ran twice.
         width: Median of p95 over p05.
     """
@@ -92,6 +95,7 @@ class PrintedErrors:
     median: float
     slowdown_mape: float
     alone: float
+    alone_twice: float | None
     together: float | None
     inside: float
     width: float
@@ -155,11 +159,7 @@ def _kind(profile: Profile) -> str:
 def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
     """Return each job's step in each run whose jobs all have a profile and ran to its end."""
     profiles = _profiles(results)
-    alone_s = {
-        name: _steps_s(results[f"alone/{name}"]).get(name)
-        for name in profiles
-        if f"alone/{name}" in results
-    }
+    alone_s = {name: _alone_s(results, name) for name in profiles}
     steps = []
     for key, run in results.items():
         if not key.startswith("mix/") or "jobs" not in run:
@@ -174,14 +174,22 @@ def printed_steps(results: dict[str, dict[str, Any]]) -> list[PrintedStep]:
         predicted = predictor.predict(mix, sharing).jobs
         measured_s, again_s = _steps_s(run), _steps_s(results.get(key + _AGAIN, {}))
         for profile, job, name in zip(mix, predicted, names, strict=True):
-            in_mix_s, before_s = measured_s[name], alone_s.get(name)
-            if in_mix_s is not None and before_s is not None:
+            in_mix_s, each_s = measured_s[name], alone_s[name]
+            if in_mix_s is not None and each_s:
+                differs = abs(each_s[1] / each_s[0] - 1) if len(each_s) > 1 else None
                 steps.append(PrintedStep(
                     job=name, kind=_kind(profile), mode=run["mode"], measured_s=in_mix_s,
-                    alone_s=before_s, profiled_s=profile.step_s, again_s=again_s.get(name),
-                    predicted_s=job.step_s, predicted_slowdown=job.slowdown,
+                    alone_s=mean(each_s), alone_differs=differs, profiled_s=profile.step_s,
+                    again_s=again_s.get(name), predicted_s=job.step_s,
+                    predicted_slowdown=job.slowdown,
                 ))  # fmt: skip
     return steps
+
+
+def _alone_s(results: dict[str, dict[str, Any]], name: str) -> list[float]:
+    """The printed step of a job in each run alone that has one, shape (runs,)."""
+    runs = (results.get(f"alone/{name}{again}", {}) for again in ("", _AGAIN))
+    return [step_s for run in runs if (step_s := _steps_s(run).get(name)) is not None]
 
 
 def _steps_s(run: dict[str, Any]) -> dict[str, float | None]:
@@ -207,12 +215,14 @@ def program_scores(steps: Sequence[PrintedStep]) -> tuple[PrintedErrors, ...]:
 
 def _errors(kind: str, mode: str, steps: Sequence[PrintedStep]) -> PrintedErrors:
     twice = [abs(step.again_s / step.measured_s - 1) for step in steps if step.again_s]
+    alone_twice = [step.alone_differs for step in steps if step.alone_differs is not None]
     return PrintedErrors(
         kind=kind, mode=mode, steps=len(steps),
         mape=mean(abs(step.error) for step in steps),
         median=median(abs(step.error) for step in steps),
         slowdown_mape=mean(abs(step.slowdown_error) for step in steps),
         alone=mean(abs(step.profiled_s / step.alone_s - 1) for step in steps),
+        alone_twice=mean(alone_twice) if alone_twice else None,
         together=mean(twice) if twice else None,
         inside=mean(step.predicted_s.contains(step.measured_s) for step in steps),
         width=median(step.predicted_s.p95 / step.predicted_s.p05 for step in steps),
@@ -243,8 +253,8 @@ def programs_table(scores: Iterable[PrintedErrors]) -> str:
     """Return the table in Markdown."""
     return markdown(_HEADINGS, [
         (row.kind, row.mode, str(row.steps), percent(row.mape), percent(row.median),
-         percent(row.slowdown_mape), percent(row.alone), percent(row.together),
-         percent(row.inside), f"{row.width:.2f}")
+         percent(row.slowdown_mape), percent(row.alone), percent(row.alone_twice),
+         percent(row.together), percent(row.inside), f"{row.width:.2f}")
         for row in scores
     ])  # fmt: skip
 
@@ -259,10 +269,10 @@ def programs_headline(scores: Sequence[PrintedErrors]) -> str:
         rows.append((
             words, str(every.steps), triple(row.mape if row else None for row in of_modes),
             triple(row.slowdown_mape if row else None for row in of_modes), percent(every.alone),
-            percent(every.inside), f"{every.width:.2f}",
+            percent(every.alone_twice), percent(every.inside), f"{every.width:.2f}",
         ))  # fmt: skip
     headings = ("jobs", "steps", "step: naive / MPS / limits", "slowdown: naive / MPS / limits",
-                "alone, twice", "in 90 % interval", "p95/p05")  # fmt: skip
+                "alone, by profile", "alone, twice", "in 90 % interval", "p95/p05")  # fmt: skip
     return markdown(headings, rows)
 
 

@@ -309,6 +309,21 @@ def test_two_runs_of_a_mix_show_how_far_steps_differ_by_themselves():
     assert row.together is None
 
 
+def test_a_job_that_ran_alone_twice_is_compared_with_the_mean():
+    measured = results()
+    for key in [key for key in measured if key.startswith("alone/")]:
+        again = json.loads(json.dumps(measured[key]))
+        again["jobs"][0]["stamps"] = [[1.2 * second, steps] for second, steps
+                                      in again["jobs"][0]["stamps"]]  # fmt: skip
+        measured[f"{key}/again"] = again
+    assert [step.alone_s for step in printed_steps(measured)] == pytest.approx([0.011, 0.011])
+    (row, _) = program_scores(printed_steps(measured))
+    assert row.alone_twice == pytest.approx(0.2)
+    assert row.alone == pytest.approx(1 - 1 / 1.1)
+    (row, _) = program_scores(printed_steps(results()))
+    assert row.alone_twice is None
+
+
 def test_kept_results_are_scored_alike_and_name_no_folder_of_their_machine(tmp_path):
     measured = {key: {"id": key, **result} for key, result in results().items()}
     for result in measured.values():
