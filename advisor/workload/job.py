@@ -189,8 +189,8 @@ _MAX_SPREAD = 1_000
 
 
 def most_jobs(gpus: int) -> int:
-    """Return how many jobs a question about `gpus` equal GPUs may name at most."""
-    return min(MAX_JOBS * gpus, _MAX_SPREAD)
+    """Return how many jobs a question about `gpus` GPUs may name at most."""
+    return MAX_JOBS if gpus == 1 else _MAX_SPREAD
 
 
 def checked_copies(copies: int, where: str, gpus: int) -> int:
@@ -221,13 +221,11 @@ def job_set(jobs: Sequence[Job], gpus: int = 1) -> tuple[Job, ...]:
 def _too_many(gpus: int) -> str:
     """Why there are too many jobs, and what to do."""
     most = most_jobs(gpus)
-    where = "on one GPU" if gpus == 1 else f"on {gpus} GPUs"
-    why = "MPS serves no more" if most == MAX_JOBS * gpus else "a search holds no more"
-    plans = f"plans {MAX_JOBS} for each GPU, {_MAX_SPREAD} at most"
-    on_more = f"`advisor recommend --gpus N` {plans}; " if most < _MAX_SPREAD else ""
+    where = "on one GPU: MPS serves" if gpus == 1 else f"on {gpus} GPUs: a search holds"
+    on_more = f"`advisor recommend --gpus N` plans up to {_MAX_SPREAD:,}; " if gpus == 1 else ""
     return (
-        f"more than the {most} that are planned at once {where}: {why}. Use 1 to {most}; {on_more}"
-        f"`advisor simulate --trace-in FILE` takes more, which wait for their turn."
+        f"more than the {most:,} that are planned at once {where} no more. Use 1 to {most:,}; "
+        f"{on_more}`advisor simulate --trace-in FILE` takes more, which wait for their turn."
     )
 
 

@@ -98,7 +98,7 @@ def test_many_small_counts_cannot_exceed_the_limit_together(folder):
     assert len(parse_jobs(words, measured(folder), gpus=4)) == 180
     with pytest.raises(InvalidInput, match=f"1 to {MAX_JOBS}"):
         parse_jobs(words, measured(folder))
-    with pytest.raises(InvalidInput, match="1 to 1000"):
+    with pytest.raises(InvalidInput, match="1 to 1,000"):
         parse_jobs([f"{RESNET}:1001"], measured(folder), gpus=64)
     with pytest.raises(InvalidInput, match="no job is given"):
         parse_jobs([], measured(folder))
