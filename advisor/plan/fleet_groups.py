@@ -144,6 +144,8 @@ class GroupPool:
         sharings = [queue.sharing(way) for mode, way in WAYS.items() if self.allows(queue, mode)]
         if estimate is not None:
             sharings = [estimate.sharing]
+        elif queue.at_once < len(queue.order):
+            sharings = sharings[:1]
         groups = []
         for sharing in dict.fromkeys(sharings):
             mixes = Mixes([self.jobs[kind] for kind in queue.order], self._question.predictor)
@@ -179,12 +181,12 @@ class GroupPool:
             in_seconds=self._problem.objective.in_seconds,
         )  # fmt: skip
 
-    def paced_s(self, members: Members) -> list[float]:
+    def paced_s(self, members: Members, *, predict: bool) -> list[float]:
         """Return a step of each of `members` under MPS, with its share of epoch ends, in seconds.
 
-        Estimated where that is possible; a job alone is predicted.
+        Unless they are to be predicted, they are estimated if possible; a job alone is predicted.
         """
-        if self._estimator is not None and len(members) > 1:
+        if not predict and self._estimator is not None and len(members) > 1:
             paced_s: list[float] = self._estimator.paced_s(np.array([members]), "mps")[0].tolist()
             return paced_s
         profiles = [self.jobs[kind].profile for kind in members]

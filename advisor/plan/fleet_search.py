@@ -11,6 +11,7 @@ The best of all predicted plans is the answer.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from random import Random
 
@@ -25,8 +26,11 @@ from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 _SIZES, _AT_ONCE, _BUSY = (2, 3, 4, 6, 8), (2, 3, 4, 6), (1.2, 1.8, 2.5)
 # Plans that are estimated to cost more than this times the best are not predicted.
 _TOO_COSTLY = 1.05
-# How many starts are improved, how often each is then predicted, and rounds of changes each time.
-_IMPROVED, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 2, 3, 20, 0.125
+# Up to so many jobs, two starts are improved; how often each is predicted, and rounds each time.
+_FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 3, 20, 0.125
+
+
+_Deal = Callable[..., list[GpuQueue]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,7 @@ class FleetSearch:
         self._jobs = problem.of_every_job(range(len(problem.counts)))
         self._pool_of = [at for at, pool in enumerate(problem.pools) for _ in range(pool.gpus)]
         self._best: dict[str, Placement] = {}
+        self._paces = [[_Paces(pool, predict) for pool in pools] for predict in (False, True)]
 
     def candidates(self, questions: Sequence[Question], effort: float) -> list[Candidate]:
         """Return the best plan of each way to plan, best first.
@@ -57,20 +62,20 @@ class FleetSearch:
         self._offer("serial", self._grouped([(kind,) for kind in self._jobs], predict=True))
         batched = [(way, member_sets, self._grouped(member_sets))
                    for way, member_sets in self._greedy()]  # fmt: skip
-        queued = [(queues, self._placed(queues)) for queues in self._queues()]
+        queued = [(deal, queues, self._placed(queues)) for deal, queues in self._queues()]
         cost = self._problem.cost
-        plans = [plan for _, _, plan in batched] + [plan for _, plan in queued if plan]
+        plans = [plan for *_, plan in [*batched, *queued] if plan]
         most = min(map(cost, plans), default=inf) * _TOO_COSTLY
         for way, member_sets, plan in batched:
             if cost(plan) <= most:
                 self._offer(way, self._grouped(member_sets, predict=True))
-        for queues, plan in queued:
+        starts = [queues for _, queues, _ in queued]
+        for deal, _, plan in queued:
             if plan and cost(plan) <= most:
-                self._offer("queue", self._placed(queues, predict=True))
+                starts.append(deal(predict=True))
+                self._offer("queue", self._placed(starts[-1], predict=True))
         if queued:
-            starts = [queues for queues, _ in queued]
-            starts += [self._queues_of(plan) for _, _, plan in batched]
-            self._improve(starts, effort)
+            self._improve([*starts, *(self._queues_of(plan) for *_, plan in batched)], effort)
         best = [Candidate(way, plan) for way, plan in self._best.items()]
         return sorted(best, key=lambda each: self._problem.rank(each.plan))
 
@@ -86,7 +91,8 @@ class FleetSearch:
         rounds = int(effort * (_LEAST_ROUNDS + _ROUNDS_A_JOB * len(self._jobs)))
         possible = [(self._problem.rank(plan), queues) for queues in starts
                     if (plan := self._placed(queues))]  # fmt: skip
-        for _, start in sorted(possible, key=lambda pair: pair[0])[:_IMPROVED]:
+        few = len(self._jobs) <= _FEW
+        for _, start in sorted(possible, key=lambda pair: pair[0])[: 2 if few else 1]:
             better = start
             for _ in range(_CORRECTED):
                 better = improve(better, rounds)
@@ -160,18 +166,21 @@ class FleetSearch:
             for most_busy in _BUSY:
                 yield "first-fit", first_fit(order, most_busy, busy, may)
 
-    def _queues(self) -> Iterator[list[GpuQueue]]:
+    def _queues(self) -> Iterator[tuple[_Deal, list[GpuQueue]]]:
         """Queues of several widths in several orders, dealt to GPUs as these become free."""
         if max(self._problem.widths) > 1 or not self._problem.objective.in_seconds:
             return
-        paces = [_Paces(pool) for pool in self._pools]
         for order in self._orders():
             for at_once in _AT_ONCE:
-                yield self._dealt(order, at_once, paces)
+                deal = partial(self._dealt, order, at_once)
+                yield deal, deal()
 
     def _dealt(
-        self, order: Sequence[int], at_once: int, paces: Sequence["_Paces"]
+        self, order: Sequence[int], at_once: int, *, predict: bool = False
     ) -> list[GpuQueue]:
+        """Deal jobs out in order, each to the GPU that runs fewest once a place is free."""
+        paces = self._paces[predict]
+
         def fits(gpu: int, seats: PlacedJobs, job: int) -> bool:
             members = tuple(sorted([order[job], *(order[seat.job] for seat in seats)]))
             return self._pools[self._pool_of[gpu]].allows(GpuQueue(members, at_once))
@@ -242,20 +251,21 @@ class _Line:
 class _Paces:
     """Steps a second of sets of jobs under MPS on one pool, each estimated or predicted once."""
 
-    def __init__(self, pool: GroupPool) -> None:
-        self._pool = pool
+    def __init__(self, pool: GroupPool, predict: bool) -> None:
+        self._pool, self._predict = pool, predict
         self._paced_s: dict[Members, dict[int, float]] = {}
 
     def __call__(self, kinds: Sequence[int]) -> list[float]:
         members = tuple(sorted(kinds))
         if members not in self._paced_s:
-            steps_s = self._pool.paced_s(members)
+            steps_s = self._pool.paced_s(members, predict=self._predict)
             self._paced_s[members] = dict(zip(members, steps_s, strict=True))
         return [1 / self._paced_s[members][kind] for kind in kinds]
 
 
-# Changes looked at in a round, and rounds without gain that end the search.
-_LOOKED_AT, _STALE = 64, 6
+# Changes looked at in a round, at most and at least, with so many jobs in the longest queue as a
+# round of most changes takes; and rounds without gain that end the search.
+_LOOKED_AT, _LEAST_LOOKED_AT, _LONG, _STALE = 64, 16, 12, 6
 # Shares of changes that are swaps, and that begin on any GPU and not on the one that ends last.
 _SWAPS, _ANYWHERE = 0.6, 0.2
 _SEED = 1
@@ -318,7 +328,8 @@ class QueueImprover:
         last = max(ends_s, key=ends_s.__getitem__)
         for at_once in (1, *_AT_ONCE):
             yield ((last, replace(queues[last], at_once=at_once)),)
-        for _ in range(_LOOKED_AT):
+        longest = max(len(queue.order) for queue in queues)
+        for _ in range(min(_LOOKED_AT, max(_LEAST_LOOKED_AT, _LOOKED_AT * _LONG // longest))):
             anywhere = self._problem.objective.order_matters or draw.random() < _ANYWHERE
             one = draw.randrange(len(queues)) if anywhere else last
             other = draw.randrange(len(queues))
