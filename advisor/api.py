@@ -145,10 +145,11 @@ class Advisor:
     @cached_property
     def _uncapped(self) -> Callable[[int], Predicts]:
         """Predictors under the GPU's own limit; predictions under caps are derived from these."""
+        with_all_cores = MixCache(self.machine.predictor(self.uncalibrated))
 
         @cache
         def while_busy(gpus: int) -> Predicts:
-            predictor = self.machine.predictor(self.uncalibrated)
+            predictor: Predicts = with_all_cores
             if self.cores is not None:
                 predictor = SharedCores(predictor, self.cores / gpus)
             paces = self.own_paces

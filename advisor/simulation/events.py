@@ -111,19 +111,22 @@ class History:
 class _Gpu:
     """State of one GPU: if no job comes, the next one ends `pause_s` after `since_s`."""
 
-    seats: PlacedJobs = ()
     speeds: tuple[float, ...] = ()
     since_s: float = 0.0
     pause_s: float = 0.0
     changes: int = 0  # an end foreseen before the last change is void
+    # Speeds of the jobs that run, by the number of GPUs that share the host.
+    by_busy: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _LoopState:
     tasks: Sequence[Task]
-    pace: Pace
+    paces: Callable[[int], Pace]
     gpus: list[_Gpu]
-    busy_gpus: int = 1
+    seats: list[PlacedJobs]
+    busy: set[int] = field(default_factory=set)
+    sharing_host: int = 1
     now_s: float = 0.0
     left: dict[int, float] = field(default_factory=dict)
     ends: list[tuple[float, int, int]] = field(default_factory=list)
@@ -148,12 +151,12 @@ class _LoopState:
 
     def advance(self, at: int, seconds: float) -> None:
         """Advance a GPU's jobs by `seconds`; jobs without work left have ended."""
-        gpu = self.gpus[at]
-        if gpu.seats:  # of no length where a job is shorter than the clock can tell
-            stretch = Stretch(at, gpu.since_s, self.now_s, gpu.seats, gpu.speeds, self.busy_gpus)
+        gpu, seats = self.gpus[at], self.seats[at]
+        if seats:  # of no length where a job is shorter than the clock can tell
+            stretch = Stretch(at, gpu.since_s, self.now_s, seats, gpu.speeds, self.sharing_host)
             self.stretches.append(stretch)
         gpu.since_s = self.now_s
-        for seat, speed in zip(gpu.seats, gpu.speeds, strict=True):
+        for seat, speed in zip(seats, gpu.speeds, strict=True):
             left = self.left.pop(seat.job)
             # The same quotient predicted this end, so at least one job ends despite rounding.
             after = left - speed * seconds
@@ -161,47 +164,57 @@ class _LoopState:
                 self.ends_s[seat.job] = self.now_s
             else:
                 self.left[seat.job] = after
-        gpu.seats = tuple(seat for seat in gpu.seats if seat.job in self.left)
+        self.seat(at, tuple(seat for seat in seats if seat.job in self.left))
+
+    def seat(self, at: int, seats: PlacedJobs) -> None:
+        """Let these jobs run on a GPU, and no others."""
+        if len(seats) != len(self.seats[at]):
+            self.seats[at] = seats
+            self.gpus[at].by_busy = {}
+            (self.busy.add if seats else self.busy.discard)(at)
 
     def begin(self, queue: JobQueue) -> set[int]:
         """Let jobs start from `queue`, and return the GPUs that they start on."""
-        seats = [gpu.seats for gpu in self.gpus]
         joined = set()
-        while start := queue.take(seats):
+        while start := queue.take(self.seats):
             job, at, place = start
-            gpu = self.gpus[at]
-            if gpu.since_s < self.now_s:
-                self.advance(at, self.now_s - gpu.since_s)
+            since_s = self.gpus[at].since_s
+            if since_s < self.now_s:
+                self.advance(at, self.now_s - since_s)
             self.left[job] = self.tasks[job].work_steps
             self.starts_s[job] = self.now_s
-            gpu.seats = seats[at] = tuple(sorted((*gpu.seats, PlacedJob(job, place))))
+            self.seat(at, tuple(sorted((*self.seats[at], PlacedJob(job, place)))))
             joined.add(at)
         return joined
 
-    def share_host(self, paces: Callable[[int], Pace]) -> set[int]:
+    def speeds(self, at: int, sharing_host: int) -> tuple[float, ...]:
+        """Steps a second of the jobs on a GPU while so many GPUs run jobs."""
+        by_busy = self.gpus[at].by_busy
+        if sharing_host not in by_busy:
+            by_busy[sharing_host] = tuple(self.paces(sharing_host)(self.seats[at]))
+        return by_busy[sharing_host]
+
+    def share_host(self) -> set[int]:
         """Change the paces if another number of GPUs runs jobs; return the GPUs that change."""
-        busy = max(1, sum(bool(gpu.seats) for gpu in self.gpus))
-        if busy == self.busy_gpus:
+        busy = max(1, len(self.busy))
+        if busy == self.sharing_host:
             return set()
-        pace, changed = paces(busy), set()
-        for at, gpu in enumerate(self.gpus):
-            if gpu.seats and tuple(pace(gpu.seats)) != gpu.speeds:
-                if gpu.since_s < self.now_s:
-                    self.advance(at, self.now_s - gpu.since_s)
-                changed.add(at)
-        self.busy_gpus, self.pace = busy, pace
+        changed = {at for at in self.busy if self.speeds(at, busy) != self.gpus[at].speeds}
+        for at in sorted(changed):
+            since_s = self.gpus[at].since_s
+            if since_s < self.now_s:
+                self.advance(at, self.now_s - since_s)
+        self.sharing_host = busy
         return changed
 
     def go_on(self, at: int) -> None:
         """Compute the next end on a GPU whose jobs have changed."""
-        gpu = self.gpus[at]
+        gpu, seats = self.gpus[at], self.seats[at]
         gpu.changes += 1
-        gpu.speeds = tuple(self.pace(gpu.seats)) if gpu.seats else ()
-        if gpu.seats:
-            gpu.pause_s = min(
-                self.left[seat.job] / speed
-                for seat, speed in zip(gpu.seats, gpu.speeds, strict=True)
-            )
+        gpu.speeds = self.speeds(at, self.sharing_host) if seats else ()
+        if seats:
+            pairs = zip(seats, gpu.speeds, strict=True)
+            gpu.pause_s = min([self.left[seat.job] / speed for seat, speed in pairs])
             heappush(self.ends, (self.now_s + gpu.pause_s, at, gpu.changes))
 
 
@@ -217,7 +230,8 @@ def run(
     Raises:
         NothingFits: A job waits while every GPU is empty.
     """
-    world = _LoopState(tasks, pace, [_Gpu() for _ in range(gpus)])
+    paces = on_shared_host or (lambda _busy: pace)
+    world = _LoopState(tasks, paces, [_Gpu() for _ in range(gpus)], [()] * gpus)
     coming = deque(sorted(range(len(tasks)), key=lambda job: tasks[job].arrival_s))
     while True:
         arrival_s = tasks[coming[0]].arrival_s if coming else inf
@@ -228,7 +242,7 @@ def run(
         while coming and tasks[coming[0]].arrival_s <= world.now_s:
             queue.add(coming.popleft())
         changed |= world.begin(queue)
-        while on_shared_host and (slowed := world.share_host(on_shared_host)):
+        while on_shared_host and (slowed := world.share_host()):
             changed |= slowed | world.begin(queue)
         for at in sorted(changed):
             world.go_on(at)

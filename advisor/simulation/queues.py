@@ -83,9 +83,10 @@ class InOrder:
         if not self._waiting:
             return None
         job = self._waiting[0][2]
-        most = len(self.room.places)
-        free = [at for at, seats in enumerate(gpus) if len(seats) < most]
-        for at in sorted(free, key=lambda at: len(gpus[at])):
+        counts = list(map(len, gpus))
+        for at in sorted(range(len(gpus)), key=counts.__getitem__):
+            if counts[at] == len(self.room.places):
+                break
             if self._refused.get(at) is gpus[at]:
                 continue
             if option := next(self.room.options(job, gpus[at]), None):
@@ -290,7 +291,16 @@ class Paces:
 
     def pace(self, level: Level, busy_gpus: int = 1) -> Pace:
         """Return the pace for the event loop, if all steps take the time at `level`."""
-        return lambda seats: [1 / each.at(level) for each in self.paced_s(seats, busy_gpus)]
+        speeds: dict[_Mix, tuple[float, ...]] = {}
+
+        def pace(seats: PlacedJobs) -> tuple[float, ...]:
+            key = tuple([(self.kinds[job], self._places[place]) for job, place in seats])
+            if key not in speeds:
+                steps_s = self.paced_s(seats, busy_gpus)
+                speeds[key] = tuple(1 / each.at(level) for each in steps_s)
+            return speeds[key]
+
+        return pace
 
 
 def _place_keys(sharing: Sharing, most: int) -> tuple[object, ...]:

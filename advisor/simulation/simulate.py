@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from heapq import nlargest
 from itertools import count
 from math import fsum, isfinite
@@ -278,7 +279,7 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
         if orders_jobs(paces.sharing):
             return from_the_start(paces.sharing, [each.work_steps for each in tasks], pace)
         queue = queue_of(fleet.policy, paces.room, alone_s, paces.kinds)
-        shared = (lambda busy: paces.pace(level, busy)) if fleet.shared_host else None
+        shared = cache(partial(paces.pace, level)) if fleet.shared_host else None
         return run(tasks, pace, queue, fleet.gpus, shared)
 
     histories = [history(level) for level in LEVELS]

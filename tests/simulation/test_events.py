@@ -114,8 +114,8 @@ def test_without_coupling_each_job_ends_as_if_alone(each):
 class Twin:
     """Jobs as processes that compute their pace again whenever others start or end."""
 
-    def __init__(self, tasks, pace_of, places, gpus, ranks):
-        self.env = simpy.Environment()
+    def __init__(self, tasks, pace_of, places, gpus, ranks, host_slows=None):
+        self.env, self.host_slows = simpy.Environment(), host_slows
         self.tasks, self.pace_of, self.places, self.ranks = tasks, pace_of, places, ranks
         self.running = [set() for _ in range(gpus)]
         self.changed = [self.env.event() for _ in range(gpus)]
@@ -146,13 +146,16 @@ class Twin:
             self.env.process(self.work(job, gpu))
 
     def tell(self, gpu):
-        self.changed[gpu].succeed()
-        self.changed[gpu] = self.env.event()
+        for at in range(len(self.running)) if self.host_slows else [gpu]:
+            self.changed[at].succeed()
+            self.changed[at] = self.env.event()
 
     def work(self, job, gpu):
         left = self.tasks[job].work_steps
         while left > 1e-9 * self.tasks[job].work_steps:
             began, pace = self.env.now, self.pace_of(job, tuple(sorted(self.running[gpu])))
+            if self.host_slows:
+                pace /= self.host_slows[sum(map(bool, self.running)) - 1]
             yield self.env.timeout(left / pace) | self.changed[gpu]
             left -= pace * (self.env.now - began)
         self.ends[job] = self.env.now
@@ -196,6 +199,30 @@ def test_the_loop_does_what_simpy_does(each, table, places, gpus, shortest_first
         gpus,
     )
     twin = Twin(each, pace_of, places, gpus, ranks).play()
+    assert history.ends_s == pytest.approx(twin, rel=1e-9)
+
+
+@given(
+    quarter_tasks,
+    st.lists(st.sampled_from([0.5, 1.0, 2.0, 4.0]), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.lists(st.sampled_from([1.0, 1.0, 2.0, 4.0]), min_size=4, max_size=4).map(sorted),
+)
+def test_gpus_that_share_the_cores_of_a_host_slow_each_other_as_in_simpy(
+    each, table, places, host_slows
+):
+    pace_of = slowed(table)
+
+    def on_shared_host(busy):
+        def pace(seats):
+            running = tuple(seat.job for seat in seats)
+            return [pace_of(seat.job, running) / host_slows[busy - 1] for seat in seats]
+
+        return pace
+
+    ranks = [0.0] * len(each)
+    history = run(each, on_shared_host(1), first_come(places), 4, on_shared_host)
+    twin = Twin(each, pace_of, places, 4, ranks, host_slows).play()
     assert history.ends_s == pytest.approx(twin, rel=1e-9)
 
 
