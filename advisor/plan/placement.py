@@ -7,15 +7,12 @@ from itertools import pairwise
 from math import fsum, inf
 from typing import TypeVar
 
-import numpy as np
-
 from advisor.plan.cluster import GpuPool
 from advisor.plan.job_sets import Kinds, Members
 from advisor.plan.objectives import Objective
-from advisor.prediction.trace import Floats
 from advisor.sharing import Sharing
 from advisor.sharing.groups import groups
-from advisor.simulation.events import Indices, repartition_s
+from advisor.simulation.events import repartition_s
 
 _Value = TypeVar("_Value")
 
@@ -249,53 +246,11 @@ def arranged(items: Sequence[Sequence[FleetGroup]], problem: Problem) -> Placeme
                                                          for kind in each[0].members)))  # fmt: skip
     if any(problem.deadlines_s):
         orders.append(sorted(items, key=lambda each: (due_s(each), runs_s(each))))
-    plans = [dealt(order, problem) for order in orders]
-    if not problem.objective.order_matters and all(ways[0].gpus == 1 for ways in items):
-        plans.append(levelled(plans[0], problem))
-    return min(plans, key=problem.rank)
+    return min((dealt(order, problem) for order in orders), key=problem.rank)
 
 
 # Less is rounding, as a share of the time of a GPU.
 _DUST = 1e-9
-
-
-def levelled(plan: Sequence[PlacedGroup], problem: Problem) -> Placement:
-    """Move or swap groups of `plan`, of one GPU each, from the GPU that ends last while it helps.
-
-    A group stays in its pool.
-    """
-    queues = queues_of(plan, problem)
-    for pool in range(len(problem.pools)):
-        gpus = problem.gpus_of(pool)
-        own = [group for gpu in gpus for group in queues[gpu]]
-        runs_s = np.array([each.runs_s for each in own])
-        where = np.array([at for at, gpu in enumerate(gpus) for _ in queues[gpu]], dtype=np.intp)
-        while own and _less_long(runs_s, where, len(gpus)):
-            pass
-        longest_first = np.argsort(-runs_s, kind="stable")
-        for at, gpu in enumerate(gpus):
-            queues[gpu] = [own[one] for one in longest_first if where[one] == at]
-    return queued(queues, problem)
-
-
-def _less_long(runs_s: Floats, where: Indices, gpus: int) -> bool:
-    """Improve `where` by the move or swap that helps the longest GPU most; whether one does."""
-    takes_s = np.bincount(where, weights=runs_s, minlength=gpus)
-    longest = int(takes_s.argmax())
-    own, others = np.flatnonzero(where == longest), np.flatnonzero(where != longest)
-    targets = np.concatenate([where[others], np.delete(np.arange(gpus), longest)])
-    comes_s = np.concatenate([runs_s[others], np.zeros(gpus - 1)])
-    if not targets.size:
-        return False
-    less_s = runs_s[own][:, None] - comes_s
-    ends_s = np.maximum(takes_s[longest] - less_s, takes_s[targets] + less_s)
-    leaves, comes = np.unravel_index(ends_s.argmin(), ends_s.shape)
-    if ends_s[leaves, comes] >= takes_s[longest] * (1 - _DUST):
-        return False
-    where[own[leaves]] = targets[comes]
-    if comes < len(others):
-        where[others[comes]] = longest
-    return True
 
 
 def soonest_first(plan: Placement, problem: Problem) -> Placement:
