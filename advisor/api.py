@@ -1,5 +1,6 @@
 """Advice from names and files: what the command line, the page and notebooks call."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
@@ -128,6 +129,11 @@ class Advisor:
     def uncalibrated(self) -> Predictor:
         """Predictor for hosts as fast as those of the profiles, without a power cap."""
         return Predictor(self.card, self.model, replay=once_a_mix(replay_mix))
+
+    @cached_property
+    def _answers(self) -> "deque[tuple[object, Recommendation]]":
+        """The last questions, each with its answer: comparing jobs is faster than hashing them."""
+        return deque(maxlen=16)
 
     @cached_property
     def predictor(self) -> Predicts:
@@ -341,7 +347,13 @@ class Advisor:
         _check_ranking(conditions, level)
         if self.power_cap_w is not None and conditions.power_caps:
             raise InvalidInput("a power cap is given, or plans choose one: leave one of these out")
-        answer = ranked(jobs, self.card, self.predictor, objective, conditions, level, rough=rough)
+        question = jobs, objective, conditions, level, rough
+        earlier = (answer for other, answer in tuple(self._answers) if other == question)
+        if (answer := next(earlier, None)) is None:
+            answer = ranked(
+                jobs, self.card, self.predictor, objective, conditions, level, rough=rough
+            )
+            self._answers.append((question, answer))
         return replace(answer, standing=self.standing(jobs))
 
     def recommend_fleet(self, jobs: JobsLike, terms: FleetTerms) -> "FleetPlan":

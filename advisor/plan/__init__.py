@@ -1,8 +1,7 @@
 """The search for which jobs share which GPU, how, and in what order.
 
 `ranking.ranked` ranks the plans for jobs on one GPU. `fleet.plan_fleet` plans more jobs than one
-search can hold, or several GPUs. `candidate_space.Space` estimates the cost of any set of jobs: up
-to 3 jobs the predictor itself may answer, and then costs are exact if instances are independent.
+search can hold, or several GPUs. `candidate_space.Space` estimates the cost of any set of jobs.
 """
 
 from typing import Literal, get_args

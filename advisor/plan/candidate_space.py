@@ -38,10 +38,6 @@ from advisor.sharing.groups import in_turn, simplest
 from advisor.simulation.events import MIG_MODE_S, Bools, repartition_s
 from advisor.workload.job import Job
 
-MOST_EXACT = 3
-"""Most jobs of which the predictor itself may predict every set in every partition."""
-
-
 Proposal = tuple[float, Sharing]
 """A plan for all jobs, after its estimated cost if MIG instances do not slow each other."""
 
@@ -50,24 +46,21 @@ class Space:
     """The outcome of every set of `jobs` in every partition of a GPU, each computed once.
 
     Attributes:
-        exact: Whether costs are exact as far as partitions do not slow each other, because the
-            predictor itself predicts every set: with `ask`, where that is affordable, or without a
-            surrogate model. Else they are estimates of its surrogate model.
+        exact: Whether costs are exact as far as partitions do not slow each other: without a
+            surrogate model, the predictor itself predicts every set.
         awake_w: Power of a GPU that is awake, before what its jobs add.
     """
 
-    def __init__(self, jobs: Sequence[Job], question: Question, *, ask: bool = False) -> None:
+    def __init__(self, jobs: Sequence[Job], question: Question) -> None:
         self.sets, self.question = Sets(jobs), question
         self.objective = OBJECTIVES[question.objective]
         profiles = [job.profile for job in self.sets.jobs]
-        few = ask and len(jobs) <= MOST_EXACT and len(self.sets.counts) <= 2**MOST_EXACT
-        surrogate = None if few else question.predictor.surrogate(profiles)
-        self._estimates = surrogate
+        self._estimates = surrogate = question.predictor.surrogate(profiles)
         self.exact = surrogate is None
-        if self._estimates is None:
+        if surrogate is None:
             self.awake_w = idle_power_w(profiles) or 0.0
         else:
-            self.awake_w = self._estimates.model.of(self._estimates.gpu).power.awake_w
+            self.awake_w = surrogate.model.of(surrogate.gpu).power.awake_w
         self._outcomes: dict[Option, Outcomes] = {}
         self._scores: dict[Option, SetScores] = {}
         self._hybrids: dict[int, AssignmentSearch] = {}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import inf, prod
+from math import prod
 
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
@@ -11,13 +11,14 @@ from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Proposal, Space, in_phases
 from advisor.plan.forecast import Mixes, forecast, serial_s
 from advisor.plan.job_sets import Kinds
-from advisor.plan.objectives import OBJECTIVES, cost, known_cost
+from advisor.plan.limits import FEW
+from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
 from advisor.prediction.prediction import MixPrediction
-from advisor.sharing import Arrangement, Concurrent, Instance, Mig, Serial, Sharing
+from advisor.sharing import Arrangement, Instance, Mig, Sharing
 from advisor.sharing.groups import instance_sets
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
@@ -100,9 +101,9 @@ def _power_w(mix: MixPrediction) -> float:
 
 # The most sets of jobs that are searched: those of 8 jobs.
 MOST_SETS = 256
-# How many plans of each kind are forecast; and how many on MIG instances if the predictor itself is
-# asked about each partition. How instances slow each other shows only in the forecast.
-FORECAST, FORECAST_ASKED = 3, 12
+# How many plans of each kind are forecast, and how many of few jobs, whose forecasts are quick. How
+# instances slow each other shows only in the forecast.
+FORECAST, FORECAST_OF_FEW = 3, 6
 
 
 def proposed(
@@ -118,13 +119,13 @@ def proposed(
     if prod(1 + copies for copies in Kinds(jobs).copies) > MOST_SETS:
         why = f"{len(jobs)} jobs make too many sets to look at each"
         return [], [LeftOut("MIG, and phases", why)], None
-    space = Space(jobs, question, ask=True)
+    space = Space(jobs, question)
     exact = space.exact
+    most = FORECAST_OF_FEW if exact or len(jobs) <= FEW else FORECAST
     plans = space.whole()[:FORECAST] if exact else []
     apart = list(islice(space.one_job_each(), FORECAST))
-    most = FORECAST_ASKED if exact else FORECAST
     fixed = question.conditions.instances is not None
-    on_instances, phased = space.on_instances(), in_phases(space, FORECAST)
+    on_instances, phased = space.on_instances(), in_phases(space, most)
     plans += [*apart, *islice(on_instances if fixed else filter(_cut_up, on_instances), most)]
     plans += phased if fixed else filter(_cut_up, phased)
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
@@ -150,53 +151,6 @@ def _no_layout(jobs: Sequence[Job], question: Question) -> str:
     if problem := broken_rule(jobs, one_each, gpu, question.conditions):
         return problem
     return f"no layout has an instance with enough memory for each of the {len(jobs)} jobs"
-
-
-# The most plans on MIG instances, or in phases, that are forecast: if their costs are estimates;
-# and if they are lower bounds, so that the search normally ends earlier.
-ESTIMATED_FORECAST, MOST_FORECAST = 4, 1000
-
-
-def best_plan(jobs: Sequence[Job], question: Question) -> Forecast | None:
-    """Forecast proposals, cheapest first, until none can be better than the best so far.
-
-    None where a job is too big, or where no allowed plan has a known cost.
-    """
-    forecaster = Forecaster(jobs, question)
-    best, least = _priced(Serial(), forecaster, question)
-    if len(jobs) == 1:
-        return best
-    space = Space(jobs, question)
-    exact = space.exact  # then the costs of proposals are lower bounds
-    most = MOST_FORECAST if exact else ESTIMATED_FORECAST
-    for propose in (
-        space.whole,
-        lambda: islice(space.on_instances(), most),
-        lambda: in_phases(space, most),
-    ):
-        for lowest, sharing in propose():
-            if exact and lowest >= least:
-                break
-            plan, price = _priced(sharing, forecaster, question)
-            if price < least:
-                best, least = plan, price
-    return best
-
-
-def plan_under(sharing: Concurrent, jobs: Sequence[Job], question: Question) -> Forecast | None:
-    """Forecast `jobs` under `sharing`, a job alone on the whole GPU; None as for `best_plan`."""
-    whole = sharing if len(jobs) > 1 else Serial()
-    return _priced(whole, Forecaster(jobs, question), question)[0]
-
-
-def _priced(
-    sharing: Sharing, forecaster: Forecaster, question: Question
-) -> tuple[Forecast | None, float]:
-    """Forecast and cost under `sharing`; None and infinite where it is not allowed."""
-    plan = forecaster.forecast(sharing)
-    if isinstance(plan, LeftOut) or (price := cost(plan, question.objective)) is None:
-        return None, inf
-    return plan, price.at(question.level)
 
 
 CAP_SHARES = (0.9, 0.8, 0.7, 0.6)

@@ -1,6 +1,6 @@
 """The best MPS limits: the surrogate model estimates thousands of vectors, the best are predicted.
 
-Estimates of similar limits have similar errors, so of up to `MOST_EXACT` jobs each prediction
+Estimates of similar limits have similar errors, so of up to `FEW` jobs each prediction
 corrects the estimates of the others. Of more jobs, the best are replayed for a short time first.
 Without surrogate model, traces or counters, only a few vectors are tried, which are always tried.
 """
@@ -14,7 +14,6 @@ import numpy as np
 from advisor.hardware.gpus import Gpu
 from advisor.hardware.partition import limit_shares
 from advisor.plan import ObjectiveName
-from advisor.plan.candidate_space import MOST_EXACT
 from advisor.plan.forecast import Mixes
 from advisor.plan.job_sets import equal_limits
 from advisor.plan.objectives import OBJECTIVES
@@ -53,7 +52,7 @@ _MOST_REPLAYS = 21
 # Of few jobs: how many vectors, the best by the surrogate model, are looked at; how many of these,
 # besides equal limits, are predicted while all jobs run; and how many of those from the first step
 # to the last.
-_PROMISING, _TRIED, _OF_FEW = 500, 10, 5
+FEW, _PROMISING, _TRIED, _OF_FEW = 3, 500, 10, 5
 
 # Sums, in per cent, of unequal limits in proportion to the SMs that each job uses alone.
 PROPORTIONAL_SUMS = (100, 150, 200)
@@ -155,7 +154,7 @@ def best_limits(
     search = _limit_search(mixes, objective, usual)
     if search is None:
         return list(dict.fromkeys([*usual, *equal])), len(usual)
-    if len(mixes.jobs) <= MOST_EXACT:
+    if len(mixes.jobs) <= FEW:
         tuned, compared = search.tuned(usual, level)
         return different([*tuned, *equal], search.gpu), compared
     vectors, costs = search.compared()

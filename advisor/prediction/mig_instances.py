@@ -157,7 +157,8 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
     else:
         busy_s = float(played.duration_s.sum())
         busier = _busy_s(played, profile, partition) / busy_s if busy_s else 1.0
-    stretch = step_on(profile, partition, physics).p50 / profile.step_s
+    step_s = step_on(profile, partition, physics).p50
+    stretch = step_s / profile.step_s
     of_sms = dict.fromkeys(_OF_SMS, 1 / partition.sm_share)
     of_bandwidth = dict.fromkeys(_OF_BANDWIDTH, 1 / partition.bandwidth_share)
     grown = of_sms | of_bandwidth | {"gract": engine_growth(profile, busier)}
@@ -170,7 +171,7 @@ def on_partition(profile: Profile, partition: Partition, physics: Physics) -> Pr
         slower,
         gpu_s=profile.gpu_s and profile.gpu_s * busier,
         counters=profile.counters and thinned(profile.counters, stretch, grown),
-        mps=slower.mps and _probe_on(slower.mps, profile, partition, physics),
+        mps=slower.mps and _probe_on(slower.mps, profile, partition, physics, step_s),
         trace=trace,
         sm_exponent=measured_exponent(profile, gpu),
         epoch_end=profile.epoch_end and profile.epoch_end.changed(steps=stretch),
@@ -245,10 +246,9 @@ def longer_step(before: float, after: float) -> float:
 
 
 def _probe_on(
-    probe: MpsProbe, profile: Profile, partition: Partition, physics: Physics
+    probe: MpsProbe, profile: Profile, partition: Partition, physics: Physics, whole_s: float
 ) -> MpsProbe:
-    """Compute `probe` at the same per cents of the partition, for the job alone."""
-    whole_s = step_on(profile, partition, physics).p50
+    """Compute `probe` at the same per cents of the partition, on all of which a step takes that."""
 
     def limited(run: LimitedRun) -> LimitedRun:
         left = partition.limited(run.limit_pct)

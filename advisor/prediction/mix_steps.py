@@ -143,8 +143,10 @@ class SurrogatePredictor:
         """Return the features of the jobs on the whole GPU."""
         return self._summaries(self.profiles, self.gpu)
 
-    def _summaries(self, profiles: Sequence[Profile], gpu: Gpu) -> Summaries:
-        jobs = summaries(profiles, gpu, self.model.of(self.gpu).physics)
+    def _summaries(
+        self, profiles: Sequence[Profile], gpu: Gpu, limits: Sequence[int] = LIMIT_GRID
+    ) -> Summaries:
+        jobs = summaries(profiles, gpu, self.model.of(self.gpu).physics, limits)
         assert jobs is not None, "only profiles with traces and counters are estimated"
         return jobs
 
@@ -169,7 +171,8 @@ class SurrogatePredictor:
         physics, jobs = self.model.of(self.gpu).physics, []
         for partition in partitions:
             moved = [on_partition(each, partition, physics) for each in self.profiles]
-            jobs.append(self._summaries(moved, partition.as_gpu))
+            tried = LIMIT_GRID if partition.whole else LIMIT_GRID[-1:]  # on parts there are none
+            jobs.append(self._summaries(moved, partition.as_gpu, tried))
         first = {each: at * len(self.profiles) for at, each in enumerate(partitions)}
         places = [
             np.where(each < 0, each, each + first[tenancy.partition]) for tenancy, each in sets

@@ -80,31 +80,38 @@ def joined(parts: Sequence[Summaries]) -> Summaries:
 
 
 @once_a_mix
-def summaries(profiles: Sequence[Profile], gpu: Gpu, physics: Physics) -> Summaries | None:
-    """Return the features of `profiles`; None if one has no kernel trace."""
+def summaries(
+    profiles: Sequence[Profile], gpu: Gpu, physics: Physics, limits: Sequence[int] = LIMIT_GRID
+) -> Summaries | None:
+    """Return the features of `profiles`; None if one has no kernel trace.
+
+    Those at limits besides `limits`, the last of `LIMIT_GRID`, are taken from the least of these.
+    """
     scripts = all_known(replay_trace(each, gpu.sms, physics.packing) for each in profiles)
     if scripts is None:
         return None
     pairs = list(zip(profiles, scripts, strict=True))
     return Summaries(
         step_s=np.array([each.step_s for each in profiles]),
-        limited=np.array([_limited(*pair, gpu, physics) for pair in pairs]),
+        limited=np.array([_limited(*pair, gpu, physics, limits) for pair in pairs]),
         fixed=np.array([_fixed(*pair, gpu) for pair in pairs]),
     )
 
 
-def _limited(profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics) -> Floats:
+def _limited(
+    profile: Profile, played: ReplayTrace, gpu: Gpu, physics: Physics, limits: Sequence[int]
+) -> Floats:
     """Compute `LIMITED` at each limit, shape (limits, columns)."""
     exponent = limit_exponent(profile, gpu, physics.bandwidth)
     rows = []
-    for share in limit_shares(LIMIT_GRID, gpu.sms):
+    for share in limit_shares(limits, gpu.sms):
         seconds = played.duration_s / sm_pace(played.demand, share, exponent)
         busy_s = float(seconds.sum())
         alone_s = played.alone_s(profile.step_s, busy_s)
         sms_s = float((seconds * np.minimum(played.demand, share)).sum())
         round_s = alone_s * played.steps
         rows.append((np.log(alone_s / profile.step_s), busy_s / round_s, sms_s / round_s))
-    return np.array(rows)
+    return np.array([rows[0]] * (len(LIMIT_GRID) - len(rows)) + rows)
 
 
 # While the GPU works for the job, in the median of the profiles of an H200.

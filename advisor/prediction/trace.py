@@ -359,9 +359,10 @@ def measured_exponent(profile: Profile, gpu: Gpu) -> float | None:
     Steps that hide in the host's path only bound it. A probe disturbed by its host moves it little,
     because few exponents are far from the usual one.
     """
-    played = replay_trace(profile, gpu.sms, _PACKING)
-    if profile.sm_exponent is not None or profile.mps is None or played is None:
+    if profile.sm_exponent is not None or profile.mps is None:
         return profile.sm_exponent
+    if (played := replay_trace(profile, gpu.sms, _PACKING)) is None:
+        return None
     off = _FIRMNESS * (_EXPONENTS - _USUAL_EXPONENT) ** 2
     demanded, kind = np.unique(played.demand, return_inverse=True)  # most kernels are like others
     kind_s = np.bincount(kind, played.duration_s)

@@ -25,8 +25,10 @@ _MOST_FLOAT = sys.float_info.max
 _KEY = re.compile(rb'"\s*:')
 _REMOVED = re.compile(f'"(?:{"|".join(sorted(REMOVED_FIELDS))})"\\s*:'.encode())
 # An exponent of three digits, or 300 digits, may be beyond all that a float holds; a digest in
-# quotes is not a number.
-_NOT_FINITE = re.compile(rb"NaN|Infinity|[eE]\+?\d{3,}\s*[,\]}]|\d{300}")
+# quotes is not a number. They are searched with each digit as a 0, which takes a tenth of the time.
+_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
+_NOT_FINITE = b"NaN", b"Infinity", b"0" * 300
+_LARGE = re.compile(rb"e\+?000+\s*[,\]}]")
 
 
 @cache
@@ -54,7 +56,9 @@ def parse_record(
     content = content.removeprefix(BOM_UTF8)  # some editors write it
     try:
         repeats = _keys(from_json(content)) < len(_KEY.findall(content))
-        careful = repeats or _NOT_FINITE.search(content) or _REMOVED.search(content)
+        zeros = content.translate(_DIGITS)
+        large = any(each in zeros for each in _NOT_FINITE) or _LARGE.search(zeros)
+        careful = repeats or large or _REMOVED.search(content)
         # The standard library takes three times as long, but lets us look at every pair.
         document = json.loads(content, object_pairs_hook=_kept) if careful else None
     except (InvalidInput, ValueError, RecursionError) as error:
