@@ -374,6 +374,7 @@ class Advisor:
                 gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
                 jobs=members if there is self else tuple(map(there._as_here, members)),
                 predictor=there.predictor_under(self.power_cap_w, busy_gpus),
+                host_memory_mib=terms.host_memory_mib,
             ))  # fmt: skip
         plan = plan_fleet(pools, terms)
         return replace(plan, standing=self.standing(members))

@@ -110,7 +110,9 @@ def _in_units(read: Callable[[str], float]) -> Callable[[Any], float]:
     return quantity
 
 
-seconds, share, euros = map(_in_units, (units.seconds, units.share, units.euros))
+seconds, share, euros, mebibytes = map(
+    _in_units, (units.seconds, units.share, units.euros, units.mebibytes)
+)
 """Parsers of options that accept units, e.g. ``2h``, ``10%``, ``"2 EUR"``."""
 
 
@@ -150,6 +152,11 @@ HostCores = Annotated[int | None, Option(
     "--host-cores", metavar="N", min=1,
     help="Host cores for the jobs of all GPUs together; default: this machine's if it has the "
     "GPU, else no limit.",
+)]
+HostMemory = Annotated[float | None, Option(
+    "--host-memory", metavar="SIZE", parser=mebibytes,
+    help="Memory of each host, as 512GiB, of which the jobs of each GPU have an equal part; "
+    "default: no limit.",
 )]
 Gpus = Annotated[str, Option(
     "--gpus", metavar="N|HOSTSxN|GPU:N,...",

@@ -75,8 +75,9 @@ _Now = Annotated[bool, Option(
 
 _COPIES = ":auto"
 _RUNS = {"running": "--running", "now": "--now"}
+_OF_MANY = ("effort", "host_memory")  # options of plans for many jobs or several GPUs
 _NOT_OF_COPIES = (
-    "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", "effort",
+    "job_file", "running", "now", "running_sharing", "hurt", "device", "gpus", *_OF_MANY,
     "commands", "top", "protect",
 )  # fmt: skip
 # Options that need one of others; options that exclude each other, and why.
@@ -91,7 +92,7 @@ _APART = (
     ("auto", _NOT_OF_COPIES, "JOB:auto finds the number of copies of one JOB on one GPU."),
     ("details", ("commands", *_RUNS), "--details is for jobs that start together."),
     ("now", ("running_sharing",), "--now reads from the driver how the GPU is shared."),
-    *((runs, ("gpus", "effort"), "the running jobs share one GPU.") for runs in _RUNS),
+    *((runs, ("gpus", *_OF_MANY), "the running jobs share one GPU.") for runs in _RUNS),
     *((runs, ("protect",), "--hurt protects the running jobs already.") for runs in _RUNS),
     ("protect", ("gpus",), "plans for several GPUs protect no job yet."),
     ("device", ("gpus",), "several GPUs are numbered from 0."),
@@ -122,8 +123,8 @@ def recommend(
     device: options.Device = DEFAULT_DEVICE, hurt: options.Hurt = None,
     profiles: options.Profiles = None, models: options.Models = None,
     calibration: options.Calibration = None, check_host: options.CheckHost = None,
-    host_cores: options.HostCores = None, as_json: options.AsJson = False,
-    csv_file: _Csv = None, mlflow: options.Mlflow = None,
+    host_cores: options.HostCores = None, host_memory: options.HostMemory = None,
+    as_json: options.AsJson = False, csv_file: _Csv = None, mlflow: options.Mlflow = None,
 ) -> None:  # fmt: skip
     """Rank the ways to share GPUs among the JOBs.
 
@@ -169,15 +170,16 @@ def recommend(
         elif several:
             terms = FleetTerms(
                 objective=objective, gpus=gpus, effort=effort, conditions=conditions, level=level,
+                host_memory_mib=host_memory,
             )  # fmt: skip
             answer = _fleet_answer(
                 advisor.recommend_fleet(members, terms),
                 device if "device" in passed else None,
                 details,
             )
-        elif "effort" in passed:
+        elif only := next((passed[each] for each in _OF_MANY if each in passed), None):
             raise InvalidInput(
-                f"--effort is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
+                f"{only} is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
                 f"compares all plans of fewer jobs. Leave it out."
             )
         else:

@@ -94,6 +94,7 @@ def _measured_alone(
         watch.lap("settle_s")
         timing = _TIMING_WITH_LOADER if workload.loader_workers else _TIMING
         pace = repeated_pace(tenant, Meter(session.device), timing, taken, patience_s)
+        host_memory_mib = None if pace.over else tenant.running.resident_mib()
         watch.meter_s += pace.meter_s
         watch.lap("windows_s")
         say(f"  {_pace_text(pace)}")
@@ -138,6 +139,7 @@ def _measured_alone(
         host_check_s=check_s,
         host=pace.host and replace(pace.host, main_s=parts.main_s, loader_s=parts.loader_s),
         epoch_end=pace.rounds.epoch_end,
+        host_memory_mib=host_memory_mib,
     )
     return replace(profile, windows=at_check(profile, pace.windows)), taken
 

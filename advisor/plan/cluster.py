@@ -69,6 +69,8 @@ class GpuPool:
         host_gpus: GPUs of each host.
         jobs: All jobs of the question, with their profiles on this model of GPU.
         predictor: Predicts while each GPU has an equal part of its host's cores.
+        host_memory_mib: Memory of each host, of which each GPU's jobs have an equal part; None: as
+            much as they need.
     """
 
     gpu: Gpu
@@ -76,6 +78,7 @@ class GpuPool:
     host_gpus: int
     jobs: tuple[Job, ...]
     predictor: Predicts
+    host_memory_mib: float | None = None
 
     @property
     def gpus(self) -> int:
@@ -96,6 +99,7 @@ class FleetTerms:
     Attributes:
         gpus: Number of equal GPUs on one host, or what `parse_gpus` reads.
         effort: Times the work that a search for so many jobs usually takes.
+        host_memory_mib: Memory of each host; None: no limit.
 
     Raises:
         InvalidInput: `gpus` or `effort` is not positive, or power caps save no energy.
@@ -104,6 +108,7 @@ class FleetTerms:
     objective: ObjectiveName = "makespan"
     gpus: int | str = 1
     effort: float = 1.0
+    host_memory_mib: float | None = None
     conditions: Conditions = UNCONDITIONAL
     level: Level = "p50"
 

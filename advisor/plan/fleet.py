@@ -9,7 +9,7 @@ from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Forecaster, cap_choices
 from advisor.plan.cluster import FleetTerms, GpuPool
-from advisor.plan.fleet_groups import GroupPool
+from advisor.plan.fleet_groups import GpuQueue, GroupPool
 from advisor.plan.fleet_search import FleetSearch
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.job_sets import Kinds
@@ -213,6 +213,11 @@ def _check_each_runs_somewhere(
             )
         if not any(group.holds[kind] for group in groups):
             check_each_fits(alone[-1].prediction, problem.pools[-1].gpu, terms.conditions)
+        if not any(group.allows(GpuQueue((kind,), 1)) for group in groups):
+            raise NothingFits(
+                f"{job.name} holds {job.profile.host_memory_mib or 0:,.0f} MiB of the host, more "
+                f"than the equal part of a GPU. Name more --host-memory, or fewer GPUs a host."
+            )
 
 
 def _with_caps(free: FleetPlan, questions: Sequence[Question]) -> FleetPlan:

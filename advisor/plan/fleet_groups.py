@@ -17,7 +17,7 @@ from advisor.prediction.mix_steps import SurrogatePredictor, Tenancy
 from advisor.prediction.surrogate import MixBatch
 from advisor.prediction.trace import Floats
 from advisor.sharing import Concurrent, Group, Mode, Mps, Naive, Queue, Serial, Sharing
-from advisor.sharing.groups import in_turn
+from advisor.sharing.groups import in_turn, most_at_once
 from advisor.simulation.events import DONE, Indices
 from advisor.workload.job import Job
 
@@ -75,7 +75,7 @@ class GroupPool:
 
     def allows(self, queue: GpuQueue, mode: Mode = "mps") -> bool:
         """Check that any of the jobs that may meet are allowed to share, and fit in memory."""
-        if not all(self.holds[kind] for kind in queue.order):
+        if not all(self.holds[kind] for kind in queue.order) or not self._host_holds(queue):
             return False
         if len(queue.order) == 1:
             return True
@@ -85,6 +85,16 @@ class GroupPool:
             return True
         largest = sorted(queue.order, key=lambda kind: -self._held_mib[kind])[: queue.at_once]
         return self._obeys(queue, mode) and self._fits(tuple(sorted(largest)), mode)
+
+    def _host_holds(self, queue: GpuQueue) -> bool:
+        """Check the memory of the host, of which each GPU has an equal part; not measured: none."""
+        pool = self._problem.pools[self.number]
+        if pool.host_memory_mib is None:
+            return True
+        held_mib = sorted(self.jobs[kind].profile.host_memory_mib or 0.0 for kind in queue.order)
+        gpus = max(self.jobs[kind].gpus for kind in queue.order)
+        part_mib = pool.host_memory_mib / pool.host_gpus * gpus
+        return sum(held_mib[-queue.at_once :]) * gpus <= part_mib
 
     def _obeys(self, queue: GpuQueue, mode: Mode) -> bool:
         """Check that no rule forbids it; jobs that are equal for all rules are checked once."""
@@ -161,8 +171,12 @@ class GroupPool:
         For throughput, all jobs are taken to be equally long alone.
         """
         question, level = self._question, self._question.level
-        margin = question.conditions.memory_margin
-        if memory_problem(plan.prediction, question.gpu, margin) is not None:
+        margin, at_once = (
+            question.conditions.memory_margin,
+            most_at_once(plan.sharing, len(members)),
+        )
+        fits = memory_problem(plan.prediction, question.gpu, margin) is None
+        if not fits or not self._host_holds(GpuQueue(members, at_once)):
             return None
         if self._problem.objective.in_seconds and plan.ends_s is not None:
             ends_s = tuple(end_s.at(level) for end_s in plan.ends_s)

@@ -461,6 +461,8 @@ class Profile:
             measured: with a quarter of the SMs they could use they run at ``0.25 ** sm_exponent``
             of their pace. None: see `mps`.
         epoch_end: Work that belongs to no step; None: none was seen.
+        host_memory_mib: Memory that its processes held on the host, what they share counted in
+            each; None: not measured.
     """
 
     workload: Workload
@@ -485,6 +487,7 @@ class Profile:
     other_batches: OtherBatches | None = None
     sm_exponent: float | None = None
     epoch_end: EpochEnd | None = None
+    host_memory_mib: float | None = None
     schema: int = 1
 
     def __post_init__(self) -> None:
@@ -496,7 +499,7 @@ class Profile:
                 check_number("host_s", self.host_s, DAY_S, LEAST_STEP_S)
             check(self, ("gpu_s", "host_check_s", "host_cpu_share"))
             check(self, ("sm_exponent",), 2.0)
-            check(self, ("power_w", "idle_power_w", "energy_j"))
+            check(self, ("power_w", "idle_power_w", "energy_j", "host_memory_mib"))
             if self.cores:
                 check_number("a core's number", min(self.cores), MOST_CORES)
                 check_number("a core's number", max(self.cores), MOST_CORES)

@@ -53,7 +53,7 @@ def planned(jobs, terms, predictor=None, gpu=NO_MIG):
     (count,) = terms.counts
     pool = GpuPool(
         gpu=gpu, hosts=count.hosts, host_gpus=count.host_gpus, jobs=tuple(jobs),
-        predictor=predictor or StandIn(gpu),
+        predictor=predictor or StandIn(gpu), host_memory_mib=terms.host_memory_mib,
     )  # fmt: skip
     return plan_fleet([pool], terms)
 

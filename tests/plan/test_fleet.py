@@ -16,6 +16,7 @@ from advisor.plan.forecast import CachingPredictor, over_time
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
 from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
+from advisor.sharing.groups import most_at_once
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.store import load_profile
@@ -258,3 +259,15 @@ def test_jobs_that_take_two_gpus_of_a_host_run_on_both_at_once_and_no_plan_is_be
 def test_a_job_that_takes_more_gpus_than_a_host_has_is_named():
     with pytest.raises(NothingFits, match="4 GPUs of one host"):
         on_pools((4, 2, 1), jobs=[replace(QUICK, gpus=4)])
+
+
+def test_jobs_of_a_gpu_hold_their_part_of_the_hosts_memory_and_what_was_not_measured_counts_none():
+    small = [replace(QUICK, epochs=epochs) for epochs in range(1, 8)]
+    held = [replace(job, profile=replace(job.profile, host_memory_mib=30_000)) for job in small]
+    for jobs, most in ((held, 2), (small, 7)):
+        found = planned(jobs, FleetTerms(gpus=2, host_memory_mib=120_000))
+        at_once = [most_at_once(on.sharing, len(on.jobs)) for on in found.on]
+        assert max(at_once) <= most
+        assert (max(at_once) > 2) == (most > 2)
+    with pytest.raises(NothingFits, match="--host-memory"):
+        planned(held, FleetTerms(gpus=2, host_memory_mib=50_000))

@@ -54,6 +54,7 @@ def test_a_batch_with_wrong_names_profiles_the_others(command, tmp_path):
     assert len(profile.windows) in (5, 10, 15), "more where they disagree"
     assert profile.memory.allocated_mib > 0
     assert 0 < profile.host_cpu_share < 1.5
+    assert 50 < profile.host_memory_mib < 50_000
     assert (profile.host_s, profile.gpu_s, profile.trace, profile.mps) == (None,) * 4
     assert (profile.power_w, profile.energy_j, profile.counters) == (None,) * 3
     assert profile.took.windows_s >= sum(window.seconds for window in profile.windows)
