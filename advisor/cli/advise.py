@@ -258,6 +258,7 @@ def export(
     exclude(passed, "sharing", ("objective", "rank", "root"), why)
     advisor = advisor_for(gpu, power_cap, profiles, models, calibration, host_cores)
     members: Sequence[Job] = chosen_jobs(advisor, jobs, job_file, total)
+    advisor = on_checked_host(advisor, len(members), None)
     standing = advisor.standing(members)
     if standing.estimated_from is not None:
         aside(with_estimates_named(standing, ""))

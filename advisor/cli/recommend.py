@@ -172,11 +172,7 @@ def recommend(
                 objective=objective, gpus=gpus, effort=effort, conditions=conditions, level=level,
                 host_memory_mib=host_memory,
             )  # fmt: skip
-            answer = _fleet_answer(
-                advisor.recommend_fleet(members, terms),
-                device if "device" in passed else None,
-                details,
-            )
+            answer = _fleet_answer(advisor.recommend_fleet(members, terms), context.params, passed)
         elif only := next((passed[each] for each in _OF_MANY if each in passed), None):
             raise InvalidInput(
                 f"{only} is for more than {EXACT_JOBS} jobs or several --gpus: advisor "
@@ -208,6 +204,37 @@ def _start_command(
     if all(job.profile.workload.script is not None for job in advised.jobs):
         return f"Start it: {shared} | bash"
     return f"Its script: {shared}"
+
+
+# Options of a plan for several GPUs that `advisor export` has, too, and those that choose no plan.
+_EXPORTED = (
+    "gpus", "gpu", "job_file", "objective", "power_cap", "profiles", "models", "calibration",
+    "host_cores",
+)  # fmt: skip
+_WIDEST_COMMAND = 180  # two lines
+_ONLY_SHOWN = ("jobs", "top", "details", "as_json", "csv_file", "mlflow")
+
+
+def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]) -> str:
+    """A line with the command that starts the plan of the same question."""
+    words, asked_for = list[str](params["jobs"] or ()), passed.keys() - {*_ONLY_SHOWN}
+    for name in sorted(asked_for):
+        value, option = params[name], passed[name]
+        if isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
+        else:
+            words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+    exported = asked_for <= {*_EXPORTED, "root"} and params["power_cap"] != AUTO
+    line = shlex.join(["advisor", "export" if exported else "recommend", *words])
+    line += "" if exported else " --commands 1"
+    if all(job.profile.workload.script is not None for job in plan.jobs):
+        line = f"Start it: {line} | bash"
+    else:
+        line = f"Its script: {line}"
+    if len(line) > _WIDEST_COMMAND:
+        instead = "`export` instead of `recommend`" if exported else "--commands 1"
+        return f"Its script: your command with {instead}."
+    return line
 
 
 def _checked_options(
@@ -290,8 +317,7 @@ def _print(answer: _Answer, commands: int | None, as_json: bool, csv_file: Path 
     if csv_file is not None:
         if answer.table is None:
             raise InvalidInput(
-                "--csv writes the plans for jobs that start together on one GPU, 8 at most. For "
-                "this answer, use --json."
+                "--csv writes plans for jobs that start together. For this answer, use --json."
             )
         write_whole(csv_file, answer.table())
     if commands is not None and answer.commands is not None:
@@ -322,14 +348,19 @@ def _additions_answer(additions: "Additions", top: int) -> _Answer:
     )
 
 
-def _fleet_answer(plan: "FleetPlan", device: str | None, details: bool) -> _Answer:
-    from advisor.report.fleet import fleet_commands, fleet_document, fleet_report
+def _fleet_answer(
+    plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping[str, str]
+) -> _Answer:
+    from advisor.report.fleet import fleet_commands, fleet_csv, fleet_document, fleet_report
 
+    top, device = (params[name] if name in passed else None for name in ("top", "device"))
+    command, details = _fleet_command(plan, params, passed), params["details"]
     return _Answer(
         standing=plan.standing,
-        report=lambda: fleet_report(plan, details=details),
-        document=lambda: fleet_document(plan, device),
+        report=lambda: fleet_report(plan, top, command=command, details=details),
+        document=lambda: fleet_document(plan, device, top),
         commands=lambda rank: fleet_commands(plan, rank, device),
+        table=lambda: fleet_csv(plan),
         jobs=plan.jobs,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from advisor.errors import InvalidInput
 from advisor.launch import shell
 from advisor.launch.launch_plan import NOT_RUN, LaunchPartition, LaunchPlan, Start, launch_plan
-from advisor.plan.fleet import FleetPlan
+from advisor.plan.fleet import FleetForecast
 from advisor.plan.values import Plan, Recommendation
 
 
@@ -136,7 +136,25 @@ def with_commands(advised: Recommendation, device: str | None = None) -> Recomme
     return replace(advised, plans=tuple(plans), serial=plans[advised.serial.rank - 1])
 
 
-def fleet_launch_plans(fleet: FleetPlan) -> tuple[LaunchPlan, ...]:
-    """Return what each GPU runs, in the order of `FleetPlan.on`, its jobs numbered among all."""
+def why_not_started(fleet: FleetForecast) -> str | None:
+    """Return why no script starts a plan for several GPUs; None: one does."""
+    by_hand = "start them by hand (`recommend --details`)."
+    if len(fleet.pools) > 1:
+        return f"No script starts jobs on several models of GPU: {by_hand}"
+    if fleet.pools[0].hosts > 1:
+        return f"No script starts jobs on {fleet.pools[0].hosts} hosts: {by_hand}"
+    if wide := next((job for job in fleet.jobs if job.gpus > 1), None):
+        return f"No script starts {wide.name} on {wide.gpus} GPUs: {by_hand}"
+    return None
+
+
+def fleet_launch_plans(fleet: FleetForecast) -> tuple[LaunchPlan, ...]:
+    """Return what each GPU runs, in the order of `FleetForecast.on`, its jobs numbered among all.
+
+    Raises:
+        InvalidInput: No script starts it.
+    """
+    if why := why_not_started(fleet):
+        raise InvalidInput(why)
     plans = {on.number: launch_plan(on.members, on.gpu, on.forecast.prediction) for on in fleet.on}
     return side_by_side(plans, {on.number: on.jobs for on in fleet.on})

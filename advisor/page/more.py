@@ -15,6 +15,7 @@ from advisor.errors import AdvisorError
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.live_gpu import live_gpus
 from advisor.hardware.machine import LiveGpu
+from advisor.launch.commands import why_not_started
 from advisor.measure.device import first_gpu
 from advisor.page.answer import PageQuestion, advisor_of, cards, on_one_gpu, stacked_table
 from advisor.page.link import WantedJob, at_first, linked, on_the_page
@@ -91,17 +92,22 @@ def _fleet_view(advised: Recommendation, question: PageQuestion, jobs: Sequence[
         return
     plan, simulated = _fleet_plan(question, gpus, jobs)
     st.markdown(f"**{fleet.fleet_answer(plan)}**")
-    if plan.makespan_s is not None:
+    serial_s = plan.serial.makespan_s
+    if plan.makespan_s is not None and serial_s is not None:
         one_gpu_s = advised.best.makespan_s if gpus > 1 else None
-        cards(fleet.gains_of(plan.makespan_s, one_gpu_s, plan.serial_s))
+        cards(fleet.gains_of(plan.makespan_s, one_gpu_s, serial_s.p50))
         _jobs_on_gpus(fleet.jobs_of_plan(plan, simulated))
+    stacked_table(fleet.plan_rows(plan), "ways to plan")
     stacked_table(fleet.fleet_gpu_rows(plan), "GPUs")
     for note in fleet.fleet_notes(plan):
         st.caption(on_the_page(note))
     with st.expander("Apply it"):
-        text = fleet.fleet_commands(plan, 1)
-        st.code(text, language="bash", wrap_lines=True)
-        st.download_button("Download", text, "fleet.sh", "text/plain", key="fleet commands")
+        if why := why_not_started(plan):
+            st.info(why)
+        else:
+            text = fleet.fleet_commands(plan, 1)
+            st.code(text, language="bash", wrap_lines=True)
+            st.download_button("Download", text, "fleet.sh", "text/plain", key="fleet commands")
     _document(fleet.fleet_document(plan))
 
 

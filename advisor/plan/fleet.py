@@ -10,20 +10,24 @@ from advisor.plan import ObjectiveName
 from advisor.plan.candidates import Forecaster, cap_choices
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet_groups import GpuQueue, GroupPool
-from advisor.plan.fleet_search import FleetSearch
+from advisor.plan.fleet_search import WAYS, Candidate, FleetSearch, Way
 from advisor.plan.forecast import CachingPredictor, Mixes, forecast
 from advisor.plan.job_sets import Kinds
+from advisor.plan.joint import joint_ratio
 from advisor.plan.objectives import OBJECTIVES, rankable_by
-from advisor.plan.placement import (
-    PlacedGroup,
-    Problem,
-    makespan_s,
-    soonest_first,
-)
+from advisor.plan.placement import PlacedGroup, Problem, soonest_first
 from advisor.plan.rules import check_each_fits, refuse_confined, refuse_protected
 from advisor.plan.values import Forecast, Question, Standing
-from advisor.prediction.prediction import LEVELS, Interval, all_known, around
+from advisor.prediction.prediction import (
+    LEVELS,
+    Interval,
+    Level,
+    MixPrediction,
+    all_known,
+    around,
+)
 from advisor.sharing import Group, Hybrid, Serial, Sharing
+from advisor.sharing.groups import groups as groups_of
 from advisor.sharing.groups import in_turn, relabelled
 from advisor.workload.job import Job
 
@@ -61,46 +65,25 @@ class GpuPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSearchResult:
-    """How a plan for several GPUs was found.
+class FleetForecast:
+    """All jobs on all GPUs, planned in one way: `on` each GPU that runs a job.
 
     Attributes:
-        exact: Whether every way to group the jobs was compared.
-        compared: Groups of jobs that were compared.
-        predicted: Those of them that were predicted in full; the others were estimated.
-        others: The best plan of every other way, by name: its cost.
+        way: How the plan was made; of equal plans the simplest way.
+        cost: Its cost in the search, by `ranked_by`.
+        level: Point of an interval at which deadlines are judged.
     """
 
+    way: Way
     cost: float
-    way: str
-    exact: bool
-    compared: int
-    predicted: int
-    others: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetPlan:
-    """A plan for many jobs, or for several GPUs: `on` each that runs a job.
-
-    Attributes:
-        jobs: All jobs, with their profiles on the first pool.
-        ranked_by: The objective of the search; if another than asked for, `note` gives the reason.
-        serial_s: Seconds if every GPU ran one job at a time, longest jobs first; None: the length
-            of a job is not known.
-    """
-
     pools: tuple[GpuPool, ...]
-    terms: FleetTerms
-    ranked_by: ObjectiveName
-    note: str | None
     on: tuple[GpuPlan, ...]
-    search: FleetSearchResult
-    serial_s: float | None
-    standing: Standing = field(default_factory=Standing)
+    ranked_by: ObjectiveName
+    level: Level
 
     @property
     def jobs(self) -> tuple[Job, ...]:
+        """All jobs, with their profiles on the first pool."""
         return self.pools[0].jobs
 
     @property
@@ -126,16 +109,20 @@ class FleetPlan:
         return around([max(each.at(level) for each in ends_s) for level in LEVELS])
 
     @property
-    def mean_completion_s(self) -> float | None:
-        return None if self.ends_s is None else fmean(each.p50 for each in self.ends_s)
+    def mean_completion_s(self) -> Interval | None:
+        """Mean over the jobs of the seconds until a job ends; None as for `makespan_s`."""
+        if (ends_s := self.ends_s) is None:
+            return None
+        return around([fmean(each.at(level) for each in ends_s) for level in LEVELS])
 
     @property
     def late(self) -> tuple[int, ...]:
         """Numbers of the jobs that miss their deadlines, judged at the level asked for."""
-        pairs = enumerate(zip(self.ends_s or (), self.jobs, strict=self.ends_s is not None), 1)
+        ends_s = self.ends_s
+        pairs = enumerate(zip(ends_s or (), self.jobs, strict=ends_s is not None), 1)
         return tuple(
             number for number, (end_s, job) in pairs
-            if job.deadline_s is not None and end_s.at(self.terms.level) > job.deadline_s
+            if job.deadline_s is not None and end_s.at(self.level) > job.deadline_s
         )  # fmt: skip
 
     @property
@@ -155,6 +142,91 @@ class FleetPlan:
                 total += (pool.gpus * last_s.at(level) - busy_s) * watts
             totals.append(total)
         return Interval(*totals)
+
+    @property
+    def fullest(self) -> MixPrediction:
+        """The prediction of the GPU whose memory is fullest."""
+        mixes = [each.forecast.prediction for each in self.on]
+        return max(mixes, key=lambda mix: mix.memory_total_mib / mix.memory_capacity_mib)
+
+    @property
+    def oom_probability(self) -> float:
+        """Probability that the GPU on which that is likeliest runs out of memory."""
+        return max(each.forecast.prediction.oom_probability for each in self.on)
+
+    @property
+    def confirmed_on_hardware(self) -> bool:
+        """Whether real runs confirm how the jobs of each GPU share it."""
+        return all(each.forecast.prediction.confirmed_on_hardware for each in self.on)
+
+    @property
+    def measured(self) -> Interval:
+        """What plans are compared by: seconds, joules, or for throughput the time for equal work.
+
+        Plans that keep deadlines are compared by their makespans.
+        """
+        match self.ranked_by:
+            case "mean-completion":
+                value = self.mean_completion_s
+            case "energy":
+                value = self.energy_j
+            case "throughput":
+                steps_s = [job.step_s for on in self.on for job in on.forecast.prediction.jobs]
+                errors = [fmean(each.at(level) / each.p50 for each in steps_s) for level in LEVELS]
+                value = around(errors).scaled(self.cost)
+            case _:
+                value = self.makespan_s
+        assert value is not None, "plans are ranked by what is known of all of them"
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSearchResult:
+    """How a plan for several GPUs was found.
+
+    Attributes:
+        exact: Whether every way to group the jobs was compared.
+        compared: Groups of jobs that were compared.
+        predicted: Those of them that were predicted in full; the others were estimated.
+        cut_short: Whether more effort would compare more.
+    """
+
+    cost: float
+    exact: bool
+    compared: int
+    predicted: int
+    cut_short: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPlan(FleetForecast):
+    """The best plan for many jobs, or for several GPUs.
+
+    Attributes:
+        note: Why `ranked_by` is not the objective that was asked for; None: it is.
+        others: The best plan of every other way, best first.
+    """
+
+    terms: FleetTerms
+    note: str | None
+    search: FleetSearchResult
+    others: tuple[FleetForecast, ...]
+    standing: Standing = field(default_factory=Standing)
+
+    @property
+    def plans(self) -> tuple[FleetForecast, ...]:
+        """The best plan of each way, best first."""
+        return (self, *self.others)
+
+    @property
+    def serial(self) -> FleetForecast:
+        """The plan in which every GPU runs one job at a time: the baseline of every gain."""
+        return next(each for each in self.plans if each.way == "serial")
+
+    def gain(self, plan: FleetForecast) -> Interval:
+        """Return what `plan` gains over one job at a time; above 1 it is better."""
+        serial = self.serial
+        return joint_ratio(serial.measured, plan.measured, same_way=plan is serial)
 
 
 def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
@@ -181,23 +253,60 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
     ]  # fmt: skip
     groups = [GroupPool(at, kinds, problem, each) for at, each in enumerate(questions)]
     _check_each_runs_somewhere(kinds, problem, groups, terms, alone)
-    best, *others = FleetSearch(kinds, problem, groups).candidates(questions, terms.effort)
-    placement = soonest_first(best.plan, problem)
+    search = FleetSearch(kinds, problem, groups)
+    candidates = search.candidates(questions, terms.effort)
+
+    def planned(candidate: Candidate) -> FleetForecast:
+        placement = soonest_first(candidate.plan, problem)
+        return FleetForecast(
+            way=candidate.way, cost=problem.cost(placement), pools=tuple(pools),
+            on=_gpu_plans(placement, kinds, problem), ranked_by=objective.name, level=terms.level,
+        )  # fmt: skip
+
+    best, *others = _unless_in_vain(_different([planned(each) for each in candidates], kinds))
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
+    exact = candidates[0].way == "exact"
     result = FleetSearchResult(
-        cost=problem.cost(placement), way=best.way, exact=best.way == "exact", compared=compared,
-        predicted=predicted,
-        others=tuple((each.way, problem.cost(each.plan)) for each in others),
+        cost=best.cost, exact=exact, compared=compared, predicted=predicted,
+        cut_short=search.cut_short and not exact,
     )  # fmt: skip
-    serial = next(each.plan for each in [best, *others] if each.way == "serial")
-    lengths = all_known(job.work_steps for job in jobs)
     plan = FleetPlan(
-        pools=tuple(pools), terms=terms, ranked_by=objective.name, note=note, search=result,
-        on=_gpu_plans(placement, kinds, problem),
-        serial_s=None if lengths is None else makespan_s(serial),
+        way=best.way, cost=best.cost, pools=best.pools, on=best.on, ranked_by=best.ranked_by,
+        level=best.level, terms=terms, note=note, search=result, others=tuple(others),
     )  # fmt: skip
     may_cap = terms.conditions.power_caps and plan.energy_j is not None
     return _with_caps(plan, questions) if may_cap else plan
+
+
+def _different(plans: Sequence[FleetForecast], kinds: Kinds) -> list[FleetForecast]:
+    """`plans` without those that do the same as another, which is named after the simplest way."""
+    kind_of = {at + 1: kind for kind, positions in enumerate(kinds.positions) for at in positions}
+
+    def runs(on: GpuPlan) -> str:
+        groups = [
+            (repr(each.sharing if isinstance(each, Group) else each.places),
+             [kind_of[on.jobs[number - 1]] for number in each.jobs])
+            for each in groups_of(on.sharing, len(on.jobs))
+        ]  # fmt: skip
+        return f"{on.gpu.key} {groups}"
+
+    same: dict[tuple[str, ...], FleetForecast] = {}
+    for plan in plans:
+        key = tuple(sorted(map(runs, plan.on)))
+        same[key] = min(same.get(key, plan), plan, key=lambda each: WAYS.index(each.way))
+    return list(same.values())
+
+
+_IN_VAIN = 1e-3  # a share of the cost
+
+
+def _unless_in_vain(plans: list[FleetForecast]) -> list[FleetForecast]:
+    """`plans`, best first, but one job at a time before all where sharing gains nothing."""
+    best, serial = plans[0], next(each for each in plans if each.way == "serial")
+    as_good = serial.measured.at(best.level) <= best.measured.at(best.level) * (1 + _IN_VAIN)
+    if as_good and len(serial.late) <= len(best.late):
+        return [serial, *(each for each in plans if each is not serial)]
+    return plans
 
 
 def _check_each_runs_somewhere(

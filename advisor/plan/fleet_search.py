@@ -3,7 +3,7 @@
 The search is bounded by work and not by time, so a question always has the same answer:
 
 1. Obvious plans: one job at a time, batches and first fit in several orders and sizes, and queues.
-   Those that are estimated to be good are predicted.
+   The best of each way by estimates is predicted, and all that are nearly as good as the best.
 2. The best queues are improved by small changes, thousands of which are estimated at once.
 
 The best of all predicted plans is the answer.
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from random import Random
+from typing import Literal, get_args
 
 from advisor.plan.fleet_exact import exact_plans
 from advisor.plan.fleet_groups import MOST_TOGETHER, GpuQueue, GroupPool
@@ -33,23 +34,33 @@ _FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 3, 20, 0.125
 _Deal = Callable[..., list[GpuQueue]]
 
 
+Way = Literal["serial", "batches", "first-fit", "queue", "exact"]
+WAYS: tuple[Way, ...] = get_args(Way)
+"""How plans are made, the simplest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A plan, and how it was made: "serial", "batches", "first-fit", "queue" or "exact"."""
+    """A plan, and how it was made."""
 
-    way: str
+    way: Way
     plan: Placement
 
 
 class FleetSearch:
-    """Searches the plan of least cost for jobs on the GPUs of `problem`."""
+    """Searches the plan of least cost for jobs on the GPUs of `problem`.
+
+    Attributes:
+        cut_short: Whether more effort would compare more.
+    """
 
     def __init__(self, kinds: Kinds, problem: Problem, pools: Sequence[GroupPool]) -> None:
         self._kinds, self._problem, self._pools = kinds, problem, pools
         self._jobs = problem.of_every_job(range(len(problem.counts)))
         self._pool_of = [at for at, pool in enumerate(problem.pools) for _ in range(pool.gpus)]
-        self._best: dict[str, Placement] = {}
+        self._best: dict[Way, Placement] = {}
         self._paces = [[_Paces(pool, predict) for pool in pools] for predict in (False, True)]
+        self.cut_short = False
 
     def candidates(self, questions: Sequence[Question], effort: float) -> list[Candidate]:
         """Return the best plan of each way to plan, best first.
@@ -64,14 +75,14 @@ class FleetSearch:
                    for way, member_sets in self._greedy()]  # fmt: skip
         queued = [(deal, queues, self._placed(queues)) for deal, queues in self._queues()]
         cost = self._problem.cost
-        plans = [plan for *_, plan in [*batched, *queued] if plan]
-        most = min(map(cost, plans), default=inf) * _TOO_COSTLY
+        most = self._most_costs([*((way, plan) for way, _, plan in batched),
+                                 *(("queue", plan) for *_, plan in queued if plan)])  # fmt: skip
         for way, member_sets, plan in batched:
-            if cost(plan) <= most:
+            if cost(plan) <= most[way]:
                 self._offer(way, self._grouped(member_sets, predict=True))
         starts = [queues for _, queues, _ in queued]
         for deal, _, plan in queued:
-            if plan and cost(plan) <= most:
+            if plan and cost(plan) <= most["queue"]:
                 starts.append(deal(predict=True))
                 self._offer("queue", self._placed(starts[-1], predict=True))
         if queued:
@@ -79,7 +90,15 @@ class FleetSearch:
         best = [Candidate(way, plan) for way, plan in self._best.items()]
         return sorted(best, key=lambda each: self._problem.rank(each.plan))
 
-    def _offer(self, way: str, plan: Placement) -> None:
+    def _most_costs(self, plans: Sequence[tuple[Way, Placement]]) -> dict[Way, float]:
+        """Costs up to which plans of each way are predicted: of its best, or near that of all."""
+        least: dict[Way, float] = {}
+        for way, plan in plans:
+            least[way] = min(self._problem.cost(plan), least.get(way, inf))
+        near = min(least.values(), default=inf) * _TOO_COSTLY
+        return {way: max(cost, near) for way, cost in least.items()}
+
+    def _offer(self, way: Way, plan: Placement) -> None:
         """Keep `plan` if it is the best of its way; an empty plan was not possible."""
         rank, best = self._problem.rank, self._best.get(way)
         if plan and (best is None or rank(plan) < rank(best)):
@@ -97,6 +116,7 @@ class FleetSearch:
             for _ in range(_CORRECTED):
                 better = improve(better, rounds)
                 self._offer("queue", self._placed(better, predict=True))
+        self.cut_short = improve.cut_short
 
     def _queues_of(self, plan: Placement) -> list[GpuQueue]:
         """Queues that start the jobs of each GPU of `plan` in the order of its groups."""
@@ -147,7 +167,7 @@ class FleetSearch:
             orders.append(sorted(longest_first, key=lambda kind: deadlines_s[kind] or inf))
         return orders
 
-    def _greedy(self) -> Iterator[tuple[str, list[Members]]]:
+    def _greedy(self) -> Iterator[tuple[Way, list[Members]]]:
         """Batches of several sizes, and first fit, each in several orders."""
         busy, alone_s = (
             [job.profile.busy_share or 1.0 for job in self._kinds.jobs],
@@ -274,13 +294,17 @@ _Change = tuple[tuple[int, GpuQueue], ...]
 
 
 class QueueImprover:
-    """Improves a queue on each GPU by small changes, in a sequence that is always the same."""
+    """Improves a queue on each GPU by small changes, in a sequence that is always the same.
+
+    Attributes:
+        cut_short: Whether changes still helped when the rounds were over.
+    """
 
     def __init__(
         self, problem: Problem, pools: Sequence[GroupPool], pool_of: Sequence[int]
     ) -> None:
         self._problem, self._pools, self._pool_of = problem, pools, pool_of
-        self._draw = Random(_SEED)
+        self._draw, self.cut_short = Random(_SEED), False
 
     def __call__(self, queues: Sequence[GpuQueue], rounds: int) -> list[GpuQueue]:
         """Return better queues than `queues`, where changes lower the cost."""
@@ -304,6 +328,8 @@ class QueueImprover:
             stale, groups = 0, best[1]
             for gpu, queue in best[0]:
                 now[gpu] = queue
+        else:
+            self.cut_short = True
         return now
 
     def _outcomes(self, queues: Sequence[tuple[int, GpuQueue]]) -> list[FleetGroup | None]:

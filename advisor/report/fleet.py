@@ -1,62 +1,234 @@
-"""Many jobs on several equal GPUs: the plan as text, rows and JSON, and its jobs over time."""
+"""Many jobs on several GPUs: the plan as text, rows, CSV and JSON, and its jobs over time."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from advisor.errors import InvalidInput, counted
-from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans
+from advisor.errors import InvalidInput, counted, is_or_are
+from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
 from advisor.launch.launch_plan import LaunchPlan
-from advisor.plan.fleet import FleetPlan, GpuPlan
+from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
+from advisor.plan.fleet_search import Way
+from advisor.plan.joint import holds_one, joint_ratio
+from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.reasons import named
 from advisor.prediction.prediction import LEVELS, Interval, around
 from advisor.report import forecast
 from advisor.report import format as units
-from advisor.report.format import fits, plain_table
+from advisor.report.format import FittedTable, fits, plain_table
+from advisor.report.plan_tables import csv_of_plans
 from advisor.report.simulation import Timeline, in_rows, same_times
-from advisor.sharing.groups import relabelled
+from advisor.sharing import Group as Sharers
+from advisor.sharing.groups import groups, relabelled
 from advisor.simulation.simulate import SimulatedJob, Simulation
 from advisor.workload.job import Job
 
+_LINES, _COLUMNS = 14, 100  # of an answer without details
 _WIDEST_NUMBERS = 8  # longer cells of job numbers overhang and do not indent all other rows
-_HEADINGS = ("GPU", "jobs by number, group after group", "all done", "memory")
+_WIDEST_JOBS = 62  # characters that name the jobs of a GPU
+_RISKY = 0.01  # a smaller risk of running out of memory is not worth a sentence
+_WAYS: Mapping[Way, str] = {
+    "serial": "one at a time", "batches": "equal batches", "first-fit": "batches by load",
+    "queue": "queues", "exact": "chosen groups",
+}  # fmt: skip
 
 
-def fleet_report(plan: FleetPlan, *, details: bool = False) -> Group:
-    """Return the answer, the jobs by number, the plan of each GPU, and the plan's quality.
+def fleet_report(
+    plan: FleetPlan, top: int | None = None, *, command: str = "", details: bool = False
+) -> RenderableType:
+    """Return the answer: what to do, each way to plan, each GPU, how to start it, what to know.
 
-    With `details`, or if a screen holds them, each group has a line.
+    `command` is the line that says how to start it. With `top`, the best so many plans instead of
+    the ways. With `details`, every job of every GPU by its number, and how the plan was found.
     """
+    start = why_not_started(plan) or command
 
-    def report(between: str) -> Group:
-        table = plain_table(*_HEADINGS)
-        table.columns[1].overflow = "fold"
-        for on in plan.on:
-            table.add_row(*_cells(on, between))
+    def answer(*gpus: RenderableType) -> Group:
+        rest = "More" if gpus else "The jobs of each GPU, and more"
+        more = [_caveat(plan), *_effort(plan), f"{rest}: --details."]
         return Group(
-            Text(fleet_answer(plan), style="bold"), Text(), *map(Text, _numbered(plan.jobs)),
-            Text(), table, Text(), *map(Text, fleet_notes(plan)),
+            Text(f"{instruction(plan)}.", style="bold"),
+            Text(" ".join([outcome(plan), *gpu_notes(plan)])),
+            _table(plan_rows(plan, top)), *gpus,
+            *map(Text, filter(None, [start, "" if details else " ".join(more)])),
         )  # fmt: skip
 
-    return report("\n") if details or fits(report("\n")) else report("; ")
+    if not details:
+        few = fits(answer(_few_gpus(plan)), _LINES, _COLUMNS)
+        return answer(_few_gpus(plan)) if few else answer()
+    every = _table(fleet_gpu_rows(plan))
+    every.columns[1].overflow = "fold"
+    lines = [*_numbered(plan.jobs), ""]
+    return Group(answer(), Text(), *map(Text, lines), every, Text(), *map(Text, fleet_notes(plan)))
 
 
-def fleet_gpu_rows(plan: FleetPlan) -> list[dict[str, str]]:
+def _table(rows: Sequence[Mapping[str, str]]) -> FittedTable:
+    table = plain_table(*rows[0])
+    for row in rows:
+        table.add_row(*row.values())
+    return table
+
+
+def fleet_answer(plan: FleetPlan) -> str:
+    """Return the answer in two sentences, and the sources of estimated profiles."""
+    return forecast.with_estimates_named(plan.standing, f"{instruction(plan)}. {outcome(plan)}")
+
+
+def instruction(plan: FleetForecast) -> str:
+    """Return what to do, as a person says it."""
+    jobs = "the job" if len(plan.jobs) == 1 else f"the {len(plan.jobs)} jobs"
+    jobs, where = f"{jobs} on {_gpus_in_words(plan)}", "" if plan.gpus == 1 else " on each"
+    most_in_all, most = max(len(on.jobs) for on in plan.on), max(map(_at_once, plan.on))
+    if most == 1:
+        turns = f"one at a time{where}" if where else "one after another"
+        return f"Don't share: run {jobs}, {'each alone' if most_in_all == 1 else turns}"
+    if most_in_all == most:
+        turns = f"up to {most} together{where}"
+    elif plan.way == "queue":
+        turns = f"at most {most} at once{where}, the next as one ends"
+    else:
+        turns = f"in {'groups' if plan.way == 'exact' else 'batches'} of up to {most}{where}"
+    return f"Run {jobs}{_way(plan)}, {turns}"
+
+
+def _way(plan: FleetForecast) -> str:
+    """How jobs share a GPU, if all do so in one way, or that some are on MIG instances."""
+    if any(on.sharing.instances for on in plan.on):
+        return " on MIG instances"
+    modes = {
+        part.sharing.mode
+        for on in plan.on
+        for group in groups(on.sharing, len(on.jobs))
+        for part in group.partitions
+        if len(part.jobs) > 1
+    }
+    ways = {
+        "mps": " under MPS",
+        "mps-limits": " under MPS with limits",
+        "naive": " by time slicing",
+    }
+    return ways[modes.pop()] if len(modes) == 1 else ""
+
+
+def _gpus_in_words(plan: FleetForecast) -> str:
+    hosts = [f"{counted(pool.hosts, 'host')} of " if pool.hosts > 1 else "" for pool in plan.pools]
+    pairs = zip(hosts, plan.pools, strict=True)
+    return " and ".join(f"{host}{pool.host_gpus} {pool.gpu.key}" for host, pool in pairs)
+
+
+def _at_once(on: GpuPlan) -> int:
+    """Most jobs that run on a GPU at the same time."""
+    return max(
+        each.at_once if isinstance(each, Sharers) else len(each.jobs)
+        for each in groups(on.sharing, len(on.jobs))
+    )
+
+
+def outcome(plan: FleetPlan) -> str:
+    """Return what the plan costs and gains over one job at a time, with ranges."""
+    by, alone = (
+        OBJECTIVES[plan.ranked_by],
+        "one after another" if plan.gpus == 1 else _WAYS["serial"],
+    )
+    gain = plan.gain(plan)
+    slower = ", may be slower" if gain.p05 < 1 else ""
+    if by.name == "throughput":
+        return f"Gain in throughput over {alone} {units.times(gain)}{slower}."
+    shown = units.joules if by.unit == "J" else units.seconds
+    cost = shown(plan.measured)
+    cost = cost if by.name in ("makespan", "deadlines") else f"{by.measure.capitalize()} {cost}"
+    if plan is plan.serial:
+        gains = [gain for other in plan.others if (gain := plan.gain(other)).p50 > 1]
+        if not gains:
+            return f"{cost}."
+        best = max(gains, key=lambda each: each.p50)
+        return f"{cost}; sharing at its best would gain {units.times(best)}."
+    before = shown(Interval(*[plan.serial.measured.p50] * 3))
+    return f"{cost} instead of {before} {alone}: gain {units.times(gain)}{slower}."
+
+
+def plan_rows(plan: FleetPlan, top: int | None = None) -> list[dict[str, str]]:
+    """Return a row for each way to plan, the simplest first, or for the best `top` plans.
+
+    The keys are the columns' names; a mark stands before the best.
+    """
+    simplest_first = sorted(plan.plans, key=lambda each: [*_WAYS].index(each.way))
+    plans = simplest_first if top is None else plan.plans[:top]
+    return [_plan_row(plan, each) for each in plans]
+
+
+def _plan_row(plan: FleetPlan, each: FleetForecast) -> dict[str, str]:
+    estimated = "" if each.confirmed_on_hardware else ", estimated"
+    row = {"": f"{'>' if each is plan else ' '} {_WAYS[each.way]}{estimated}"}
+    if each.makespan_s is not None:
+        row["total time"] = units.seconds(each.makespan_s)
+    if plan.ranked_by == "mean-completion":
+        row["mean end"] = units.seconds(each.mean_completion_s)
+    row |= {"gain": units.times(plan.gain(each)), "fullest GPU": units.held(each.fullest)}
+    if each.energy_j is not None:
+        shown = each.energy_j if plan.ranked_by == "energy" else Interval(*[each.energy_j.p50] * 3)
+        row["energy"] = units.joules(shown)
+    if any(job.deadline_s is not None for job in plan.jobs):
+        row["late"] = str(len(each.late))
+    return row
+
+
+def _few_gpus(plan: FleetForecast) -> Table:
+    """A line for each GPU with its jobs by name; GPUs whose lines are equal share one."""
+    numbers: dict[tuple[str, str, str], list[int]] = {}
+    for on in plan.on:
+        gpu = "" if len(plan.pools) == 1 else f" {on.gpu.key}"
+        numbers.setdefault((gpu, _jobs_in_words(on), _done(on)), []).append(on.number)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for (gpu, jobs, done), same in numbers.items():
+        table.add_row(f"GPU {units.numbers(same)}{gpu}", jobs, done)
+    return table
+
+
+def _jobs_in_words(on: GpuPlan) -> str:
+    """Names of the jobs of a GPU in the order of their starts; of many jobs the most frequent."""
+    turns = []
+    for group in groups(on.sharing, len(on.jobs)):
+        names = [on.members[number - 1].name for number in group.jobs]
+        in_turn = isinstance(group, Sharers) and group.at_once < len(names)
+        turns.append(units.in_order(names if in_turn else sorted(names)))
+    if len(words := ", then ".join(turns)) <= _WIDEST_JOBS:
+        return words
+    counts = Counter(job.name for job in on.members).most_common()
+    for kinds in range(len(counts), 0, -1):
+        listed = units.in_order([name for name, count in counts[:kinds] for _ in range(count)])
+        rest = sum(count for _, count in counts[kinds:])
+        words = f"{listed} and {counted(rest, 'other')}" if rest else listed
+        if len(words) <= _WIDEST_JOBS:
+            break
+    return words
+
+
+def _done(on: GpuPlan) -> str:
+    if on.ends_s is None:
+        return "not known"
+    return units.seconds(around([max(each.at(level) for each in on.ends_s) for level in LEVELS]))
+
+
+def fleet_gpu_rows(plan: FleetForecast) -> list[dict[str, str]]:
     """Return a row for each GPU that runs a job; the keys are the columns' names."""
-    return [dict(zip(_HEADINGS, _cells(on, "\n"), strict=True)) for on in plan.on]
-
-
-def _cells(on: GpuPlan, between: str) -> tuple[str, ...]:
-    """Cells of a GPU's row, with the text `between` two of its groups."""
-    cap_w = on.power_cap_w
-    groups = [_shortened(str(each)) for each in _groups(on)]
-    groups += [] if cap_w is None else [f"at most {cap_w:g} W"]
-    done = units.seconds(on.forecast.makespan_interval_s)
-    return str(on.number), between.join(groups), done, units.held(on.forecast.prediction)
+    rows = []
+    for on in plan.on:
+        groups = [_shortened(str(each)) for each in _groups(on)]
+        groups += [] if on.power_cap_w is None else [f"at most {on.power_cap_w:g} W"]
+        rows.append({
+            "GPU": str(on.number) if len(plan.pools) == 1 else f"{on.number} {on.gpu.key}",
+            "jobs by number, group after group": "\n".join(groups), "all done": _done(on),
+            "memory": units.held(on.forecast.prediction),
+        })  # fmt: skip
+    return rows
 
 
 def _groups(on: GpuPlan) -> list[str]:
@@ -82,45 +254,63 @@ def _numbered(jobs: Sequence[Job]) -> Iterator[str]:
     width = min(max(map(len, numbers)), _WIDEST_NUMBERS)
     for job, numbered in zip(distinct, numbers, strict=True):
         epochs = "" if job.epochs == 1 else f", {counted(job.epochs, 'epoch')}"
+        gpus = "" if job.gpus == 1 else f", on {job.gpus} GPUs at once"
         due = "" if job.deadline_s is None else f", due in {units.duration(job.deadline_s)}"
-        yield f"{numbered:{width}}  {job.name}{epochs}{due}"
+        yield f"{numbered:{width}}  {job.name}{epochs}{gpus}{due}"
 
 
-def fleet_answer(plan: FleetPlan) -> str:
-    """Return the answer in a sentence, and the sources of estimated profiles."""
-    jobs = counted(len(plan.jobs), "job")
-    gpus = " and ".join(f"{pool.gpus} {pool.gpu.key}" for pool in plan.pools)
-    text = f"Run the {jobs} on {gpus} in the groups below"
-    faster = _speedup(plan)
-    if plan.makespan_s is None or faster is None:
-        text += ": the total time is not known, because the length of a job is not."
-    else:
-        alone = "one after another" if plan.gpus == 1 else "one at a time on each"
-        done = units.seconds(plan.makespan_s)
-        text += f": all done in {done}, {units.number(faster)}x as fast as {alone}."
-    return forecast.with_estimates_named(plan.standing, text)
+def gpu_notes(plan: FleetPlan) -> Iterator[str]:
+    """Yield what may go wrong and what stays unused: late jobs, memory, GPUs and MIG slices."""
+    if plan.late:
+        yield f"Late: {named([plan.jobs[number - 1].name for number in plan.late])}."
+    if (risk := plan.oom_probability) > _RISKY:
+        yield f"Risk of running out of memory on the fullest GPU: {units.share(risk)}."
+    busy = Counter(on.gpu.key for on in plan.on)
+    unused = [(pool.gpus - busy[pool.gpu.key], pool.gpu.key) for pool in plan.pools]
+    if idle := " and ".join(f"{count} {key}" for count, key in unused if count):
+        yield f"Unused: {idle}."
+    for on in plan.on:
+        if slices := _slices_unused(on):
+            yield f"Unused on GPU {on.number}: {counted(slices, 'MIG slice')}."
+    if plan.note:
+        yield f"Ranked by {plan.ranked_by}: {plan.note}."
 
 
-def _speedup(plan: FleetPlan) -> float | None:
-    """Makespan with one job at a time on each GPU over that of the plan; None: not known."""
-    if plan.makespan_s is None or plan.serial_s is None:
-        return None
-    return plan.serial_s / plan.makespan_s.p50
+def _slices_unused(on: GpuPlan) -> int:
+    """MIG slices of a GPU without a job all the time; none if it runs a job without MIG."""
+    of_profile = {each.name: each.compute_slices for each in on.gpu.mig}
+    used = [
+        sum(of_profile[each.profile] for each in group.instances) if group.instances else 0
+        for group in groups(on.sharing, len(on.jobs))
+    ]
+    return max(of_profile.values()) - max(used) if all(used) else 0
+
+
+def _caveat(plan: FleetPlan) -> str:
+    if estimates := forecast.with_estimates_named(plan.standing, ""):
+        return estimates
+    if not plan.confirmed_on_hardware:
+        return f"It is {forecast.NOT_CONFIRMED}."
+    return forecast.host_note(plan.standing)
+
+
+def _effort(plan: FleetPlan) -> Iterator[str]:
+    """A hint where a longer search may find a better plan."""
+    if plan.search.cut_short:
+        yield f"--effort {4 * plan.terms.effort:g} searches longer."
 
 
 def fleet_notes(plan: FleetPlan) -> Iterator[str]:
-    """Yield notes on the plan and its quality."""
+    """Yield all notes on the plan and its quality."""
+    yield from gpu_notes(plan)
     if plan.mean_completion_s is not None:
-        yield f"Mean completion time of a job: {units.duration(plan.mean_completion_s)}."
+        yield f"Mean of the jobs' ends: {units.seconds(plan.mean_completion_s)}."
     if plan.energy_j is not None:
         yield f"Energy of all GPUs until then: {units.joules(plan.energy_j)}."
-    if plan.late:
-        yield f"Late: job {', '.join(map(str, plan.late))}."
-    if plan.note:
-        yield f"Ranked by {plan.ranked_by}: {plan.note}."
-    yield f"{_search_line(plan)}."
+    yield " ".join([f"{_search_line(plan)}.", *_effort(plan)])
     caps_w = {on.forecast.prediction.power_cap_w for on in plan.on} - {None}
     yield from (forecast.cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
+    yield "In parentheses: 90 % intervals."
     yield forecast.host_note(plan.standing)
 
 
@@ -130,69 +320,120 @@ def _search_line(plan: FleetPlan) -> str:
     effort = f"{search.compared:,} groups and queues compared, {search.predicted} predicted in full"
     if search.exact:
         return f"{effort}: every way to divide the jobs among the GPUs"
-    return f"{effort}: the best of obvious plans, improved. --effort 4 searches longer"
+    return f"{effort}: the best of obvious plans, improved"
 
 
-def fleet_document(plan: FleetPlan, device: str | None = None) -> dict[str, Any]:
+def fleet_csv(plan: FleetPlan) -> str:
+    """Return a table of the plans of all ways as CSV, best first, as `plans_csv` does."""
+    rows = []
+    for rank, each in enumerate(plan.plans, start=1):
+        mixes = [on.forecast.prediction for on in each.on]
+        energy_j = None if each.energy_j is None else each.energy_j.p50
+        rows.append((
+            rank, _WAYS[each.way], _sharing(each), each.makespan_s, plan.gain(each),
+            each.fullest.memory_total_mib, energy_j,
+            max(job.slowdown for mix in mixes for job in mix.jobs), each.oom_probability,
+            not each.confirmed_on_hardware,
+        ))  # fmt: skip
+    return csv_of_plans(rows)
+
+
+def _sharing(plan: FleetForecast) -> str:
+    """Notation of what all GPUs run, with the numbers of the jobs in the request."""
+    return " | ".join(";".join(_groups(on)) for on in plan.on)
+
+
+def fleet_document(
+    plan: FleetPlan, device: str | None = None, top: int | None = None
+) -> dict[str, Any]:
     """Return what ``advisor recommend --json`` prints for many jobs, or for several GPUs.
 
-    Commands for one GPU are for the first of the machine, or for that with the index `device`.
+    It has the `top` plans, by default all. Commands for one GPU are for the first of the machine,
+    or for that with the index `device`.
 
     Raises:
         InvalidInput: There is no such device.
     """
-    makespan_s, launches = plan.makespan_s, fleet_launch_plans(plan)
-    search = ("cost", "way", "exact", "compared", "predicted")
-    ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, dict[str, Any]]()
-    for on in plan.on:
-        for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
-            end_s = forecast.interval_document(ends_s[number - 1])
-            request = forecast.request_document(plan.jobs[number - 1])
-            jobs[number] = asdict(job) | request | {"on_gpu": on.number, "end_s": end_s}
-    document = {
-        "rank": 1, "ties_best": True,
-        "sharing": " | ".join(";".join(_groups(on)) for on in plan.on),
-        "commands": _commands(launches, device), "why": _search_line(plan),
-        "jobs": [jobs[number] for number in sorted(jobs)],
-        "makespan_s": None if makespan_s is None else makespan_s.p50,
-        "makespan_interval_s": forecast.interval_document(makespan_s),
-        "mean_completion_s": plan.mean_completion_s, "speedup_vs_serial": _speedup(plan),
-        "energy_j": forecast.interval_document(plan.energy_j),
-        "power_cap_w": plan.on[0].forecast.prediction.power_cap_w,  # the same on all
-        "late": list(plan.late),
-        "gpus": [
-            {"number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s)}
-            | {"commands": _commands([launch], device)}
-            | forecast.forecast_document(on.forecast)
-            for on, launch in zip(plan.on, launches, strict=True)
-        ],
-        "search": {name: getattr(plan.search, name) for name in search},
-    }  # fmt: skip
+    serial_s = plan.serial.makespan_s
     return {
         "schema": forecast.SCHEMA, "gpu": plan.pools[0].gpu.key, "gpus": plan.gpus,
+        "hosts": [
+            {"gpu": pool.gpu.key, "hosts": pool.hosts, "host_gpus": pool.host_gpus}
+            for pool in plan.pools
+        ],
         "objective": plan.terms.objective, "ranked_by": plan.ranked_by, "note": plan.note,
         **forecast.standing_document(plan.standing),
+        "text": fleet_answer(plan), "notes": list(gpu_notes(plan)),
         "workloads": forecast.workloads_document(plan.jobs),
         "epochs": [job.epochs for job in plan.jobs],
-        "serial": {"sharing": "serial", "makespan_s": plan.serial_s}, "plans": [document],
+        "serial": {"sharing": "serial", "makespan_s": serial_s and serial_s.p50},
+        "plans": [
+            {"rank": rank, **_plan_document(plan, each, device)}
+            for rank, each in enumerate(plan.plans[:top], start=1)
+        ],
         "left_out": [],
     }  # fmt: skip
 
 
+def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> dict[str, Any]:
+    launches = () if why_not_started(each) else fleet_launch_plans(each)
+    gain, makespan_s, mean_s = plan.gain(each), each.makespan_s, each.mean_completion_s
+    ratio = joint_ratio(each.measured, plan.measured, same_way=each is plan)
+    search = ("exact", "compared", "predicted", "cut_short")
+    return {
+        "ties_best": holds_one(ratio), "sharing": _sharing(each),
+        "commands": _commands(launches, device), "why": _search_line(plan),
+        "jobs": _job_documents(each), "makespan_s": makespan_s and makespan_s.p50,
+        "makespan_interval_s": forecast.interval_document(makespan_s),
+        "mean_completion_s": mean_s and mean_s.p50,
+        "speedup_vs_serial": None if makespan_s is None else gain.p50,
+        "gain": forecast.interval_document(gain),
+        "memory_total_mib": each.fullest.memory_total_mib,
+        "memory_capacity_mib": each.fullest.memory_capacity_mib,
+        "oom_probability": each.oom_probability,
+        "energy_j": forecast.interval_document(each.energy_j),
+        "power_cap_w": each.on[0].forecast.prediction.power_cap_w, "late": list(each.late),
+        "confirmed_on_hardware": each.confirmed_on_hardware,
+        "gpus": [
+            {"number": on.number, "job_numbers": list(on.jobs), "waits_s": list(on.waits_s)}
+            | {"commands": _commands(launches[at : at + 1], device)}
+            | forecast.forecast_document(on.forecast)
+            for at, on in enumerate(each.on)
+        ],
+        "search": {"cost": each.cost, "way": each.way}
+        | {name: getattr(plan.search, name) for name in search},
+    }  # fmt: skip
+
+
+def _job_documents(plan: FleetForecast) -> list[dict[str, Any]]:
+    ends_s, jobs = plan.ends_s or (None,) * len(plan.jobs), dict[int, dict[str, Any]]()
+    for on in plan.on:
+        for number, job in zip(on.jobs, on.forecast.prediction.jobs, strict=True):
+            gpus = [*jobs.get(number, {}).get("on_gpus", ()), on.number]
+            jobs[number] = (
+                asdict(job) | forecast.request_document(plan.jobs[number - 1])
+                | {"on_gpu": gpus[0], "on_gpus": gpus}
+                | {"end_s": forecast.interval_document(ends_s[number - 1])}
+            )  # fmt: skip
+    return [jobs[number] for number in sorted(jobs)]
+
+
 def fleet_commands(plan: FleetPlan, rank: int, device: str | None = None) -> str:
-    """Return the shell lines of the plan, which has rank 1; `device` as in `fleet_document`.
+    """Return the shell lines of the plan of this rank; `device` as in `fleet_document`.
 
     Raises:
-        InvalidInput: There is no such plan, or no such device.
+        InvalidInput: There is no such plan or device, or no script can start the plan.
     """
-    if rank != 1:
-        raise InvalidInput(f"there is no plan {rank}; of many jobs there is one, plan 1.")
-    return "\n".join(_commands(fleet_launch_plans(plan), device))
+    if not 1 <= rank <= (plans := len(plan.plans)):
+        raise InvalidInput(
+            f"there is no plan {rank}; there {is_or_are(plans)} {counted(plans, 'plan')}."
+        )
+    return "\n".join(_commands(fleet_launch_plans(plan.plans[rank - 1]), device))
 
 
 def _commands(launches: Sequence[LaunchPlan], device: str | None) -> list[str]:
-    if len(launches) > 1:
-        return list(commands_at_once(launches))
+    if len(launches) != 1:
+        return list(commands_at_once(launches)) if launches else []
     return list(commands(launches[0], device))
 
 

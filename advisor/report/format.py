@@ -140,13 +140,13 @@ def answer_above_table(answer: str, table: Table, notes: Iterable[str]) -> Group
     return Group(Text(answer, style="bold"), Text(), table, Text(), *map(Text, notes))
 
 
-def fits(report: RenderableType) -> bool:
-    """Check whether `report` fits in a terminal of 80 columns without scrolling.
+def fits(report: RenderableType, lines: int = _LINES, columns: int = _COLUMNS) -> bool:
+    """Check whether `report` fits in so many lines and columns; by default in a terminal.
 
     Measuring fixes the widths of its tables, so build the report again to print it.
     """
-    console = Console(width=_COLUMNS, file=StringIO(), markup=False, emoji=False, highlight=False)
-    return len(console.render_lines(report, pad=False)) <= _LINES
+    console = Console(width=columns, file=StringIO(), markup=False, emoji=False, highlight=False)
+    return len(console.render_lines(report, pad=False)) <= lines
 
 
 _LEAST_FOLDED = 12  # characters of a column whose words may break anywhere

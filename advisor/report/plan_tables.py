@@ -1,7 +1,7 @@
 """Tables of plans: the ranking on a screen or in full, and two plans compared."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from csv import writer
 from dataclasses import asdict
 from io import StringIO
@@ -97,26 +97,38 @@ def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> F
 
 
 def plans_csv(advised: Recommendation) -> str:
-    """Return a table of all plans as CSV, best first; times are seconds, shares 0..1."""
+    """Return a table of all plans as CSV, best first."""
+    ways = {mode: way for way, modes in WAYS.items() for mode in modes}
+    return csv_of_plans(
+        (
+            plan.rank, ways[kind_of(plan.sharing)], str(plan.sharing), plan.makespan_interval_s,
+            forecast.gain(advised, plan), plan.prediction.memory_total_mib,
+            None if plan.energy_j is None else plan.energy_j.p50,
+            max(job.slowdown for job in plan.prediction.jobs), plan.prediction.oom_probability,
+            not plan.prediction.confirmed_on_hardware,
+        )
+        for plan in advised.plans
+    )  # fmt: skip
+
+
+CsvRow = tuple[
+    int, str, str, Interval | None, Interval, float, float | None, float, float, bool
+]  # fmt: skip
+"""Rank, way, sharing, total time, gain, memory, energy, worst slowdown, memory risk, estimated."""
+
+
+def csv_of_plans(plans: Iterable[CsvRow]) -> str:
+    """Return a row of CSV for each of `plans`; times are seconds, shares 0..1."""
     levels = [f"{name}_{level}" for name in ("total_time_s", "gain") for level in LEVELS]
-    rows: list[Sequence[object]] = [(
+    file = StringIO()
+    table = writer(file, lineterminator="\n")
+    table.writerow((
         "rank", "way", "sharing", *levels, "memory_mib", "energy_j", "worst_slowdown",
         "oom_probability", "estimated",
-    )]  # fmt: skip
-    ways = {mode: way for way, modes in WAYS.items() for mode in modes}
-    for plan in advised.plans:
-        mix, end_s = plan.prediction, plan.makespan_interval_s
-        gain = forecast.gain(advised, plan)
-        rows.append((
-            plan.rank, ways[kind_of(plan.sharing)], plan.sharing,
-            *(None if end_s is None else end_s.at(level) for level in LEVELS),
-            *(gain.at(level) for level in LEVELS), mix.memory_total_mib,
-            None if plan.energy_j is None else plan.energy_j.p50,
-            max(job.slowdown for job in mix.jobs), mix.oom_probability,
-            not mix.confirmed_on_hardware,
-        ))  # fmt: skip
-    file = StringIO()
-    writer(file, lineterminator="\n").writerows(rows)
+    ))  # fmt: skip
+    for rank, way, sharing, total_s, gain, *others in plans:
+        ends_s = [None if total_s is None else total_s.at(level) for level in LEVELS]
+        table.writerow((rank, way, sharing, *ends_s, *map(gain.at, LEVELS), *others))
     return file.getvalue()
 
 

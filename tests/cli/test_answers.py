@@ -119,7 +119,7 @@ def test_a_csv_file_has_every_plan_and_each_way_to_share(advisor, tmp_path):
     for row, plan in zip(rows, document["plans"], strict=True):
         assert float(row["total_time_s_p50"]) == pytest.approx(plan["makespan_s"])
         assert (row["estimated"] == "True") is not plan["confirmed_on_hardware"]
-    assert advisor("recommend", f"{RESNET}:9", "--csv", file).code == 2
+    assert advisor("recommend", f"{RESNET}:auto", "--csv", file).code == 2
 
 
 def test_the_same_question_has_the_same_answer_in_the_library_too(advisor):

@@ -19,7 +19,7 @@ from advisor.plan.reasons import compare
 from advisor.prediction.prediction import Interval
 from advisor.report import format as units
 from advisor.report.copies import copies_report
-from advisor.report.fleet import fleet_report
+from advisor.report.fleet import fleet_report, gpu_notes, outcome
 from advisor.report.forecast import forecast_report, memory_held
 from advisor.report.format import explained, shortened
 from advisor.report.lists import gpus_table, live_lines, profiles_table
@@ -168,18 +168,55 @@ def test_copies_fit_on_a_screen_and_details_show_each_number_of_them():
     assert {str(number) for number in range(1, 31)} <= set(RANKS.findall(whole))
 
 
-def test_of_a_fleet_every_job_is_on_a_gpu_that_is_shown():
-    kinds = [
-        Job(synthetic.profile(f"dlrm-8gb-bs{size}", host_s=0.01, gpu_s=0.002, memory_mib=60_000))
-        for size in (1, 2)
-    ]
-    found = planned(kinds * 20, FleetTerms(gpus=2))
-    assert len(printed(fleet_report(found)).splitlines()) <= 25
-    for details in (True, False):
-        brackets = re.findall(r"\[([\d,-]+)\]", printed(fleet_report(found, details=details), 400))
-        ranges = [each.split("-") for bracket in brackets for each in bracket.split(",")]
-        numbers = sorted(n for ends in ranges for n in range(int(ends[0]), int(ends[-1]) + 1))
-        assert numbers == list(range(1, 41))
+KINDS = [
+    Job(synthetic.profile(f"dlrm-8gb-bs{size}", host_s=0.01, gpu_s=0.002, memory_mib=60_000))
+    for size in (1, 2)
+]
+
+
+def test_details_of_a_fleet_show_every_job_on_a_gpu():
+    text = printed(fleet_report(planned(KINDS * 20, FleetTerms(gpus=2)), details=True), 400)
+    brackets = re.findall(r"\[([\d,-]+)\]", text)
+    ranges = [each.split("-") for bracket in brackets for each in bracket.split(",")]
+    numbers = sorted(n for ends in ranges for n in range(int(ends[0]), int(ends[-1]) + 1))
+    assert numbers == list(range(1, 41))
+
+
+@pytest.mark.parametrize(("jobs", "gpus"), [(1, 4), (3, 4), (5, 1), (9, 4), (40, 4), (40, 20)])
+def test_the_answer_for_a_fleet_fits_in_14_lines_with_each_way_and_the_jobs_of_each_gpu(jobs, gpus):
+    found = planned((KINDS * 20)[:jobs], FleetTerms(gpus=gpus))
+    lines = printed(fleet_report(found, command="Start it: " + "x" * 80), 100).splitlines()
+    assert len(lines) <= 14
+    assert max(map(len, lines)) <= 100
+    ranges = [line.split()[1] for line in lines if line.startswith("GPU ")]
+    assert len(found.on) == sum(
+        int(ends.split("-")[-1]) - int(ends.split("-")[0]) + 1
+        for each in ranges for ends in each.split(",")
+    )  # fmt: skip
+    assert sum(line.startswith(("> ", "  ")) for line in lines[2:]) - 1 == len(found.plans)
+
+
+def test_a_fleet_says_late_jobs_unused_gpus_and_a_risk_of_memory_above_one_per_cent():
+    late = replace(KINDS[0], deadline_s=1e-3)
+    text = printed(fleet_report(planned([late, KINDS[1]], FleetTerms(gpus=5))), 100)
+    assert "Late: dlrm-8gb-bs1." in text
+    assert "Unused: 3" in text
+    found = planned(KINDS, FleetTerms(gpus=2))
+    assert list(gpu_notes(found)) == []
+    for risk, is_noted in ((0.005, False), (0.03, True)):
+        mix = replace(found.on[0].forecast.prediction, oom_probability=risk)
+        on = replace(found.on[0], forecast=replace(found.on[0].forecast, prediction=mix))
+        notes = "".join(gpu_notes(replace(found, on=(on, *found.on[1:]))))
+        assert ("3%" in notes) == ("memory" in notes) == is_noted
+
+
+def test_a_gain_that_may_be_a_loss_is_said_to_be_one():
+    sure, unsure = (
+        planned(KINDS * 5, FleetTerms(gpus=2), StandIn(wide=wide)) for wide in (0.01, 0.9)
+    )
+    assert "may be slower" not in outcome(sure)
+    assert ("may be slower" in outcome(unsure)) == (unsure.gain(unsure).p05 < 1)
+    assert unsure.gain(unsure).p50 > 1 > unsure.gain(unsure).p05
 
 
 LIVE = LiveGpu(

@@ -1,0 +1,94 @@
+"""The answer for several GPUs: its numbers, how to start it, and what cannot be started."""
+
+import csv
+import json
+import re
+import shlex
+
+import pytest
+
+from tests.cli.conftest import BERT, RESNET, SMALL
+
+JOBS = (f"{RESNET}:2", f"{BERT}:5", f"{SMALL}:4")
+
+
+def recommended(advisor, *words):
+    answer = advisor("recommend", *words, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    return json.loads(answer.out)
+
+
+def test_json_and_csv_have_the_best_plan_of_each_way_best_first(advisor, tmp_path):
+    file = tmp_path / "plans.csv"
+    document = recommended(advisor, *JOBS, "--gpus", 2, "--csv", file)
+    plans, rows = document["plans"], list(csv.DictReader(file.read_text().splitlines()))
+    assert [plan["rank"] for plan in plans] == list(range(1, len(plans) + 1))
+    assert len({plan["search"]["way"] for plan in plans}) == len(plans) > 2
+    assert [plan["makespan_s"] for plan in plans] == sorted(plan["makespan_s"] for plan in plans)
+    serial_s = document["serial"]["makespan_s"]
+    for plan, row in zip(plans, rows, strict=True):
+        assert plan["gain"]["p50"] == pytest.approx(serial_s / plan["makespan_s"])
+        assert float(row["total_time_s_p95"]) == pytest.approx(plan["makespan_interval_s"]["p95"])
+        assert float(row["gain_p05"]) == pytest.approx(plan["gain"]["p05"])
+        assert (row["sharing"], int(row["rank"])) == (plan["sharing"], plan["rank"])
+        assert len(plan["jobs"]) == 11
+        assert max(job["end_s"]["p50"] for job in plan["jobs"]) == pytest.approx(plan["makespan_s"])
+    assert len(recommended(advisor, *JOBS, "--gpus", 2, "--top", 1)["plans"]) == 1
+
+
+def test_the_answer_has_the_numbers_of_its_plans_and_top_has_the_best_of_them(advisor):
+    plans = recommended(advisor, *JOBS, "--gpus", 2)["plans"]
+    text = advisor("recommend", *JOBS, "--gpus", 2).out
+    for plan in plans:
+        assert f"{plan['gain']['p50']:.2f}x" in text
+    best = advisor("recommend", *JOBS, "--gpus", 2, "--top", 1).out
+    assert best.count(" of 140 GiB") == 1 < text.count(" of 140 GiB") == len(plans)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--objective", "energy", "--no-root"), ("--pessimistic",), ("--memory-margin", "20%")],
+)
+def test_the_command_in_the_answer_prints_the_script_of_the_same_plan(
+    advisor, options, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = (*JOBS, "--gpus", "2", *options)
+    line = re.search(r"^Its script: advisor (.*)$", advisor("recommend", *words).out, re.M)
+    printed = advisor(*shlex.split(line[1]))
+    assert printed.code == 0
+    whole = recommended(advisor, *words)["plans"][0]["commands"]
+    names = re.compile(r"\./(\S+)\.sh")
+    assert names.findall(printed.out) == names.findall("\n".join(whole))
+    assert len(names.findall(printed.out)) == 1 + 11
+
+
+def test_a_lower_rank_has_commands_of_its_own(advisor):
+    first, second = (
+        advisor("recommend", *JOBS, "--gpus", 2, "--commands", rank).out for rank in (1, 2)
+    )
+    assert "plan_1" in first
+    assert "plan_1" in second
+    assert first != second
+
+
+def test_a_job_on_two_gpus_is_on_both_and_no_script_starts_it(advisor, tmp_path):
+    (jobs := tmp_path / "jobs.toml").write_text(
+        f'[[job]]\nprofile = "{RESNET}"\ngpus = 2\n[[job]]\nprofile = "{BERT}"\n'
+    )
+    (plan, *_) = recommended(advisor, "--jobs", jobs, "--gpus", "2")["plans"]
+    assert [len(job["on_gpus"]) for job in plan["jobs"]] == [2, 1]
+    assert plan["commands"] == []
+    answer = advisor("recommend", "--jobs", jobs, "--gpus", "2")
+    assert (answer.code, f"No script starts {RESNET} on 2 GPUs" in answer.out) == (0, True)
+    assert advisor("export", "--jobs", jobs, "--gpus", "2").code == 2
+
+
+def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
+    for words in ((*JOBS[:2], "--gpus", 2), (RESNET, BERT, "--gpus", "2"), (*JOBS, "--gpus", 2)):
+        (plan, *_) = recommended(advisor, *words)["plans"]
+        offered = "--effort" in advisor("recommend", *words).out
+        assert offered == plan["search"]["cut_short"]
+    hasty = recommended(advisor, *JOBS, "--gpus", 2, "--effort", "0.01")["plans"][0]
+    assert hasty["search"]["cut_short"]
+    assert "--effort 0.04" in advisor("recommend", *JOBS, "--gpus", 2, "--effort", 0.01).out
