@@ -80,13 +80,15 @@ def best_of_ways(advised: Recommendation) -> list[tuple[str, Plan]]:
 
 
 def _ways_table(advised: Recommendation, named: Sequence[tuple[str, Plan]]) -> FittedTable:
-    """A line for each plan; a mark stands before the best."""
+    """A line for each plan, a mark before the best; the heading says if all are estimated."""
     measure = OBJECTIVES[advised.ranked_by].measure
-    table = plain_table("", measure, "gain", "memory", "energy", "slowest job")
+    measured = any(plan.prediction.confirmed_on_hardware for _, plan in named)
+    first = "" if measured else "  all estimated"
+    table = plain_table(first, measure, "gain", "memory", "energy", "slowest job")
     for name, plan in named:
         mix, energy_j = plan.prediction, plan.energy_j
         mark = ">" if plan is advised.best else " "
-        estimated = "" if mix.confirmed_on_hardware else ", estimated"
+        estimated = ", estimated" if measured and not mix.confirmed_on_hardware else ""
         table.add_row(
             f"{mark} {name}{estimated}", _cost(advised, plan),
             units.times(forecast.gain(advised, plan)), units.gib_of(mix.memory_total_mib),
