@@ -12,11 +12,18 @@ from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.gpus import gpu
 from advisor.plan.cluster import FleetTerms, GpuPool
 from advisor.plan.fleet import plan_fleet
+from advisor.plan.fleet_groups import GpuQueue, GroupPool
 from advisor.plan.forecast import CachingPredictor, over_time
+from advisor.plan.job_sets import Kinds
+from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.placement import Problem
 from advisor.plan.rules import UNCONDITIONAL, Conditions, broken_rule
+from advisor.plan.values import Question
 from advisor.report.fleet import fleet_commands
 from advisor.sharing import Mps, Serial
 from advisor.sharing.groups import most_at_once
+from advisor.simulation.events import Task, run
+from advisor.simulation.queues import GpuCapacity, InOrder
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival, Job
 from advisor.workload.store import load_profile
@@ -271,3 +278,25 @@ def test_jobs_of_a_gpu_hold_their_part_of_the_hosts_memory_and_what_was_not_meas
         assert (max(at_once) > 2) == (most > 2)
     with pytest.raises(NothingFits, match="--host-memory"):
         planned(held, FleetTerms(gpus=2, host_memory_mib=50_000))
+
+
+def test_many_queues_estimated_at_once_end_as_each_by_the_event_loop():
+    advisor = Advisor("h200-141gb")
+    names = ("bert-base-finetune-bs16", "resnet26-cifar10-bs128", "gpt2-small-finetune-bs2")
+    jobs = advisor.jobs([f"{name}@{epochs}" for name in names for epochs in (1, 2, 5)])
+    pool = GpuPool(gpu=advisor.card, hosts=1, host_gpus=1, jobs=jobs, predictor=advisor.predictor)
+    kinds = Kinds(jobs)
+    question = Question(gpu=pool.gpu, predictor=pool.predictor, objective="makespan")
+    groups = GroupPool(0, kinds, Problem(kinds, OBJECTIVES["makespan"], [pool]), question)
+    queues = [GpuQueue((0, 3, 6, 1, 4, 7), 2), GpuQueue((8, 7, 5), 3), GpuQueue((2, 5, 8, 0), 1),
+              GpuQueue((4, 2, 1, 8, 3, 0, 6), 4)]  # fmt: skip
+    for queue, group in zip(queues, groups.estimated(queues), strict=True):
+        order, tasks = queue.order, [Task(jobs[kind].work_steps) for kind in queue.order]
+
+        def pace(seats, order=order):
+            kinds = sorted(order[seat.job] for seat in seats)
+            paced_s = dict(zip(kinds, groups.paced_s(tuple(kinds), predict=False), strict=True))
+            return [1 / paced_s[order[seat.job]] for seat in seats]
+
+        looped = run(tasks, pace, InOrder(GpuCapacity((0,) * queue.at_once)))
+        assert group.ends_s == pytest.approx(looped.ends_s, rel=1e-9)
