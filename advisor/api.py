@@ -45,9 +45,10 @@ from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
     from advisor.plan.admission import Additions, AdmissionLimits, Running
-    from advisor.plan.copies import Copies, SlicesForJob, Trials
+    from advisor.plan.copies import Copies, Trials
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.reasons import Comparison
+    from advisor.plan.slices import SlicesForJob
 
 JobLike = str | Profile | Job
 """A job: ``"NAME[:COPIES][@EPOCHS]"``, or a profile file's path; or what these stand for."""
@@ -437,7 +438,7 @@ class Advisor:
             InvalidInput: The profiles are not of one job.
             NothingFits: The GPU has no MIG.
         """
-        from advisor.plan.copies import slices_for_job
+        from advisor.plan.slices import slices_for_job
 
         profiles = self.at_measured_batches(names)
         slices = listed("on", on, "slices")

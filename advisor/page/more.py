@@ -23,10 +23,10 @@ from advisor.page.question import refuse
 from advisor.plan import MOST_GPUS, START_S, admission
 from advisor.plan.admission import Additions, Running
 from advisor.plan.cluster import FleetTerms
-from advisor.plan.copies import slice_speeds
 from advisor.plan.fleet import FleetPlan
 from advisor.plan.forecast import OverTime
 from advisor.plan.rules import MOST_SLOWING
+from advisor.plan.slices import slice_speeds
 from advisor.plan.values import Recommendation
 from advisor.report import charts, copies, fleet
 from advisor.report.forecast import with_estimates_named

@@ -39,6 +39,10 @@ class Interval:
     def later(self, by: float) -> "Interval":
         return Interval(self.p05 + by, self.p50 + by, self.p95 + by)
 
+    def rate(self, work: float) -> "Interval":
+        """Return `work` over it."""
+        return Interval(work / self.p95, work / self.p50, work / self.p05)
+
     def widened(self, factor: float) -> "Interval":
         """Move both ends from the middle, in logs, by `factor`: away, or below 1 towards it."""
         low, high = self.p05 / self.p50, self.p95 / self.p50

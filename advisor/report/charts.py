@@ -17,8 +17,9 @@ from advisor.errors import counted
 from advisor.hardware.gpus import Gpu, MigProfile
 from advisor.hardware.mig import place, profile_of
 from advisor.hardware.partition import limit_shares
-from advisor.plan.copies import WHOLE, SliceSpeed, Trials
+from advisor.plan.copies import Trials
 from advisor.plan.objectives import OBJECTIVES
+from advisor.plan.slices import WHOLE, SliceSpeed
 from advisor.plan.values import Plan, Recommendation
 from advisor.prediction.prediction import JobPrediction, MixPrediction
 from advisor.report import format as units

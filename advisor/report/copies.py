@@ -1,5 +1,6 @@
 """Copies of a job, trials, jobs to add and batch sizes of slices: as text, rows and JSON."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -8,17 +9,9 @@ from rich.console import RenderableType
 
 from advisor.errors import counted
 from advisor.plan.admission import Addition, Additions
-from advisor.plan.copies import (
-    PAYS,
-    WHOLE,
-    Copies,
-    CopiesRow,
-    SliceBatch,
-    SlicesForJob,
-    SliceSpeed,
-    Trials,
-)
+from advisor.plan.copies import PAYS, Copies, CopiesRow, Trials
 from advisor.plan.reasons import named
+from advisor.plan.slices import WHOLE, SliceBatch, SlicesForJob, SliceSpeed
 from advisor.prediction.prediction import Interval
 from advisor.report import forecast
 from advisor.report import format as units
@@ -38,7 +31,7 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
     """
     best, job, gpu = copies.at_best, copies.job.name, copies.gpu.key
     if copies.pay == 1:
-        second = next((row.gain for row in copies.rows[1:]), None)
+        second = next(map(copies.gain, copies.rows[1:]), None)
         why = copies.limited_by if second is None else f"is not worthwhile: {second:+.1%} work"
         advice = f"Run {job} alone on {gpu}: a second copy {why}."
     else:
@@ -48,7 +41,8 @@ def copies_report(copies: Copies, *, details: bool = False) -> RenderableType:
         )
 
     def cells(row: CopiesRow) -> tuple[str, str]:
-        more = "" if row.gain is None else f" ({row.gain:+.1%})"
+        gain = copies.gain(row)
+        more = "" if gain is None else f" ({gain:+.1%})"
         return f"{row.throughput:.2f}{more}", units.seconds(row.prediction.jobs[0].step_s)
 
     headings = ("copies", "best under", "work of one alone", "step of each", "memory")
@@ -67,19 +61,20 @@ def _report(
     because all are compared with it.
     """
     advice, headings, notes = answer
+    nearest = sorted(rows[1:], key=lambda row: (abs(row.copies - best), row.copies > best))
 
-    def report(shown: Sequence[CopiesRow], more: Sequence[str]) -> RenderableType:
+    def report(others: int) -> RenderableType:
         table = plain_table(*headings)
-        for row in shown:
+        for row in (rows[0], *sorted(nearest[:others], key=lambda row: row.copies)):
             mix = row.prediction
             table.add_row(str(row.copies), _notation(mix.sharing), *cells(row), units.held(mix))
+        left = len(nearest) - others
+        more = [f"{counted(left, 'more number')}: --details."] if left else []
         return answer_above_table(advice, table, [*notes, *more])
 
-    shown, more = list(rows), list[str]()
-    while not details and len(shown) > _FEWEST_ROWS and not fits(report(shown, more)):
-        shown.remove(max(shown[1:], key=lambda row: (abs(row.copies - best), row.copies > best)))
-        more = [f"{counted(len(rows) - len(shown), 'more number')}: --details."]
-    return report(shown, more)
+    larger = range(min(_FEWEST_ROWS, len(rows)), len(rows))
+    fit = bisect_left(larger, True, key=lambda others: not fits(report(others)))
+    return report(len(nearest) if details else larger.start - 1 + fit)
 
 
 def _notation(sharing: Sharing) -> str:
@@ -95,7 +90,7 @@ def _marked(row: CopiesRow) -> str:
 def _notes_on_numbers(copies: Copies, unit: str, gained: str) -> Iterator[str]:
     """The numbers of copies or trials, the `unit`, that fit, are worthwhile, and MPS serves."""
     yield f"{copies.fit} at once at most. One more: {copies.limited_by}."
-    if more := len(copies.rows) - copies.pay:
+    if more := copies.rows[-1].copies - copies.pay:
         yield (
             f"More than {copies.pay} {unit} are not worthwhile: {'one' if more == 1 else more} "
             f"more would bring less than {PAYS:.0%} more {gained}, which is within the error."
@@ -108,13 +103,13 @@ def _notes_on_numbers(copies: Copies, unit: str, gained: str) -> Iterator[str]:
         yield (
             f"MPS serves {copies.mps_clients} processes at most; more {unit} would be time-sliced."
         )
-    if len(copies.rows) > _MEASURED_TOGETHER:
+    if copies.rows[-1].copies > _MEASURED_TOGETHER:
         yield f"More than {_MEASURED_TOGETHER} jobs together were never measured."
 
 
 def copies_document(copies: Copies) -> dict[str, Any]:
     """Return what ``advisor recommend JOB:auto --json`` prints."""
-    return _document_head(copies) | {"rows": [_row_document(row) for row in copies.rows]}
+    return _document_head(copies) | {"rows": [_row_document(copies, row) for row in copies.rows]}
 
 
 def _document_head(copies: Copies) -> dict[str, Any]:
@@ -125,10 +120,10 @@ def _document_head(copies: Copies) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row_document(row: CopiesRow) -> dict[str, Any]:
+def _row_document(copies: Copies, row: CopiesRow) -> dict[str, Any]:
     return {
         "copies": row.copies, "sharing": str(row.prediction.sharing), "throughput": row.throughput,
-        "gain": row.gain, "step_s": asdict(row.prediction.jobs[0].step_s),
+        "gain": copies.gain(row), "step_s": asdict(row.prediction.jobs[0].step_s),
         **forecast.memory_document(row.prediction),
     }  # fmt: skip
 
@@ -203,7 +198,7 @@ def trials_document(trials: Trials) -> dict[str, Any]:
         **_document_head(trials.copies), "steps": trials.steps, "start_s": trials.start_s,
         "at_once": trials.at_once, "sharing": str(trials.row.prediction.sharing),
         **rates(trials.row), "study": None if trials.study is None else asdict(trials.study),
-        "rows": [_row_document(row) | rates(row) for row in trials.copies.rows],
+        "rows": [_row_document(trials.copies, row) | rates(row) for row in trials.copies.rows],
     }  # fmt: skip
 
 

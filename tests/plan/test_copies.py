@@ -9,17 +9,10 @@ from hypothesis import strategies as st
 from advisor.api import Advisor
 from advisor.errors import NothingFits, UnknownName
 from advisor.hardware.gpus import gpu
-from advisor.plan.copies import (
-    PATIENCE,
-    PAYS,
-    WHOLE,
-    CopiesTable,
-    copies_that_pay,
-    slices_for_job,
-    trials_that_pay,
-)
+from advisor.plan.copies import PATIENCE, PAYS, CopiesTable, copies_that_pay, trials_that_pay
 from advisor.plan.objectives import throughput
 from advisor.plan.rules import UNCONDITIONAL
+from advisor.plan.slices import WHOLE, slices_for_job
 from advisor.prediction.other_batch import at_batch
 from advisor.sharing import Instance, Mig
 from advisor.workload.job import MAX_JOBS, Job
@@ -43,8 +36,8 @@ def test_copies_pay_until_the_gpu_is_busy():
     # Alone 7 ms, of which the GPU works 2 ms; under MPS it does with 1.6 ms: at most 4.4 of them.
     assert found.pay == 5
     assert [row.copies for row in found.rows] == list(range(1, 8))
-    assert all(row.gain > PAYS for row in found.rows[1:5])
-    assert all(row.gain <= PAYS for row in found.rows[5:])
+    assert all(found.gain(row) > PAYS for row in found.rows[1:5])
+    assert all(found.gain(row) <= PAYS for row in found.rows[5:])
 
 
 class Saturating(StandIn):
@@ -147,9 +140,19 @@ def test_no_other_number_at_once_ends_a_study_much_sooner(count):
         return rounds * trained_s(at_once) + (trained_s(left) if left else 0.0)
 
     answer = trials(1000, count)
-    soonest_s = min(wall_s(row.copies) for row in answer.copies.rows[:count])
+    soonest_s = min(map(wall_s, range(1, min(count, MAX_JOBS) + 1)))
     assert wall_s(answer.at_once) <= 1.02 * soonest_s + 1e-9
     assert all(wall_s(fewer) > 1.02 * soonest_s for fewer in range(1, answer.at_once))
+
+
+def test_trials_shorter_than_their_start_are_not_predicted_at_every_number_at_once():
+    predictor = StandIn()
+    tiny = Job(synthetic.profile("resnet26-cifar10-bs128", host_s=0.007, gpu_s=0.0001))
+    answer = trials_that_pay(CopiesTable(tiny, H200, predictor), 10, None, 10.0)
+    fit = min(answer.copies.fit, MAX_JOBS)
+    assert fit / 1.03 <= answer.at_once <= fit
+    assert predictor.asked < 5 * fit
+    assert sum(row.copies > 8 for row in answer.copies.rows) < fit / 4
 
 
 @pytest.mark.parametrize("copies", [2, 3, 6, 8])
