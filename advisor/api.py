@@ -69,8 +69,8 @@ class Advisor:
         calibration: File of a calibration; `NO_CALIBRATION`: none; None: the user's own of that
             GPU, if there is one.
         power_cap_w: Power cap of the GPU in watts; None: the GPU's own limit.
-        host_cores: Number of host cores for all jobs together; None: that of this machine, if
-            advice is for it, else as many as the jobs need.
+        host_cores: Number of cores of each host, for all its jobs together; None: that of this
+            machine, if advice is for it, else as many as the jobs need.
         present: This machine, to find stale profiles; None: the machine that was calibrated.
         host_check: How fast the host is now; None: profiles stay as on the hosts on which they
             were measured.
@@ -166,7 +166,7 @@ class Advisor:
 
     @property
     def cores(self) -> int | None:
-        """Host cores for all jobs on all GPUs together; None: as many as the jobs need."""
+        """Cores of each host, for all jobs on all its GPUs; None: as many as the jobs need."""
         return self.host_cores or (None if self.present is None else self.present.host_cores)
 
     @property
@@ -358,7 +358,9 @@ class Advisor:
         return replace(answer, standing=self.standing(jobs))
 
     def recommend_fleet(self, jobs: JobsLike, terms: FleetTerms) -> "FleetPlan":
-        """Return the best plan found in time for many jobs, or for several equal GPUs.
+        """Return the best plan that is found for many jobs, or for several GPUs.
+
+        The GPUs of a host that run jobs share its `cores` equally.
 
         Raises:
             InvalidInput: A job is wrong, or protected.
@@ -370,7 +372,7 @@ class Advisor:
         members, pools = self.jobs(jobs, terms.total), []
         for count in terms.counts:
             there = self if count.gpu in (None, self.card.key) else self._on_other(count.gpu)
-            busy_gpus = min(count.host_gpus, len(members))  # of a host, whose cores they share
+            busy_gpus = min(count.host_gpus, sum(job.gpus for job in members))  # of each host
             pools.append(GpuPool(
                 gpu=there.card, hosts=count.hosts, host_gpus=count.host_gpus,
                 jobs=members if there is self else tuple(map(there._as_here, members)),
@@ -520,6 +522,11 @@ class Advisor:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
         check_is_number("at_once", at_once)
         arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
+        if wide := next((each.job for each in arrivals if each.job.gpus > 1), None):
+            raise InvalidInput(
+                f"{wide.name} takes {wide.gpus} GPUs, and a simulated job takes one. Plan it by "
+                f"`advisor recommend --gpus {wide.gpus}`."
+            )
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.gpus > 1)
         predictors = cache(partial(self.predictor_under, self.power_cap_w))
         answer = over_time(

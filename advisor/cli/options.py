@@ -150,8 +150,8 @@ CheckHost = Annotated[bool | None, Option(
 )]
 HostCores = Annotated[int | None, Option(
     "--host-cores", metavar="N", min=1,
-    help="Host cores for the jobs of all GPUs together; default: this machine's if it has the "
-    "GPU, else no limit.",
+    help="Cores of each host, for the jobs of all its GPUs together; default: this machine's if it "
+    "has the GPU, else no limit.",
 )]
 HostMemory = Annotated[float | None, Option(
     "--host-memory", metavar="SIZE", parser=mebibytes,
@@ -245,11 +245,11 @@ def chosen_jobs(
             "lists them."
         )
     jobs = advisor.chosen_jobs(names, file, gpus)
-    if gpus > 1 and any(job.data_parallel for job in jobs):
-        ranks = ", ".join(dict.fromkeys(job.name for job in jobs if job.data_parallel))
+    ranks = [job.name for job in jobs if job.data_parallel and job.gpus == 1]
+    if gpus > 1 and ranks:
         aside(
-            f"data-parallel: {ranks}. Each entry counts as one process on one GPU, and its "
-            f"processes may start at different times: advisor plans no job for several GPUs yet."
+            f"data_parallel without gpus: {', '.join(dict.fromkeys(ranks))}. Each counts as one "
+            f"process on one GPU. Write gpus = 2 in its [[job]] if it takes two at once."
         )
     return jobs
 

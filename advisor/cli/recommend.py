@@ -223,7 +223,7 @@ def _fleet_command(plan: "FleetPlan", params: Mapping[str, Any], passed: Mapping
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
         else:
-            words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
+            words += [option, str(value).removesuffix(".0")]
     exported = asked_for <= {*_EXPORTED, "root"} and params["power_cap"] != AUTO
     line = shlex.join(["advisor", "export" if exported else "recommend", *words])
     line += "" if exported else " --commands 1"

@@ -81,7 +81,9 @@ def test_a_job_on_two_gpus_is_on_both_and_no_script_starts_it(advisor, tmp_path)
     assert plan["commands"] == []
     answer = advisor("recommend", "--jobs", jobs, "--gpus", "2")
     assert (answer.code, f"No script starts {RESNET} on 2 GPUs" in answer.out) == (0, True)
-    assert advisor("export", "--jobs", jobs, "--gpus", "2").code == 2
+    for command in ("export", "simulate"):
+        refused = advisor(command, "--jobs", jobs, "--gpus", "2")
+        assert (refused.code, RESNET in refused.err) == (2, True)
 
 
 def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
@@ -92,3 +94,16 @@ def test_more_effort_is_offered_only_where_the_search_was_cut_short(advisor):
     hasty = recommended(advisor, *JOBS, "--gpus", 2, "--effort", "0.01")["plans"][0]
     assert hasty["search"]["cut_short"]
     assert "--effort 0.04" in advisor("recommend", *JOBS, "--gpus", 2, "--effort", 0.01).out
+
+
+def test_each_host_has_the_cores_that_are_named_and_its_gpus_share_them(advisor):
+    alone_s, two_hosts_s, one_host_s = (
+        recommended(advisor, *words, "--host-cores", 1)["plans"][0]["makespan_s"]
+        for words in ((f"{SMALL}:4", "--gpus", "4x1"), (f"{SMALL}:4", "--gpus", "2x2"),
+                      (f"{SMALL}:4", "--gpus", "4"))
+    )  # fmt: skip
+    assert alone_s < two_hosts_s < one_host_s
+    one_job_s = json.loads(
+        advisor("predict", SMALL, "--sharing", "serial", "--host-cores", 1, "--json").out
+    )["makespan_s"]
+    assert alone_s == pytest.approx(one_job_s)
