@@ -13,6 +13,7 @@ from advisor.errors import InvalidInput, UnknownName, with_article
 from advisor.hardware import DEFAULT_GPU
 from advisor.hardware.gpus import Gpu, gpu_meant
 from advisor.hardware.machine import LiveGpu
+from advisor.hardware.mig import profiles_named
 from advisor.plan import ObjectiveName, check_objective
 from advisor.plan.candidates import CappedPredictor
 from advisor.plan.cluster import FleetTerms, GpuPool
@@ -295,7 +296,10 @@ class Advisor:
     def read_sharing(self, value: str | Sharing) -> Sharing:
         """Return the sharing that `value` is, or is the notation of on this GPU."""
         if isinstance(value, str):
-            return parse_sharing(value, [profile.name for profile in self.card.mig])
+            sharing = parse_sharing(value, [profile.name for profile in self.card.mig])
+            if sharing.instances:
+                profiles_named(self.card, [each.profile for each in sharing.instances])
+            return sharing
         of_kind("a way to share", value, Sharing, "'mps=50,50'")
         return value
 

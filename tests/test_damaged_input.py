@@ -16,7 +16,8 @@ from advisor.hardware.gpus import read_gpu
 from advisor.launch.plan_file import read_plan
 from advisor.measure.draw import read_campaign
 from advisor.sharing import parse_sharing
-from advisor.workload.job import read_arrivals, read_jobs
+from advisor.workload.arrivals import read_arrivals
+from advisor.workload.job import read_jobs
 from advisor.workload.store import load_profile, read_calibration, read_profile, read_runs
 
 ROOT = Path(__file__).parents[1]

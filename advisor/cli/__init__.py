@@ -4,6 +4,7 @@ Heavy modules are imported inside the commands that need them, so that help is i
 """
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -184,6 +185,9 @@ def _refuse_removed(words: Sequence[str]) -> None:
             raise InvalidInput(f"`advisor {key}` is no longer there. {REMOVED[key]}")
 
 
+# Of typer: words where a command has no argument.
+_EXTRA = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.+)\)")
+
 _show_others = warnings.showwarning
 
 
@@ -206,6 +210,10 @@ def _refuse(error: Exception, words: Sequence[str]) -> NoReturn:
         text = text.replace(theirs, ours)
     context = getattr(error, "ctx", None)
     help_of = context.command_path if context is not None else "advisor"
+    if context is not None and (extra := _EXTRA.fullmatch(text)):
+        named = any("--gpu" in each.opts for each in context.command.params)
+        text = f"`{help_of}` accepts no argument {extra[1]!r}"
+        text += f"; name a GPU by --gpu {extra[1].split()[0]}" if named else ""
     end = "" if text.endswith("?") else "."
     script = next((word for word in words if word.endswith(".py")), None)
     if script is not None and text.startswith("No such option"):

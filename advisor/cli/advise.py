@@ -171,7 +171,8 @@ def simulate(
     from advisor.plan.rules import Conditions
     from advisor.report.simulation import simulation_document, simulation_report, trace_text
     from advisor.simulation.simulate import Fleet
-    from advisor.workload.job import Arrival, read_arrivals
+    from advisor.workload.arrivals import read_arrivals
+    from advisor.workload.job import Arrival
     from advisor.workload.writing import writable, write_whole
 
     passed = passed_options(context)

@@ -62,6 +62,7 @@ _PLANS = ("plan", "first", "second")
 def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     """Keys of the GPUs with profiles of all jobs in `params`; none without jobs."""
     from advisor.hardware.gpus import known_gpus
+    from advisor.workload.arrivals import names_in_arrivals
     from advisor.workload.job import names_in_file, profile_in, single_words
     from advisor.workload.store import profile_paths, profiled_gpus, read_profile
 
@@ -70,7 +71,7 @@ def _profiled_on(params: Mapping[str, Any]) -> list[str]:
     try:
         names = {profile_in(word) for word in single_words(filter(None, words))}
         for file in filter(None, (params.get("job_file"), params.get("trace_in"))):
-            names |= names_in_file(file)
+            names |= names_in_arrivals(file) if file.suffix == ".csv" else names_in_file(file)
         files = {name for name in names if name.endswith(".json")}
         keys = {read_profile(Path(name)).gpu for name in files}
         keys = keys or (set(profiled_gpus(folder)) if names else set())

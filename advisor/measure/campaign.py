@@ -23,9 +23,8 @@ from advisor.measure.campaign_runner import (
 )
 from advisor.measure.device import command_line, devices_in
 from advisor.measure.draw import counts, draw_plans, read_campaign, write_list
-from advisor.measure.parser import Parser
+from advisor.measure.parser import Parser, above_0
 from advisor.measure.process import say
-from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, single_runs
 from advisor.measure.shared_run import FIRST_RUN_S, run_summary
 from advisor.workload.profile import Profile

@@ -1,18 +1,52 @@
-"""The parser of the words behind commands that measure: its errors are one sentence."""
+"""The words behind commands that measure: their parser, and the kinds of their values.
 
-import argparse
+Each error is one sentence.
+"""
+
 import re
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from math import inf
 from typing import NoReturn
 
 from advisor.errors import InvalidInput
+from advisor.workload import units
 
 _NOT_WHOLE = re.compile(r"invalid int value: ")
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(ArgumentParser):
     """A parser that raises InvalidInput for wrong words instead of printing its usage."""
 
     def error(self, message: str) -> NoReturn:
         """Raise InvalidInput with the `message` and the command for help."""
         text = _NOT_WHOLE.sub("expected a whole number without a unit, got ", message)
         raise InvalidInput(f"{text.removesuffix('.')}. See `{self.prog} -h`.")
+
+
+def in_units(read: Callable[[str], float]) -> Callable[[str], float]:
+    """Return `read` for an option of argparse, which adds the option's name to its errors."""
+
+    def quantity(text: str) -> float:
+        try:
+            return read(text)
+        except InvalidInput as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return quantity
+
+
+def above_0(text: str) -> float:
+    """Return the seconds above 0 in the `text` of an option."""
+    value = in_units(units.seconds)(text)
+    if not 0 < value < inf:
+        raise ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def variable(text: str) -> tuple[str, str]:
+    """Return the name and the value of an environment variable, written NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ArgumentTypeError(f"{text}: write NAME=VALUE")
+    return name, value

@@ -3,10 +3,9 @@
 import argparse
 import os
 import shlex
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from statistics import median
 from time import monotonic
@@ -24,7 +23,7 @@ from advisor.measure.device import (
     refuse_other,
 )
 from advisor.measure.mps import Bench, bench_on
-from advisor.measure.parser import Parser
+from advisor.measure.parser import Parser, above_0, in_units, variable
 from advisor.measure.process import say
 from advisor.measure.profile import profile_alone
 from advisor.measure.tenant import LOAD_S
@@ -45,26 +44,6 @@ from advisor.workload.store import read_profile
 from advisor.workload.writing import new_path, profile_text, writable, writable_folder, write_whole
 
 _OUT_HELP = "folder of profiles [your own, read by advisor]"
-
-
-def in_units(read: Callable[[str], float]) -> Callable[[str], float]:
-    """Return `read` for an option of argparse, which adds the option's name to its errors."""
-
-    def quantity(text: str) -> float:
-        try:
-            return read(text)
-        except InvalidInput as error:
-            raise ArgumentTypeError(str(error)) from None
-
-    return quantity
-
-
-def above_0(text: str) -> float:
-    """Return the seconds above 0 in the `text` of an option."""
-    value = in_units(units.seconds)(text)
-    if not 0 < value < inf:
-        raise ArgumentTypeError(f"{text} is not above 0")
-    return value
 
 
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -151,13 +130,6 @@ def _measured(job: Workload, words: Namespace) -> Workload:
     return replace(job, script=replace(job.script, environment=environment))
 
 
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ArgumentTypeError(f"{text}: write NAME=VALUE")
-    return name, value
-
-
 def _profile_parser() -> Parser:
     parser = Parser(
         prog="advisor profile",
@@ -190,9 +162,9 @@ def _profile_parser() -> Parser:
     add("--name", help="what its profile is called [its file's or module's]")
     add("--folder", type=Path, metavar="DIR", help="where it runs [here]; it sees a copy, in which "
         "what it writes by relative paths is not kept")  # fmt: skip
-    add("--env", type=_variable, action="append", default=[], metavar="NAME=VALUE",
+    add("--env", type=variable, action="append", default=[], metavar="NAME=VALUE",
         help="set for it, and kept in its profile")  # fmt: skip
-    add("--measure-env", type=_variable, action="append", default=[], metavar="NAME=VALUE",
+    add("--measure-env", type=variable, action="append", default=[], metavar="NAME=VALUE",
         help="set for it while it is measured only, e.g. WANDB_MODE=disabled")  # fmt: skip
     add("--steps-per-epoch", type=int, metavar="N", help="optimizer steps of a pass [its loader's]")
     add("--throughput", metavar="REGEX", help="for what is not PyTorch: finds, as its one group, "

@@ -19,9 +19,8 @@ from advisor.measure.mps import (
     tenant_environments,
 )
 from advisor.measure.pace import Schedule, Timing, schedule, sleep_until, windows_of
-from advisor.measure.parser import Parser
+from advisor.measure.parser import Parser, above_0
 from advisor.measure.process import FOLDER_PREFIX, say, temporary_base
-from advisor.measure.profile_command import above_0
 from advisor.measure.run_list import PlannedRun, read_plans, single_runs
 from advisor.measure.tenant import GRACE_S, Answer, Ended, Tenant, setup_of
 from advisor.measure.tenants import ask_all, receive_all, send_all, tenants_on

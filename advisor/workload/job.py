@@ -1,16 +1,14 @@
 """A job to run: how much of a profiled workload, by when, and how far others may slow it.
 
-Reads jobs from words of a command line, job files (TOML) and lists of arrivals (CSV).
+Reads jobs from words of a command line and job files (TOML).
 """
 
-import csv
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
-from io import StringIO
 from math import inf, isfinite
 from numbers import Real
 from pathlib import Path
@@ -36,7 +34,7 @@ from advisor.workload.reading import (
 )
 from advisor.workload.records import check_record
 from advisor.workload.spec import Script, is_name
-from advisor.workload.units import amount, seconds, share
+from advisor.workload.units import seconds, share
 
 # Owners: they become part of sentences, which the page shows as Markdown.
 _USER = re.compile(r"\w[\w .:@+-]*")
@@ -320,18 +318,12 @@ def read_jobs(path: Path, load: FindsProfiles, gpus: int = 1) -> tuple[Job, ...]
 
 
 def names_in_file(path: Path) -> set[str]:
-    """Return the names and paths of the profiles in a TOML file of jobs or a CSV file of arrivals.
+    """Return the names and paths of the profiles in a TOML file of jobs.
 
     Raises:
         InvalidInput: The file is malformed.
     """
-    content = read_bytes(path)
-    if path.suffix == ".csv":
-        text, sign = _csv_text(content, path)
-        rows = csv.reader(text, delimiter=sign)
-        columns = _columns(next(rows, []))
-        return {dict(zip(columns, row, strict=False)).get("job", "").strip() for row in rows}
-    names = [entry.profile for entry in _entries(content, shown(path))]
+    names = [entry.profile for entry in _entries(read_bytes(path), shown(path))]
     return {str(path.parent / _from_home(name)) if _is_path(name) else name for name in names}
 
 
@@ -482,79 +474,3 @@ def name_at_batch(name: str, profile: Profile, batch: int) -> str:
             f"profile, or leave the batch size out."
         )
     return parts.at(batch) + (".json" if name.endswith(".json") else "")
-
-
-_NEEDED = ("arrival_s", "job")
-_NUMBERS = {"epochs": "1", "validation_s": "0", "checkpoint_s": "0"}  # with defaults
-_DURATION = "duration_s"  # instead of epochs
-
-
-def read_arrivals(path: Path, load: FindsProfiles) -> tuple[Arrival, ...]:
-    """Return the arrivals in the CSV file `path`, in its order; equal jobs are one object.
-
-    `templates/trace.csv` is an example. Rows may be in any order of time; `arrival_s` and `job`, a
-    profile's name, are required. `duration_s`, the seconds that the job takes alone, sets `epochs`.
-
-    Raises:
-        InvalidInput: The file is malformed, has impossible values, or lists no job.
-    """
-    content = read_bytes(path)
-    text, sign = _csv_text(content, path)
-    rows = csv.reader(text, strict=True, delimiter=sign)
-    job_of = cache(lambda name, *numbers: Job(load(name), *numbers))
-    with expecting("a CSV table", content, path):
-        try:
-            columns = _columns(next(rows, []))
-            _check_columns(columns)
-            arrivals = [_arrival(columns, row, job_of) for row in rows if row]
-        except (csv.Error, InvalidInput) as error:
-            where, reason = f"{path}:{max(1, rows.line_num)}", str(error).removesuffix(".")
-            raise InvalidInput(f"{where}: {reason}. Correct the file.") from None
-    if not arrivals:
-        raise InvalidInput(f"{path}: it lists no job. Write one in each line.")
-    return tuple(arrivals)
-
-
-def _csv_text(content: bytes, path: Path) -> tuple[StringIO, str]:
-    """The text of a CSV table, and the sign that separates fields: that most in its first line."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path}: {error}. Correct the file.") from None
-    sign = max(",;\t|", key=text.partition("\n")[0].count)
-    return StringIO(text, newline=""), sign
-
-
-def _columns(row: Sequence[str]) -> list[str]:
-    return [heading.strip().lower() for heading in row]
-
-
-def _check_columns(columns: Sequence[str]) -> None:
-    allowed = (*_NEEDED, *_NUMBERS, _DURATION)
-    got = f"got {','.join(columns)[:200] or 'nothing'}"
-    if lacking := [column for column in _NEEDED if column not in columns]:
-        raise InvalidInput(
-            f"it has no column {' and no '.join(lacking)}: begin with the line {','.join(_NEEDED)} "
-            f"(seconds from the first job on, a profile's name); {got}"
-        )
-    if not {*columns} <= {*allowed} or len(set(columns)) < len(columns):
-        raise InvalidInput(f"its columns are {', '.join(allowed)}, each once; {got}")
-    if {"epochs", _DURATION} <= {*columns}:
-        raise InvalidInput(f"epochs and {_DURATION} both set how long a job is: leave one out")
-
-
-def _arrival(columns: Sequence[str], row: Sequence[str], job_of: Callable[..., Job]) -> Arrival:
-    if len(row) != len(columns):
-        raise InvalidInput(f"{len(row)} fields for {len(columns)} columns")
-    cells = _NUMBERS | {column: cell for column, cell in zip(columns, row, strict=True) if cell}
-    job = job_of(cells["job"].strip(), *(_number(column, cells[column]) for column in _NUMBERS))
-    if _DURATION in cells:
-        if job.alone_s is None:
-            raise InvalidInput(f"the length of an epoch of {job.name} is not known")
-        job = replace(job, epochs=_number(_DURATION, cells[_DURATION]) / job.alone_s)
-    return Arrival(job, _number("arrival_s", cells["arrival_s"]))
-
-
-def _number(column: str, text: str) -> float:
-    with located("arrival_s, from the first job on" if column == "arrival_s" else column):
-        return seconds(text) if column.endswith("_s") else amount(text, {}, "a number")

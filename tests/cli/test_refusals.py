@@ -81,6 +81,8 @@ WRONG = [
     (f"simulate {BERT} --price -1", 2, "price"), (f"simulate {BERT} --at-once 0", 2, "--at-once"),
     (f"trials {RESNET} --steps 0", 2, "step"), (f"trials {RESNET} --memory-margin 2", 2, "margin"),
     ("batch dlrm-29gb --batches many", 2, "--batches"),
+    ("profiles h200", 2, "--gpu h200"), (f"trials {RESNET} h200", 2, "--gpu h200"),
+    (f"predict {RESNET}:2 --sharing mig=3g.40gb", 2, "3g.71gb"), ("gpus h200", 2, "h200"),
     # What is asked together and does not go together.
     (f"recommend {BERT} --jobs j.toml", 2, "--jobs"),
     (f"recommend {BERT} --hurt 0.1", 2, "--running"),

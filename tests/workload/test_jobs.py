@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.workload.job import MAX_JOBS, Arrival, Job, parse_jobs, read_arrivals, read_jobs
+from advisor.workload.arrivals import read_arrivals
+from advisor.workload.job import MAX_JOBS, Arrival, Job, parse_jobs, read_jobs
 from advisor.workload.spec import Script, Workload, masked_words, secret_options
 from advisor.workload.store import load_profile, read_profile
 from advisor.workload.writing import profile_text
