@@ -263,19 +263,21 @@ def plan_fleet(pools: Sequence[GpuPool], terms: FleetTerms) -> FleetPlan:
             on=_gpu_plans(placement, kinds, problem), ranked_by=objective.name, level=terms.level,
         )  # fmt: skip
 
-    best, *others = _unless_in_vain(_different([planned(each) for each in candidates], kinds))
+    plans = _different([planned(each) for each in candidates], kinds)
+    if terms.conditions.power_caps and plans[0].energy_j is not None:
+        plans = [_with_caps(each, questions) for each in plans]
+        plans.sort(key=lambda each: (len(each.late), each.measured.at(terms.level)))
+    best, *others = _unless_in_vain(plans)
     compared, predicted = map(sum, zip(*(each.sizes for each in groups), strict=True))
     exact = candidates[0].way == "exact"
     result = FleetSearchResult(
         cost=best.cost, exact=exact, compared=compared, predicted=predicted,
         cut_short=search.cut_short and not exact,
     )  # fmt: skip
-    plan = FleetPlan(
+    return FleetPlan(
         way=best.way, cost=best.cost, pools=best.pools, on=best.on, ranked_by=best.ranked_by,
         level=best.level, terms=terms, note=note, search=result, others=tuple(others),
     )  # fmt: skip
-    may_cap = terms.conditions.power_caps and plan.energy_j is not None
-    return _with_caps(plan, questions) if may_cap else plan
 
 
 def _different(plans: Sequence[FleetForecast], kinds: Kinds) -> list[FleetForecast]:
@@ -329,25 +331,42 @@ def _check_each_runs_somewhere(
             )
 
 
-def _with_caps(free: FleetPlan, questions: Sequence[Question]) -> FleetPlan:
-    """`free` with the power caps that save most joules and make no further job late, GPU by GPU."""
+def _with_caps(free: FleetForecast, questions: Sequence[Question]) -> FleetForecast:
+    """`free` with the power caps that save most joules and make no further job late.
 
-    def joules(plan: FleetPlan) -> float:
+    GPUs that run equal jobs equally have the same cap.
+    """
+
+    def joules(plan: FleetForecast) -> float:
         assert plan.energy_j is not None, "a cap changes how much is used, not whether it is known"
-        return plan.energy_j.at(plan.terms.level)
+        return plan.energy_j.at(plan.level)
 
+    equal: list[list[int]] = []
+    for at, on in enumerate(free.on):
+        same = next((each for each in equal if _runs_the_same(free.on[each[0]], on)), None)
+        if same is None:
+            equal.append(same := [])
+        same.append(at)
     late, best = set(free.late), free
-    for at, on_gpu in enumerate(free.on):
-        question = next(each for each in questions if each.gpu == on_gpu.gpu)
-        forecaster = Forecaster(on_gpu.members, question)
+    for places in equal:
+        first = free.on[places[0]]
+        forecaster = Forecaster(
+            first.members, next(each for each in questions if each.gpu == first.gpu)
+        )
         plans = [best]
-        for cap_w in cap_choices(on_gpu.gpu):
-            capped = forecaster.forecast(on_gpu.sharing, cap_w)
+        for cap_w in cap_choices(first.gpu):
+            capped = forecaster.forecast(first.sharing, cap_w)
             assert isinstance(capped, Forecast), "a cap takes no memory"
-            here = replace(on_gpu, power_cap_w=cap_w, forecast=capped)
-            plans.append(replace(best, on=(*best.on[:at], here, *best.on[at + 1 :])))
+            plans.append(replace(best, on=tuple(
+                replace(on, power_cap_w=cap_w, forecast=capped) if at in places else on
+                for at, on in enumerate(best.on)
+            )))  # fmt: skip
         best = min((plan for plan in plans if set(plan.late) <= late), key=joules)
     return best
+
+
+def _runs_the_same(one: GpuPlan, other: GpuPlan) -> bool:
+    return (one.gpu, one.members, one.sharing) == (other.gpu, other.members, other.sharing)
 
 
 def _gpu_plans(plan: Sequence[PlacedGroup], kinds: Kinds, problem: Problem) -> tuple[GpuPlan, ...]:

@@ -14,6 +14,7 @@ from rich.text import Text
 from advisor.errors import InvalidInput, counted, is_or_are
 from advisor.launch.commands import commands, commands_at_once, fleet_launch_plans, why_not_started
 from advisor.launch.launch_plan import LaunchPlan
+from advisor.plan import ObjectiveName
 from advisor.plan.fleet import FleetForecast, FleetPlan, GpuPlan
 from advisor.plan.fleet_search import Way
 from advisor.plan.joint import holds_one, joint_ratio
@@ -66,7 +67,7 @@ def fleet_report(
     every = _table(fleet_gpu_rows(plan))
     every.columns[1].overflow = "fold"
     lines = [*_numbered(plan.jobs), ""]
-    return Group(answer(), Text(), *map(Text, lines), every, Text(), *map(Text, fleet_notes(plan)))
+    return Group(answer(), Text(), *map(Text, lines), every, Text(), *map(Text, _more_notes(plan)))
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> FittedTable:
@@ -83,19 +84,30 @@ def fleet_answer(plan: FleetPlan) -> str:
 
 def instruction(plan: FleetForecast) -> str:
     """Return what to do, as a person says it."""
-    jobs = "the job" if len(plan.jobs) == 1 else f"the {len(plan.jobs)} jobs"
-    jobs, where = f"{jobs} on {_gpus_in_words(plan)}", "" if plan.gpus == 1 else " on each"
+    if len(plan.jobs) == 1:
+        return f"Nothing to share: run the job alone{_cap(plan)}"
+    where = "" if plan.gpus == 1 else " on each"
+    jobs = f"the {len(plan.jobs)} jobs on {_gpus_in_words(plan)}"
     most_in_all, most = max(len(on.jobs) for on in plan.on), max(map(_at_once, plan.on))
     if most == 1:
-        turns = f"one at a time{where}" if where else "one after another"
-        return f"Don't share: run {jobs}, {'each alone' if most_in_all == 1 else turns}"
+        turns = "one at a time on each" if where else "one after another"
+        turns = "each alone" if most_in_all == 1 else turns
+        return f"Don't share: run {jobs}, {turns}{_cap(plan)}"
     if most_in_all == most:
         turns = f"up to {most} together{where}"
     elif plan.way == "queue":
         turns = f"at most {most} at once{where}, the next as one ends"
     else:
         turns = f"in {'groups' if plan.way == 'exact' else 'batches'} of up to {most}{where}"
-    return f"Run {jobs}{_way(plan)}, {turns}"
+    return f"Run {jobs}{_way(plan)}, {turns}{_cap(plan)}"
+
+
+def _cap(plan: FleetForecast) -> str:
+    """The power caps that the plan chooses, in words."""
+    caps_w = sorted({on.power_cap_w for on in plan.on if on.power_cap_w is not None})
+    if not caps_w:
+        return ""
+    return f", at most {' or '.join(f'{cap_w:g}' for cap_w in caps_w)} W a GPU"
 
 
 def _way(plan: FleetForecast) -> str:
@@ -165,16 +177,21 @@ def plan_rows(plan: FleetPlan, top: int | None = None) -> list[dict[str, str]]:
 
 
 def _plan_row(plan: FleetPlan, each: FleetForecast) -> dict[str, str]:
+    """Cells of a plan; what plans are ranked by has its range."""
+
+    def shown(name: ObjectiveName, value: Interval) -> Interval:
+        ranked = plan.ranked_by == name or (name == "makespan" and plan.ranked_by == "deadlines")
+        return value if ranked else Interval(*[value.p50] * 3)
+
     estimated = "" if each.confirmed_on_hardware else ", estimated"
     row = {"": f"{'>' if each is plan else ' '} {_WAYS[each.way]}{estimated}"}
     if each.makespan_s is not None:
-        row["total time"] = units.seconds(each.makespan_s)
+        row["total time"] = units.seconds(shown("makespan", each.makespan_s))
     if plan.ranked_by == "mean-completion":
-        row["mean end"] = units.seconds(each.mean_completion_s)
+        row["mean end"] = units.seconds(each.measured)
     row |= {"gain": units.times(plan.gain(each)), "fullest GPU": units.held(each.fullest)}
     if each.energy_j is not None:
-        shown = each.energy_j if plan.ranked_by == "energy" else Interval(*[each.energy_j.p50] * 3)
-        row["energy"] = units.joules(shown)
+        row["energy"] = units.joules(shown("energy", each.energy_j))
     if any(job.deadline_s is not None for job in plan.jobs):
         row["late"] = str(len(each.late))
     return row
@@ -303,6 +320,10 @@ def _effort(plan: FleetPlan) -> Iterator[str]:
 def fleet_notes(plan: FleetPlan) -> Iterator[str]:
     """Yield all notes on the plan and its quality."""
     yield from gpu_notes(plan)
+    yield from _more_notes(plan)
+
+
+def _more_notes(plan: FleetPlan) -> Iterator[str]:
     if plan.mean_completion_s is not None:
         yield f"Mean of the jobs' ends: {units.seconds(plan.mean_completion_s)}."
     if plan.energy_j is not None:
@@ -311,7 +332,7 @@ def fleet_notes(plan: FleetPlan) -> Iterator[str]:
     caps_w = {on.forecast.prediction.power_cap_w for on in plan.on} - {None}
     yield from (forecast.cap_note(cap_w) for cap_w in sorted(cap_w for cap_w in caps_w if cap_w))
     yield "In parentheses: 90 % intervals."
-    yield forecast.host_note(plan.standing)
+    yield from dict.fromkeys([_caveat(plan), forecast.host_note(plan.standing)])
 
 
 def _search_line(plan: FleetPlan) -> str:
