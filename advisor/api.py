@@ -26,7 +26,7 @@ from advisor.plan.forecast import (
     machine,
     over_time,
 )
-from advisor.plan.rules import UNCONDITIONAL, Conditions
+from advisor.plan.rules import MOST_SLOWING, UNCONDITIONAL, Conditions
 from advisor.plan.values import Forecast, Recommendation, Standing
 from advisor.prediction.cache import once_a_mix
 from advisor.prediction.find_profile import names_of_batches, profile_finder
@@ -45,7 +45,7 @@ from advisor.workload.store import NO_CALIBRATION, model_path, sound_profiles
 
 if TYPE_CHECKING:
     from advisor.launch.plan_file import SavedPlan
-    from advisor.plan.admission import Additions, AdmissionLimits, Running
+    from advisor.plan.admission import Additions, Running
     from advisor.plan.copies import Copies, Trials
     from advisor.plan.fleet import FleetPlan
     from advisor.plan.reasons import Comparison
@@ -452,14 +452,15 @@ class Advisor:
         return replace(largest, standing=self.standing([Job(each) for each in profiles]))
 
     def admit(
-        self, running: "Running", offered: JobsLike, limits: "AdmissionLimits"
-    ) -> "Additions":
+        self, running: "Running", offered: JobsLike, most_slowing: float = MOST_SLOWING,
+        conditions: Conditions = UNCONDITIONAL,
+    ) -> "Additions":  # fmt: skip
         """Return the jobs among `offered` that may join the running ones; see `additions`."""
         from advisor.plan.admission import Running, additions
 
         of_kind("what runs", running, Running, "Advisor(...).running(['NAME'], 'mps')")
         waiting = self.jobs(offered)
-        answer = additions(running, waiting, self.card, self.predictor, limits)
+        answer = additions(running, waiting, self.card, self.predictor, most_slowing, conditions)
         return replace(answer, standing=self.standing([*running.jobs, *waiting]))
 
     def predict(self, jobs: JobsLike, sharing: str | Sharing) -> Forecast:
@@ -526,11 +527,6 @@ class Advisor:
             raise InvalidInput(f"a fleet of {fleet.gpu} is for Advisor({fleet.gpu!r})")
         check_is_number("at_once", at_once)
         arrivals = listed("arrivals", arrivals, "Arrival(Job(...), arrival_s)")
-        if wide := next((each.job for each in arrivals if each.job.gpus > 1), None):
-            raise InvalidInput(
-                f"{wide.name} takes {wide.gpus} GPUs, and a simulated job takes one. Plan it by "
-                f"`advisor recommend --gpus {wide.gpus}`."
-            )
         fleet = replace(fleet, shared_host=self.cores is not None and fleet.gpus > 1)
         predictors = cache(partial(self.predictor_under, self.power_cap_w))
         answer = over_time(

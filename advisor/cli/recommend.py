@@ -161,12 +161,9 @@ def recommend(
         conditions = confined(advisor.card, conditions, whole=whole)
         if at_work is not None:
             _check_additions(passed, objective, power_cap, "now" if now else "running")
-            from advisor.plan.admission import AdmissionLimits
-
-            limits = AdmissionLimits(
-                most_slowing=MOST_SLOWING if hurt is None else hurt, conditions=conditions
-            )
-            answer = _additions_answer(advisor.admit(at_work, members, limits), top)
+            slowing = MOST_SLOWING if hurt is None else hurt
+            joined = advisor.admit(at_work, members, slowing, conditions)
+            answer = _additions_answer(joined, top)
         elif several:
             terms = FleetTerms(
                 objective=objective, gpus=gpus, effort=effort, conditions=conditions, level=level,

@@ -172,8 +172,8 @@ def _may_be_added(
 ) -> Additions:  # fmt: skip
     """Which `_jobs` may be added to `running`, the jobs at places `taken`."""
     offered = [job for at, job in enumerate(_jobs) if at not in taken]
-    limits = admission.AdmissionLimits(most_slowing=hurt, conditions=question.conditions)
-    return advisor_of(question.gpu, question.cap_w).admit(running, offered, limits)
+    advisor = advisor_of(question.gpu, question.cap_w)
+    return advisor.admit(running, offered, hurt, question.conditions)
 
 
 def _additions_view(question: PageQuestion, jobs: Sequence[Job]) -> None:

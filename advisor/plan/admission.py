@@ -5,6 +5,7 @@ Running jobs keep their limits and MIG instances.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import isfinite
@@ -84,9 +85,14 @@ def running_now(
             f"--running-sharing mig=4g.71gb@0,..."
         )
     if len(named) != len(processes):
-        listed = "; ".join(_description(each, held_mib) for each in processes) or "none"
+        listed = []
+        for each in processes:
+            similar = " or ".join(similar_in_memory(each, held_mib)[:_NEAREST])
+            memory = f" with {each.memory_mib:,.0f} MiB" if each.memory_mib is not None else ""
+            listed.append(f"pid {each.pid}{memory}{f', as much as {similar}' if similar else ''}")
         raise InvalidInput(
-            f"{counted(len(processes), 'process')} found on GPU {live.index} ({listed}), and "
+            f"{counted(len(processes), 'process')} found on GPU {live.index} "
+            f"({'; '.join(listed) or 'none'}), and "
             f"{counted(len(named), 'job')} named. A driver knows processes, not what they train, "
             f"and jobs that hold as much memory differ in all else. Name the job of each process "
             f"(--running JOB,JOB)."
@@ -129,14 +135,6 @@ def similar_in_memory(process: GpuProcess, held_mib: Mapping[str, float]) -> lis
         return []
     off = {name: abs(mib / process.memory_mib - 1) for name, mib in held_mib.items()}
     return sorted((name for name in off if off[name] <= _SIMILAR), key=off.__getitem__)
-
-
-def _description(process: GpuProcess, held_mib: Mapping[str, float]) -> str:
-    if process.memory_mib is None:
-        return f"pid {process.pid}"
-    memory = f"pid {process.pid} with {process.memory_mib:,.0f} MiB"
-    similar = similar_in_memory(process, held_mib)[:_NEAREST]
-    return f"{memory}, as much as {' or '.join(similar)}" if similar else memory
 
 
 # Limits that are tried for jobs added under MPS, in per cent, besides no limit.
@@ -214,102 +212,46 @@ class Additions:
 
 
 def additions(
-    running: Running,
-    offered: Sequence[Job],
-    gpu: Gpu,
-    predictor: Predicts,
-    limits: "AdmissionLimits",
-) -> Additions:
+    running: Running, offered: Sequence[Job], gpu: Gpu, predictor: Predicts,
+    most_slowing: float = MOST_SLOWING, conditions: Conditions = UNCONDITIONAL,
+) -> Additions:  # fmt: skip
     """Find every set of the jobs `offered` that may be added to those that run on `gpu`.
+
+    `most_slowing` is the share by which a running job's median step may get longer.
 
     Raises:
         InvalidInput: A share is wrong, or one of `offered` is protected.
         NothingFits: `running` does not fit, or none of `offered` may be added.
     """
+    if not (isfinite(most_slowing) and most_slowing >= 0):
+        raise InvalidInput(
+            f"--hurt is a share of at least 0, as 0.05 for 5 %, got {most_slowing:g}"
+        )
     refuse_protected(offered)
-    table = _Joined(running, gpu, predictor, limits)
-    allowed, left_out = _grown(table, offered)
+    joined = _Joined(running, gpu, predictor, most_slowing, conditions)
+    allowed, left_out = joined.sets(offered)
     if not allowed:
         reasons = "; ".join(f"{each.sharing}: {each.why}" for each in left_out)
-        remedies = _remedies(table, offered, left_out)
+        full = all(each.why == _NO_ROOM for each in left_out)
+        more = [] if full else ["Allow more with --hurt"]
+        remedies = ", ".join([*more, joined.remedy(offered)])
         raise NothingFits(f"none of the jobs may be added: {reasons}. {remedies}")
     allowed.sort(key=lambda each: (bool(each.late), -each.added, each.slowing))
     return Additions(
-        gpu=gpu, running=running, before=table.before, sets=tuple(allowed),
-        most_slowing=limits.most_slowing, left_out=tuple(left_out),
+        gpu=gpu, running=running, before=joined.before, sets=tuple(allowed),
+        most_slowing=most_slowing, left_out=tuple(left_out),
     )  # fmt: skip
-
-
-def _remedies(table: "_Joined", offered: Sequence[Job], left_out: Sequence[LeftOut]) -> str:
-    """Advice for when none of the jobs `offered` may be added."""
-    remedies = []
-    if any(each.why != _NO_ROOM for each in left_out):
-        remedies.append("Allow more with --hurt")
-    running = table.running
-    if running.free_mib is None:  # the user, and no driver, gave the sharing of what runs
-        if running.sharing.mode in ("naive", "serial") and table.under_mps(offered):
-            counts = Counter(job.name for job in (*running.jobs, *offered))
-            words = " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
-            remedies.append(
-                f"or run all of them under MPS, where some may be added (--running-sharing mps "
-                f"says which). MPS serves only processes that start under it, so what runs has to "
-                f"be started again: `advisor export {words} --gpu {table.gpu.key} --sharing mps` "
-                f"prints the commands"
-            )
-            return f"{', '.join(remedies)}. Or use another GPU."
-        remedies.append(
-            f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}"
-        )
-    return ", ".join([*remedies, "or use another GPU."])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionLimits:
-    """The conditions for a set of added jobs; shares are at least 0."""
-
-    most_slowing: float = MOST_SLOWING
-    conditions: Conditions = UNCONDITIONAL
-
-    def __post_init__(self) -> None:
-        if not (isfinite(self.most_slowing) and self.most_slowing >= 0):
-            raise InvalidInput(
-                f"--hurt is a share of at least 0, as 0.05 for 5 %, got {self.most_slowing:g}"
-            )
-
-
-def _grown(table: "_Joined", offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
-    """All sets that may be added, built up one job at a time; and the jobs that fit in none.
-
-    A set is tried only if all its subsets of one job less may be added: another job never speeds up
-    those that run.
-    """
-    kinds, additions, left_out = Kinds(offered), list[Addition](), list[LeftOut]()
-    larger: set[Members] = {(kind,) for kind in range(len(kinds.jobs))}
-    while larger:
-        allowed = []
-        for group in sorted(larger):
-            answer = table.best(kinds.of(group))
-            if isinstance(answer, Addition):
-                allowed.append(group)
-                additions.append(answer)
-            elif len(group) == 1:
-                left_out.append(LeftOut(kinds.jobs[group[0]].name, answer))
-        sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
-        larger = {
-            group for group in sets
-            if kinds.allows(group) and all(without(group, kind) in allowed for kind in group)
-        }  # fmt: skip
-    return additions, left_out
 
 
 class _Joined:
     """Predicts the running jobs together with added ones."""
 
     def __init__(
-        self, running: Running, gpu: Gpu, predictor: Predicts, limits: AdmissionLimits
-    ) -> None:
-        self.gpu, self._predictor, self._limits = gpu, predictor, limits
-        self.running = running
+        self, running: Running, gpu: Gpu, predictor: Predicts, most_slowing: float,
+        conditions: Conditions,
+    ) -> None:  # fmt: skip
+        self.running, self.gpu, self._predictor = running, gpu, predictor
+        self._most_slowing, self._conditions = most_slowing, conditions
         jobs = range(len(running.jobs))  # `Running` refuses phases
         self._sharing = placed(restricted(running.sharing, jobs), gpu)
         self.before = predictor.predict([job.profile for job in running.jobs], self._sharing)
@@ -319,7 +261,59 @@ class _Joined:
                 f"GPU: --running-sharing."
             )
 
-    def best(self, added: Sequence[Job]) -> Addition | str:
+    def sets(self, offered: Sequence[Job]) -> tuple[list[Addition], list[LeftOut]]:
+        """All sets that may be added, and the jobs that fit in none.
+
+        A set is tried only if all its subsets of one job less may be added: another job never
+        speeds up those that run.
+        """
+        kinds, additions, left_out = Kinds(offered), list[Addition](), list[LeftOut]()
+        larger: set[Members] = {(kind,) for kind in range(len(kinds.jobs))}
+        while larger:
+            allowed = []
+            for group in sorted(larger):
+                answer = self._best(kinds.of(group))
+                if isinstance(answer, Addition):
+                    allowed.append(group)
+                    additions.append(answer)
+                elif len(group) == 1:
+                    left_out.append(LeftOut(kinds.jobs[group[0]].name, answer))
+            sets = {with_one(group, kind) for group in allowed for kind in range(len(kinds.jobs))}
+            larger = {
+                group for group in sets
+                if kinds.allows(group) and all(without(group, kind) in allowed for kind in group)
+            }  # fmt: skip
+        return additions, left_out
+
+    def remedy(self, offered: Sequence[Job]) -> str:
+        """Advice for when none of the jobs `offered` may be added."""
+        running = self.running
+        if running.free_mib is not None:  # the driver, and not the user, gave the sharing
+            return "or use another GPU."
+        if running.sharing.mode == "naive" and self._any_under_mps(offered):
+            counts = Counter(job.name for job in (*running.jobs, *offered))
+            words = " ".join(name if n == 1 else f"{name}:{n}" for name, n in counts.items())
+            return (
+                f"or run all of them under MPS, where some may be added (--running-sharing mps "
+                f"says which). MPS serves only processes that start under it, so what runs has to "
+                f"be started again: `advisor export {words} --gpu {self.gpu.key} --sharing mps` "
+                f"prints the commands. Or use another GPU."
+            )
+        return (
+            f"say with --running-sharing how what runs shares the GPU if not by {running.sharing}, "
+            f"or use another GPU."
+        )
+
+    def _any_under_mps(self, offered: Sequence[Job]) -> bool:
+        running = replace(self.running, sharing=Mps())
+        with suppress(NothingFits):
+            joined = _Joined(
+                running, self.gpu, self._predictor, self._most_slowing, self._conditions
+            )
+            return any(isinstance(joined._best([job]), Addition) for job in offered)
+        return False
+
+    def _best(self, added: Sequence[Job]) -> Addition | str:
         """The way to add `added` that gives them most throughput; else why none is allowed."""
         jobs, before = [*self.running.jobs, *added], len(self.running.jobs)
         ways = ways_to_join(self._sharing, before, len(added), self.gpu)
@@ -328,21 +322,11 @@ class _Joined:
             return max(allowed, key=lambda each: (not each.late, each.added))
         return next((each for each in answers if isinstance(each, str)), _NO_ROOM)
 
-    def under_mps(self, offered: Sequence[Job]) -> bool:
-        """Check whether some of `offered` could be added if all jobs shared by MPS."""
-        running = replace(self.running, sharing=Mps())
-        try:
-            joined = _Joined(running, self.gpu, self._predictor, self._limits)
-            return bool(_grown(joined, offered)[0])
-        except NothingFits:
-            return False
-
     def _answer(self, jobs: Sequence[Job], sharing: Arrangement, added: int) -> Addition | str:
-        conditions = self._limits.conditions
-        if problem := broken_rule(jobs, sharing, self.gpu, conditions):
+        if problem := broken_rule(jobs, sharing, self.gpu, self._conditions):
             return problem
         after = self._predictor.predict([job.profile for job in jobs], sharing)
-        if problem := memory_problem(after, self.gpu, conditions.memory_margin):
+        if problem := memory_problem(after, self.gpu, self._conditions.memory_margin):
             return problem
         new, free_mib = after.jobs[-added:], self.running.free_mib
         held_mib = sum(job.memory_interval_mib.p95 for job in new)
@@ -350,7 +334,7 @@ class _Joined:
             return f"takes up to {held_mib:,.0f} MiB, and {free_mib:,.0f} MiB are free now"
         pairs = zip(after.jobs, self.before.jobs, strict=False)
         slowing, job = max((now.step_s.p50 / was.step_s.p50 - 1, now.job) for now, was in pairs)
-        if slowing > self._limits.most_slowing:
+        if slowing > self._most_slowing:
             return f"slows {job} by {slowing:.0%} under {after.sharing}"
         late: tuple[str, ...] | None = ()
         if any(each.deadline_s is not None for each in jobs):

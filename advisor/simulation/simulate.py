@@ -307,12 +307,18 @@ def simulated(arrivals: Sequence[Arrival], paces: Paces, fleet: Fleet) -> Simula
 
 
 def check_sharing(sharing: Sharing, gpu: Gpu, arrivals: Sequence[Arrival], fleet: Fleet) -> None:
-    """Check that each GPU of `fleet` can be shared by `sharing`.
+    """Check that each GPU of `fleet` can be shared by `sharing`, and each job takes one GPU.
 
     Raises:
-        InvalidInput: Phases are meant for jobs that come later, or for several GPUs.
+        InvalidInput: Phases are meant for jobs that come later, or for several GPUs; or a job takes
+            several GPUs.
         NothingFits: The GPU does not offer these instances.
     """
+    if wide := next((each.job for each in arrivals if each.job.gpus > 1), None):
+        raise InvalidInput(
+            f"{wide.name} takes {wide.gpus} GPUs, and a simulated job takes one. Plan it by "
+            f"`advisor recommend --gpus {wide.gpus}`."
+        )
     if in_order := orders_jobs(sharing):
         check_count(sharing, len(arrivals))
     placed(sharing, gpu)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from advisor.errors import InvalidInput, NothingFits
 from advisor.hardware.machine import GpuProcess, MpsProcess
-from advisor.plan.admission import AdmissionLimits, Running, additions, recognised
+from advisor.plan.admission import Running, additions, recognised
 from advisor.sharing import Hybrid, Mig, Mps, parse_sharing
 from advisor.workload.job import Job
 from tests import synthetic
@@ -33,7 +33,7 @@ class OnInstances(StandIn):
 
 def added(running, offered, sharing="naive", hurt=0.05, free_mib=None):
     there = Running(jobs=tuple(running), sharing=parse_sharing(sharing), free_mib=free_mib)
-    return additions(there, offered, H200, OnInstances(), AdmissionLimits(most_slowing=hurt))
+    return additions(there, offered, H200, OnInstances(), hurt)
 
 
 def test_jobs_are_added_until_those_that_run_would_feel_it():
@@ -89,7 +89,7 @@ class LimitsGuard(OnInstances):
 
 def test_a_limit_is_found_where_only_a_limit_protects_those_that_run():
     there = Running(jobs=(HOST_BOUND,), sharing=Mps())
-    found = additions(there, [HOST_BOUND], H200, LimitsGuard(), AdmissionLimits())
+    found = additions(there, [HOST_BOUND], H200, LimitsGuard())
     assert found.sets[0].prediction.sharing.limits[0] == 100
     assert found.sets[0].prediction.sharing.limits[1] < 100
 

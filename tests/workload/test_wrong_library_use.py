@@ -4,7 +4,6 @@ import pytest
 
 from advisor import Advisor, Job
 from advisor.errors import InvalidInput
-from advisor.plan.admission import AdmissionLimits
 from advisor.simulation.simulate import Fleet
 from advisor.workload.job import Arrival
 
@@ -20,7 +19,7 @@ def test_a_name_is_a_job_in_every_question():
     pair = ("naive", "mps")
     assert one.compare(pair, [f"{RESNET}:2@2"]).cost == one.compare(pair, [job, job]).cost
     running = one.running([RESNET], "mps")
-    assert one.admit(running, [RESNET], AdmissionLimits()).sets
+    assert one.admit(running, [RESNET]).sets
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_a_name_is_a_job_in_every_question():
         (lambda one: one.simulate([RESNET], "mps", Fleet(one.gpu, 1, "first-come")), "Arrival"),
         (lambda one: one.simulate([], "mps", None), r"Fleet\('h200-141gb', 1"),
         (lambda one: Fleet(one.gpu, 1, "x"), "first-come"),
-        (lambda one: one.admit(3, [RESNET], AdmissionLimits()), "what runs"),
+        (lambda one: one.admit(3, [RESNET]), "what runs"),
         (lambda one: one.trials(RESNET, count="x"), "count"),
         (lambda one: one.find_profile(None), "a profile"),
         (lambda _: Job(RESNET), r"find_profile\('resnet26-cifar10-bs128'\)"),
