@@ -63,7 +63,7 @@ def searched(jobs: Sequence[Job], question: Question) -> None:
     space = Space(jobs, question)
     space.whole()
     list(islice(space.on_instances(), 3))
-    in_phases(space, 3)
+    list(islice(in_phases(space), 3))
 
 
 def forgetful(predictor: Predictor) -> Predictor:

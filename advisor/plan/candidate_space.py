@@ -212,30 +212,25 @@ def hybrid(assignment: Assignment, jobs: Callable[[int], tuple[int, ...]]) -> Hy
 _MOST_KEPT = 12
 
 
-def in_phases(space: Space, most: int) -> list[Proposal]:
-    """Propose the best plans that run all jobs in phases, at most `most`.
-
-    Each has two or more groups, in the order in which they run; the best comes first. The best one
-    without MIG instances is always among them, if need be as one more: how instances slow each
-    other is not counted here, so groups on instances seem cheaper than they are.
+def in_phases(space: Space) -> Iterator[Proposal]:
+    """Propose plans that run all jobs in two groups or more one after another, the best first.
 
     This is a dynamic program. Its state is the set of jobs that are done; its labels are sequences
     of groups that end there, kept apart by how they leave the GPU set up. A label that another
     beats in every respect is dropped. A group on MIG instances uses the way that is best for the
     group alone, so the search may lose the seconds that a cheaper change of instances would save.
     """
-    jobs, of_phases = space.jobs_in(space.sets.everything), space.objective.of_phases
-    plans = [
-        (of_phases(each.cost, each.worst, jobs), each.groups)
-        for each in labels_of_sets(space, jobs - 1).get(space.sets.everything, ())
-    ]
-    plans.sort(key=lambda each: each[0])
-    whole = (each for each in plans if not any(group.on_instances for group in each[1]))
-    best_whole = next(whole, None)
-    chosen = [each for at, each in enumerate(plans) if at < most or each is best_whole]
-    proposals = [(cost, space.sharing_of([group.placement for group in groups]))
-                 for cost, groups in chosen]  # fmt: skip
-    return [each for each in proposals if each[1] != Serial()]
+    jobs, everything = space.jobs_in(space.sets.everything), space.sets.everything
+    labels = labels_of_sets(space, jobs - 1).get(everything, [])
+    labels.sort(key=lambda each: space.objective.of_phases(each.cost, each.worst, jobs))
+    groups_before = set[object]()
+    for cost, worst, groups in labels:
+        mark = frozenset((each.chosen, each.placement) for each in groups)
+        if space.objective.order_matters or mark not in groups_before:
+            groups_before.add(mark)
+            sharing = space.sharing_of([group.placement for group in groups])
+            if sharing != Serial():
+                yield space.objective.of_phases(cost, worst, jobs), sharing
 
 
 class Label(NamedTuple):

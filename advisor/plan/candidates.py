@@ -5,21 +5,24 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from math import prod
 
+import numpy as np
+
 from advisor.errors import InvalidInput, counted
 from advisor.hardware.gpus import Gpu
 from advisor.plan import ObjectiveName
 from advisor.plan.candidate_space import Proposal, Space, in_phases
 from advisor.plan.forecast import Mixes, forecast, serial_s
-from advisor.plan.job_sets import Kinds
+from advisor.plan.job_sets import WHOLE_GPU, Kinds, Option
 from advisor.plan.limits import FEW
 from advisor.plan.objectives import OBJECTIVES, known_cost
 from advisor.plan.rules import Conditions, broken_rule, memory_problem
 from advisor.plan.values import Forecast, LeftOut, Question
 from advisor.prediction.mix_steps import Predicts, SurrogatePredictor
 from advisor.prediction.power import capped, check_cap
-from advisor.prediction.prediction import MixPrediction
-from advisor.sharing import Arrangement, Instance, Mig, Sharing
-from advisor.sharing.groups import instance_sets
+from advisor.prediction.prediction import MixPrediction, all_known
+from advisor.sharing import Arrangement, Group, Instance, Mig, Mps, Queue, Sharing
+from advisor.sharing.groups import in_turn, instance_sets
+from advisor.simulation.events import PlacedJobs, from_the_start
 from advisor.workload.job import Job
 from advisor.workload.profile import Profile
 
@@ -122,14 +125,45 @@ def proposed(
     space = Space(jobs, question)
     exact = space.exact
     most = FORECAST_OF_FEW if exact or len(jobs) <= FEW else FORECAST
-    plans = space.whole()[:FORECAST] if exact else []
     apart = list(islice(space.one_job_each(), FORECAST))
+    plans = [*(space.whole()[:FORECAST] if exact else ()), *apart]
     fixed = question.conditions.instances is not None
-    on_instances, phased = space.on_instances(), in_phases(space, most)
-    plans += [*apart, *islice(on_instances if fixed else filter(_cut_up, on_instances), most)]
-    plans += phased if fixed else filter(_cut_up, phased)
+    phased = list(in_phases(space))
+    for way in (space.on_instances(), phased):
+        plans += islice(way if fixed else filter(_cut_up, way), most)
+    # Groups on instances seem cheaper than they are, because they slow each other.
+    plans += islice((each for each in phased if not each[1].instances), 1)
     left_out = [] if apart else [LeftOut("mig", _no_layout(jobs, question))]
-    return [sharing for _, sharing in plans], left_out, exact
+    queues = [] if fixed else _queues(jobs, space)[:1]
+    return [*queues, *(sharing for _, sharing in plans)], left_out, exact
+
+
+# Jobs that a queue runs at once.
+_AT_ONCE = (2, 3, 4)
+
+
+def _queues(jobs: Sequence[Job], space: Space) -> list[Sharing]:
+    """Return queues of `jobs` under MPS, best first by estimates; none if a length is not known.
+
+    The longest jobs start first, unless the objective has an order of its own.
+    """
+    if (work := all_known(job.work_steps for job in jobs)) is None:
+        return []
+    by = space.objective if space.objective.in_seconds else OBJECTIVES["makespan"]
+    order = sorted(range(len(jobs)), key=lambda at: (by.turn(jobs[at]), -(jobs[at].alone_s or 0)))
+    line = tuple(at + 1 for at in order)
+    queues = [in_turn([Group(line, Queue(Mps(), most))]) for most in _AT_ONCE if most < len(jobs)]
+    kind = {at: kind for kind, places in enumerate(space.sets.positions) for at in places}
+    slowdowns = space.outcome(Option(WHOLE_GPU, Mps())).slowdowns
+
+    def pace(seats: PlacedJobs) -> list[float]:
+        slowed = slowdowns[space.sets.number([kind[seat.job] for seat in seats])]
+        return [1 / (jobs[each.job].alone_step_s * slowed[kind[each.job]]) for each in seats]
+
+    ends_s = np.array([from_the_start(queue, work, pace).ends_s for queue in queues])
+    due_s = np.array([job.deadline_s or np.inf for job in jobs])
+    costs = by.of_limits(ends_s, lambda: ends_s, due_s) if queues else ()
+    return [queues[at] for at in np.argsort(costs, kind="stable")]
 
 
 def _cut_up(plan: Proposal) -> bool:

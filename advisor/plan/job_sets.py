@@ -88,6 +88,11 @@ class Sets(Kinds):
         """Number of the set of all jobs."""
         return len(self.counts) - 1
 
+    def number(self, kinds: Sequence[int]) -> int:
+        """Return the set of jobs of these `kinds`, one for each time that it is named."""
+        counts = np.bincount(kinds, minlength=len(self.copies))
+        return int(np.ravel_multi_index(tuple(counts), self._shape))
+
     def inside(self, whole: int) -> Indices:
         """Return the sets within the set `whole`, increasing."""
         return np.flatnonzero((self.counts <= self.counts[whole]).all(axis=1))
