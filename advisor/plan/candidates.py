@@ -124,9 +124,10 @@ def proposed(
         return [], [LeftOut("MIG, and phases", why)], None
     space = Space(jobs, question)
     exact = space.exact
-    most = FORECAST_OF_FEW if exact or len(jobs) <= FEW else FORECAST
+    few = exact or len(jobs) <= FEW
+    most = FORECAST_OF_FEW if few else FORECAST
     apart = list(islice(space.one_job_each(), FORECAST))
-    plans = [*(space.whole()[:FORECAST] if exact else ()), *apart]
+    plans = [*(space.whole()[:most] if few else ()), *apart]
     fixed = question.conditions.instances is not None
     phased = list(in_phases(space))
     for way in (space.on_instances(), phased):
