@@ -398,7 +398,7 @@ def fleet_document(
 
 def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> dict[str, Any]:
     launches = () if why_not_started(each) else fleet_launch_plans(each)
-    gain, makespan_s, mean_s = plan.gain(each), each.makespan_s, each.mean_completion_s
+    serial_s, makespan_s, mean_s = plan.serial.makespan_s, each.makespan_s, each.mean_completion_s
     ratio = joint_ratio(each.measured, plan.measured, same_way=each is plan)
     search = ("exact", "compared", "predicted", "cut_short")
     return {
@@ -407,8 +407,8 @@ def _plan_document(plan: FleetPlan, each: FleetForecast, device: str | None) -> 
         "jobs": _job_documents(each), "makespan_s": makespan_s and makespan_s.p50,
         "makespan_interval_s": forecast.interval_document(makespan_s),
         "mean_completion_s": mean_s and mean_s.p50,
-        "speedup_vs_serial": None if makespan_s is None else gain.p50,
-        "gain": forecast.interval_document(gain),
+        "speedup_vs_serial": makespan_s and serial_s and serial_s.p50 / makespan_s.p50,
+        "gain": forecast.interval_document(plan.gain(each)),
         "memory_total_mib": each.fullest.memory_total_mib,
         "memory_capacity_mib": each.fullest.memory_capacity_mib,
         "oom_probability": each.oom_probability,
