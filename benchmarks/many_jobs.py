@@ -133,7 +133,7 @@ def main() -> None:
             }
             best = min(slower, key=slower.__getitem__)
             print(json.dumps({
-                "size": size, "seed": seed, "way": plan.search.way, "cpu_s": round(took_s, 1),
+                "size": size, "seed": seed, "cpu_s": round(took_s, 1),
                 "best obvious": best, "ratio": slower[best], "all": slower,
             }), flush=True)  # fmt: skip
 

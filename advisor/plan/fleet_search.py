@@ -27,8 +27,9 @@ from advisor.simulation.events import JobStart, PlacedJobs, Task, run
 _SIZES, _AT_ONCE, _BUSY = (2, 3, 4, 6, 8), (2, 3, 4, 6), (1.2, 1.8, 2.5)
 # Plans that are estimated to cost more than this times the best are not predicted.
 _TOO_COSTLY = 1.05
-# Up to so many jobs, two starts are improved; how often each is predicted, and rounds each time.
-_FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 3, 20, 0.125
+# Up to so many jobs, two starts are improved; how often each is predicted, as predictions correct
+# the estimates; and rounds of changes each time.
+_FEW, _CORRECTED, _LEAST_ROUNDS, _ROUNDS_A_JOB = 64, 8, 8, 0.05
 
 
 _Deal = Callable[..., list[GpuQueue]]
@@ -112,10 +113,12 @@ class FleetSearch:
                     if (plan := self._placed(queues))]  # fmt: skip
         few = len(self._jobs) <= _FEW
         for _, start in sorted(possible, key=lambda pair: pair[0])[: 2 if few else 1]:
-            better = start
+            best, plan = start, self._placed(start, predict=True)
             for _ in range(_CORRECTED):
-                better = improve(better, rounds)
-                self._offer("queue", self._placed(better, predict=True))
+                better = improve(best, rounds)
+                self._offer("queue", now := self._placed(better, predict=True))
+                if now and (not plan or self._problem.rank(now) < self._problem.rank(plan)):
+                    best, plan = better, now
         self.cut_short = improve.cut_short
 
     def _queues_of(self, plan: Placement) -> list[GpuQueue]:
